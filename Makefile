@@ -1,0 +1,30 @@
+# Everything runs in .venv, which the first target makes. System packages needed: make, python3-venv, g++.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+RUN := $(VENV)/bin/
+
+.PHONY: test test-slow check format clean
+
+test: check
+	$(RUN)pytest -m "not slow"
+
+test-slow: $(VENV)/ready
+	$(RUN)pytest -m slow
+
+check: $(VENV)/ready
+	$(RUN)ruff check .
+	$(RUN)ruff format --check .
+	$(RUN)mypy
+
+format: $(VENV)/ready
+	$(RUN)ruff check --fix .
+	$(RUN)ruff format .
+
+$(VENV)/ready: requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

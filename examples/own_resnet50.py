@@ -1,0 +1,19 @@
+"""Certify a ResNet-50 that expects standardised inputs: the adapter keeps the noise in [0, 1], where sigma is meant.
+
+The weights are random here, since none can be downloaded; put your own in their place.
+"""
+
+import torch
+
+import smoothcert
+
+torch.manual_seed(0)
+network = smoothcert.create_model("resnet50", num_classes=1000).eval()  # or torchvision.models.resnet50(...)
+model = smoothcert.adapt_inputs(network, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+
+image = torch.rand(3, 224, 224)
+smoothed = smoothcert.SmoothedClassifier(model, sigma=0.1, num_classes=1000)
+certificate = smoothed.certify(image, n0=8, n=24)
+print(
+    f"prediction {certificate.prediction}, radius {certificate.radius:.3f}, votes {int(certificate.counts.max())} of 24"
+)

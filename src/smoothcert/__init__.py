@@ -1,0 +1,67 @@
+"""Certified robustness by randomized smoothing.
+
+>>> import smoothcert
+>>> smoothed = smoothcert.SmoothedClassifier(model, sigma=0.25, num_classes=10)   # doctest: +SKIP
+>>> smoothed.certify(image, n=10_000).radius                                      # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from smoothcert.certification import certify_dataset, predict_dataset
+    from smoothcert.checkpoint import export_checkpoint, load_checkpoint, save_checkpoint
+    from smoothcert.data import ImageData, list_datasets, load_dataset, select
+    from smoothcert.errors import SmoothcertError, UsageError
+    from smoothcert.models import adapt_inputs, create_model, list_models
+    from smoothcert.results import read_counts, read_results
+    from smoothcert.smoothing import Certificate, SmoothedClassifier
+
+# Names are imported when first used, so that `smoothcert --help` never waits for torch.
+_HOMES = {
+    "certification": ("certify_dataset", "predict_dataset"),
+    "checkpoint": ("export_checkpoint", "load_checkpoint", "save_checkpoint"),
+    "data": ("ImageData", "list_datasets", "load_dataset", "select"),
+    "errors": ("SmoothcertError", "UsageError"),
+    "models": ("adapt_inputs", "create_model", "list_models"),
+    "results": ("read_counts", "read_results"),
+    "smoothing": ("Certificate", "SmoothedClassifier"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Certificate",
+    "ImageData",
+    "SmoothcertError",
+    "SmoothedClassifier",
+    "UsageError",
+    "adapt_inputs",
+    "certify_dataset",
+    "create_model",
+    "export_checkpoint",
+    "list_datasets",
+    "list_models",
+    "load_checkpoint",
+    "load_dataset",
+    "predict_dataset",
+    "read_counts",
+    "read_results",
+    "save_checkpoint",
+    "select",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'smoothcert' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"smoothcert.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,7 @@
+"""`python -m smoothcert`."""
+
+import sys
+
+from smoothcert.cli import main
+
+sys.exit(main())

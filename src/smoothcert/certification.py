@@ -1,0 +1,156 @@
+"""Certifying and predicting whole data sets: resumable, shardable, and the same rows however it is run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from smoothcert import bounds
+from smoothcert.data.image_data import ImageData
+from smoothcert.environment import describe_environment
+from smoothcert.errors import UsageError
+from smoothcert.philox import Purpose
+from smoothcert.results import Prediction, Record
+from smoothcert.smoothing import SmoothedClassifier
+from smoothcert.writer import ResultWriter
+
+R = TypeVar("R", Record, Prediction)
+
+
+@dataclass(frozen=True)
+class Progress(Generic[R]):
+    """How far a run is: images done of all, and the records just made with the seconds they took."""
+
+    done: int
+    total: int
+    records: Sequence[R]
+    seconds: float
+
+
+def certify_dataset(
+    classifier: SmoothedClassifier,
+    data: ImageData,
+    out: str | Path | None = None,
+    *,
+    n0: int = 100,
+    n: int = 100_000,
+    alpha: float = 0.001,
+    seed: int = 0,
+    indices: Sequence[int] | None = None,
+    batch: int | None = None,
+    model: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress[Record]], None] | None = None,
+) -> list[Record]:
+    """Certify images of a data set, into a results file if `out` is given; return the records made now.
+
+    A file that was interrupted is continued, one made with other settings is refused. `indices` chooses images (all
+    by default; see `select`), `batch` bounds the noisy samples in memory, and `model` describes the base classifier
+    in the sidecar (its checkpoint's hash, say).
+    """
+    bounds.check_budget(n0, n, alpha)
+
+    def certify(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Record]:
+        started = time.perf_counter()
+        votes = classifier.count_stages(images, (0, n0, n0 + n), seed=seed, index=chosen, batch=batch)
+        found = bounds.certify_counts(votes[:, 0].numpy(), votes[:, 1].numpy(), classifier.sigma, alpha)
+        seconds = (time.perf_counter() - started) / len(chosen)
+        for index, label, predict, radius, counts in zip(chosen, labels, *found[:2], votes.tolist(), strict=True):
+            yield Record(index, label, int(predict), float(radius), seconds, *counts)
+
+    settings = {"task": "certify", "sigma": classifier.sigma, "n0": n0, "n": n, "alpha": alpha, "seed": seed}
+    at_once = max(1, (batch or 0) // (n0 + n))
+    return _run(Record, certify, classifier, data, out, settings, at_once, indices, model, on_progress)
+
+
+def predict_dataset(
+    classifier: SmoothedClassifier,
+    data: ImageData,
+    out: str | Path | None = None,
+    *,
+    n: int = 1000,
+    alpha: float = 0.001,
+    seed: int = 0,
+    indices: Sequence[int] | None = None,
+    batch: int | None = None,
+    model: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress[Prediction]], None] | None = None,
+) -> list[Prediction]:
+    """Predict images of a data set with n votes each; otherwise as `certify_dataset`."""
+    bounds.check_alpha(alpha)
+    if n < 1:
+        raise UsageError(f"Expected `n` to be at least 1, but got {n}.")
+
+    def predict(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Prediction]:
+        started = time.perf_counter()
+        stages = classifier.count_stages(images, (0, n), seed=seed, index=chosen, batch=batch, purpose=Purpose.PREDICT)
+        classes = bounds.predict_counts(stages[:, 0].numpy(), alpha)
+        seconds = (time.perf_counter() - started) / len(chosen)
+        for index, label, predicted, counts in zip(chosen, labels, classes, stages[:, 0].tolist(), strict=True):
+            yield Prediction(index, label, int(predicted), seconds, counts)
+
+    settings = {"task": "predict", "sigma": classifier.sigma, "n": n, "alpha": alpha, "seed": seed}
+    at_once = max(1, (batch or 0) // n)
+    return _run(Prediction, predict, classifier, data, out, settings, at_once, indices, model, on_progress)
+
+
+def _run(
+    kind: type[R],
+    evaluate: Callable[[Tensor, list[int], list[int]], Iterable[R]],
+    classifier: SmoothedClassifier,
+    data: ImageData,
+    out: str | Path | None,
+    settings: dict[str, Any],
+    at_once: int,
+    indices: Sequence[int] | None,
+    model: Mapping[str, Any] | None,
+    on_progress: Callable[[Progress[R]], None] | None,
+) -> list[R]:
+    """Evaluate the images that are not on disk yet, a few at a time, and write each group when it is done."""
+    chosen = list(range(len(data)) if indices is None else indices)
+    if not all(0 <= index < len(data) for index in chosen):
+        raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
+    if classifier.num_classes is not None and int(data.labels.max()) >= classifier.num_classes:
+        raise UsageError(
+            f"{data.name} has label {int(data.labels.max())}, but the model only {classifier.num_classes} classes."
+        )
+    device = classifier.device_for(torch.empty(0))
+    settings |= {
+        "precision": classifier.precision,
+        "micro_batch": classifier.micro_batch_for(data.shape, device),
+        "device": device.type,
+        "images": _compact(chosen),
+        "data": {"name": data.name, "split": data.split, "sha256": data.fingerprint},
+        "model": dict(model or {}),
+    }
+    writer = ResultWriter(Path(out), kind, chosen, settings, describe_environment(device)) if out is not None else None
+    records: list[R] = []
+    with writer or nullcontext():
+        start = writer.done if writer else 0
+        for first in range(start, len(chosen), at_once):
+            group = chosen[first : first + at_once]
+            begun = time.perf_counter()
+            images = data.floats(group, device)
+            classifier.check_values(images)
+            made = list(evaluate(images, group, data.labels[group].tolist()))
+            if writer:
+                writer.append(made)
+            records += made
+            if on_progress:
+                on_progress(Progress(first + len(group), len(chosen), made, time.perf_counter() - begun))
+    return records
+
+
+def _compact(indices: list[int]) -> str | list[int]:
+    """Write an arithmetic progression as start:stop:step, and anything else as it is."""
+    if not indices:
+        return []
+    step = indices[1] - indices[0] if len(indices) > 1 else 1
+    stop = indices[-1] + 1
+    return f"{indices[0]}:{stop}:{step}" if step > 0 and indices == list(range(indices[0], stop, step)) else indices

@@ -1,0 +1,108 @@
+"""Weights on disk: safetensors files that carry what is needed to use them.
+
+Architecture and number of classes stand in the header, the normalisation among the tensors, and, where known, the
+data set, noise level and training method beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.models import Classifier, create_model
+from smoothcert.storage import file_hash, replacing
+
+_FORMAT = "smoothcert-1"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A network with what is known of it: `about` may hold dataset, sigma, method, epoch."""
+
+    model: Classifier
+    about: Mapping[str, Any] = field(default_factory=dict)
+    sha256: str = ""
+
+
+def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
+    """Write a network; the file appears under its name only when whole."""
+    metadata = {
+        "format": _FORMAT,
+        "architecture": model.architecture,
+        "num_classes": str(model.num_classes),
+        "about": json.dumps(about),
+    }
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    with replacing(Path(path)) as part:
+        try:
+            save_file(weights, part, metadata)
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+
+
+def load_checkpoint(
+    path: str | Path, *, architecture: str | None = None, normalization: str | None = None
+) -> Checkpoint:
+    """Read a network: a file or run folder of ours, or a published checkpoint.
+
+    A published checkpoint does not say how its inputs are normalised: `normalization` names it (see
+    `smoothcert.published.NORMALIZATIONS`). Only plain weights are read; a file that wants to run code is refused.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / "model.safetensors"
+    if not path.is_file():
+        raise SmoothcertError(f"There is no checkpoint {path}.")
+    if path.suffix != ".safetensors":
+        from smoothcert.published import load_published
+
+        model, about = load_published(path, normalization)
+    elif normalization is None:
+        model, about = _load(path)
+    else:
+        raise UsageError(f"{path} stores its own normalisation; leave `--normalization` away.")
+    if architecture not in (None, model.architecture):
+        raise UsageError(f"{path} holds a {model.architecture}, not a {architecture}.")
+    return Checkpoint(model, about, file_hash(path))
+
+
+def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
+    """Write a network in the published repositories' format, for their code to read."""
+    from smoothcert.published import save_published
+
+    save_published(Path(path), checkpoint.model, int(checkpoint.about.get("epoch", 0)))
+
+
+def _load(path: Path) -> tuple[Classifier, Mapping[str, Any]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (OSError, SafetensorError) as error:
+        raise SmoothcertError(f"{path} is damaged or no safetensors file ({error}).") from error
+    if header.get("format") != _FORMAT:
+        raise SmoothcertError(f"{path} was not written by smoothcert: its header does not say which network it holds.")
+    stem = next(value for key, value in weights.items() if key.endswith("conv1.weight"))
+    mean, std = (weights[f"normalize.{key}"].tolist() for key in ("mean", "std"))
+    classes = int(header["num_classes"])
+    model = create_model(header["architecture"], classes, in_channels=stem.shape[1], mean=mean, std=std)
+    fill(model, weights, path)
+    return model, json.loads(header.get("about", "{}"))
+
+
+def fill(model: Classifier, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Load weights into a network, or name the first layers that do not fit."""
+    expected = model.state_dict()
+    wrong = sorted(expected.keys() ^ weights.keys())
+    wrong += [key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape]
+    if wrong:
+        raise SmoothcertError(f"{path} does not fit a {model.architecture}: {', '.join(wrong[:3])} differ.")
+    model.load_state_dict(weights)

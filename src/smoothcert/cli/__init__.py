@@ -1,0 +1,46 @@
+"""The command line: the only part that knows the terminal. Data goes to stdout, progress and messages to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from smoothcert import __version__
+from smoothcert.cli import certify, checkpoints, data, listing, report
+from smoothcert.errors import SmoothcertError, UsageError
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; it imports no torch."""
+    parser = argparse.ArgumentParser(
+        prog="smoothcert",
+        description="Certified robustness by randomized smoothing: certify classifiers, and read the results.",
+        epilog="Exit codes: 0 done, 1 something went wrong, 2 wrong usage, 130 interrupted.",
+    )
+    parser.add_argument("--version", action="version", version=f"smoothcert {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in (data, certify, report, checkpoints, listing):
+        module.add_commands(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    args = build_parser().parse_args(arguments)
+    try:
+        args.run(args)
+        sys.stdout.flush()
+    except UsageError as error:
+        print(f"smoothcert: {error}", file=sys.stderr)
+        return 2
+    except SmoothcertError as error:
+        print(f"smoothcert: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nsmoothcert: interrupted; the same command goes on where it stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

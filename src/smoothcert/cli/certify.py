@@ -1,0 +1,213 @@
+"""`smoothcert certify` and `smoothcert predict`."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smoothcert.cli.options import add_data_options, load_data, shard
+from smoothcert.cli.report import print_table
+from smoothcert.cli.terminal import ProgressBar, duration, say
+
+if TYPE_CHECKING:
+    import torch
+
+    from smoothcert.certification import Progress
+    from smoothcert.checkpoint import Checkpoint
+    from smoothcert.data import ImageData
+    from smoothcert.smoothing import SmoothedClassifier
+
+
+def add_commands(commands: Any) -> None:
+    """Add both commands; they differ in the number of stages."""
+    certify = commands.add_parser(
+        "certify",
+        help="prove a radius within which the prediction cannot change",
+        description="Certify the images of a data set. Interrupted runs go on when the same command is given again.",
+    )
+    _add_options(certify, n=100_000)
+    certify.add_argument("--n0", "--N0", type=int, default=100, metavar="N0", help="noises that select (default: 100)")
+    certify.set_defaults(run=run, task="certify")
+    predict = commands.add_parser(
+        "predict",
+        help="classify by majority vote under noise",
+        description="Predict the images of a data set by majority vote, or abstain where the vote is unclear.",
+    )
+    _add_options(predict, n=1000)
+    predict.set_defaults(run=run, task="predict")
+
+
+def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
+    parser.add_argument("checkpoint", help="a run folder, a .safetensors file, or a published checkpoint")
+    add_data_options(parser, default="the one the checkpoint was trained on")
+    group = parser.add_argument_group("protocol")
+    group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
+    group.add_argument("--n", "--N", type=int, default=n, metavar="N", help=f"noises an image (default: {n:,})")
+    group.add_argument("--alpha", type=float, default=0.001, help="probability of a wrong answer (default: 0.001)")
+    group.add_argument("--seed", type=int, default=0, help="names the noise (default: 0)")
+    group.add_argument("--skip", type=int, default=1, metavar="K", help="take every K-th image only")
+    group.add_argument("--max", type=int, metavar="I", help="take images with an index below I only")
+    group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="take the I-th of N parts")
+    group = parser.add_argument_group("execution")
+    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
+    group.add_argument("--precision", default="fp32", help="fp32, tf32 or bf16 (default: fp32)")
+    group.add_argument("--batch", type=int, help="noisy images in memory at once; changes no result")
+    group.add_argument("--micro-batch", type=int, help="noisy images the network sees at once; part of the result")
+    group.add_argument("--normalization", help="of a published checkpoint: none, cifar10, cifar10-center, ...")
+    group = parser.add_argument_group("output")
+    group.add_argument("--out", type=Path, metavar="FILE", help="results file (default: beside the checkpoint)")
+    group.add_argument("--json", action="store_true", help="print the summary as JSON")
+    group.add_argument("--dry-run", action="store_true", help="say what would be done, and stop")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Certify or predict."""
+    from smoothcert import bounds
+    from smoothcert.checkpoint import load_checkpoint
+    from smoothcert.data import select
+    from smoothcert.environment import choose_device
+    from smoothcert.errors import UsageError
+    from smoothcert.smoothing import SmoothedClassifier
+
+    # What is wrong with the numbers is said before anything large is read.
+    if args.sigma is not None:
+        bounds.check_sigma(args.sigma)
+    bounds.check_alpha(args.alpha)
+    if args.task == "certify":
+        bounds.check_budget(args.n0, args.n, args.alpha)
+    device = choose_device(args.device)
+    checkpoint = load_checkpoint(args.checkpoint, normalization=args.normalization)
+    sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
+    if sigma is None:
+        raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
+    data = load_data(args, checkpoint.about.get("dataset"))
+    indices = select(len(data), args.skip, args.max, args.shard)
+    classifier = SmoothedClassifier(
+        checkpoint.model.to(device),
+        sigma,
+        checkpoint.model.num_classes,
+        input_shape=data.shape,
+        precision=args.precision,
+        micro_batch=args.micro_batch,
+    )
+    out = args.out or default_out(args, data, sigma)
+    if args.dry_run:
+        print(_plan(args, classifier, data, indices, out, device))
+        return
+    _run(args, checkpoint, classifier, data, indices, out)
+
+
+def _run(
+    args: argparse.Namespace,
+    checkpoint: Checkpoint,
+    classifier: SmoothedClassifier,
+    data: ImageData,
+    indices: list[int],
+    out: Path,
+) -> None:
+    from smoothcert.certification import certify_dataset, predict_dataset
+
+    known = {key: checkpoint.about[key] for key in ("name", "method") if key in checkpoint.about}
+    model = {"sha256": checkpoint.sha256, "architecture": checkpoint.model.architecture, **known}
+    options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
+    with ProgressBar(args.task, len(indices), "images") as bar:
+        options |= {"indices": indices, "model": model, "on_progress": _Watch(bar)}
+        if args.task == "certify":
+            made: int = len(certify_dataset(classifier, data, out, n0=args.n0, **options))
+        else:
+            made = len(predict_dataset(classifier, data, out, **options))
+    if made < len(indices):
+        say(f"{len(indices) - made:,} of {len(indices):,} images were there already.")
+    say(f"Results: {out}")
+    if args.task == "certify":
+        print_table([str(out)], as_json=args.json)
+    else:
+        _print_predictions(out, as_json=args.json)
+
+
+class _Watch:
+    """Shows each group of images as it is done, with what they have given so far."""
+
+    def __init__(self, bar: ProgressBar) -> None:
+        self.bar, self.images, self.right, self.radius = bar, 0, 0, 0.0
+
+    def __call__(self, progress: Progress[Any]) -> None:
+        if not self.images:
+            self.bar.start = progress.done - len(progress.records)
+        for record in progress.records:
+            self.images += 1
+            self.right += record.correct
+            self.radius += record.correct * getattr(record, "radius", 0.0)
+        note = f"accuracy {100 * self.right / self.images:.1f}%"
+        self.bar.update(
+            progress.done, f"ACR {self.radius / self.images:.3f}, certified {note}" if self.radius else note
+        )
+
+
+def _print_predictions(out: Path, *, as_json: bool) -> None:
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    summary = {
+        "images": len(rows),
+        "accuracy": 100 * sum(row["correct"] == "1" for row in rows) / len(rows),
+        "abstention": 100 * sum(row["predict"] == "-1" for row in rows) / len(rows),
+    }
+    text = "images {images:,}, accuracy {accuracy:.2f}%, abstained {abstention:.2f}%"
+    print(json.dumps(summary) if as_json else text.format(**summary))
+
+
+def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path:
+    """Return the results file beside the checkpoint that bears the protocol in its name."""
+    checkpoint = Path(args.checkpoint)
+    parts = [args.task, data.name, data.split, f"sigma{sigma:g}", f"n{args.n}"]
+    parts += [f"skip{args.skip}"] if args.skip > 1 else []
+    parts += [f"max{args.max}"] if args.max else []
+    parts += ["shard{}of{}".format(*args.shard)] if args.shard[1] > 1 else []
+    name = "-".join(parts) + ".tsv"
+    return checkpoint / name if checkpoint.is_dir() else checkpoint.with_name(f"{checkpoint.stem}.{name}")
+
+
+def _plan(
+    args: argparse.Namespace,
+    classifier: SmoothedClassifier,
+    data: ImageData,
+    indices: list[int],
+    out: Path,
+    device: torch.device,
+) -> str:
+    """Say what would be done: the settings, the number of samples, and what a short trial says of the time."""
+    from smoothcert.bounds import largest_radius
+
+    samples = args.n + (args.n0 if args.task == "certify" else 0)
+    micro_batch = classifier.micro_batch_for(data.shape, device)
+    classifier.counts(data.floats(indices[:1], device)[0], micro_batch)
+    started = time.perf_counter()
+    classifier.counts(data.floats(indices[:1], device)[0], 4 * micro_batch)
+    speed = 4 * micro_batch / (time.perf_counter() - started)
+    plan = {
+        "task": args.task,
+        "data": f"{data.name} {data.split}",
+        "images": len(indices),
+        "sigma": classifier.sigma,
+        **({"n0": args.n0} if args.task == "certify" else {}),
+        "n": args.n,
+        "alpha": args.alpha,
+        "largest radius": round(largest_radius(classifier.sigma, args.n, args.alpha), 4),
+        "seed": args.seed,
+        "precision": classifier.precision,
+        "micro-batch": micro_batch,
+        "device": str(device),
+        "samples": samples * len(indices),
+        "samples a second": round(speed),
+        "time": duration(samples * len(indices) / speed),
+        "out": str(out),
+    }
+    if args.json:
+        return json.dumps(plan, indent=2)
+    return "\n".join(
+        f"{key:17} {value:,}" if isinstance(value, int) else f"{key:17} {value}" for key, value in plan.items()
+    )

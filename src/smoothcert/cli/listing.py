@@ -1,0 +1,42 @@
+"""`smoothcert list`: what there is by name."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command."""
+    listing = commands.add_parser("list", help="list data sets, models, normalizations")
+    listing.add_argument("kind", help="datasets, models or normalizations")
+    listing.add_argument("pattern", nargs="?", default="*", help="a glob, such as 'cifar*'")
+    listing.add_argument("--json", action="store_true", help="print as JSON")
+    listing.set_defaults(run=run)
+
+
+def _kinds() -> dict[str, Callable[[str], list[str]]]:
+    from fnmatch import filter as matching
+
+    from smoothcert.data import list_datasets
+    from smoothcert.models import list_models
+    from smoothcert.published import NORMALIZATIONS
+
+    return {
+        "datasets": list_datasets,
+        "models": list_models,
+        "normalizations": lambda pattern: matching(NORMALIZATIONS, pattern),
+    }
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the names that match."""
+    from smoothcert.errors import unknown_name
+
+    kinds = _kinds()
+    if args.kind not in kinds:
+        raise unknown_name("kind", args.kind, kinds)
+    names = kinds[args.kind](args.pattern)
+    print(json.dumps(names) if args.json else "\n".join(names))

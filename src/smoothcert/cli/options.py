@@ -1,0 +1,55 @@
+"""Options that several commands share, with the words that explain them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from smoothcert.data import ImageData
+
+
+def add_data_options(parser: argparse.ArgumentParser, *, default: str) -> None:
+    """Which images: data set, split, folder."""
+    group = parser.add_argument_group("data")
+    group.add_argument("--data", metavar="NAME", help=f"data set, .npz file or image folder (default: {default})")
+    group.add_argument("--split", default="test", help="train or test (default: test)")
+    add_data_dir(group)
+    group.add_argument("--resize", type=int, metavar="PIXELS", help="image folders: resize the shorter side to this")
+    group.add_argument("--crop", type=int, metavar="PIXELS", help="image folders: then cut out the centre")
+
+
+def add_data_dir(parser: argparse._ActionsContainer) -> None:
+    """Where data sets lie."""
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where data sets lie (default: $SMOOTHCERT_DATA, else the cache folder)"
+    )
+
+
+def load_data(args: argparse.Namespace, default: str | None) -> ImageData:
+    """Load the images the options name."""
+    from smoothcert.data import load_dataset
+    from smoothcert.errors import UsageError
+
+    name = args.data or default
+    if name is None:
+        raise UsageError("The checkpoint does not say which data set it is for; name one with `--data`.")
+    return load_dataset(name, args.split, args.data_dir, resize=args.resize, crop=args.crop)
+
+
+def shard(text: str) -> tuple[int, int]:
+    """Read `3/8` as the third of eight parts."""
+    part, _, parts = text.partition("/")
+    try:
+        return int(part), int(parts)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected I/N, such as 3/8, but got {text!r}") from None
+
+
+def fraction(text: str) -> float:
+    """Read `2/255` or `0.0078`."""
+    top, _, bottom = text.partition("/")
+    try:
+        return float(top) / (float(bottom) if bottom else 1.0)
+    except (ValueError, ZeroDivisionError):
+        raise argparse.ArgumentTypeError(f"expected a number such as 2/255, but got {text!r}") from None

@@ -1,0 +1,78 @@
+"""Progress on stderr: a live bar on a terminal, a plain line now and then in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class ProgressBar:
+    """Shows how far a piece of work is, its speed and the time left.
+
+    `unit` is what is counted; `start` what was done before, which does not count for the speed.
+    """
+
+    def __init__(self, title: str, total: int | None, unit: str, start: int = 0) -> None:
+        self.title, self.total, self.unit, self.start = title, total, unit, start
+        self._begun = self._shown = time.monotonic()
+        self._bar: Any = _rich_bar() if sys.stderr.isatty() else None
+        self._task = self._bar.add_task(title, total=total, completed=start, note="") if self._bar else None
+
+    def __enter__(self) -> ProgressBar:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def update(self, done: int, note: str = "") -> None:
+        """Show that `done` are done, with a note of what is known so far."""
+        now = time.monotonic()
+        speed = (done - self.start) / max(now - self._begun, 1e-9)
+        left = (self.total - done) / speed if self.total and speed else None
+        text = f"{_number(speed)} {self.unit}/s" + (f", {duration(left)} left" if left else "")
+        text += f", {note}" if note else ""
+        if self._bar:
+            self._bar.update(self._task, completed=done, total=self.total, note=text)
+        elif now - self._shown >= _SECONDS_BETWEEN_LINES or done == self.total:
+            self._shown = now
+            of = f" of {self.total:,}" if self.total else ""
+            print(f"{self.title}: {done:,}{of} {self.unit}, {text}", file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Write a time for people.
+
+    >>> duration(59.6), duration(3723), duration(200_000)
+    ('1:00', '1:02:03', '2 d 7 h')
+    """
+    whole = round(seconds)
+    if whole >= 86_400:
+        return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def say(text: str) -> None:
+    """Tell the user something, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _rich_bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+    return Progress(*columns, console=Console(stderr=True))

@@ -1,0 +1,114 @@
+"""CIFAR-10 and CIFAR-100: the python and the binary version, unpacked or in the official archive."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from smoothcert.data.files import Arrays, Opener, folders, open_archive, open_folder
+from smoothcert.errors import SmoothcertError
+
+_PIXELS = 3 * 32 * 32
+
+
+@dataclass(frozen=True)
+class CifarLayout:
+    """Where one of the two data sets keeps its parts."""
+
+    places: tuple[str, ...]
+    files: dict[str, tuple[str, ...]]
+    label_key: bytes
+    label_bytes: int
+    python_archive: str
+    binary_archive: str
+
+
+CIFAR10 = CifarLayout(
+    places=("cifar-10-batches-py", "cifar-10-batches-bin", "cifar10", "CIFAR10", "cifar-10", "."),
+    files={"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
+    label_key=b"labels",
+    label_bytes=1,
+    python_archive="cifar-10-python.tar.gz",
+    binary_archive="cifar-10-binary.tar.gz",
+)
+CIFAR100 = CifarLayout(
+    places=("cifar-100-python", "cifar-100-binary", "cifar100", "CIFAR100", "cifar-100", "."),
+    files={"train": ("train",), "test": ("test",)},
+    label_key=b"fine_labels",
+    label_bytes=2,
+    python_archive="cifar-100-python.tar.gz",
+    binary_archive="cifar-100-binary.tar.gz",
+)
+
+
+def find_cifar(root: Path, layout: CifarLayout, split: str) -> Callable[[], Arrays] | None:
+    """Return what reads the images and labels of a split, or None where no version of the files is there."""
+    names = layout.files[split]
+    version = next(_versions(root, layout, names[0]), None)
+    return partial(_read, *version, names, layout) if version else None
+
+
+def _read(where: Path, suffix: str, opener: Opener, names: tuple[str, ...], layout: CifarLayout) -> Arrays:
+    parts = [_parse(opener(name + suffix), f"{where} ({name}{suffix})", layout, suffix) for name in names]
+    images = np.concatenate([images for images, _ in parts]).reshape(-1, 3, 32, 32)
+    return torch.from_numpy(images), torch.from_numpy(np.concatenate([labels for _, labels in parts]))
+
+
+def _versions(root: Path, layout: CifarLayout, first: str) -> Iterator[tuple[Path, str, Opener]]:
+    for folder in folders(root, layout.places):
+        for suffix, archive in ((".bin", layout.binary_archive), ("", layout.python_archive)):
+            if (folder / (first + suffix)).is_file():
+                yield folder, suffix, open_folder(folder)
+            if (folder / archive).is_file():
+                yield folder / archive, suffix, open_archive(folder / archive)
+
+
+def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tuple[np.ndarray, np.ndarray]:
+    if suffix == ".bin":
+        record = layout.label_bytes + _PIXELS
+        if not content or len(content) % record:
+            raise SmoothcertError(f"{where}: {len(content)} bytes are no whole number of {record}-byte records.")
+        rows = np.frombuffer(content, np.uint8).reshape(-1, record)
+        return rows[:, layout.label_bytes :].copy(), rows[:, layout.label_bytes - 1].astype(np.int64)
+    batch = load_arrays(content, where)
+    data = batch.get(b"data") if isinstance(batch, dict) else None
+    labels = np.asarray(batch.get(layout.label_key, ()) if isinstance(batch, dict) else ())
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), _PIXELS):
+        raise SmoothcertError(f"{where} does not hold one row of {_PIXELS} bytes and one label an image.")
+    if labels.dtype.kind not in "iu":
+        raise SmoothcertError(f"{where}: the labels are not whole numbers.")
+    return data, labels.astype(np.int64)
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Admits arrays and plain containers; whatever else a pickle names could run code."""
+
+    _ADMITTED: ClassVar[dict[tuple[str, str], Any]] = {
+        ("numpy.core.multiarray", "_reconstruct"): np.ndarray((0,)).__reduce__()[0],
+        ("numpy._core.multiarray", "_reconstruct"): np.ndarray((0,)).__reduce__()[0],
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): np.dtype,
+        ("_codecs", "encode"): lambda text, encoding: text.encode("latin-1"),
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return self._ADMITTED[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
+
+
+def load_arrays(content: bytes, where: str) -> Any:
+    """Unpickle arrays and containers only; a file that wants anything else is refused."""
+    try:
+        return _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
+    except Exception as error:  # a damaged pickle can fail in any way at all
+        raise SmoothcertError(f"{where} is damaged or was tampered with ({error}); fetch it again.") from error

@@ -1,0 +1,47 @@
+"""MNIST and Fashion-MNIST: the idx format, gzipped or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from smoothcert.data.files import Arrays, folders, read_file
+from smoothcert.errors import SmoothcertError
+
+_PREFIX = {"train": "train", "test": "t10k"}
+
+
+def find_idx(root: Path, places: tuple[str, ...], split: str) -> Callable[[], Arrays] | None:
+    """Return what reads the images and labels of a split, or None where the files are not there."""
+    for folder in folders(root, places):
+        images = _find(folder, f"{_PREFIX[split]}-images", 3)
+        labels = _find(folder, f"{_PREFIX[split]}-labels", 1)
+        if images and labels:
+            return partial(_read, images, labels)
+    return None
+
+
+def _read(images: Path, labels: Path) -> Arrays:
+    pixels = torch.from_numpy(parse_idx(read_file(images), images, 3)).unsqueeze(1)
+    return pixels, torch.from_numpy(parse_idx(read_file(labels), labels, 1)).long()
+
+
+def _find(folder: Path, stem: str, dimensions: int) -> Path | None:
+    names = (f"{stem}{mark}idx{dimensions}-ubyte{suffix}" for mark in "-." for suffix in ("", ".gz"))
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def parse_idx(content: bytes, path: Path, dimensions: int) -> np.ndarray:
+    """Decode an idx file of unsigned bytes: two zeros, 8, the number of dimensions, each size, then the values."""
+    header = 4 + 4 * dimensions
+    if len(content) < header or content[:4] != bytes((0, 0, 8, dimensions)):
+        raise SmoothcertError(f"{path} is not an idx file of {dimensions}-dimensional bytes; fetch it again.")
+    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, 4))
+    expected = header + int(np.prod(shape, dtype=np.int64))
+    if len(content) != expected:
+        raise SmoothcertError(f"{path} has {len(content)} bytes where its header asks for {expected}; fetch it again.")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy()

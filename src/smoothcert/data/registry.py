@@ -1,0 +1,165 @@
+"""The data sets by name, and `load_dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from smoothcert.data.arrays import read_npz
+from smoothcert.data.cifar import CIFAR10, CIFAR100, find_cifar
+from smoothcert.data.files import Arrays, data_dir
+from smoothcert.data.folder import read_folder
+from smoothcert.data.idx import find_idx
+from smoothcert.data.image_data import ImageData
+from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.names import DIMENSIONS, canonical_name
+
+SPLITS = ("train", "test")
+_GREY = ((0.0,), (1.0,))
+_CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
+_FASHION_NAMES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
+_CIFAR100_NAMES = """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
+camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man
+maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain
+plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake
+spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle
+wardrobe whale willow_tree wolf woman worm"""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set of arrays: what finds and then reads it, its classes, and the published networks' normalisation."""
+
+    find: Callable[[Path, str], Callable[[], Arrays] | None]
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    about: str
+
+
+def _find_mini(root: Path, split: str) -> Callable[[], Arrays]:
+    return lambda: read_npz(Path(__file__).with_name("mnist-mini.npz"), split)[:2]
+
+
+_DIGITS = tuple("0123456789")
+DATASETS = {
+    "mnist": Dataset(
+        lambda root, split: find_idx(root, ("mnist", "MNIST/raw", "MNIST", "mnist/raw"), split),
+        _DIGITS,
+        *_GREY,
+        "handwritten digits, 28x28, 60,000 + 10,000",
+    ),
+    "mnist-mini": Dataset(_find_mini, _DIGITS, *_GREY, "an excerpt of MNIST, 6,000 + 1,000, inside the package"),
+    "fashion_mnist": Dataset(
+        lambda root, split: find_idx(
+            root, ("fashion_mnist", "FashionMNIST/raw", "FashionMNIST", "fashion-mnist", "fashion_mnist/raw"), split
+        ),
+        tuple(_FASHION_NAMES.split(",")),
+        *_GREY,
+        "articles of clothing, 28x28, 60,000 + 10,000",
+    ),
+    "cifar10": Dataset(
+        lambda root, split: find_cifar(root, CIFAR10, split),
+        tuple(_CIFAR10_NAMES.split()),
+        (0.4914, 0.4822, 0.4465),
+        (0.2023, 0.1994, 0.2010),
+        "colour photographs of 10 classes, 32x32, 50,000 + 10,000",
+    ),
+    "cifar100": Dataset(
+        lambda root, split: find_cifar(root, CIFAR100, split),
+        tuple(_CIFAR100_NAMES.split()),
+        (0.5071, 0.4867, 0.4408),
+        (0.2675, 0.2565, 0.2761),
+        "colour photographs of 100 classes, 32x32, 50,000 + 10,000",
+    ),
+}
+IMAGENET_NORMALIZATION = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+IMAGENET_ABOUT = "photographs of 1,000 classes as image folders, 1,281,167 + 50,000"
+
+
+def list_datasets(pattern: str = "*") -> list[str]:
+    """Return the names of the data sets that match a glob.
+
+    >>> list_datasets("cifar*")
+    ['cifar10', 'cifar100']
+    """
+    return [name for name in sorted(DIMENSIONS) if fnmatch(name, pattern)]
+
+
+def load_dataset(
+    name: str,
+    split: str = "test",
+    root: str | Path | None = None,
+    *,
+    resize: int | None = None,
+    crop: int | None = None,
+) -> ImageData:
+    """Load a data set by name, or a user's own image folder or .npz file by path.
+
+    Files are looked for below `root`, else $SMOOTHCERT_DATA, else the platform's cache folder. `resize` and `crop`
+    apply to image folders; ImageNet has 256 and 224.
+
+    >>> data = load_dataset("mnist-mini", "test")
+    >>> data.images.shape, data.images.dtype, len(data.classes)
+    (torch.Size([1000, 1, 28, 28]), torch.uint8, 10)
+    """
+    if split not in SPLITS:
+        raise UsageError(f"Expected `split` to be one of {', '.join(SPLITS)}, but got {split!r}.")
+    name = canonical_name(name)
+    if name in DATASETS:
+        return _load_named(name, split, data_dir(root))
+    if name == "imagenet":
+        found = _split_folder(data_dir(root) / "imagenet", split) or _split_folder(data_dir(root), split)
+        if found is None:
+            raise SmoothcertError(missing("imagenet", data_dir(root)))
+        return _load_folder("imagenet", found, split, resize or 256, crop or 224)
+    path = Path(name).expanduser()
+    if path.suffix == ".npz" and path.is_file():
+        return _load_npz(path, split)
+    if path.is_dir():
+        return _load_folder(path.resolve().name, _split_folder(path, split) or path, split, resize, crop)
+    if path.suffix == ".npz" or "/" in name:
+        raise SmoothcertError(f"{name} does not exist.")
+    raise unknown_name("data set", name, list_datasets())
+
+
+def missing(name: str, root: Path) -> str:
+    """Say which files a data set needs and where they go."""
+    wanted = {
+        "mnist": f"its four idx files, gzipped or not, into {root / 'mnist'}",
+        "fashion_mnist": f"its four idx files, gzipped or not, into {root / 'fashion_mnist'}",
+        "cifar10": f"cifar-10-python.tar.gz, cifar-10-binary.tar.gz or what they unpack to into {root}",
+        "cifar100": f"cifar-100-python.tar.gz, cifar-100-binary.tar.gz or what they unpack to into {root}",
+        "imagenet": f"its class folders into {root / 'imagenet' / 'train'} and {root / 'imagenet' / 'val'}",
+    }[name]
+    command = "" if name == "imagenet" else f"run `smoothcert data get {name}`, or "
+    return f"{name} is not in {root}: {command}put {wanted}."
+
+
+def _load_named(name: str, split: str, root: Path) -> ImageData:
+    dataset = DATASETS[name]
+    read = dataset.find(root, split)
+    if read is None:
+        raise SmoothcertError(missing(name, root))
+    return ImageData(name, split, *read(), dataset.classes, dataset.mean, dataset.std)
+
+
+def _load_npz(path: Path, split: str) -> ImageData:
+    images, labels, classes = read_npz(path, split)
+    channels = images.shape[1]
+    names = classes or tuple(str(label) for label in range(int(labels.max()) + 1 if len(labels) else 0))
+    return ImageData(path.stem, split, images, labels, names, (0.0,) * channels, (1.0,) * channels)
+
+
+def _load_folder(name: str, folder: Path, split: str, resize: int | None, crop: int | None) -> ImageData:
+    images, labels, classes = read_folder(folder, resize, crop)
+    mean, std = IMAGENET_NORMALIZATION if name == "imagenet" else ((0.0,) * 3, (1.0,) * 3)
+    return ImageData(name, split, images, labels, classes, mean, std)
+
+
+def _split_folder(root: Path, split: str) -> Path | None:
+    names = ("train",) if split == "train" else ("test", "val", "validation")
+    return next((root / name for name in names if (root / name).is_dir()), None)

@@ -1,0 +1,70 @@
+"""Counting votes: noise, network and counters on one device, with no copy to the host on the way.
+
+The unit of work is the micro-batch: `micro_batch` consecutive sample numbers of one input. A network only ever sees
+micro-batches of that one shape, always cut at multiples of it, because kernels round differently for other shapes;
+so a vote is a function of (seed, index, sample number) alone, however the work was batched, sharded or interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from smoothcert.philox import normal
+
+Classify = Callable[[Tensor], Tensor]
+"""Maps one micro-batch of noisy inputs to scores [micro_batch, classes]."""
+
+
+def count_votes(
+    classify: Classify,
+    inputs: Tensor,
+    indices: Tensor,
+    edges: Sequence[int],
+    *,
+    num_classes: int,
+    sigma: float,
+    seed: int,
+    purpose: int,
+    micro_batch: int,
+    batch: int,
+) -> Tensor:
+    """Count how often each class wins under noise, for samples edges[i] to edges[i+1] - 1 of each input.
+
+    `inputs` [count, ...] and `indices` [count] lie on the device. About `batch` noisy samples are in memory at
+    once. Returns int64 [count, stages, classes + 1]; the last column counts samples whose scores were NaN.
+    """
+    device, count = inputs.device, len(inputs)
+    stages, columns = len(edges) - 1, num_classes + 1
+    # Two more rows take what lies before the first and after the last edge: the padding of cut micro-batches.
+    votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
+    boundaries = torch.tensor(edges, device=device)
+    first = edges[0] // micro_batch
+    blocks = -(-edges[-1] // micro_batch) - first
+    slots = torch.arange(micro_batch, device=device)
+    per_pass = max(1, batch // micro_batch)
+    for start in range(0, count * blocks, per_pass):
+        work = torch.arange(start, min(start + per_pass, count * blocks), device=device)
+        image = work // blocks
+        samples = (first + work % blocks).unsqueeze(1) * micro_batch + slots
+        noise = normal(seed, (samples, indices[image].unsqueeze(1), purpose), inputs[0].numel(), device=device)
+        noisy = inputs[image].unsqueeze(1) + sigma * noise.view(*samples.shape, *inputs.shape[1:])
+        winners = torch.stack([_winner(classify(part), num_classes) for part in noisy])
+        row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
+        votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
+    return votes.view(count, stages + 2, columns)[:, 1:-1]
+
+
+def _winner(scores: Tensor, num_classes: int) -> Tensor:
+    return scores.argmax(dim=1).masked_fill(scores.isnan().any(dim=1), num_classes)
+
+
+def default_micro_batch(numel: int, device: torch.device) -> int:
+    """Return how many inputs of `numel` values the network sees at once: a power of two that fits the caches.
+
+    A fixed rule, so that the certified function does not depend on what else a machine is doing.
+    """
+    values, most = (1 << 20, 256) if device.type == "cpu" else (1 << 25, 4096)
+    return min(most, max(4, 1 << (values // max(1, numel)).bit_length() - 1))

@@ -1,0 +1,41 @@
+"""Numerical precision as part of the function that is certified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+
+from smoothcert.errors import unknown_name
+
+PRECISIONS = ("fp32", "tf32", "bf16")
+
+
+def check_precision(precision: str) -> None:
+    """Refuse a precision that does not exist."""
+    if precision not in PRECISIONS:
+        raise unknown_name("precision", precision, PRECISIONS)
+
+
+@contextmanager
+def numerics(precision: str, device: torch.device, *, deterministic: bool = True) -> Iterator[None]:
+    """Run the network in one precision: fp32 without TF32, fp32 with TF32, or bf16 autocast.
+
+    Deterministic convolution algorithms make the same input give the same scores in every process.
+    """
+    check_precision(precision)
+    with ExitStack() as stack:
+        if device.type == "cuda":
+            tf32 = precision != "fp32"
+            before = torch.backends.cuda.matmul.allow_tf32
+            stack.callback(setattr, torch.backends.cuda.matmul, "allow_tf32", before)
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            stack.enter_context(
+                torch.backends.cudnn.flags(
+                    enabled=True, benchmark=not deterministic, deterministic=deterministic, allow_tf32=tf32
+                )
+            )
+        if precision == "bf16":
+            stack.enter_context(torch.autocast(device.type, dtype=torch.bfloat16))
+        yield

@@ -1,0 +1,54 @@
+"""Where a result was computed: versions, device, threads."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy
+import scipy
+import torch
+
+from smoothcert import __version__
+from smoothcert.errors import UsageError
+
+
+def describe_environment(device: torch.device) -> dict[str, Any]:
+    """Return what results depend on beside their settings, as plain values."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+        "platform": platform.platform(terse=True),
+        "versions": {
+            "smoothcert": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "scipy": scipy.__version__,
+            **({"cuda": torch.version.cuda} if device.type == "cuda" else {}),
+        },
+    }
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """Return the named device, or the best one here; refuse one that is not."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise UsageError(f"`--device` {name} cannot be used here ({reason}); try `--device cpu`.") from error
+    return device
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as info:
+            names = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()

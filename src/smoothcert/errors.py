@@ -1,0 +1,26 @@
+"""The errors users see. Each message is one sentence that says what was expected and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SmoothcertError(Exception):
+    """Something outside the program went wrong: a missing file, a full disk, a damaged download."""
+
+
+class UsageError(SmoothcertError, ValueError):
+    """A value the caller gave cannot be used; the command line answers it with exit code 2."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a name that does not exist, with the nearest one that does.
+
+    >>> print(unknown_name("model", "lenett", ["lenet", "resnet50"]))
+    Unknown model 'lenett'; did you mean 'lenet'? Known: lenet, resnet50.
+    """
+    choices = sorted(known)
+    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")

@@ -1,0 +1,51 @@
+"""Joining the results of shards: files made with the same settings on different images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.results import counts_path, read_sidecar, sidecar_path
+from smoothcert.storage import write_text
+
+
+def merge_results(files: Sequence[Path], out: Path) -> int:
+    """Write one results file, ordered by image, from several; return the number of images."""
+    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out))):
+        raise UsageError(f"{out} exists; choose another `--out`.")
+    abouts = [read_sidecar(sidecar_path(path)) for path in files]
+    settings = [{**about["settings"], "images": None} for about in abouts]
+    for path, other in zip(files, settings, strict=True):
+        changed = sorted(key for key in {*other, *settings[0]} if other.get(key) != settings[0].get(key))
+        if changed:
+            raise UsageError(f"{path} was made with other settings than {files[0]}: {', '.join(changed)}.")
+    headers, rows = _join(files)
+    count_headers, counts = _join([counts_path(path) for path in files])
+    if rows.keys() != counts.keys():
+        raise SmoothcertError("Rows and counts are not of the same images; finish each shard before joining them.")
+    images = [about["settings"]["images"] for about in abouts]
+    about = {"settings": {**settings[0], "images": images}, "segments": [s for a in abouts for s in a["segments"]]}
+    write_text(sidecar_path(out), json.dumps(about, indent=2) + "\n")
+    write_text(counts_path(out), count_headers + "".join(counts[index] for index in sorted(counts)))
+    write_text(out, headers + "".join(rows[index] for index in sorted(rows)))
+    return len(rows)
+
+
+def _join(files: Sequence[Path]) -> tuple[str, dict[int, str]]:
+    header, rows = "", dict[int, str]()
+    for path in files:
+        try:
+            first, *lines = path.read_text().splitlines(keepends=True)
+        except (OSError, ValueError) as error:
+            raise SmoothcertError(f"{path} cannot be read ({error}).") from error
+        if header not in ("", first):
+            raise UsageError(f"{path} has other columns than {files[0]}.")
+        header = first
+        for line in lines:
+            index = int(line.split("\t", 1)[0])
+            if index in rows:
+                raise UsageError(f"Image {index} stands in two files; the second is {path}.")
+            rows[index] = line
+    return header, rows

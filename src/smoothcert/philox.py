@@ -1,0 +1,89 @@
+"""Random numbers as a function of their address: the counter-based generator Philox4x32-10.
+
+Nothing here has a state. A draw is named by a seed and three 32-bit integers, for instance (sample number,
+image index, purpose); the same address gives the same numbers on every device, in any batch, shard or process.
+The generator is that of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+"""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_WORD = 0xFFFFFFFF
+_UNIT = 2.0**-32
+
+Word = Tensor | int
+Words = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+class Purpose(IntEnum):
+    """What a draw is for: the last word of its address, so that no two uses ever share numbers."""
+
+    CERTIFY = 0
+    PREDICT = 1 << 16
+    SOFT_LABELS = 2 << 16
+    TRAINING = 3 << 16
+    ORDER = 4 << 16
+    AUGMENTATION = 5 << 16
+
+
+def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> Words:
+    """Encrypt four counter words (int64 tensors below 2**32, any broadcastable shapes) with ten rounds.
+
+    Words stay in 64 bits and are masked only where a multiplication reads them; the low half of a product is
+    left unmasked until the end. Broadcasting makes the first rounds, whose words vary along one axis, nearly free.
+    """
+    c0, c1, c2, c3 = (torch.as_tensor(word) for word in counter)
+    k0, k1 = key
+    for _ in range(10):
+        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0 = ((product1 >> 32) ^ (c1 ^ k0)) & _WORD
+        c2 = ((product0 >> 32) ^ (c3 ^ k1)) & _WORD
+        c1, c3 = product1, product0
+        k0, k1 = (k0 + _KEY_STEPS[0]) & _WORD, (k1 + _KEY_STEPS[1]) & _WORD
+    return c0, c1 & _WORD, c2, c3 & _WORD
+
+
+def normal(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:
+    """Draw `size` standard normals (float32) for every element of the broadcast address words.
+
+    >>> torch.equal(normal(1, (torch.arange(5), 7, 0), 3)[4], normal(1, (4, 7, 0), 3))
+    True
+    """
+    words = _words(seed, address, size, device)
+    pairs = [part for pair in (words[:2], words[2:]) for part in _box_muller(*pair)]
+    return _interleave(pairs, size)
+
+
+def uniform(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:
+    """Draw `size` numbers in [0, 1), multiples of 2**-24 (float32), for every element of the address words."""
+    return _interleave([(word >> 8).float() * 2.0**-24 for word in _words(seed, address, size, device)], size)
+
+
+def permutation(seed: int, address: tuple[int, int, int], size: int) -> Tensor:
+    """Return a random order of 0..size-1 (on the CPU): the ranks of 63-bit random keys."""
+    high, low, *_ = _words(seed, address, 4 * size, None)
+    return torch.argsort((high >> 1 << 32) | low, stable=True)
+
+
+def _words(seed: int, address: tuple[Word, Word, Word], size: int, device: torch.device | None) -> Words:
+    first, second, third = (torch.as_tensor(word, device=device).unsqueeze(-1) for word in address)
+    group = torch.arange(-(-size // 4), device=first.device)
+    return philox4x32((group, first, second, third), (seed & _WORD, seed >> 32 & _WORD))
+
+
+def _box_muller(radius_word: Tensor, angle_word: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn two 32-bit words into two normals; the half step keeps the logarithm finite (at most 6.77 sigma)."""
+    radius = (radius_word.float() * _UNIT + _UNIT / 2).log().mul(-2).sqrt()
+    angle = angle_word.float() * (2 * math.pi * _UNIT)
+    return radius * angle.cos(), radius * angle.sin()
+
+
+def _interleave(parts: list[Tensor], size: int) -> Tensor:
+    return torch.stack(parts, dim=-1).flatten(-2)[..., :size]

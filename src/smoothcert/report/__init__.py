@@ -1,0 +1,1 @@
+"""From per-image results to the field's tables."""

@@ -1,0 +1,146 @@
+"""A table as plain text, Markdown, LaTeX, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from smoothcert.report.table import Row, Table, to_json
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text, and whether it is the best or second of its column."""
+
+    text: str
+    mark: str = ""
+
+
+Grid = list[list[Cell]]
+
+
+def header(table: Table) -> list[str]:
+    """Return the column titles."""
+    radii = [f"{radius:.2f}" for radius in table.radii]
+    cubes = [f"l_inf {_fraction(epsilon)}" for epsilon in table.linf]
+    difference = [f"ACR - {table.baseline}"] if table.baseline else []
+    return ["sigma", "method", "ACR", "+-", *radii, *cubes, *difference, "images", "n"]
+
+
+def groups(table: Table) -> list[Grid]:
+    """Return the cells of every group of rows; the paper's numbers, where asked for, on a line of their own."""
+    return [[line for row in group for line in _lines(row, table)] for group in table.groups()]
+
+
+def _lines(row: Row, table: Table) -> Grid:
+    entry = row.entry
+    cells = [
+        Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"),
+        Cell(entry.name),
+        Cell(f"{row.acr.value:.3f}", row.marks.get("acr", "")),
+        Cell(f"{row.acr.standard_error:.3f}"),
+        *(Cell(f"{value:.1f}", row.marks.get(f"r{i}", "")) for i, value in enumerate(row.accuracy)),
+        *(Cell(f"{value:.1f}", row.marks.get(f"linf{i}", "")) for i, value in enumerate(row.linf)),
+    ]
+    if table.baseline:
+        gap = row.difference
+        cells.append(Cell(f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]" if gap else "-"))
+    cells += [Cell(f"{len(entry.results):,}"), Cell(f"{entry.n:,}" if entry.n else "?")]
+    if row.paper is None:
+        return [cells]
+    printed = [row.paper.accuracy.get(round(radius, 6)) for radius in table.radii]
+    beside = [
+        Cell(""),
+        Cell("  paper"),
+        Cell(f"{row.paper.acr:.3f}"),
+        Cell(""),
+        *(Cell("" if value is None else f"{value:.1f}") for value in printed),
+    ]
+    return [cells, beside + [Cell("")] * (len(cells) - len(beside))]
+
+
+def to_text(table: Table) -> str:
+    """Return an aligned table; `*` marks the best of a column and `_` the second."""
+    marks = {"best": "*", "second": "_", "": " "}
+    titles = [title + " " for title in header(table)]
+    body = [[[cell.text + marks[cell.mark] for cell in line] for line in group] for group in groups(table)]
+    widths = [
+        max(len(line[i]) for line in [titles, *(line for group in body for line in group)]) for i in range(len(titles))
+    ]
+    rule = "-" * (sum(widths) + len(widths) - 1)
+
+    def aligned(line: Sequence[str]) -> str:
+        padded = [
+            f"{text:<{width}}" if i == 1 else f"{text:>{width}}"
+            for i, (text, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        return " ".join(padded).rstrip()
+
+    parts = [aligned(titles)]
+    for group in body:
+        parts += [rule, *(aligned(line) for line in group)]
+    return "\n".join(parts) + "\n"
+
+
+def to_markdown(table: Table) -> str:
+    """Return a Markdown table, the best bold and the second underlined."""
+    dress = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
+    titles = header(table)
+    lines = [titles, [":--" if title == "method" else "--:" for title in titles]]
+    lines += [
+        [dress[cell.mark].format(cell.text.strip()) for cell in line] for group in groups(table) for line in group
+    ]
+    return "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
+
+
+def to_latex(table: Table) -> str:
+    """Return a LaTeX tabular for the booktabs package, the best bold and the second underlined."""
+    dress = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
+    names = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method"}
+    titles = header(table)
+    titles_tex = [names.get(title, _latex(title).replace(r"l\_inf", r"$\ell_\infty$")) for title in titles]
+    out = [rf"\begin{{tabular}}{{rl{'r' * (len(titles) - 2)}}}", r"\toprule", " & ".join(titles_tex) + r" \\"]
+    for group in groups(table):
+        out.append(r"\midrule")
+        out += [
+            " & ".join(dress[cell.mark].format(_latex(cell.text.strip())) for cell in line) + r" \\" for line in group
+        ]
+    return "\n".join([*out, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """Return plain numbers, one row a result, paper's numbers in rows of their own."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header(table))
+    writer.writerows([cell.text.strip().replace(",", "") for cell in line] for group in groups(table) for line in group)
+    return out.getvalue()
+
+
+def to_json_text(table: Table) -> str:
+    """Return everything as JSON."""
+    return json.dumps(to_json(table), indent=2) + "\n"
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    ".txt": to_text,
+    ".md": to_markdown,
+    ".tex": to_latex,
+    ".csv": to_csv,
+    ".json": to_json_text,
+}
+"""The writers by file extension."""
+
+
+def _fraction(epsilon: float) -> str:
+    over = Fraction(epsilon * 255).limit_denominator(1000)
+    return f"{over}/255" if over.denominator == 1 else f"{epsilon:g}"
+
+
+def _latex(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(special.get(letter, "\\" + letter if letter in "&%$#_{}" else letter) for letter in text)

@@ -1,0 +1,190 @@
+"""Per-image results on disk: the field's TSV, the class counts behind it, and a JSON sidecar.
+
+`name.tsv` has the columns idx, label, predict, radius, correct, time; `name.counts.tsv` has one row of class counts
+for each of its rows; `name.json` says how they were made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcert.errors import SmoothcertError
+
+COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The smoothed prediction of one image: -1 where the classifier abstained."""
+
+    columns: ClassVar[tuple[str, ...]] = ("idx", "label", "predict", "correct", "time")
+    count_columns: ClassVar[tuple[str, ...]] = ("idx", "votes")
+
+    idx: int
+    label: int
+    predict: int
+    seconds: float
+    votes: Sequence[int]
+
+    @property
+    def correct(self) -> int:
+        """1 where the predicted class is the label."""
+        return int(self.predict == self.label)
+
+    def row(self) -> str:
+        """The TSV line."""
+        return _line(self.idx, self.label, self.predict, self.correct, timedelta(seconds=self.seconds))
+
+    def count_row(self) -> str:
+        """The line of class counts: `class:count` for every class that got a vote, most votes first."""
+        return _line(self.idx, _pack(self.votes))
+
+
+@dataclass(frozen=True)
+class Record:
+    """The certificate of one image: prediction -1 and radius 0 where the classifier abstained."""
+
+    columns: ClassVar[tuple[str, ...]] = COLUMNS
+    count_columns: ClassVar[tuple[str, ...]] = ("idx", "selection", "estimation")
+
+    idx: int
+    label: int
+    predict: int
+    radius: float
+    seconds: float
+    selection: Sequence[int]
+    estimation: Sequence[int]
+
+    @property
+    def correct(self) -> int:
+        """1 where the certified class is the label."""
+        return int(self.predict == self.label)
+
+    def row(self) -> str:
+        """The TSV line; the radius in full, as the shortest text that reads back to the same number."""
+        elapsed = timedelta(seconds=self.seconds)
+        return _line(self.idx, self.label, self.predict, repr(self.radius), self.correct, elapsed)
+
+    def count_row(self) -> str:
+        """The line of class counts of both stages."""
+        return _line(self.idx, _pack(self.selection), _pack(self.estimation))
+
+
+@dataclass(frozen=True)
+class Results:
+    """Certified images as columns, with the sidecar's content where there is one."""
+
+    name: str
+    idx: NDArray[np.int64]
+    label: NDArray[np.int64]
+    predict: NDArray[np.int64]
+    radius: NDArray[np.float64]
+    correct: NDArray[np.bool_]
+    seconds: NDArray[np.float64]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.idx)
+
+
+def sidecar_path(path: Path) -> Path:
+    """Return where the JSON beside a results file lies."""
+    return path.with_suffix(".json") if path.suffix == ".tsv" else path.with_name(path.name + ".json")
+
+
+def counts_path(path: Path) -> Path:
+    """Return where the class counts beside a results file lie."""
+    return path.with_suffix(".counts.tsv") if path.suffix == ".tsv" else path.with_name(path.name + ".counts.tsv")
+
+
+def read_results(path: str | Path) -> Results:
+    """Read a results file: ours, or any of the published ones (any extension, more columns, time in any form)."""
+    path = Path(path)
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SmoothcertError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    header = lines[0].split("\t") if lines else []
+    absent = [column for column in COLUMNS[:5] if column not in header]
+    if absent:
+        raise SmoothcertError(f"{path} is no certification result: it has no column {', '.join(absent)}.")
+    rows = [line.split("\t") for line in lines[1:] if line.strip()]
+    for number, row in enumerate(rows, 2):
+        if len(row) < len(header):
+            raise SmoothcertError(f"{path}, line {number}: {len(row)} fields where the header has {len(header)}.")
+    if not rows:
+        raise SmoothcertError(f"{path} holds no image yet.")
+    try:
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(header)}
+        numbers = {name: np.array(columns[name], dtype=np.float64) for name in COLUMNS[:5]}
+        seconds = np.array([parse_seconds(text) for text in columns.get("time", ["0"] * len(rows))])
+    except ValueError as error:
+        raise SmoothcertError(f"{path} has a field that is no number ({error}).") from error
+    whole = {name: numbers[name].astype(np.int64) for name in ("idx", "label", "predict")}
+    sidecar = sidecar_path(path)
+    return Results(
+        name=path.name.removesuffix(".tsv"),
+        **whole,
+        radius=numbers["radius"],
+        correct=numbers["correct"] == 1,
+        seconds=seconds,
+        about=read_sidecar(sidecar) if sidecar.exists() else {},
+    )
+
+
+def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the class counts [images, classes] of selection and estimation that lie beside a results file."""
+    lines = counts_path(Path(path)).read_text().splitlines()[1:]
+    fields = [line.split("\t") for line in lines]
+    first, second = (np.stack([_unpack(row[column], num_classes) for row in fields]) for column in (1, 2))
+    return first, second
+
+
+def read_sidecar(path: Path) -> dict[str, Any]:
+    """Return the content of a sidecar."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise SmoothcertError(f"{path} cannot be read as JSON ({error}).") from error
+    if not isinstance(content, dict):
+        raise SmoothcertError(f"{path} does not hold a JSON object.")
+    return content
+
+
+def parse_seconds(text: str) -> float:
+    """Read a time as published: seconds, or h:mm:ss with or without days.
+
+    >>> parse_seconds("0:00:14.2"), parse_seconds("8.5"), parse_seconds("1 day, 0:00:01")
+    (14.2, 8.5, 86401.0)
+    """
+    match = re.fullmatch(r"(?:(\d+) days?, )?(\d+):(\d+):(\d+(?:\.\d*)?)", text.strip())
+    if not match:
+        return float(text)
+    days, hours, minutes, seconds = match.groups(default="0")
+    return 86400.0 * int(days) + 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+
+
+def _line(*fields: object) -> str:
+    return "\t".join(str(field) for field in fields) + "\n"
+
+
+def _pack(counts: Sequence[int]) -> str:
+    present = sorted(((count, -label) for label, count in enumerate(counts) if count), reverse=True)
+    return " ".join(f"{-label}:{count}" for count, label in present)
+
+
+def _unpack(text: str, num_classes: int) -> NDArray[np.int64]:
+    counts = np.zeros(num_classes, dtype=np.int64)
+    for pair in text.split():
+        label, count = pair.split(":")
+        counts[int(label)] = int(count)
+    return counts

@@ -1,0 +1,252 @@
+"""The smoothed classifier: what the base classifier answers most often under Gaussian noise."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from smoothcert import bounds
+from smoothcert.engine.counting import count_votes, default_micro_batch
+from smoothcert.engine.precision import check_precision, numerics
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.philox import Purpose
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What CERTIFY found: for one input numbers, for a batch tensors with one entry an input.
+
+    `prediction` is -1 where the classifier abstains, with `radius` 0. `p_lower` bounds the probability of the
+    selected class from below. `counts` are the votes it rests on, `selection_counts` those that chose the class.
+    """
+
+    prediction: Any
+    radius: Any
+    p_lower: Any
+    counts: Tensor
+    selection_counts: Tensor
+
+
+class SmoothedClassifier(nn.Module):
+    """Smooth any callable that maps a batch of inputs to scores [batch, classes].
+
+    Noise of standard deviation `sigma` is added to the input as given; images are taken in [0, 1], and whatever
+    scaling a model does after that is part of the model (see `adapt_inputs`). A model that is an `nn.Module` runs in
+    eval mode while it votes. The certified function is the deployed one: precision and micro-batch belong to it.
+
+    Inputs of one or three dimensions are single, of two or four dimensions a batch; `input_shape` overrides that.
+    """
+
+    def __init__(
+        self,
+        model: Callable[[Tensor], Any],
+        sigma: float,
+        num_classes: int | None = None,
+        *,
+        input_shape: Sequence[int] | None = None,
+        input_range: tuple[float, float] | str | None = AUTO,
+        precision: str = "fp32",
+        micro_batch: int | None = None,
+    ) -> None:
+        super().__init__()
+        bounds.check_sigma(sigma)
+        check_precision(precision)
+        if not callable(model):
+            raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
+        if micro_batch is not None and micro_batch < 1:
+            raise UsageError(f"Expected `micro_batch` to be at least 1, but got {micro_batch}.")
+        self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
+        self.input_shape = None if input_shape is None else torch.Size(input_shape)
+        self.input_range, self.precision, self.micro_batch = input_range, precision, micro_batch
+
+    def forward(self, x: Tensor, n: int = 1000) -> Tensor:
+        """Return each class's share of n votes."""
+        return self.counts(x, n).double() / n
+
+    def counts(self, x: Tensor, n: int, *, seed: int | None = 0, index: Any = None, batch: int | None = None) -> Tensor:
+        """Return the votes of n noisy copies of x, [classes] or [batch, classes]."""
+        _at_least_one("n", n)
+        inputs, single = self._inputs(x)
+        votes = self.count_stages(inputs, (0, n), seed=seed, index=index, batch=batch, purpose=Purpose.PREDICT)[:, 0]
+        return votes[0] if single else votes
+
+    def predict(
+        self,
+        x: Tensor,
+        n: int = 1000,
+        alpha: float = 0.001,
+        *,
+        seed: int | None = 0,
+        index: Any = None,
+        batch: int | None = None,
+    ) -> Any:
+        """Return the smoothed class, or -1 where the votes do not tell it at confidence 1 - alpha."""
+        bounds.check_alpha(alpha)
+        classes = bounds.predict_counts(self.counts(x, n, seed=seed, index=index, batch=batch).numpy(), alpha)
+        return torch.from_numpy(classes) if classes.ndim else int(classes)
+
+    def certify(
+        self,
+        x: Tensor,
+        n0: int = 100,
+        n: int = 100_000,
+        alpha: float = 0.001,
+        *,
+        seed: int | None = 0,
+        index: Any = None,
+        batch: int | None = None,
+    ) -> Certificate:
+        """Return the class that n0 votes select, and an l2 radius that n fresh votes prove, at confidence 1 - alpha.
+
+        The noise is a function of (seed, index, sample number); an input's index is its place in the batch unless
+        given. The certificate holds for inputs chosen without knowing the noise: for an x that somebody may have
+        fitted to it, draw a fresh seed with `seed=None`.
+        """
+        bounds.check_budget(n0, n, alpha)
+        inputs, single = self._inputs(x)
+        votes = self.count_stages(inputs, (0, n0, n0 + n), seed=seed, index=index, batch=batch)
+        selection, estimation = votes[:, 0], votes[:, 1]
+        found = bounds.certify_counts(selection.numpy(), estimation.numpy(), self.sigma, alpha)
+        prediction, radius, p_lower = (torch.from_numpy(values) for values in found)
+        if single:
+            return Certificate(int(prediction), float(radius), float(p_lower), estimation[0], selection[0])
+        return Certificate(prediction, radius, p_lower, estimation, selection)
+
+    def count_stages(
+        self,
+        inputs: Tensor,
+        edges: Sequence[int],
+        *,
+        seed: int | None = 0,
+        index: Any = None,
+        batch: int | None = None,
+        purpose: int = Purpose.CERTIFY,
+    ) -> Tensor:
+        """Return the votes [batch, stages, classes], on the CPU, of the samples between consecutive edges."""
+        if edges[-1] >= 1 << 32:
+            raise UsageError(f"Expected fewer than 2**32 samples an input, but got {edges[-1]:,}.")
+        device = self.device_for(inputs)
+        micro_batch = self.micro_batch_for(inputs.shape[1:], device)
+        placed = inputs.to(device)
+        with self._voting(device):
+            votes = count_votes(
+                self._scores,
+                placed,
+                _indices(index, len(inputs), device),
+                edges,
+                num_classes=self._classes(placed, micro_batch),
+                sigma=self.sigma,
+                seed=_seed(seed),
+                purpose=purpose,
+                micro_batch=micro_batch,
+                batch=micro_batch if batch is None else _at_least_one("batch", batch),
+            ).cpu()
+        if invalid := int(votes[..., -1].sum()):
+            raise SmoothcertError(
+                f"The model returned NaN for {invalid:,} of {edges[-1] * len(inputs):,} noisy inputs."
+            )
+        return votes[..., :-1]
+
+    def device_for(self, inputs: Tensor) -> torch.device:
+        """Return where the votes are counted: where the model's weights are, or else the inputs."""
+        if isinstance(self.model, nn.Module):
+            for tensor in (*self.model.parameters(), *self.model.buffers()):
+                return tensor.device
+        return inputs.device
+
+    def micro_batch_for(self, shape: Sequence[int], device: torch.device) -> int:
+        """Return how many noisy copies the network sees at once."""
+        return self.micro_batch or default_micro_batch(torch.Size(shape).numel(), device)
+
+    def _inputs(self, x: Any) -> tuple[Tensor, bool]:
+        """Check inputs and return them as a float32 batch, and whether they were a single one."""
+        inputs = torch.as_tensor(x)
+        if not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
+            raise UsageError(f"Expected floating-point inputs, but got {inputs.dtype}.")
+        if inputs.dtype == torch.uint8:
+            raise UsageError("Expected images as floats in [0, 1], but got uint8; divide them by 255.")
+        shape = self.input_shape
+        if shape is not None and inputs.shape not in (shape, (len(inputs), *shape)):
+            raise UsageError(f"Expected inputs of shape {list(shape)}, but got {list(inputs.shape)}.")
+        single = inputs.shape == shape if shape is not None else inputs.dim() in (1, 3)
+        if shape is None and inputs.dim() not in (1, 2, 3, 4):
+            raise UsageError(f"Expected a vector, an image or a batch of them, but got shape {list(inputs.shape)}.")
+        batch = (inputs.unsqueeze(0) if single else inputs).float()
+        if not batch.numel():
+            raise UsageError("Expected at least one input, but got an empty batch.")
+        self.check_values(batch)
+        return batch, single
+
+    def check_values(self, batch: Tensor) -> None:
+        """Refuse NaN and values outside the range that the noise level refers to."""
+        if bool(batch.isnan().any()):
+            raise UsageError("The inputs contain NaN.")
+        limits = self.input_range
+        if limits == AUTO:
+            limits = (0.0, 1.0) if batch.dim() == 4 else None
+        if limits is None:
+            return
+        low, high = float(batch.min()), float(batch.max())
+        if low < float(limits[0]) or high > float(limits[1]):
+            raise UsageError(
+                f"Expected inputs in [{limits[0]}, {limits[1]}], but they span [{low:.6g}, {high:.6g}]: noise is added "
+                "in that range. A model made for another range goes through `adapt_inputs`; "
+                "`input_range=None` switches this check off."
+            )
+
+    def _scores(self, noisy: Tensor) -> Tensor:
+        scores = torch.as_tensor(self.model(noisy), device=noisy.device)
+        expected = (len(noisy), self.num_classes) if self.num_classes else (len(noisy), "classes")
+        if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
+            raise UsageError(f"Expected scores of shape {list(expected)} from the model, but got {list(scores.shape)}.")
+        return scores
+
+    def _classes(self, inputs: Tensor, micro_batch: int) -> int:
+        if self.num_classes is None:
+            self.num_classes = self._scores(inputs[:1].expand(micro_batch, *inputs.shape[1:])).shape[1]
+        return self.num_classes
+
+    @contextmanager
+    def _voting(self, device: torch.device) -> Iterator[None]:
+        """Evaluation mode, no gradients, the chosen precision; every module's own mode is restored afterwards."""
+        modules = list(self.model.modules()) if isinstance(self.model, nn.Module) else []
+        modes = [module.training for module in modules]
+        for module in modules:
+            module.training = False
+        try:
+            with torch.no_grad(), numerics(self.precision, device):
+                yield
+        finally:
+            for module, mode in zip(modules, modes, strict=True):
+                module.training = mode
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if value < 1:
+        raise UsageError(f"Expected `{name}` to be at least 1, but got {value}.")
+    return value
+
+
+def _seed(seed: int | None) -> int:
+    if seed is None:
+        return secrets.randbits(63)
+    if not 0 <= seed < 1 << 63:
+        raise UsageError(f"Expected `seed` to be between 0 and 2**63 - 1, but got {seed}.")
+    return seed
+
+
+def _indices(index: Any, count: int, device: torch.device) -> Tensor:
+    indices = torch.arange(count) if index is None else torch.as_tensor(index).reshape(-1)
+    if len(indices) != count:
+        raise UsageError(f"Expected one `index` an input ({count}), but got {len(indices)}.")
+    if bool((indices < 0).any() | (indices >= 1 << 32).any()):
+        raise UsageError("Expected every `index` to be between 0 and 2**32 - 1.")
+    return indices.to(device)

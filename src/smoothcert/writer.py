@@ -1,0 +1,151 @@
+"""Writing per-image results so that a kill at any moment loses nothing but the images in flight.
+
+Rows are only ever appended, counts first; after an interruption the rows that both files hold in full are good, and
+whatever follows them is cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, ClassVar, Protocol
+
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.results import counts_path, read_sidecar, sidecar_path
+from smoothcert.storage import write_text
+
+
+class Row(Protocol):
+    """What can be written: a record with its line and its line of class counts."""
+
+    columns: ClassVar[tuple[str, ...]]
+    count_columns: ClassVar[tuple[str, ...]]
+
+    def row(self) -> str:
+        """The line of the results file."""
+
+    def count_row(self) -> str:
+        """The line of the file of counts."""
+
+
+class ResultWriter:
+    """Appends records to a results file, or goes on with one that was interrupted.
+
+    `settings` is what the rows depend on: a file made with other settings is refused. `segment` says who computes the
+    rows from here on (device, versions); each start adds one to the sidecar.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: type[Row],
+        indices: Sequence[int],
+        settings: Mapping[str, Any],
+        segment: Mapping[str, Any],
+    ) -> None:
+        if path.suffix == ".json" or path.name.endswith(".counts.tsv"):
+            raise UsageError(f"`--out` {path} is a name for what lies beside the results; choose one ending in .tsv.")
+        self.path, self.indices = path, list(indices)
+        self._headers = tuple("\t".join(names) + "\n" for names in (kind.columns, kind.count_columns))
+        self._about = self._open_sidecar(settings)
+        self._started = time.perf_counter()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._files = (_open_locked(path), _open_locked(counts_path(path)))
+            self.done = self._recover()
+            if self.done < len(self.indices):
+                self._about["segments"].append({"first_row": self.done, **segment})
+                self._write_sidecar()
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+
+    def __enter__(self) -> ResultWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files:
+            with suppress(OSError):  # what append could not flush, it reported; the next start cuts it off
+                file.close()
+
+    def append(self, records: Sequence[Row]) -> None:
+        """Write records to disk, in the order of the indices."""
+        rows, counts = self._files
+        try:
+            counts.write("".join(record.count_row() for record in records))
+            counts.flush()
+            rows.write("".join(record.row() for record in records))
+            rows.flush()
+            self.done += len(records)
+            if self.done == len(self.indices):
+                self._about["segments"][-1]["seconds"] = round(time.perf_counter() - self._started, 3)
+                self._write_sidecar()
+        except OSError as error:
+            raise _cannot_write(self.path, error, f" The first {self.done} images are safe.") from error
+
+    def _open_sidecar(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        plain: dict[str, Any] = json.loads(json.dumps(settings))
+        path = sidecar_path(self.path)
+        if not path.exists():
+            if self.path.exists():
+                raise UsageError(f"{self.path} exists, but {path.name} beside it does not; choose another `--out`.")
+            return {"settings": plain, "segments": []}
+        about = read_sidecar(path)
+        before = about.get("settings", {})
+        changed = sorted(key for key in {*before, *plain} if before.get(key) != plain.get(key))
+        if changed:
+            what = "; ".join(f"{key} was {before.get(key)}, now {plain.get(key)}" for key in changed)
+            raise UsageError(f"{self.path} was made with other settings ({what}); choose another `--out`.")
+        return {"settings": before, "segments": list(about.get("segments", []))}
+
+    def _write_sidecar(self) -> None:
+        write_text(sidecar_path(self.path), json.dumps(self._about, indent=2) + "\n")
+
+    def _recover(self) -> int:
+        """Cut both files to the rows that both hold in full, and return how many those are."""
+        rows, counts = (_whole_lines(file) for file in self._files)
+        good = min(len(rows), len(counts), 1 + len(self.indices))
+        for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
+            if lines[:1] not in ([], [header]):
+                raise UsageError(f"{self.path} does not begin with the columns of such a results file.")
+            file.truncate(sum(len(line.encode()) for line in lines[:good]))
+        for line, count_line, expected in zip(rows[1:good], counts[1:good], self.indices, strict=False):
+            if not (line.startswith(f"{expected}\t") and count_line.startswith(f"{expected}\t")):
+                raise UsageError(f"{self.path} has another row where image {expected} should be; it was edited.")
+        if good == 0:
+            for file, header in zip(self._files, self._headers, strict=True):
+                file.write(header)
+                file.flush()
+        return max(0, good - 1)
+
+
+def _whole_lines(file: IO[str]) -> list[str]:
+    file.seek(0)
+    lines = file.readlines()
+    return lines[:-1] if lines and not lines[-1].endswith("\n") else lines
+
+
+def _open_locked(path: Path) -> IO[str]:
+    file = path.open("a+", encoding="utf-8", newline="\n")
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:  # no such locks on this platform
+        pass
+    except BlockingIOError:
+        file.close()
+        raise UsageError(f"{path} is being written by another process.") from None
+    return file
+
+
+def _cannot_write(path: Path, error: OSError, safe: str = "") -> SmoothcertError:
+    return SmoothcertError(
+        f"{path} cannot be written ({error.strerror or error}).{safe} Make room or choose another `--out`; "
+        "the same command then goes on where this one stopped."
+    )

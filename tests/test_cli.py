@@ -1,0 +1,235 @@
+"""The command line as users meet it: in a terminal, in a pipe, with wrong flags."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import smoothcert
+from smoothcert.cli import main
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "smoothcert", *map(str, arguments)], capture_output=True, text=True, **options
+    )
+
+
+def test_help_answers_at_once_without_torch():
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = run("--help")
+        times.append(time.perf_counter() - started)
+        assert done.returncode == 0
+    assert min(times) < 0.5
+    code = "import sys; from smoothcert.cli import build_parser; build_parser(); "
+    code += "assert not {'torch', 'numpy', 'rich'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["data", "certify", "predict", "report", "merge", "list", "import", "export"])
+def test_every_command_explains_itself(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert len(capsys.readouterr().out) > 200
+
+
+def test_certify_and_report(checkpoint, tmp_path, capsys):
+    out = tmp_path / "sub/results.tsv"
+    assert (
+        main(["certify", str(checkpoint), "--N", "500", "--N0", "50", "--skip", "100", "--out", str(out), "--json"])
+        == 0
+    )
+    captured = capsys.readouterr()
+    (row,) = json.loads(captured.out)
+    assert row["images"] == 10
+    assert row["dataset"] == "mnist-mini"
+    assert row["acr"]["value"] > 0.1
+    assert "10 of 10 images" in captured.err
+    assert "ACR" in captured.err
+    assert main(["report", f"mine={out}", "--out", str(tmp_path / "t.md"), "--out", str(tmp_path / "t.tex")]) == 0
+    table = capsys.readouterr().out
+    assert "mine" in table
+    assert f"{row['acr']['value']:.3f}" in (tmp_path / "t.md").read_text()
+    assert r"\begin{tabular}" in (tmp_path / "t.tex").read_text()
+    assert main(["certify", str(checkpoint), "--N", "500", "--N0", "50", "--skip", "100", "--out", str(out)]) == 0
+    assert "10 of 10 images were there already" in capsys.readouterr().err
+
+
+def test_the_default_output_lies_beside_the_checkpoint(checkpoint, capsys):
+    assert main(["certify", str(checkpoint), "--n", "50", "--max", "2"]) == 0
+    name = "lenet.certify-mnist-mini-test-sigma0.25-n50-max2.tsv"
+    assert (checkpoint.parent / name).is_file()
+    assert main(["predict", str(checkpoint), "--n", "50", "--shard", "2/500", "--json"]) == 0
+    assert (checkpoint.parent / "lenet.predict-mnist-mini-test-sigma0.25-n50-shard2of500.tsv").is_file()
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["images"] == 2
+
+
+def test_dry_run_touches_nothing(checkpoint, capsys):
+    before = sorted(checkpoint.parent.iterdir())
+    assert main(["certify", str(checkpoint), "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["samples"] == 1000 * 100_100
+    assert plan["largest radius"] == pytest.approx(0.9529, abs=1e-4)
+    assert plan["samples a second"] > 100
+    assert sorted(checkpoint.parent.iterdir()) == before
+
+
+def test_progress_goes_to_stderr_as_lines_in_a_pipe(checkpoint, tmp_path):
+    done = run("certify", checkpoint, "--n", 100, "--skip", 250, "--out", tmp_path / "a.tsv")
+    assert done.returncode == 0
+    assert "certify: 4 of 4 images" in done.stderr
+    assert "\r" not in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert done.stdout.splitlines()[0].split()[:3] == ["sigma", "method", "ACR"]
+
+
+def test_progress_is_a_bar_on_a_terminal(checkpoint, tmp_path):
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "smoothcert", "certify", str(checkpoint), "--n", "2000", "--skip", "100"]
+    process = subprocess.Popen([*command, "--out", str(tmp_path / "a.tsv")], stderr=follower, stdout=subprocess.PIPE)
+    os.close(follower)
+    shown = b""
+    try:
+        while block := os.read(leader, 4096):
+            shown += block
+    except OSError:  # the other side is gone
+        pass
+    assert process.wait() == 0
+    assert b"images/s" in shown
+    assert b"ACR" in shown
+    assert b"10/10" in shown
+
+
+def test_a_reader_that_has_seen_enough(checkpoint):
+    command = f"{sys.executable} -m smoothcert list models | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stdout == "lenet\n"
+    assert "Traceback" not in done.stderr
+
+
+def test_lists(capsys):
+    assert main(["list", "datasets", "cifar*"]) == 0
+    assert capsys.readouterr().out.split() == ["cifar10", "cifar100"]
+    assert main(["list", "models", "--json"]) == 0
+    assert "resnet50" in json.loads(capsys.readouterr().out)
+
+
+def test_data_commands(tmp_path, capsys):
+    assert main(["data", "list", "--data-dir", str(tmp_path), "--json"]) == 0
+    there = {row["name"]: row["there"] for row in json.loads(capsys.readouterr().out)["datasets"]}
+    assert there == {
+        "mnist": False,
+        "mnist-mini": True,
+        "fashion_mnist": False,
+        "cifar10": False,
+        "cifar100": False,
+        "imagenet": False,
+    }
+    assert main(["data", "show", "--data", "mnist-mini", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["images"], shown["shape"]) == (1000, [1, 28, 28])
+
+
+def test_data_get_without_a_network(tmp_path):
+    done = run(
+        "data", "get", "cifar10", "--data-dir", tmp_path, env={**os.environ, "https_proxy": "http://127.0.0.1:9"}
+    )
+    assert done.returncode == 1
+    assert "cifar-10-python.tar.gz into" in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_import_and_export(tmp_path, capsys, trained_lenet):
+    smoothcert.export_checkpoint(smoothcert.checkpoint.Checkpoint(trained_lenet, {"epoch": 5}), tmp_path / "c.pth.tar")
+    ours = tmp_path / "ours.safetensors"
+    arguments = [
+        "import",
+        str(tmp_path / "c.pth.tar"),
+        "--out",
+        str(ours),
+        "--dataset",
+        "mnist-mini",
+        "--sigma",
+        "0.25",
+        "--check",
+    ]
+    assert main(arguments) == 0
+    said = capsys.readouterr().err
+    assert "Accuracy on 200 images of mnist-mini under noise of 0.25: 9" in said
+    loaded = smoothcert.load_checkpoint(ours)
+    assert loaded.about == {"epoch": 5, "dataset": "mnist-mini", "sigma": 0.25}
+    assert main(["export", str(ours), "--out", str(tmp_path / "back.pth.tar")]) == 0
+    back = torch.load(tmp_path / "back.pth.tar", weights_only=True)
+    assert torch.equal(back["state_dict"]["1.fc2.bias"], trained_lenet.network.fc2.bias)
+
+
+BAD = [
+    (["certify", "{c}", "--sigma", "0"], "`sigma` to be > 0, but got 0"),
+    (["certify", "{c}", "--sigma", "-0.25"], "`sigma` to be > 0"),
+    (["certify", "{c}", "--sigma", "nan"], "`sigma` to be > 0"),
+    (["certify", "{c}", "--alpha", "1"], "`alpha` to be between 0 and 1"),
+    (["certify", "{c}", "--alpha", "0"], "`alpha` to be between 0 and 1"),
+    (["certify", "{c}", "--n", "9"], "take n of at least 10"),
+    (["certify", "{c}", "--n0", "0"], "`n0`"),
+    (["certify", "{c}", "--skip", "0"], "`--skip`"),
+    (["certify", "{c}", "--max", "0"], "`--max`"),
+    (["certify", "{c}", "--shard", "3/2"], "`--shard`"),
+    (["certify", "{c}", "--seed", "-1"], "`seed`"),
+    (["certify", "{c}", "--batch", "0"], "`batch`"),
+    (["certify", "{c}", "--micro-batch", "0"], "`micro_batch`"),
+    (["certify", "{c}", "--precision", "fp23"], "did you mean 'fp32'"),
+    (["certify", "{c}", "--device", "warp"], "`--device` warp cannot be used here"),
+    (["certify", "{c}", "--split", "dev"], "`split`"),
+    (["certify", "{c}", "--data", "cifar11"], "did you mean 'cifar10'"),
+    (["certify", "{c}", "--data", "{wide}"], "Expected images of shape [1, 28, 28], but got [1, 40, 40]"),
+    (["predict", "{c}", "--n", "0"], "`n`"),
+    (["list", "modles"], "did you mean 'models'"),
+    (["report", "{c}.tsv", "--out", "table.docx"], "Unknown extension"),
+    (["import", "{c}", "--out", "x.pth"], ".safetensors"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(a[2:]) or a[0] for a, _ in BAD])
+def test_wrong_usage_is_one_sentence_and_exit_code_2(checkpoint, tmp_path, capsys, arguments, message):
+    wide = tmp_path / "wide.npz"
+    np.savez(wide, images=np.zeros((3, 40, 40), np.uint8), labels=np.zeros(3, np.int64))
+    filled = [argument.format(c=checkpoint, wide=wide) for argument in arguments]
+    assert main(filled) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("smoothcert: ")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["certfy"], ["certify"], ["certify", "x", "--n", "many"], ["certify", "x", "--shard", "3"], ["report"]],
+)
+def test_argparse_usage_errors(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["certify", "{d}/absent.safetensors"], "There is no checkpoint"),
+        (["report", "{d}/absent.tsv"], "cannot be read (No such file"),
+        (["certify", "{c}", "--data", "mnist", "--data-dir", "{d}"], "smoothcert data get mnist"),
+        (["merge", "{d}/a.tsv", "{d}/b.tsv", "--out", "{d}/c.tsv"], "a.json"),
+    ],
+)
+def test_what_is_missing_is_exit_code_1(checkpoint, tmp_path, capsys, arguments, message):
+    assert main([argument.format(c=checkpoint, d=tmp_path) for argument in arguments]) == 1
+    assert message in capsys.readouterr().err

@@ -1,0 +1,338 @@
+"""Every layout users have, made small; the real sets where they are at hand; damage of every kind."""
+
+import gzip
+import io
+import pickle
+import shutil
+import struct
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import smoothcert
+from smoothcert.data.image_data import select
+from smoothcert.data.registry import DATASETS
+from smoothcert.errors import SmoothcertError, UsageError
+
+PACKAGE = Path(smoothcert.data.registry.__file__).parent
+RNG = np.random.default_rng(0)
+GREY, GREY_LABELS = RNG.integers(0, 256, (12, 28, 28), dtype=np.uint8), RNG.integers(0, 10, 12, dtype=np.uint8)
+COLOUR, COLOUR_LABELS = RNG.integers(0, 256, (20, 3072), dtype=np.uint8), RNG.integers(0, 10, 20)
+
+
+def idx(array):
+    return bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def write_idx(folder, mark="-", pack=False):
+    folder.mkdir(parents=True, exist_ok=True)
+    for prefix in ("train", "t10k"):
+        for name, array in (
+            (f"{prefix}-images{mark}idx3-ubyte", GREY),
+            (f"{prefix}-labels{mark}idx1-ubyte", GREY_LABELS),
+        ):
+            content = idx(array)
+            (folder / (name + ".gz" * pack)).write_bytes(gzip.compress(content) if pack else content)
+
+
+def python2_pickle(data, labels, label_key):
+    """Write a batch opcode by opcode as Python 2 did for the official files: byte strings, old numpy names."""
+
+    def text(value):
+        return b"U" + bytes((len(value),)) + value
+
+    def integer(value):
+        return b"J" + struct.pack("<i", value)
+
+    dtype = b"cnumpy\ndtype\n" + text(b"u1") + integer(0) + integer(1) + b"\x87R"
+    dtype += b"(" + integer(3) + text(b"|") + b"NNN" + integer(-1) + integer(-1) + integer(0) + b"tb"
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n" + b"cnumpy\nndarray\n" + integer(0) + b"\x85" + text(b"b") + b"\x87R"
+    )
+    array += b"(" + integer(1) + integer(len(data)) + integer(3072) + b"\x86" + dtype + b"\x89"
+    array += b"T" + struct.pack("<i", data.nbytes) + data.tobytes() + b"tb"
+    listed = b"](" + b"".join(integer(int(label)) for label in labels) + b"e"
+    return (
+        b"\x80\x02}("
+        + text(b"batch_label")
+        + text(b"batch 1")
+        + text(label_key)
+        + listed
+        + text(b"data")
+        + array
+        + b"u."
+    )
+
+
+CIFAR_FILES = {
+    "cifar10": (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"),
+    "cifar100": ("train", "test"),
+}
+
+
+def cifar_files(name, version):
+    key = b"labels" if name == "cifar10" else b"fine_labels"
+    if version == "python":
+        content = python2_pickle(COLOUR, COLOUR_LABELS, key)
+    elif version == "python3":
+        content = pickle.dumps({b"data": COLOUR, key: COLOUR_LABELS.tolist()}, protocol=2)
+    else:
+        coarse = np.full((20, 1), 99, np.uint8)[:, : len(key) // 11]
+        content = np.concatenate([coarse, COLOUR_LABELS[:, None].astype(np.uint8), COLOUR], axis=1).tobytes()
+    return {file + ".bin" * (version == "binary"): content for file in CIFAR_FILES[name]}
+
+
+def write_cifar(root, name, version, packed):
+    stem = name.replace("cifar", "cifar-")
+    inner = {"cifar10python": "cifar-10-batches-py", "cifar10binary": "cifar-10-batches-bin"}
+    folder = inner.get(name + version.rstrip("3"), f"{stem}-{version.rstrip('3')}")
+    if not packed:
+        (root / folder).mkdir(parents=True)
+        for file, content in cifar_files(name, version).items():
+            (root / folder / file).write_bytes(content)
+        return
+    with tarfile.open(root / f"{stem}-{version.rstrip('3')}.tar.gz", "w:gz") as tar:
+        for file, content in cifar_files(name, version).items():
+            member = tarfile.TarInfo(f"{folder}/{file}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("pack", [False, True])
+@pytest.mark.parametrize("mark", ["-", "."])
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("mnist", "mnist"),
+        ("mnist", "MNIST/raw"),
+        ("fashion_mnist", "FashionMNIST/raw"),
+        ("fashion_mnist", "fashion-mnist"),
+    ],
+)
+def test_idx_files_as_users_have_them(tmp_path, name, folder, mark, pack):
+    write_idx(tmp_path / folder, mark, pack)
+    for split in ("train", "test"):
+        data = smoothcert.load_dataset(name, split, tmp_path)
+        assert torch.equal(data.images[:, 0], torch.from_numpy(GREY))
+        assert torch.equal(data.labels, torch.from_numpy(GREY_LABELS).long())
+        assert data.images.dtype == torch.uint8
+    inside = smoothcert.load_dataset(name, "test", tmp_path / folder)
+    assert torch.equal(inside.images, data.images), "the folder itself may be named"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("version", ["python", "python3", "binary"])
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_cifar_as_users_have_it(tmp_path, name, version, packed):
+    write_cifar(tmp_path, name, version, packed)
+    data = smoothcert.load_dataset(name, "test", tmp_path)
+    assert torch.equal(data.images, torch.from_numpy(COLOUR).view(20, 3, 32, 32))
+    assert torch.equal(data.labels, torch.from_numpy(COLOUR_LABELS))
+    train = smoothcert.load_dataset(name, "train", tmp_path)
+    assert len(train) == (100 if name == "cifar10" else 20)
+
+
+def test_the_two_mnists_are_not_confused(tmp_path):
+    write_idx(tmp_path / "mnist")
+    with pytest.raises(SmoothcertError, match="fashion_mnist is not in"):
+        smoothcert.load_dataset("fashion_mnist", "test", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10"])
+def test_the_real_sets(real_data, name):
+    train, test = (smoothcert.load_dataset(name, split, real_data) for split in ("train", "test"))
+    assert len(test) == 10_000
+    assert len(train) == (50_000 if name == "cifar10" else 60_000)
+    assert torch.bincount(test.labels).tolist() == (
+        [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009] if name == "mnist" else [1000] * 10
+    )
+    if name == "cifar10":  # the published normalisation is the training set's own mean
+        mean = train.images.float().mean(dim=(0, 2, 3)) / 255
+        assert mean.tolist() == pytest.approx(train.mean, abs=2e-4)
+
+
+def test_mnist_mini_is_mnist(real_data, mini):
+    original = smoothcert.load_dataset("mnist", "test", real_data)
+    with np.load(PACKAGE / "mnist-mini.npz") as archive:
+        index = torch.from_numpy(archive["test_index"]).long()
+    assert torch.equal(original.images[index], mini.images)
+    assert torch.equal(original.labels[index], mini.labels)
+
+
+def test_mnist_mini_is_balanced_and_small(mini):
+    train = smoothcert.load_dataset("mnist-mini", "train")
+    assert torch.bincount(train.labels).tolist() == [600] * 10
+    assert torch.bincount(mini.labels).tolist() == [100] * 10
+    assert (PACKAGE / "mnist-mini.npz").stat().st_size < 2_000_000
+    assert "Attribution-Share Alike" in (PACKAGE / "mnist-mini.LICENSE").read_text()
+
+
+@pytest.mark.parametrize("layout", [(0, 1, 2, 3), (0, 2, 3, 1)])
+@pytest.mark.parametrize("keys", [("images", "labels"), ("x_test", "y_test"), ("test_images", "test_labels")])
+def test_npz_of_any_layout(tmp_path, layout, keys):
+    images = COLOUR.reshape(20, 3, 32, 32)
+    np.savez(tmp_path / "own.npz", **{keys[0]: images.transpose(layout), keys[1]: COLOUR_LABELS})
+    data = smoothcert.load_dataset(str(tmp_path / "own.npz"))
+    assert torch.equal(data.images, torch.from_numpy(images))
+    assert data.classes == tuple(str(i) for i in range(COLOUR_LABELS.max() + 1))
+
+
+def test_image_folders(tmp_path):
+    for split in ("train", "val"):
+        for i, name in enumerate(("bee", "ant")):
+            (tmp_path / split / name).mkdir(parents=True)
+            for j, mode in enumerate(("RGB", "L", "CMYK")):
+                image = Image.fromarray(np.full((40 + 8 * j, 60, 3), 80 * i + 20, np.uint8)).convert(mode)
+                image.save(tmp_path / split / name / f"{j}.{'png' if mode != 'CMYK' else 'jpg'}")
+    data = smoothcert.load_dataset(str(tmp_path), "test", resize=32, crop=32)
+    assert data.classes == ("ant", "bee")
+    assert data.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert data.images.shape == (6, 3, 32, 32)
+    pixels = data.floats([0, 5])
+    assert pixels[0].mean() == pytest.approx(100 / 255, abs=0.02)
+    assert pixels[1].mean() == pytest.approx(20 / 255, abs=0.02)
+    with pytest.raises(SmoothcertError, match="`resize` and `crop`"):
+        smoothcert.load_dataset(str(tmp_path), "test").floats([0, 1])
+    (tmp_path / "val/ant/3.png").write_bytes(b"no image")
+    with pytest.raises(SmoothcertError, match="cannot be decoded"):
+        smoothcert.load_dataset(str(tmp_path), "test", resize=32, crop=32).floats([3])
+
+
+def test_imagenet_is_cut_as_published(tmp_path, shared):
+    (tmp_path / "imagenet").mkdir()
+    (tmp_path / "imagenet/val").symlink_to(shared / "data/imagenet-sample")
+    data = smoothcert.load_dataset("imagenet", "test", tmp_path)
+    assert len(data) == 40
+    pixels = data.images[torch.tensor([0])][0]
+    assert pixels.shape == (3, 224, 224)
+    with Image.open(data.images.paths[0]) as file:
+        image = file.convert("RGB")
+    scale = 256 / min(image.size)
+    whole = image.resize((int(image.width * scale), int(image.height * scale)), Image.Resampling.BILINEAR)
+    left, top = round((whole.width - 224) / 2), round((whole.height - 224) / 2)
+    assert torch.equal(
+        pixels, torch.from_numpy(np.array(whole.crop((left, top, left + 224, top + 224)))).permute(2, 0, 1)
+    )
+
+
+def test_tiny_imagenet_folder(shared):
+    data = smoothcert.load_dataset(str(shared / "data/tiny-imagenet-sample"), "train")
+    assert data.images.shape == (1000, 3, 64, 64)
+    assert torch.bincount(data.labels).tolist() == [100] * 10
+
+
+DAMAGE = {
+    "truncated": lambda content: content[:-1],
+    "longer": lambda content: content + b"x",
+    "another kind": lambda content: b"\x89PNG" + content[4:],
+    "empty": lambda content: b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_idx_files(tmp_path, damage):
+    write_idx(tmp_path / "mnist")
+    file = tmp_path / "mnist/t10k-images-idx3-ubyte"
+    file.write_bytes(DAMAGE[damage](file.read_bytes()))
+    with pytest.raises(SmoothcertError, match=r"t10k-images.*fetch it again"):
+        smoothcert.load_dataset("mnist", "test", tmp_path)
+
+
+def test_damaged_archives(tmp_path):
+    write_idx(tmp_path / "mnist", pack=True)
+    file = tmp_path / "mnist/t10k-labels-idx1-ubyte.gz"
+    file.write_bytes(file.read_bytes()[:-6])
+    with pytest.raises(SmoothcertError, match="fetch it again"):
+        smoothcert.load_dataset("mnist", "test", tmp_path)
+    write_cifar(tmp_path, "cifar10", "python", packed=True)
+    archive = tmp_path / "cifar-10-python.tar.gz"
+    archive.write_bytes(archive.read_bytes()[:2000])
+    with pytest.raises(SmoothcertError, match="fetch it again"):
+        smoothcert.load_dataset("cifar10", "test", tmp_path)
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("this must never run",))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps({b"data": Evil(), b"labels": [1]}),
+        pickle.dumps({b"data": COLOUR[:, :100], b"labels": COLOUR_LABELS.tolist()}),
+        pickle.dumps({b"data": COLOUR, b"labels": COLOUR_LABELS.tolist()[:-1]}),
+        pickle.dumps([1, 2]),
+        pickle.dumps({b"data": COLOUR, b"labels": [0.5] * 20}),
+        b"\x80\x02garbage",
+    ],
+    ids=["runs code", "short rows", "labels missing", "no table", "fractional labels", "garbage"],
+)
+def test_tampered_pickles_are_refused(tmp_path, capsys, content):
+    folder = tmp_path / "cifar-10-batches-py"
+    folder.mkdir()
+    (folder / "test_batch").write_bytes(content)
+    with pytest.raises(SmoothcertError, match="test_batch"):
+        smoothcert.load_dataset("cifar10", "test", tmp_path)
+    assert "never" not in capsys.readouterr().out
+
+
+def test_labels_outside_the_classes(tmp_path):
+    write_idx(tmp_path / "mnist")
+    (tmp_path / "mnist/t10k-labels-idx1-ubyte").write_bytes(idx(GREY_LABELS + np.uint8(200)))
+    with pytest.raises(SmoothcertError, match="outside the 10 classes"):
+        smoothcert.load_dataset("mnist", "test", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"images": GREY.astype(np.float32), "labels": GREY_LABELS}, "uint8"),
+        ({"images": GREY}, "labels"),
+        ({"images": GREY.reshape(12, 784), "labels": GREY_LABELS}, "channels"),
+        ({"images": GREY, "labels": GREY_LABELS[:5]}, "12 images but 5 labels"),
+        ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "whole number"),
+        ({"images": GREY, "labels": np.array([Evil()] * 12)}, "plain arrays"),
+    ],
+)
+def test_bad_npz(tmp_path, arrays, message):
+    np.savez(tmp_path / "own.npz", **arrays)
+    with pytest.raises(SmoothcertError, match=message):
+        smoothcert.load_dataset(str(tmp_path / "own.npz"))
+
+
+def test_missing_and_unknown(tmp_path):
+    with pytest.raises(SmoothcertError, match="smoothcert data get cifar10"):
+        smoothcert.load_dataset("cifar10", "test", tmp_path)
+    with pytest.raises(UsageError, match="did you mean 'cifar100'"):
+        smoothcert.load_dataset("cifar1000", "test", tmp_path)
+    with pytest.raises(UsageError, match="`split`"):
+        smoothcert.load_dataset("mnist-mini", "validation")
+    with pytest.raises(SmoothcertError, match="does not exist"):
+        smoothcert.load_dataset(str(tmp_path / "no.npz"))
+
+
+def test_where_data_is_looked_for(tmp_path, monkeypatch):
+    write_idx(tmp_path / "a/mnist")
+    monkeypatch.setenv("SMOOTHCERT_DATA", str(tmp_path / "a"))
+    assert len(smoothcert.load_dataset("mnist")) == 12
+    monkeypatch.delenv("SMOOTHCERT_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(SmoothcertError, match=str(tmp_path / "cache/smoothcert/data")):
+        smoothcert.load_dataset("mnist")
+    shutil.copytree(tmp_path / "a", tmp_path / "cache/smoothcert/data")
+    assert len(smoothcert.load_dataset("mnist")) == 12
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+def test_shards_are_a_partition(parts):
+    together = sorted(i for part in range(parts) for i in select(103, 3, 90, (part + 1, parts)))
+    assert together == list(range(0, 90, 3))
+
+
+def test_class_names_are_complete():
+    assert [len(dataset.classes) for dataset in DATASETS.values()] == [10, 10, 10, 10, 100]

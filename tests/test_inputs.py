@@ -1,0 +1,66 @@
+"""Bad input to the library: one clear sentence each."""
+
+import pytest
+import torch
+
+import smoothcert
+from smoothcert.errors import SmoothcertError, UsageError
+
+IMAGE = torch.rand(1, 4, 4)
+
+
+def scores(x):
+    return x.flatten(1)[:, :3]
+
+
+def smooth(model=scores, sigma=0.5, num_classes=3, **options):
+    return smoothcert.SmoothedClassifier(model, sigma, num_classes, **options)
+
+
+CASES = [
+    (lambda: smooth(sigma=0.0), "`sigma` to be > 0, but got 0"),
+    (lambda: smooth(sigma=float("inf")), "`sigma`"),
+    (lambda: smooth(model="resnet"), "`model` to be callable"),
+    (lambda: smooth(precision="int8"), "Unknown precision 'int8'"),
+    (lambda: smooth().certify(IMAGE, n=5), "at least 10"),
+    (lambda: smooth().certify(IMAGE, n=5, alpha=0.5e-9), "at least 31"),
+    (lambda: smooth().certify(IMAGE, alpha=1.5), "`alpha`"),
+    (lambda: smooth().predict(IMAGE, alpha=0.0), "`alpha`"),
+    (lambda: smooth().predict(IMAGE, n=0), "`n`"),
+    (lambda: smooth().certify(IMAGE + 1), r"inputs in \[0.0, 1.0\], but they span"),
+    (lambda: smooth().certify(IMAGE - 0.001 - IMAGE.min()), "adapt_inputs"),
+    (lambda: smooth(input_range=(0, 255)).certify(IMAGE * 300), r"\[0, 255\]"),
+    (lambda: smooth().certify((IMAGE * 255).byte()), "divide them by 255"),
+    (lambda: smooth().certify(torch.ones(1, 4, 4, dtype=torch.int64)), "floating-point"),
+    (lambda: smooth().certify(IMAGE * float("nan")), "contain NaN"),
+    (lambda: smooth().certify(torch.rand(0, 1, 4, 4)), "empty"),
+    (lambda: smooth().certify(torch.rand(1, 1, 1, 4, 4)), "a batch of them"),
+    (lambda: smooth(input_shape=(1, 5, 5)).certify(IMAGE), r"shape \[1, 5, 5\], but got \[1, 4, 4\]"),
+    (lambda: smooth(num_classes=7).certify(IMAGE, n=20), r"scores of shape \[256, 7\]"),
+    (lambda: smooth(model=lambda x: x.flatten(1).argmax(1)).certify(IMAGE, n=20), "scores of shape"),
+    (lambda: smooth().certify(IMAGE, seed=-1), "`seed`"),
+    (lambda: smooth().certify(IMAGE, index=[1, 2]), "one `index` an input"),
+    (lambda: smooth().certify(IMAGE, index=-1), "`index`"),
+    (lambda: smooth().counts(IMAGE, 2**32), "2\\*\\*32"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), CASES, ids=[message for _, message in CASES])
+def test_bad_values(call, message):
+    with pytest.raises(UsageError, match=message):
+        call()
+
+
+def test_nan_scores_are_an_error_not_a_vote():
+    with pytest.raises(SmoothcertError, match="NaN for 120 of 120"):
+        smooth(model=lambda x: scores(x) * float("nan")).certify(IMAGE, n=20)
+
+
+def test_vectors_have_no_range_unless_given():
+    assert smooth().certify(torch.tensor([900.0, 0.0, -900.0]), n=20).prediction == 0
+    with pytest.raises(UsageError, match="span"):
+        smooth(input_range=(-1, 1)).certify(torch.tensor([900.0, 0.0, -900.0]), n=20)
+
+
+def test_images_of_any_range_if_asked():
+    assert smooth(input_range=None).certify(IMAGE * 7, n=20).counts.sum() == 20

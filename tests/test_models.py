@@ -1,0 +1,78 @@
+import pytest
+import torch
+
+import smoothcert
+from smoothcert.errors import UsageError
+from smoothcert.models import Normalize
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "parameters", "shape"),
+    [
+        ("lenet", 10, 431_080, (1, 28, 28)),
+        ("cifar_resnet20", 10, 272_474, (3, 32, 32)),
+        ("cifar_resnet110", 10, 1_730_714, (3, 32, 32)),
+        ("cifar_resnet110", 100, 1_736_564, (3, 32, 32)),
+        ("resnet50", 1000, 25_557_032, (3, 224, 224)),
+    ],
+)
+def test_the_published_networks(name, classes, parameters, shape):
+    model = smoothcert.create_model(name, classes)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    assert model.eval()(torch.rand(2, *shape)).shape == (2, classes)
+
+
+def test_resnet_initialisation():
+    torch.manual_seed(0)
+    network = smoothcert.create_model("cifar_resnet110").network
+    weight = network.layer3[4].conv2.weight
+    assert float(weight.detach().std()) == pytest.approx((2 / (9 * 64)) ** 0.5, rel=0.02)
+    assert bool((network.bn1.weight == 1).all() & (network.bn1.bias == 0).all())
+
+
+def test_shortcuts_are_projections_only_where_the_shape_changes():
+    network = smoothcert.create_model("cifar_resnet20").network
+    with_projection = [name for name, _ in network.named_modules() if name.endswith("downsample")]
+    assert with_projection == ["layer2.0.downsample", "layer3.0.downsample"]
+    bottlenecks = smoothcert.create_model("resnet50").network
+    assert bottlenecks.layer2[0].conv2.stride == (2, 2), "the stride sits in the 3x3 convolution"
+    assert [len(getattr(bottlenecks, f"layer{i}")) for i in (1, 2, 3, 4)] == [3, 4, 6, 3]
+
+
+def test_normalisation_is_the_first_layer_and_saved():
+    model = smoothcert.create_model("cifar_resnet8", mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)).eval()
+    x = torch.rand(2, 3, 32, 32)
+    by_hand = (x - torch.tensor([0.5, 0.4, 0.3]).view(3, 1, 1)) / torch.tensor([0.2, 0.3, 0.4]).view(3, 1, 1)
+    assert torch.allclose(model(x), model.network(by_hand), atol=1e-5)
+    assert model.state_dict()["normalize.std"].tolist() == pytest.approx([0.2, 0.3, 0.4])
+    assert torch.equal(Normalize((1.0, 2.0), (1.0, 2.0))(torch.tensor([[3.0, 4.0]])), torch.tensor([[2.0, 1.0]]))
+
+
+def test_lenet_is_plain_convolutions():
+    """The same numbers as the layers applied one by one in the usual memory layout."""
+    model = smoothcert.create_model("lenet").eval()
+    net, x = model.network, torch.rand(3, 1, 28, 28)
+    weights = {key: value.contiguous() for key, value in net.state_dict().items()}
+    y = torch.nn.functional.conv2d(x, weights["conv1.weight"], weights["conv1.bias"]).relu()
+    y = torch.nn.functional.max_pool2d(y, 2)
+    y = torch.nn.functional.conv2d(y, weights["conv2.weight"], weights["conv2.bias"]).relu()
+    y = torch.nn.functional.max_pool2d(y, 2).reshape(3, 800)
+    y = (y @ weights["fc1.weight"].T + weights["fc1.bias"]).relu() @ weights["fc2.weight"].T + weights["fc2.bias"]
+    assert torch.allclose(model(x), y, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: smoothcert.create_model("lenett"), "did you mean 'lenet'"),
+        (lambda: smoothcert.create_model("cifar_resnet21"), "6n \\+ 2"),
+        (lambda: smoothcert.create_model("lenet", 0), "num_classes"),
+        (lambda: smoothcert.create_model("lenet", mean=(0.1, 0.2), std=(1.0, 1.0)), "1 channels"),
+        (lambda: smoothcert.create_model("lenet", mean=(0.1,), std=(0.0,)), "std"),
+        (lambda: smoothcert.adapt_inputs(len), "value_range"),
+        (lambda: smoothcert.adapt_inputs(len, value_range=(1, -1)), "low, high"),
+    ],
+)
+def test_bad_requests(call, message):
+    with pytest.raises(UsageError, match=message):
+        call()

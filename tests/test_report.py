@@ -1,0 +1,152 @@
+"""The published per-image results must give the paper's printed digits."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from smoothcert import metrics
+from smoothcert.cli import main
+from smoothcert.errors import UsageError
+from smoothcert.report.formats import FORMATS, to_text
+from smoothcert.report.paper import METHODS, paper_numbers, paper_row
+from smoothcert.report.table import build_table, describe
+from smoothcert.results import Results, read_results
+
+FILES = {
+    "gaussian": "cohen", "stability": "stab", "smoothadv": "salman", "macer": "macer",
+    "consistency": "consistency", "smoothmix": "smoothmix", "catrs": "cat-rs",
+}  # fmt: skip
+PUBLISHED = [
+    (method, sigma) for method in FILES for sigma in ("0.25", "0.5", "1.0") if (method, sigma) != ("smoothmix", "1.0")
+]
+
+
+def published(shared, method, sigma):
+    return shared / "published/cifar10" / f"{FILES[method]}-{sigma}.tsv"
+
+
+@pytest.mark.parametrize(("method", "sigma"), [row for row in PUBLISHED if row != ("smoothmix", "0.5")])
+def test_table_1_to_the_printed_digit(shared, method, sigma):
+    printed = paper_row("cifar10", float(sigma), method)
+    results = read_results(published(shared, method, sigma))
+    assert f"{metrics.average_certified_radius(results.radius, results.correct):.3f}" == f"{printed.acr:.3f}"
+    accuracy = 100 * metrics.certified_accuracy(results.radius, results.correct, metrics.radius_grid("cifar10"))
+    assert [f"{value:.1f}" for value in accuracy] == [f"{value:.1f}" for value in printed.accuracy.values()]
+    assert len(accuracy) == 11
+
+
+def test_smoothmix_at_half_is_another_run_than_the_papers(shared):
+    results = read_results(published(shared, "smoothmix", "0.5"))
+    assert f"{metrics.average_certified_radius(results.radius, results.correct):.4f}" == "0.7356"
+    assert paper_row("cifar10", 0.5, "smoothmix").acr == 0.737
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_linf_table(shared, method):
+    results = read_results(published(shared, method, "0.25"))
+    printed = {
+        row["key"]: row["value"]
+        for row in paper_numbers()
+        if row["table"] == "tab:l_infty_robustness" and row["method"] == method
+    }
+    accuracy = 100 * metrics.linf_accuracy(results.radius, results.correct, [0.0, 2 / 255], 3072)
+    assert [f"{value:.1f}" for value in accuracy] == [printed["0"], printed["2/255"]]
+
+
+def test_the_report_command_prints_the_paper_beside_itself(shared, capsys):
+    files = [str(published(shared, method, sigma)) for method, sigma in PUBLISHED]
+    assert main(["report", *files, "--dataset", "CIFAR-10", "--paper", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 20
+    assert [row["method"] for row in rows[:7]] == list(METHODS), "the paper's order"
+    agree = [
+        round(row["acr"]["value"], 3) == row["paper"]["acr"]
+        and [f"{a:.1f}" for a in row["certified_accuracy"]]
+        == [f"{a:.1f}" for a in row["paper"]["certified_accuracy"].values()]
+        for row in rows
+    ]
+    assert sum(agree) == 19
+    assert all(row["acr"]["low"] < row["acr"]["value"] < row["acr"]["high"] for row in rows)
+    catrs = next(row for row in rows if row["method"] == "catrs" and row["sigma"] == 0.5)
+    assert catrs["acr"]["standard_error"] == pytest.approx(0.0077, abs=1e-4)
+    assert catrs["certified_accuracy_high_probability"][0] < catrs["certified_accuracy"][0]
+
+
+def entry(name, radii, sigma=0.5, dataset="cifar10", correct=None):
+    radius = np.array(radii, float)
+    right = np.ones(len(radius), bool) if correct is None else np.array(correct, bool)
+    columns = {"idx": np.arange(len(radius)), "label": np.zeros(len(radius)), "predict": np.where(right, 0, -1)}
+    about = {
+        "settings": {"sigma": sigma, "n": 1000, "alpha": 0.001, "data": {"name": dataset}, "model": {"method": name}}
+    }
+    return describe(Results(name, **columns, radius=radius, correct=right, seconds=np.ones(len(radius)), about=about))
+
+
+@pytest.fixture
+def table():
+    return build_table(
+        [entry("smoothmix", [1.0, 0.6, 0.1]), entry("own_&_run", [1.2, 0.6, 0.0]), entry("gaussian", [0.3, 0.2, 0.1])]
+    )
+
+
+def test_best_and_second_are_marked_as_printed(table):
+    gaussian, smoothmix, own = table.rows
+    assert [row.entry.name for row in table.rows] == ["Gaussian", "SmoothMix", "own_&_run"]
+    assert (own.marks["acr"], smoothmix.marks["acr"], gaussian.marks.get("acr")) == ("best", "second", None)
+    assert smoothmix.marks["r2"] == own.marks["r2"] == "best", "equal as printed, equally marked"
+    assert "r10" not in own.marks, "a column of zeros has no best"
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_every_format_holds_every_number(table, suffix):
+    text = FORMATS[suffix](table)
+    for row in table.rows:
+        numbers = [f"{row.acr.value:.3f}"] if suffix != ".json" else [repr(row.acr.value)]
+        assert all(number in text for number in numbers)
+    assert text.endswith("\n")
+
+
+def test_markdown_and_latex_mark_and_escape(table):
+    markdown, latex = FORMATS[".md"](table), FORMATS[".tex"](table)
+    assert "| **0.600** |" in markdown
+    assert "| <u>0.567</u> |" in markdown
+    assert r"own\_\&\_run & \textbf{0.600}" in latex
+    assert r"\underline{0.567}" in latex
+    widths = {line.count("|") for line in markdown.splitlines()}
+    assert len(widths) == 1
+
+
+def test_text_is_aligned(table):
+    lines = to_text(table).splitlines()
+    ends = [match.end() for match in re.finditer(r"\S+", lines[0])]
+    assert [lines[2][end - 1] != " " for end in ends[2:]] == [True] * len(ends[2:])
+
+
+def test_grids_follow_the_data_set():
+    assert build_table([entry("a", [1.0], dataset="imagenet", sigma=1.0)]).radii == (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5)
+    assert build_table([entry("a", [1.0], dataset="cifar100")]).radii[-1] == 1.75
+    assert build_table([entry("a", [1.0])], radii=[0.1, 0.2]).radii == (0.1, 0.2)
+
+
+def test_a_baseline_gives_paired_differences(table):
+    entries = [row.entry for row in table.rows]
+    compared = build_table(entries, baseline="gaussian")
+    assert compared.rows[0].difference is None
+    assert compared.rows[1].difference.value == pytest.approx((0.7 + 0.4 + 0.0) / 3)
+    with pytest.raises(UsageError, match="there are Gaussian"):
+        build_table(entries, baseline="nobody")
+
+
+def test_a_name_that_cannot_be_a_noise_level_is_not_taken_for_one():
+    results = entry("x", [3.0]).results
+    renamed = Results(
+        "catrs-0.25", results.idx, results.label, results.predict, results.radius, results.correct, results.seconds
+    )
+    assert describe(renamed).sigma is None, "radius 3 is impossible at sigma 0.25"
+
+
+def test_every_number_of_the_paper_is_a_number():
+    assert len(paper_numbers()) > 2500
+    assert all(np.isfinite(float(row["value"])) for row in paper_numbers())
