@@ -1,0 +1,90 @@
+"""The contract of a training method: frozen hyperparameters and one step, pure tensor code.
+
+A step neither reads a value back to the host nor lets a shape depend on one, so that it can be captured or compiled.
+Everything random comes through `draws`, and what changes over training is a function of the tensor `epoch`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from torch import Tensor, nn
+
+from smoothcert.bounds import check_sigma
+from smoothcert.errors import UsageError
+
+
+def positive(default: float) -> Any:
+    """A hyperparameter above 0."""
+    return dataclasses.field(default=default, metadata={"check": lambda value: value > 0, "must": "be > 0"})
+
+
+def at_least_zero(default: float) -> Any:
+    """A hyperparameter of 0 or more."""
+    return dataclasses.field(default=default, metadata={"check": lambda value: value >= 0, "must": "be >= 0"})
+
+
+def at_least_one(default: int) -> Any:
+    """A number of things."""
+    return dataclasses.field(default=default, metadata={"check": lambda value: value >= 1, "must": "be at least 1"})
+
+
+def one_of(default: str, *others: str) -> Any:
+    """A choice between names, the first of which is the paper's."""
+    choices = (default, *others)
+    must = f"be one of {', '.join(choices)}"
+    return dataclasses.field(default=default, metadata={"check": choices.__contains__, "must": must})
+
+
+class Draws(Protocol):
+    """Where a step's random numbers come from; a test can put recorded ones in their place."""
+
+    def noise(self, x: Tensor, count: int) -> Tensor:
+        """Return standard normals [count, *x.shape]."""
+
+    def uniform(self, x: Tensor, count: int) -> Tensor:
+        """Return numbers in [0, 1), [images, count]."""
+
+    def direction(self, x: Tensor) -> Tensor:
+        """Return standard normals shaped like x, for images whose gradient vanished."""
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """The loss to descend, and detached parts of it worth watching."""
+
+    loss: Tensor
+    parts: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """A way to train a classifier that is to be smoothed with noise of standard deviation `sigma`."""
+
+    name: ClassVar[str]
+    uses_soft_labels: ClassVar[bool] = False
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        """Refuse hyperparameters that make no sense, by the name of their flag."""
+        check_sigma(self.sigma)
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if "check" in field.metadata and not field.metadata["check"](value):
+                raise UsageError(f"`--{field.name.replace('_', '-')}` must {field.metadata['must']}, got {value}.")
+
+    @property
+    def split(self) -> int:
+        """Into how many steps the published code cuts a mini-batch: as many as there are noises, where there are."""
+        return 1
+
+    @abstractmethod
+    def step(
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+    ) -> StepOutput:
+        """Return the loss of images in [0, 1] with labels y (and soft labels, for a method that uses them)."""

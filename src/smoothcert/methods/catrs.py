@@ -1,0 +1,150 @@
+"""CAT-RS: confidence-aware training for randomized smoothing (Jeong, Kim and Shin, AAAI 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from smoothcert.errors import UsageError
+from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, one_of, positive
+from smoothcert.perturb import cross_entropies, divergence, frozen, gradient, lengths, scores_under, within
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatRs(Method):
+    """Bottom-K loss for images the network is unsure of, worst-case loss for those it is sure of (Algorithm 1).
+
+    Of M = `num_noises` noises, the K easiest are learnt, K drawn from Bin(M, p) with p the image's accuracy under them
+    (Eq. 6); where K = M, the worst of the M noises, each moved by T = `attack_steps` steps within epsilon =
+    `attack_radius`, is learnt too (Eq. 7), with `weight` (lambda, Eq. 8). The ablations are options:
+
+    low: `bottom-k`, `mean` (all M noises: L_base), or `none`.
+    high: `max` over the noises, their `mean`, or `none`.
+    mask: whether the worst-case loss is for images with K = M only.
+    target: what worst-case predictions are held to: the `soft` label, the `mean-prediction`, or the hard `label`.
+    confidence: what p is: the `network`'s accuracy, or the `soft-label`'s entry for the class (ImageNet).
+    moments: how an attacked noise keeps its original's mean and size: `rms-each-step` (root mean square, as
+        published), `std-at-end` (mean and standard deviation, as the paper's text has it), or `free`.
+    late_radius, late_epoch: another attack radius from that epoch on (ImageNet: 2 from epoch 80).
+    """
+
+    name = "catrs"
+
+    num_noises: int = at_least_one(4)
+    attack_radius: float = positive(1.0)
+    attack_steps: int = at_least_one(4)
+    weight: float = at_least_zero(1.0)
+    low: str = one_of("bottom-k", "mean", "none")
+    high: str = one_of("max", "mean", "none")
+    mask: bool = True
+    target: str = one_of("soft", "mean-prediction", "label")
+    confidence: str = one_of("network", "soft-label")
+    moments: str = one_of("rms-each-step", "std-at-end", "free")
+    late_radius: float = positive(2.0)
+    late_epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a loss of nothing."""
+        super().__post_init__()
+        if self.low == "none" and self.high == "none":
+            raise UsageError("`--low none` and `--high none` leave no loss.")
+
+    @property
+    def split(self) -> int:
+        """As many steps a mini-batch as there are noises."""
+        return self.num_noises
+
+    @property
+    def uses_soft_labels(self) -> bool:  # type: ignore[override]
+        """Whether any part of the loss needs them."""
+        return self.confidence == "soft-label" or (self.high != "none" and self.target == "soft")
+
+    def step(
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+    ) -> StepOutput:
+        """Return the loss of Algorithm 1."""
+        noise = self.sigma * draws.noise(x, self.num_noises)
+        scores = scores_under(model, x, noise)
+        kept = self._kept(scores, y, soft, draws)
+        low = self._low(cross_entropies(scores, y), kept)
+        sure = (kept == self.num_noises) if self.mask else torch.ones_like(kept, dtype=torch.bool)
+        parts = {"low": low.detach().mean(), "sure": sure.float().mean(), "kept": kept}
+        if self.high == "none":
+            return StepOutput(low.mean(), parts)
+        target = self._target(scores, y, soft)
+        worst = self.attack(model, x, noise, target, self._radius(epoch))
+        divergences = divergence(target, scores_under(model, x, worst))
+        high = divergences.max(dim=0).values if self.high == "max" else divergences.mean(dim=0)
+        loss = (low + self.weight * sure * high).mean()
+        return StepOutput(loss, {**parts, "high": (sure * high.detach()).mean(), "worst_noise": worst})
+
+    def _kept(self, scores: Tensor, y: Tensor, soft: Tensor | None, draws: Draws) -> Tensor:
+        """Draw K ~ Bin(M, p) for each image, and return K+ = max(K, 1)."""
+        if self.confidence == "soft-label":
+            confidence = _given(soft).gather(1, y.unsqueeze(1))
+        else:
+            confidence = (scores.argmax(dim=-1) == y).to(scores.dtype).mean(dim=0).unsqueeze(1)
+        return (draws.uniform(y, self.num_noises) < confidence).sum(dim=1).clamp(min=1)
+
+    def _low(self, losses: Tensor, kept: Tensor) -> Tensor:
+        """Return L_low: the sum of the K+ smallest of the M losses, over M."""
+        if self.low == "none":
+            return torch.zeros_like(losses[0])
+        if self.low == "mean":
+            return losses.mean(dim=0)
+        rank = torch.arange(len(losses), device=losses.device).unsqueeze(1)
+        return (losses.sort(dim=0).values * (rank < kept)).sum(dim=0) / len(losses)
+
+    def _target(self, scores: Tensor, y: Tensor, soft: Tensor | None) -> Tensor:
+        if self.target == "soft":
+            return _given(soft)
+        if self.target == "label":
+            return F.one_hot(y, scores.shape[-1]).to(scores.dtype)
+        return scores.detach().softmax(dim=-1).mean(dim=0)
+
+    def _radius(self, epoch: Tensor) -> Tensor:
+        early = torch.full_like(epoch, self.attack_radius)
+        return early if self.late_epoch is None else torch.where(epoch < self.late_epoch, early, self.late_radius)
+
+    def attack(self, model: nn.Module, x: Tensor, noise: Tensor, target: Tensor, radius: Tensor) -> Tensor:
+        """Return noises within `radius` of the given ones that raise the divergence from the target."""
+
+        def objective(delta: Tensor) -> Tensor:
+            return divergence(target, scores_under(model, x, delta)).sum() / len(noise)
+
+        worst = noise
+        with frozen(model):
+            for _ in range(self.attack_steps):
+                uphill = gradient(objective, worst)
+                worst = worst + 2 * radius / self.attack_steps * uphill / (lengths(uphill, 2) + 1e-8)
+                worst = noise + within(worst - noise, radius, 2)
+                if self.moments == "rms-each-step":
+                    worst = _match(worst, noise, _root_mean_square)
+        return _match(worst, noise, _deviation) if self.moments == "std-at-end" else worst
+
+
+def _match(noise: Tensor, original: Tensor, size: Callable[[Tensor], Tensor]) -> Tensor:
+    """Give each noise the mean and size of its original."""
+    return _mean(original) + size(original) * (noise - _mean(noise)) / size(noise)
+
+
+def _mean(noise: Tensor) -> Tensor:
+    return noise.mean(dim=tuple(range(2, noise.dim())), keepdim=True)
+
+
+def _root_mean_square(noise: Tensor) -> Tensor:
+    return _mean(noise.square()).sqrt()
+
+
+def _deviation(noise: Tensor) -> Tensor:
+    return _root_mean_square(noise - _mean(noise))
+
+
+def _given(soft: Tensor | None) -> Tensor:
+    if soft is None:
+        raise UsageError("This setting of CAT-RS needs soft labels; pass `soft`.")
+    return soft

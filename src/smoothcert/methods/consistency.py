@@ -1,0 +1,93 @@
+"""Consistency regularisation (Jeong and Shin, NeurIPS 2020), alone or on SmoothAdv's images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, positive
+from smoothcert.perturb import (
+    cross_entropies,
+    divergence,
+    entropy,
+    frozen,
+    gradient,
+    lengths,
+    scores_under,
+    smoothed_nll,
+    within,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consistency(Method):
+    """Cross-entropy under m noises, plus each prediction's divergence from their mean, plus the mean's entropy.
+
+    `weight` is lambda and `entropy_weight` eta of its authors' code (gamma in the CAT-RS paper).
+    """
+
+    name = "consistency"
+
+    num_noises: int = at_least_one(2)
+    weight: float = at_least_zero(10.0)
+    entropy_weight: float = at_least_zero(0.5)
+
+    @property
+    def split(self) -> int:
+        """As many steps a mini-batch as there are noises."""
+        return self.num_noises
+
+    def step(
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+    ) -> StepOutput:
+        """Return the loss of the images under m noises."""
+        return self.loss(model, x, y, self.sigma * draws.noise(x, self.num_noises))
+
+    def loss(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor) -> StepOutput:
+        """Return the regularised loss under given noises; the mean prediction keeps its gradient."""
+        scores = scores_under(model, x, noise)
+        mean = scores.softmax(dim=-1).mean(dim=0)
+        cross_entropy = cross_entropies(scores, y).mean()
+        consistency = divergence(mean, scores).mean()
+        spread = entropy(mean).mean()
+        loss = cross_entropy + self.weight * consistency + self.entropy_weight * spread
+        parts = {"cross_entropy": cross_entropy, "consistency": consistency, "entropy": spread}
+        return StepOutput(loss, {key: value.detach() for key, value in parts.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothAdvConsistency(Consistency):
+    """Consistency on images that an adversary has moved: a baseline the paper left out, and a strong one.
+
+    Its attack differs from SmoothAdv's in three places: the step is g / (|g| + 1e-8), and each perturbation is first
+    projected to the ball and then clamped to [0, 1].
+    """
+
+    name = "smoothadv-consistency"
+
+    weight: float = at_least_zero(1.0)
+    attack_radius: float = positive(2.0)
+    attack_steps: int = at_least_one(10)
+    warmup: int = at_least_one(1)
+
+    def step(
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+    ) -> StepOutput:
+        """Return the regularised loss of the attacked images."""
+        noise = self.sigma * draws.noise(x, self.num_noises)
+        radius = self.attack_radius * ((epoch + 1) / self.warmup).clamp(max=1)
+        adversarial = self.attack(model, x, y, noise, radius)
+        found = self.loss(model, adversarial, y, noise)
+        return StepOutput(found.loss, {**found.parts, "adversarial": adversarial})
+
+    def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor) -> Tensor:
+        """Return the images after T steps up the smoothed loss."""
+        moved = x
+        with frozen(model):
+            for _ in range(self.attack_steps):
+                uphill = gradient(lambda z: smoothed_nll(scores_under(model, z, noise), y).mean(), moved)
+                step = 2 * radius / self.attack_steps * uphill / (lengths(uphill) + 1e-8)
+                moved = torch.clamp(x + within(moved + step - x, radius), 0, 1)
+        return moved

@@ -1,0 +1,75 @@
+"""SmoothMix (Jeong et al., NeurIPS 2021): mix each image with an adversarial one, towards the uniform prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, positive
+from smoothcert.perturb import (
+    cross_entropies,
+    divergence,
+    frozen,
+    gradient,
+    lengths,
+    scores_under,
+    smoothed_nll,
+    within,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothMix(Method):
+    """Cross-entropy of the image, plus the divergence of a mixture's prediction from a mixed target, under m noises.
+
+    An attack without a ball, T steps of length `step_size` (alpha), finds the far end of the mixture. `weight` is eta;
+    it and the one-step adversary's radius grow linearly over the first `warmup` epochs. With `one_step_adversary` the
+    near end is not the image itself but what the first step made of it.
+    """
+
+    name = "smoothmix"
+
+    num_noises: int = at_least_one(4)
+    step_size: float = positive(1.0)
+    attack_steps: int = at_least_one(4)
+    weight: float = at_least_zero(5.0)
+    one_step_adversary: bool = False
+    warmup: int = at_least_one(10)
+
+    @property
+    def split(self) -> int:
+        """As many steps a mini-batch as there are noises."""
+        return self.num_noises
+
+    def step(
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+    ) -> StepOutput:
+        """Return the loss of both passes, image and mixture."""
+        noise = self.sigma * draws.noise(x, self.num_noises)
+        warm = ((epoch + 1) / self.warmup).clamp(max=1)
+        near, far = self.attack(model, x, y, noise, warm)
+        scores = scores_under(model, near, noise)
+        mean = scores.softmax(dim=-1).mean(dim=0)
+        cross_entropy = cross_entropies(scores, y).mean()
+        share = draws.uniform(x, 1) / 2
+        mixed = near + share.view(-1, *[1] * (x.dim() - 1)) * (far - near)
+        uniform = torch.full(mean.shape[1:], 1 / mean.shape[1], device=x.device)  # in float32, as published
+        target = mean + share * (uniform - mean)
+        right = mean.argmax(dim=1) == y
+        mixing = (divergence(target, scores_under(model, mixed, noise)) * right).mean()
+        parts = {"cross_entropy": cross_entropy.detach(), "mixing": mixing.detach()}
+        loss = cross_entropy + self.weight * warm * mixing
+        return StepOutput(loss, {**parts, "clean_side": near, "adversarial": far})
+
+    def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, warm: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the near and the far end of the mixture."""
+        near, far = x, x
+        with frozen(model):
+            for number in range(self.attack_steps):
+                uphill = gradient(lambda z: smoothed_nll(scores_under(model, z, noise), y).sum(), far)
+                far = (far + self.step_size * uphill / (lengths(uphill) + 1e-8)).clamp(0, 1)
+                if number == 0 and self.one_step_adversary:
+                    near = (x + within(far - x, self.step_size * warm)).clamp(0, 1)
+        return near, far
