@@ -15,9 +15,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from smoothcert.certification import certify_dataset, predict_dataset
     from smoothcert.checkpoint import export_checkpoint, load_checkpoint, save_checkpoint
+    from smoothcert.config import TrainConfig
     from smoothcert.data import ImageData, list_datasets, load_dataset, select
     from smoothcert.errors import SmoothcertError, UsageError
+    from smoothcert.methods import create_method, list_methods
     from smoothcert.models import adapt_inputs, create_model, list_models
+    from smoothcert.pipeline import train_run
+    from smoothcert.recipes import list_recipes, load_recipe
     from smoothcert.results import read_counts, read_results
     from smoothcert.smoothing import Certificate, SmoothedClassifier
 
@@ -25,9 +29,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "certification": ("certify_dataset", "predict_dataset"),
     "checkpoint": ("export_checkpoint", "load_checkpoint", "save_checkpoint"),
+    "config": ("TrainConfig",),
     "data": ("ImageData", "list_datasets", "load_dataset", "select"),
     "errors": ("SmoothcertError", "UsageError"),
+    "methods": ("create_method", "list_methods"),
     "models": ("adapt_inputs", "create_model", "list_models"),
+    "pipeline": ("train_run",),
+    "recipes": ("list_recipes", "load_recipe"),
     "results": ("read_counts", "read_results"),
     "smoothing": ("Certificate", "SmoothedClassifier"),
 }
@@ -38,20 +46,26 @@ __all__ = [
     "ImageData",
     "SmoothcertError",
     "SmoothedClassifier",
+    "TrainConfig",
     "UsageError",
     "adapt_inputs",
     "certify_dataset",
+    "create_method",
     "create_model",
     "export_checkpoint",
     "list_datasets",
+    "list_methods",
     "list_models",
+    "list_recipes",
     "load_checkpoint",
     "load_dataset",
+    "load_recipe",
     "predict_dataset",
     "read_counts",
     "read_results",
     "save_checkpoint",
     "select",
+    "train_run",
 ]
 
 

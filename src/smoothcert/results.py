@@ -143,10 +143,19 @@ def read_results(path: str | Path) -> Results:
 
 def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the class counts [images, classes] of selection and estimation that lie beside a results file."""
-    lines = counts_path(Path(path)).read_text().splitlines()[1:]
-    fields = [line.split("\t") for line in lines]
-    first, second = (np.stack([_unpack(row[column], num_classes) for row in fields]) for column in (1, 2))
-    return first, second
+    file = counts_path(Path(path))
+    return read_votes(file, 1, num_classes), read_votes(file, 2, num_classes)
+
+
+def read_votes(file: Path, column: int, num_classes: int) -> NDArray[np.int64]:
+    """Return one column of a file of counts as an array [images, classes]."""
+    rows = [line.split("\t")[column] for line in file.read_text().splitlines()[1:]]
+    votes = np.zeros((len(rows), num_classes), dtype=np.int64)
+    for row, text in zip(votes, rows, strict=True):
+        for pair in text.split():
+            label, _, count = pair.partition(":")
+            row[int(label)] = int(count)
+    return votes
 
 
 def read_sidecar(path: Path) -> dict[str, Any]:
@@ -180,11 +189,3 @@ def _line(*fields: object) -> str:
 def _pack(counts: Sequence[int]) -> str:
     present = sorted(((count, -label) for label, count in enumerate(counts) if count), reverse=True)
     return " ".join(f"{-label}:{count}" for count, label in present)
-
-
-def _unpack(text: str, num_classes: int) -> NDArray[np.int64]:
-    counts = np.zeros(num_classes, dtype=np.int64)
-    for pair in text.split():
-        label, count = pair.split(":")
-        counts[int(label)] = int(count)
-    return counts

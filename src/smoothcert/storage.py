@@ -18,11 +18,18 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
+        part.chmod(0o666 & ~_umask())
         os.replace(part, path)
     except OSError as error:
         raise SmoothcertError(f"{path} cannot be written ({error.strerror or error}).") from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def write_text(path: Path, text: str) -> None:

@@ -8,28 +8,31 @@ import sys
 from collections.abc import Sequence
 
 from smoothcert import __version__
-from smoothcert.cli import certify, checkpoints, data, listing, report
+from smoothcert.cli import certify, checkpoints, data, listing, report, train
 from smoothcert.errors import SmoothcertError, UsageError
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; it imports no torch."""
+def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; it imports torch only for the command that needs it to parse."""
     parser = argparse.ArgumentParser(
         prog="smoothcert",
-        description="Certified robustness by randomized smoothing: certify classifiers, and read the results.",
+        description="Certified robustness by randomized smoothing: train, certify, and read the results.",
         epilog="Exit codes: 0 done, 1 something went wrong, 2 wrong usage, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"smoothcert {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (data, certify, report, checkpoints, listing):
+    data.add_commands(commands)
+    train.add_commands(commands, arguments)
+    for module in (certify, report, checkpoints, listing):
         module.add_commands(commands)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    args = build_parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
     try:
+        args = build_parser(given).parse_args(given)
         args.run(args)
         sys.stdout.flush()
     except UsageError as error:

@@ -10,8 +10,8 @@ from typing import Any
 
 def add_commands(commands: Any) -> None:
     """Add the command."""
-    listing = commands.add_parser("list", help="list data sets, models, normalizations")
-    listing.add_argument("kind", help="datasets, models or normalizations")
+    listing = commands.add_parser("list", help="list data sets, models, methods, recipes")
+    listing.add_argument("kind", help="datasets, models, methods, recipes or normalizations")
     listing.add_argument("pattern", nargs="?", default="*", help="a glob, such as 'cifar*'")
     listing.add_argument("--json", action="store_true", help="print as JSON")
     listing.set_defaults(run=run)
@@ -21,12 +21,16 @@ def _kinds() -> dict[str, Callable[[str], list[str]]]:
     from fnmatch import filter as matching
 
     from smoothcert.data import list_datasets
+    from smoothcert.methods import list_methods
     from smoothcert.models import list_models
     from smoothcert.published import NORMALIZATIONS
+    from smoothcert.recipes import list_recipes
 
     return {
         "datasets": list_datasets,
         "models": list_models,
+        "methods": list_methods,
+        "recipes": list_recipes,
         "normalizations": lambda pattern: matching(NORMALIZATIONS, pattern),
     }
 

@@ -46,6 +46,18 @@ def shard(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(f"expected I/N, such as 3/8, but got {text!r}") from None
 
 
+def seconds(text: str) -> float:
+    """Read `90`, `90s`, `9m` or `1.5h` as seconds."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    try:
+        value = float(text[:-1]) * units[text[-1]] if text[-1:] in units else float(text)
+    except ValueError:
+        value = -1.0
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"expected a time such as 90s, 9m or 1.5h, but got {text!r}")
+    return value
+
+
 def fraction(text: str) -> float:
     """Read `2/255` or `0.0078`."""
     top, _, bottom = text.partition("/")

@@ -1,0 +1,155 @@
+"""`smoothcert train`: recipes, with a flag for every field."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smoothcert.cli.options import add_data_dir, seconds
+from smoothcert.cli.terminal import ProgressBar, duration, say
+from smoothcert.config import TrainConfig, make_config, to_toml
+
+if TYPE_CHECKING:
+    import torch
+
+
+def add_commands(commands: Any, arguments: Sequence[str]) -> None:
+    """Add the command; the methods' own flags only when it is the one that is called, since they need torch."""
+    train = commands.add_parser(
+        "train",
+        help="train a network to be smoothed",
+        description="Train by a recipe, or from the flags alone. An interrupted run goes on when called again.",
+    )
+    train.add_argument("recipe", nargs="?", help="a recipe (see `smoothcert list recipes`) or a TOML file")
+    train.add_argument("--recipe", dest="recipe_flag", metavar="NAME", help="the same, as a flag")
+    train.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept (default: runs)"
+    )
+    train.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
+    train.add_argument("--time-limit", type=seconds, metavar="TIME", help="save and stop after this time, such as 9m")
+    train.add_argument("--dry-run", action="store_true", help="print the configuration and an estimate of the cost")
+    train.add_argument("--json", action="store_true", help="print the last metrics as JSON")
+    add_data_dir(train)
+    group = train.add_argument_group("the run")
+    for field in dataclasses.fields(TrainConfig):
+        if field.name != "options":
+            _add_flag(
+                group,
+                field.name,
+                type(field.default),
+                f"{field.metadata['help']} (default: the recipe's, or {field.default!r})",
+            )
+    if "train" in arguments:
+        group = train.add_argument_group("the method's options (default: the recipe's, or the method's own)")
+        for name, (kind, methods) in _method_options().items():
+            _add_flag(group, name, kind, f"of {', '.join(methods)}", prefix="option_")
+    train.set_defaults(run=run)
+
+
+def _method_options() -> dict[str, tuple[type, list[str]]]:
+    from smoothcert.methods import METHODS
+
+    found: dict[str, tuple[type, list[str]]] = {}
+    for method in METHODS.values():
+        for field in dataclasses.fields(method):
+            if field.name != "sigma":
+                kind = int if field.default is None else type(field.default)
+                found.setdefault(field.name, (kind, []))[1].append(method.name)
+    return found
+
+
+def _add_flag(group: Any, name: str, kind: type, help: str, prefix: str = "field_") -> None:
+    flag, text = "--" + name.replace("_", "-"), help.replace("%", "%%")
+    if kind is bool:
+        group.add_argument(flag, dest=prefix + name, action=argparse.BooleanOptionalAction, default=None, help=text)
+    else:
+        group.add_argument(flag, dest=prefix + name, type=kind, metavar=kind.__name__.upper(), help=text)
+
+
+def _given(args: argparse.Namespace, prefix: str) -> dict[str, Any]:
+    return {k.removeprefix(prefix): v for k, v in vars(args).items() if k.startswith(prefix) and v is not None}
+
+
+def resolve(args: argparse.Namespace) -> TrainConfig:
+    """Return the configuration that recipe and flags make together."""
+    from smoothcert.methods import create_method
+    from smoothcert.recipes import load_recipe
+
+    overrides = {**_given(args, "field_"), "options": _given(args, "option_")}
+    name = args.recipe or args.recipe_flag
+    config = load_recipe(name, **overrides) if name else make_config({}, "the command line", **overrides)
+    create_method(config.method, config.sigma, config.options)
+    return config
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train, after whatever the run needs first."""
+    from smoothcert.environment import choose_device
+    from smoothcert.pipeline import train_run
+    from smoothcert.runs import RunFolder
+
+    config, device = resolve(args), choose_device(args.device)
+    if args.dry_run:
+        print(to_toml(config))
+        say(_estimate(config, args, device))
+        return
+    folder = RunFolder(args.runs / config.name)
+    if folder.finished:
+        say(f"{folder.path} is finished.")
+    with _Stages() as stages:
+        train_run(
+            config, args.runs, data_dir=args.data_dir, device=device, on_stage=stages.begin, time_limit=args.time_limit
+        )
+    say(f"Network: {folder.model}")
+    last = folder.read_metrics()[-1]
+    print(json.dumps(last) if args.json else ", ".join(f"{k} {v:.4g}" for k, v in last.items()))
+
+
+class _Stages:
+    """A bar for each part of the work, one at a time."""
+
+    def __init__(self) -> None:
+        self.bar: ProgressBar | None = None
+
+    def __enter__(self) -> _Stages:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar:
+            self.bar.__exit__(None, None, None)
+
+    def begin(self, kind: str, name: str) -> Callable[[Any], None]:
+        """Close the bar of the last part and return what shows the next one's progress."""
+        self.__exit__()
+        self.bar = None
+        return lambda progress: self._label(name, progress) if kind == "label" else self._train(name, progress)
+
+    def _open(self, title: str, total: int, unit: str, start: int) -> ProgressBar:
+        if self.bar is None:
+            self.bar = ProgressBar(title, total, unit, start).__enter__()
+        return self.bar
+
+    def _train(self, name: str, progress: Any) -> None:
+        note = f"epoch {progress.epoch + 1}, loss {progress.loss:.4f}"
+        if progress.metrics:
+            note += f", accuracy under noise {progress.metrics['test_accuracy']:.1f}%"
+        self._open(name, progress.total, "steps", progress.start).update(progress.step, note)
+
+    def _label(self, name: str, progress: Any) -> None:
+        start = progress.done - len(progress.records)
+        self._open(name, progress.total, "images", start).update(progress.done)
+
+
+def _estimate(config: TrainConfig, args: argparse.Namespace, device: torch.device) -> str:
+    """Time a few steps on copies of the real thing, and say what the whole run would take."""
+    from smoothcert.cost import estimate_training
+
+    cost = estimate_training(config, args.data_dir, device)
+    text = f"{cost.steps:,} steps of {1000 * cost.seconds_per_step:.3g} ms: {duration(cost.training)} on {device}"
+    if cost.labels:
+        text += f"; before that its teacher ({duration(cost.teacher)}) and soft labels ({duration(cost.labels)})"
+    return text

@@ -1,0 +1,78 @@
+"""What a run would cost, from a few real steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from smoothcert.config import TrainConfig
+from smoothcert.data import ImageData, load_dataset
+from smoothcert.methods import create_method
+from smoothcert.models import create_model
+from smoothcert.pipeline import teacher_config
+from smoothcert.smoothing import SmoothedClassifier
+from smoothcert.trainer import TrainProgress, fit, plan_epoch
+
+_SECONDS = 4.0
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """Steps, and seconds of the training, of its teacher and of its soft labels (0 where there are none)."""
+
+    steps: int
+    seconds_per_step: float
+    teacher: float
+    labels: float
+
+    @property
+    def training(self) -> float:
+        """Seconds of the training itself."""
+        return self.steps * self.seconds_per_step
+
+
+def estimate_training(config: TrainConfig, data_dir: str | Path | None, device: torch.device) -> TrainingCost:
+    """Time a few steps of a run, and of what it needs first, without leaving anything behind."""
+    data = load_dataset(config.dataset, "train", data_dir)
+    steps, seconds = _time_steps(config, data, device)
+    if not create_method(config.method, config.sigma, config.options).uses_soft_labels or config.teacher:
+        return TrainingCost(steps, seconds, 0.0, 0.0)
+    teacher_steps, teacher_seconds = _time_steps(teacher_config(config), data, device)
+    model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device)
+    smoothed = SmoothedClassifier(model, config.label_sigma, precision=config.precision)
+    image, few = data.floats([0], device)[0], 4 * smoothed.micro_batch_for(data.shape, device)
+    smoothed.counts(image, few)
+    started = time.perf_counter()
+    smoothed.counts(image, few)
+    labels = len(data) * config.label_samples * (time.perf_counter() - started) / few
+    return TrainingCost(steps, seconds, teacher_steps * teacher_seconds, labels)
+
+
+class _EnoughError(Exception):
+    """Enough steps were timed."""
+
+
+def _time_steps(config: TrainConfig, data: ImageData, device: torch.device) -> tuple[int, float]:
+    """Return the number of steps of a run, and the seconds of one."""
+    method = create_method(config.method, config.sigma, config.options)
+    plan = plan_epoch(len(data), config.batch, method.split if config.steps == "split" else 1)
+    soft = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
+    seen: list[tuple[int, float]] = []
+
+    def watch(progress: TrainProgress) -> None:
+        seen.append((progress.step, time.perf_counter()))
+        if len(seen) > 1 and seen[-1][1] - seen[0][1] > _SECONDS:
+            raise _EnoughError
+
+    with tempfile.TemporaryDirectory() as folder:
+        trial = dataclasses.replace(config, epochs=1000)
+        with suppress(_EnoughError):
+            fit(trial, Path(folder), data, data.subset([0]), soft=soft, device=device, on_progress=watch)
+    (first, began), (last, ended) = seen[0], seen[-1]
+    return config.epochs * len(plan), (ended - began) / max(1, last - first)

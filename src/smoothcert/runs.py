@@ -1,0 +1,79 @@
+"""A run's folder: configuration, metrics, the state to resume from, and in the end the network and its card.
+
+config.toml          what was asked for
+metrics.jsonl        one line an epoch
+state.safetensors    weights, momentum and sums, until the run is finished
+model.safetensors    the network, once it is
+README.md            its card
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from smoothcert.config import TrainConfig, read_config, to_toml
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.storage import replacing, write_text
+
+
+class RunFolder:
+    """The files of one run; each is replaced in one step, so that a kill leaves the old one or the new."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config, self.metrics = path / "config.toml", path / "metrics.jsonl"
+        self.state, self.model, self.card = path / "state.safetensors", path / "model.safetensors", path / "README.md"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the network is there."""
+        return self.model.is_file()
+
+    def open(self, config: TrainConfig) -> None:
+        """Begin or continue a run; a folder with another configuration is refused."""
+        if self.config.is_file():
+            before = read_config(self.config)
+            if before != config:
+                lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
+                fields = sorted({line.split(" = ")[0] for line in lines if line})
+                raise UsageError(f"{self.path} holds a run of another configuration ({', '.join(fields)} differ).")
+        else:
+            write_text(self.config, to_toml(config))
+
+    def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Write what is needed to resume after `step` steps."""
+        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        with replacing(self.state) as part:
+            try:
+                save_file(plain, part, {"step": str(step)})
+            except SafetensorError as error:
+                raise OSError(str(error)) from error
+
+    def load_state(self) -> tuple[dict[str, Tensor], int] | None:
+        """Return the tensors and the number of steps taken, or None where nothing was saved yet."""
+        if not self.state.is_file():
+            return None
+        try:
+            with safe_open(self.state, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+                return tensors, int(file.metadata()["step"])
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise SmoothcertError(f"{self.state} is damaged ({error}); delete it to begin anew.") from error
+
+    def write_metrics(self, line: Mapping[str, Any]) -> None:
+        """Append an epoch's metrics; an older line of the same epoch, or a later one, gives way."""
+        kept = [row for row in self.read_metrics() if row["epoch"] < line["epoch"]]
+        write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in [*kept, dict(line)]))
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the metrics of the epochs so far."""
+        if not self.metrics.is_file():
+            return []
+        return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,80 @@
+"""Soft labels: a teacher's votes on the training images under noise (the paper's Eq. 9).
+
+They are kept beside the teacher as an ordinary file of predictions with counts, named by a hash of everything they
+depend on; so they can be read without us, are resumed after an interruption, and are made only once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smoothcert.certification import Progress, predict_dataset
+from smoothcert.checkpoint import load_checkpoint
+from smoothcert.data.batches import AUGMENTATIONS
+from smoothcert.data.image_data import ImageData
+from smoothcert.engine.counting import default_micro_batch
+from smoothcert.results import Prediction, counts_path, read_votes
+from smoothcert.smoothing import SmoothedClassifier
+
+_ONE_VIEW = 0xFFFFFFFF  # the step that names the single augmented view; no training step has that number
+
+
+def make_soft_labels(
+    teacher: Path,
+    data: ImageData,
+    *,
+    sigma: float = 0.25,
+    samples: int = 10_000,
+    augmentation: str = "none",
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    precision: str = "fp32",
+    on_progress: Callable[[Progress[Prediction]], None] | None = None,
+) -> Tensor:
+    """Return y_hat [images, classes]: each class's share of the teacher's votes under `samples` noises.
+
+    `teacher` is a run folder or checkpoint. With an augmentation the votes are on one random view of each image, as
+    in the published code.
+    """
+    checkpoint = load_checkpoint(teacher)
+    shown = data if augmentation == "none" else one_view(data, augmentation, seed)
+    model = checkpoint.model.to(device)
+    usual = default_micro_batch(data.shape.numel(), torch.device(device))
+    micro_batch = min(usual, samples)  # few noises need no padding to the usual size
+    classifier = SmoothedClassifier(model, sigma, model.num_classes, precision=precision, micro_batch=micro_batch)
+    out = labels_path(teacher, checkpoint.sha256, shown.fingerprint, sigma, samples, seed, precision)
+    predict_dataset(
+        classifier,
+        shown,
+        out,
+        n=samples,
+        alpha=0.5,
+        seed=seed,
+        batch=16 * usual,
+        model={"sha256": checkpoint.sha256},
+        on_progress=on_progress,
+    )
+    votes = read_votes(counts_path(out), 1, model.num_classes)
+    return torch.from_numpy(votes.astype(np.float32) / samples)
+
+
+def labels_path(teacher: Path, *parts: Any) -> Path:
+    """Return the file beside a teacher that holds the labels made of these parts."""
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+    folder = teacher if teacher.is_dir() else teacher.parent
+    return folder / f"soft-labels-{digest}.tsv"
+
+
+def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:
+    """Return the data set with every image augmented once."""
+    everything = data.images[torch.arange(len(data))]
+    images = AUGMENTATIONS[augmentation](everything, seed, _ONE_VIEW).round().byte().contiguous()
+    return ImageData(data.name, data.split, images, data.labels, data.classes, data.mean, data.std)

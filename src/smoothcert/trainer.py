@@ -1,0 +1,220 @@
+"""The one training loop. A method says what a step's loss is; everything else is here, top to bottom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from smoothcert.card import model_card
+from smoothcert.checkpoint import save_checkpoint
+from smoothcert.config import TrainConfig
+from smoothcert.data.batches import to_device
+from smoothcert.data.image_data import ImageData
+from smoothcert.engine.precision import check_precision, numerics
+from smoothcert.engine.stepping import Stepper
+from smoothcert.environment import describe_environment
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.methods import create_method
+from smoothcert.models import Classifier, create_model
+from smoothcert.philox import Purpose, normal, permutation
+from smoothcert.runs import RunFolder
+from smoothcert.storage import write_text
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_BETWEEN_SAVES = 60.0
+
+
+@dataclass(frozen=True)
+class TrainProgress:
+    """Where a run is: steps done of all, those taken before this process, and the epoch's loss so far."""
+
+    step: int
+    total: int
+    start: int
+    epoch: int
+    loss: float
+    metrics: dict[str, Any] | None = None
+
+
+OnProgress = Callable[[TrainProgress], None]
+
+
+class OutOfTimeError(SmoothcertError):
+    """The time limit was reached; the run goes on from its saved state when the same command is given again."""
+
+
+def fit(
+    config: TrainConfig,
+    folder: Path,
+    train: ImageData,
+    test: ImageData,
+    *,
+    soft: Tensor | None = None,
+    device: torch.device | str = "cpu",
+    on_progress: OnProgress | None = None,
+    time_limit: float | None = None,
+) -> Path:
+    """Train a network and return its file; goes on where an earlier call was interrupted, to the same weights.
+
+    A finished run is left as it is, one of another configuration is refused. `soft` holds the training images' soft
+    labels [images, classes], for a method that uses them. After `time_limit` seconds the state is saved and
+    OutOfTimeError raised.
+    """
+    place, method = torch.device(device), create_method(config.method, config.sigma, config.options)
+    check_precision(config.precision)
+    if method.uses_soft_labels and soft is None:
+        raise UsageError(f"{config.name}: {config.method} needs soft labels of the training images.")
+    run = RunFolder(folder)
+    run.open(config)
+    if run.finished:
+        return run.model
+    model = _new_model(config, train).to(place)
+    data = to_device(train, place, config.augmentation, soft if method.uses_soft_labels else None)
+    on_gpu = place.type == "cuda"
+    rate: Any = torch.tensor(config.learning_rate, device=place) if on_gpu else config.learning_rate
+    optimizer = torch.optim.SGD(
+        model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=on_gpu
+    )
+    stepper = Stepper(model, method, optimizer, data, seed=config.seed, precision=config.precision, graphs=on_gpu)
+    plan = plan_epoch(len(data), config.batch, method.split if config.steps == "split" else 1)
+    start = _restore(run, model, optimizer, stepper)
+    _loop(config, run, stepper, plan, start, test, on_progress, time_limit)
+    about = {"name": config.name, "dataset": train.name, "sigma": config.sigma, "method": config.method}
+    write_text(run.card, model_card(config, run.read_metrics(), describe_environment(place)))
+    save_checkpoint(run.model, model, **about, epoch=config.epochs, seed=config.seed)
+    run.state.unlink(missing_ok=True)
+    return run.model
+
+
+def _loop(
+    config: TrainConfig,
+    run: RunFolder,
+    stepper: Stepper,
+    plan: list[tuple[int, int]],
+    start: int,
+    test: ImageData,
+    on_progress: OnProgress | None,
+    time_limit: float | None,
+) -> None:
+    total, began = config.epochs * len(plan), time.monotonic()
+    looked = saved = began
+    stepper.model.train()
+    order = torch.empty(0)
+    for step in range(start, total):
+        epoch, number = divmod(step, len(plan))
+        if number == 0 or step == start:
+            order = permutation(config.seed, (epoch, 0, Purpose.ORDER), len(stepper.data)).to(stepper.device)
+            epoch_began = time.monotonic()
+        first, size = plan[number]
+        stepper.run(order[first : first + size], epoch, step, config.learning_rate_at(epoch, step / total))
+        done, ends = step + 1, number + 1 == len(plan)
+        now = time.monotonic()
+        if not ends and now - looked < _SECONDS_BETWEEN_LOOKS:
+            continue
+        looked = now
+        means = _look(config, run, stepper, number + 1)
+        metrics = None
+        if ends:
+            metrics = {"epoch": epoch, "learning_rate": config.learning_rate_at(epoch, step / total), **means}
+            metrics["test_accuracy"] = noisy_accuracy(stepper.model, test, config)
+            metrics["seconds"] = round(time.monotonic() - epoch_began, 3)
+            run.write_metrics(metrics)
+            stepper.sums.zero_()
+        out_of_time = time_limit is not None and now - began > time_limit
+        if ends or out_of_time or now - saved > _SECONDS_BETWEEN_SAVES:
+            run.save_state(_state(stepper), done)
+            saved = time.monotonic()
+        if on_progress:
+            on_progress(TrainProgress(done, total, start, epoch, means["loss"], metrics))
+        if out_of_time and done < total:
+            raise OutOfTimeError(f"{config.name}: time is up after {done:,} of {total:,} steps; the state is saved.")
+
+
+def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
+    """Return (first, size) of every step of an epoch.
+
+    Each mini-batch of consecutive images is cut into `split` equal steps; what does not divide is dropped, and the
+    last, smaller mini-batch is cut likewise, as published.
+
+    >>> plan_epoch(10, 4, 2)
+    [(0, 2), (2, 2), (4, 2), (6, 2), (8, 1), (9, 1)]
+    >>> plan_epoch(9, 4, 2)
+    [(0, 2), (2, 2), (4, 2), (6, 2)]
+    """
+    steps = []
+    for first in range(0, images, batch):
+        size = min(batch, images - first) // split
+        steps += [(first + number * size, size) for number in range(split) if size]
+    if not steps:
+        raise UsageError(f"{images} images are too few for steps of a {split}th of a mini-batch.")
+    return steps
+
+
+def noisy_accuracy(model: nn.Module, data: ImageData, config: TrainConfig) -> float:
+    """Return the base classifier's accuracy in percent under one noise an image: the field's quick look."""
+    device = next(model.parameters()).device
+    training = model.training
+    model.eval()
+    right = torch.zeros((), dtype=torch.int64, device=device)
+    with torch.no_grad(), numerics(config.precision, device):
+        for chosen in torch.split(torch.arange(len(data)), 1000):
+            images = data.floats(chosen, device)
+            noise = normal(config.seed, (chosen.to(device), 0, Purpose.PREDICT), images[0].numel(), device=device)
+            scores = model(images + config.sigma * noise.view_as(images))
+            right += (scores.argmax(dim=1) == data.labels[chosen].to(device)).sum()
+    model.train(training)
+    return round(100 * int(right) / len(data), 4)
+
+
+def _new_model(config: TrainConfig, data: ImageData) -> Classifier:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return create_model(
+            config.architecture, len(data.classes), in_channels=data.shape[0], mean=data.mean, std=data.std
+        )
+
+
+def _look(config: TrainConfig, run: RunFolder, stepper: Stepper, steps: int) -> dict[str, float]:
+    """Read the sums back, and stop a run that has diverged before a bad state is saved."""
+    if (bad := int(stepper.first_bad)) >= 0:
+        good = f"the last good state is {run.state}" if run.state.is_file() else "no state was saved before"
+        raise SmoothcertError(
+            f"{config.name}: the loss of {config.method} is not a reasonable number at step {bad:,}; {good}. "
+            "A smaller `--learning-rate` may help."
+        )
+    return {name: value / steps for name, value in zip(stepper.names, stepper.sums.tolist(), strict=True)}
+
+
+def _state(stepper: Stepper) -> dict[str, Tensor]:
+    tensors = {f"model.{name}": value for name, value in stepper.model.state_dict().items()}
+    for name, buffer in _momentum(stepper.model, stepper.optimizer):
+        tensors[f"momentum.{name}"] = buffer
+    for name, value in zip(stepper.names, stepper.sums, strict=True):
+        tensors[f"sum.{name}"] = value
+    return tensors
+
+
+def _restore(run: RunFolder, model: nn.Module, optimizer: torch.optim.Optimizer, stepper: Stepper) -> int:
+    """Load a saved state, if there is one, and return the number of steps it had taken."""
+    saved = run.load_state()
+    if saved is None:
+        return 0
+    tensors, step = saved
+    model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
+    for name, parameter in model.named_parameters():
+        buffer = tensors[f"momentum.{name}"].to(parameter.device)
+        optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
+    stepper.names = [name.removeprefix("sum.") for name in tensors if name.startswith("sum.")]
+    stepper.sums = torch.stack([tensors[f"sum.{name}"] for name in stepper.names]).to(stepper.device)
+    return step
+
+
+def _momentum(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
+    for name, parameter in model.named_parameters():
+        yield name, optimizer.state[parameter]["momentum_buffer"]

@@ -1,0 +1,363 @@
+"""The loop: bit-identical after a kill at any moment, a no-op when finished, honest when it fails."""
+
+import json
+import multiprocessing
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import smoothcert
+from smoothcert.cli import main
+from smoothcert.config import TrainConfig, read_config
+from smoothcert.data.batches import crop_and_flip, resized_crop_and_flip, to_device
+from smoothcert.data.image_data import ImageData
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.methods import METHODS
+from smoothcert.pipeline import teacher_config, train_run
+from smoothcert.runs import RunFolder
+from smoothcert.soft_labels import make_soft_labels
+from smoothcert.trainer import OutOfTimeError, fit, plan_epoch
+
+SMALL = {"num_noises": 2, "attack_steps": 2}
+
+
+def options(method):
+    return {key: value for key, value in SMALL.items() if key in METHODS[method].__dataclass_fields__}
+
+
+def configure(method, **changes):
+    common = {"dataset": "mnist-mini", "batch": 32, "epochs": 3, "learning_rate": 0.02, "lr_step": 1}
+    return TrainConfig(**{"name": f"test-{method}", "method": method, "options": options(method), **common, **changes})
+
+
+@pytest.fixture(scope="module")
+def few(mini):
+    """100 images: the last mini-batch is a small one."""
+    return mini.subset(range(0, 1000, 10))
+
+
+def train(config, folder, data, **more):
+    soft = torch.nn.functional.one_hot(data.labels, 10).float() * 0.9 + 0.01
+    return fit(config, folder, data, data.subset(range(20)), soft=soft, **more)
+
+
+def _child(config, folder, data):
+    torch.set_num_threads(1)
+    train(config, folder, data)
+
+
+def launch(config, folder, data):
+    """Start a training process; the server it forks from has torch imported already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["smoothcert.trainer", "safetensors.torch"])
+    process = context.Process(target=_child, args=(config, folder, data))
+    process.start()
+    return process
+
+
+def same(first, second):
+    a, b = load_file(first), load_file(second)
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_killed_and_resumed_weights_are_bit_identical(method, few, tmp_path):
+    """SIGKILL at random moments and in the middle of a save; the weights are those of an undisturbed run."""
+    config = configure(method, epochs=6)
+    reference = launch(config, tmp_path / "whole", few)
+    broken, generator, kills, midway = RunFolder(tmp_path / "broken"), random.Random(method), 0, 0
+    part = broken.state.with_name(broken.state.name + ".part")
+    while not broken.finished:
+        process = launch(config, broken.path, few)
+        deadline = time.monotonic() + generator.uniform(0.3, 1.2)
+        while process.is_alive() and time.monotonic() < deadline and not (kills % 2 and part.exists()):
+            pass
+        if process.is_alive() and kills < 5:
+            process.kill()
+            kills += 1
+            midway += broken.state.exists()
+        process.join()
+    reference.join()
+    assert kills >= 2
+    assert midway >= 1, "at least one kill came after something had been saved"
+    whole = RunFolder(tmp_path / "whole")
+    assert same(broken.model, whole.model)
+    rows = [[{**row, "seconds": 0} for row in folder.read_metrics()] for folder in (broken, whole)]
+    assert rows[0] == rows[1]
+    assert [row["epoch"] for row in rows[0]] == list(range(6))
+
+
+def test_a_run_folder_holds_what_was_run(few, tmp_path):
+    config = configure("catrs")
+    path = train(config, tmp_path / "run", few)
+    run = RunFolder(tmp_path / "run")
+    assert read_config(run.config) == config
+    assert not run.state.exists()
+    last = run.read_metrics()[-1]
+    assert {"epoch", "learning_rate", "loss", "low", "high", "sure", "test_accuracy", "seconds"} == last.keys()
+    loaded = smoothcert.load_checkpoint(run.path)
+    assert loaded.about["method"] == "catrs"
+    assert (loaded.about["dataset"], loaded.about["sigma"]) == ("mnist-mini", 0.25)
+    assert "smoothcert certify" in run.card.read_text()
+    before = path.stat().st_mtime_ns
+    assert train(config, tmp_path / "run", few) == path
+    assert path.stat().st_mtime_ns == before, "a finished run is a no-op"
+    with pytest.raises(UsageError, match="another configuration \\(seed differ"):
+        train(configure("catrs", seed=1), tmp_path / "run", few)
+
+
+def test_seeds_make_different_runs_and_the_same_one_again(few, tmp_path):
+    paths = [
+        train(configure("gaussian", epochs=1, seed=seed), tmp_path / name, few)
+        for seed, name in ((0, "a"), (0, "b"), (1, "c"))
+    ]
+    assert same(paths[0], paths[1])
+    assert not same(paths[0], paths[2])
+
+
+def test_whole_and_split_steps(few):
+    assert plan_epoch(100, 32, 1) == [(0, 32), (32, 32), (64, 32), (96, 4)]
+    assert [size for _, size in plan_epoch(100, 32, 4)] == [8] * 12 + [1] * 4
+    assert len(plan_epoch(60_000, 256, 4)) == 940
+    assert len(plan_epoch(50_000, 256, 4)) == 784
+    with pytest.raises(UsageError, match="too few"):
+        plan_epoch(3, 32, 4)
+
+
+def test_one_sgd_step_is_torchs(few, tmp_path):
+    """One step of the loop against plain PyTorch with the same draws: momentum, weight decay and all."""
+    from smoothcert.draws import StepDraws
+    from smoothcert.philox import Purpose, permutation
+    from smoothcert.trainer import _new_model
+
+    config = configure("gaussian", batch=50, epochs=1, learning_rate=0.1)
+    trained = smoothcert.load_checkpoint(train(config, tmp_path / "run", few)).model
+    model = _new_model(config, few).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    order = permutation(0, (0, 0, Purpose.ORDER), 100)
+    for step in range(2):
+        chosen = order[50 * step : 50 * (step + 1)]
+        x = few.floats(chosen)
+        loss = torch.nn.functional.cross_entropy(
+            model(x + 0.25 * StepDraws(0, step).noise(x, 1)[0]), few.labels[chosen]
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for (name, ours), theirs in zip(trained.state_dict().items(), model.state_dict().values(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6), name
+
+
+def test_a_time_limit_saves_and_resumes(few, tmp_path):
+    config = configure("gaussian", epochs=40)
+    with pytest.raises(OutOfTimeError, match="the state is saved"):
+        train(config, tmp_path / "run", few, time_limit=0.5)
+    train(config, tmp_path / "run", few)
+    train(config, tmp_path / "whole", few)
+    assert same(tmp_path / "run/model.safetensors", tmp_path / "whole/model.safetensors")
+
+
+def test_divergence_names_step_method_and_last_good_state(few, tmp_path):
+    with pytest.raises(SmoothcertError, match="loss of gaussian is not a reasonable number at step") as stop:
+        train(configure("gaussian", learning_rate=1e6), tmp_path / "run", few)
+    assert "--learning-rate" in str(stop.value)
+    assert not (tmp_path / "run/model.safetensors").exists()
+    state = tmp_path / "run/state.safetensors"
+    assert not state.exists() or all(
+        torch.isfinite(t).all() for t in load_file(state).values() if t.is_floating_point()
+    )
+
+
+def test_a_damaged_state_is_named(few, tmp_path):
+    config = configure("gaussian", epochs=40)
+    with pytest.raises(OutOfTimeError):
+        train(config, tmp_path / "run", few, time_limit=0.3)
+    state = tmp_path / "run/state.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(SmoothcertError, match="damaged .* delete it"):
+        train(config, tmp_path / "run", few)
+
+
+def test_crops_and_flips():
+    images = torch.arange(2 * 3 * 32 * 32).remainder(251).byte().view(2, 3, 32, 32) + 1
+    many = images.repeat(400, 1, 1, 1)
+    views = crop_and_flip(many, 0, 5)
+    assert torch.equal(views, crop_and_flip(many, 0, torch.tensor(5)))
+    assert not torch.equal(views, crop_and_flip(many, 0, 6))
+    shifts = set()
+    for view, image in zip(views[:200], many, strict=False):
+        padded = torch.nn.functional.pad(image, (4, 4, 4, 4))
+        found = [
+            (top, left, flip)
+            for top in range(9)
+            for left in range(9)
+            for flip in (0, 1)
+            if torch.equal(
+                view,
+                padded[:, top : top + 32, left : left + 32].flip(2)
+                if flip
+                else padded[:, top : top + 32, left : left + 32],
+            )
+        ]
+        assert found, "every view is a shifted image, mirrored or not"
+        shifts.add(found[0])
+    assert len({shift[:2] for shift in shifts}) > 60
+    assert {shift[2] for shift in shifts} == {0, 1}
+
+
+def test_resized_crops_stay_inside_the_image():
+    image = torch.linspace(50, 200, 64).expand(1, 3, 64, 64).byte()
+    views = resized_crop_and_flip(image.repeat(500, 1, 1, 1), 0, 0)
+    assert views.shape == (500, 3, 64, 64)
+    assert float(views.min()) >= 49
+    assert float(views.max()) <= 200
+    spans = (views[:, 0, 0, -1] - views[:, 0, 0, 0]).abs() / 150
+    assert 0.2 < float(spans.min()) < 0.4
+    assert 0.9 < float(spans.max()) <= 1
+
+
+def test_images_that_do_not_fit():
+    class Huge:
+        shape = torch.Size((1_281_167, 3, 224, 224))
+
+    data = ImageData.__new__(ImageData)
+    object.__setattr__(data, "images", Huge())
+    object.__setattr__(data, "name", "imagenet")
+    with pytest.raises(SmoothcertError, match="imagenet would take 180 GiB"):
+        to_device(data, torch.device("cpu"), "none")
+
+
+def test_soft_labels_are_votes_made_once(trained_lenet, few, tmp_path):
+    smoothcert.save_checkpoint(tmp_path / "model.safetensors", trained_lenet, sigma=0.25, dataset="mnist-mini")
+    seen = []
+    labels = make_soft_labels(tmp_path, few, samples=30, on_progress=seen.append)
+    assert labels.shape == (100, 10)
+    assert torch.allclose(labels.sum(dim=1), torch.ones(100))
+    smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, micro_batch=30)
+    assert torch.equal(smoothed.counts(few.floats([0, 1]), 30).float() / 30, labels[:2])
+    seen.clear()
+    assert torch.equal(make_soft_labels(tmp_path, few, samples=30, on_progress=seen.append), labels)
+    assert not seen, "nothing is computed twice"
+    make_soft_labels(tmp_path, few, samples=31)
+    make_soft_labels(tmp_path, few, samples=30, augmentation="crop-flip")
+    assert len(list(tmp_path.glob("soft-labels-*.json"))) == 3, "other settings are other files"
+
+
+def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
+    np.savez(
+        tmp_path / "small.npz",
+        **{f"{split}_images": np.zeros((64, 28, 28), np.uint8) for split in ("train", "test")},
+        **{f"{split}_labels": np.arange(64) % 4 for split in ("train", "test")},
+    )
+    config = configure("catrs", dataset=str(tmp_path / "small.npz"), epochs=1, label_samples=4)
+    stages = []
+
+    def watch(kind, name):
+        stages.append((kind, name))
+        return lambda progress: None
+
+    train_run(config, tmp_path / "runs", on_stage=watch)
+    teacher = teacher_config(config)
+    assert [kind for kind, _ in stages] == ["train", "label", "train"]
+    assert stages[0][1] == teacher.name == "small-lenet-teacher-0.25-1ep"
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["small-lenet-teacher-0.25-1ep", "test-catrs"]
+    stages.clear()
+    train_run(config, tmp_path / "runs", on_stage=watch)
+    assert not stages
+    train_run(
+        configure("catrs", dataset=config.dataset, epochs=1, label_samples=4, name="other", seed=7),
+        tmp_path / "runs",
+        on_stage=watch,
+    )
+    assert [name for kind, name in stages if kind == "train"] == ["other"], "the teacher serves every seed"
+
+
+def test_the_command_line_trains_and_certifies(tmp_path, capsys):
+    command = [
+        "train",
+        "--name",
+        "quick",
+        "--dataset",
+        "mnist-mini",
+        "--epochs",
+        "1",
+        "--batch",
+        "64",
+        "--runs",
+        str(tmp_path),
+    ]
+    command += ["--method", "consistency", "--weight", "1", "--learning-rate", "0.02", "--device", "cpu", "--json"]
+    assert main(command) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["test_accuracy"] > 30
+    assert "quick:" in captured.err
+    assert "accuracy under noise" in captured.err
+    assert main(command) == 0
+    assert "is finished" in capsys.readouterr().err
+    assert main([*command, "--seed", "3"]) == 2
+    assert "another configuration" in capsys.readouterr().err
+    assert main(["certify", str(tmp_path / "quick"), "--n", "100", "--skip", "250", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["method"], row["sigma"], row["dataset"]) == ("consistency", 0.25, "mnist-mini")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mnist-catrs-0.5"], "did you mean 'mnist-catrs-0.50'"),
+        (["--method", "gaussian", "--weight", "2"], "has no option weight"),
+        (["--sigma", "-1"], "`--sigma` must be > 0"),
+        (["--dataset", "mnist-mini", "--architecture", "lenett"], "did you mean 'lenet'"),
+        (["--dataset", "mnist-mini", "--precision", "fp64"], "Unknown precision"),
+    ],
+)
+def test_wrong_training_commands(arguments, message, tmp_path, capsys):
+    assert main(["train", *arguments, "--runs", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_dry_run_prints_configuration_and_cost(tmp_path, capsys):
+    arguments = [
+        "train",
+        "--dataset",
+        "mnist-mini",
+        "--epochs",
+        "7",
+        "--method",
+        "catrs",
+        "--runs",
+        str(tmp_path),
+        "--dry-run",
+    ]
+    assert main([*arguments, "--num-noises", "2", "--attack-steps", "1", "--label-samples", "10"]) == 0
+    captured = capsys.readouterr()
+    assert "epochs = 7" in captured.out
+    assert "num_noises = 2" in captured.out
+    assert "336 steps of" in captured.err
+    assert "teacher" in captured.err
+    assert not list(Path(tmp_path).iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_training_raises_acr_well_over_the_untrained_network(method, mini, tmp_path):
+    """A minute or less a method on mnist-mini."""
+    from smoothcert.metrics import average_certified_radius
+
+    data = smoothcert.load_dataset("mnist-mini", "train")
+    config = configure(method, sigma=0.5, batch=64, epochs=2, learning_rate=0.02, lr_step=50)
+    soft = torch.nn.functional.one_hot(data.labels, 10).float() * 0.9 + 0.01
+    path = fit(config, tmp_path / "run", data, mini.subset(range(100)), soft=soft)
+    radii = []
+    torch.manual_seed(0)
+    for model in (smoothcert.create_model("lenet"), smoothcert.load_checkpoint(path).model):
+        smoothed = smoothcert.SmoothedClassifier(model, 0.5, 10)
+        records = smoothcert.certify_dataset(smoothed, mini, n=500, indices=range(0, 1000, 20))
+        radii.append(average_certified_radius([r.radius for r in records], [r.correct for r in records]))
+    untrained, trained = radii
+    assert trained > untrained + 0.4, radii
