@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import training_child
 from safetensors.torch import load_file
+from training_child import train
 
 import smoothcert
 from smoothcert.cli import main
@@ -41,21 +43,11 @@ def few(mini):
     return mini.subset(range(0, 1000, 10))
 
 
-def train(config, folder, data, **more):
-    soft = torch.nn.functional.one_hot(data.labels, 10).float() * 0.9 + 0.01
-    return fit(config, folder, data, data.subset(range(20)), soft=soft, **more)
-
-
-def _child(config, folder, data):
-    torch.set_num_threads(1)
-    train(config, folder, data)
-
-
 def launch(config, folder, data):
     """Start a training process; the server it forks from has torch imported already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["smoothcert.trainer", "safetensors.torch"])
-    process = context.Process(target=_child, args=(config, folder, data))
+    context.set_forkserver_preload(["smoothcert.trainer", "safetensors.torch", "torch._dynamo"])
+    process = context.Process(target=training_child.single_threaded, args=(config, folder, data))
     process.start()
     return process
 
@@ -65,31 +57,34 @@ def same(first, second):
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
+def modified(path):
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_and_resumed_weights_are_bit_identical(method, few, tmp_path):
-    """SIGKILL at random moments and in the middle of a save; the weights are those of an undisturbed run."""
-    config = configure(method, epochs=6)
+    """SIGKILL soon after a save and in the middle of one; the weights are those of an undisturbed run."""
+    config, few = configure(method, epochs=10, batch=16), few.subset(range(36))
     reference = launch(config, tmp_path / "whole", few)
-    broken, generator, kills, midway = RunFolder(tmp_path / "broken"), random.Random(method), 0, 0
+    broken, generator, kills = RunFolder(tmp_path / "broken"), random.Random(method), {"saving": 0, "training": 0}
     part = broken.state.with_name(broken.state.name + ".part")
     while not broken.finished:
+        before, during_save = modified(broken.state), sum(kills.values()) % 2 == 0
         process = launch(config, broken.path, few)
-        deadline = time.monotonic() + generator.uniform(0.3, 1.2)
-        while process.is_alive() and time.monotonic() < deadline and not (kills % 2 and part.exists()):
-            pass
-        if process.is_alive() and kills < 5:
+        while process.is_alive() and (not part.exists() if during_save else modified(broken.state) == before):
+            time.sleep(0 if during_save else 0.0005)
+        time.sleep(0 if during_save else generator.uniform(0, 0.1))
+        if process.is_alive() and sum(kills.values()) < 4:
             process.kill()
-            kills += 1
-            midway += broken.state.exists()
+            kills["saving" if during_save else "training"] += 1
         process.join()
     reference.join()
-    assert kills >= 2
-    assert midway >= 1, "at least one kill came after something had been saved"
+    assert min(kills.values()) >= 2
     whole = RunFolder(tmp_path / "whole")
     assert same(broken.model, whole.model)
     rows = [[{**row, "seconds": 0} for row in folder.read_metrics()] for folder in (broken, whole)]
     assert rows[0] == rows[1]
-    assert [row["epoch"] for row in rows[0]] == list(range(6))
+    assert [row["epoch"] for row in rows[0]] == list(range(10))
 
 
 def test_a_run_folder_holds_what_was_run(few, tmp_path):

@@ -210,7 +210,7 @@ def _restore(run: RunFolder, model: nn.Module, optimizer: torch.optim.Optimizer,
     for name, parameter in model.named_parameters():
         buffer = tensors[f"momentum.{name}"].to(parameter.device)
         optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
-    stepper.names = [name.removeprefix("sum.") for name in tensors if name.startswith("sum.")]
+    stepper.names = sorted(name.removeprefix("sum.") for name in tensors if name.startswith("sum."))
     stepper.sums = torch.stack([tensors[f"sum.{name}"] for name in stepper.names]).to(stepper.device)
     return step
 

@@ -35,7 +35,7 @@ class Stepper:
         self.model, self.method, self.optimizer, self.data = model, method, optimizer, data
         self.seed, self.precision, self.graphs = seed, precision, graphs
         self.device = data.labels.device
-        self.names: list[str] = []
+        self.names: list[str] = []  # sorted, as a saved state gives them back
         self.sums = torch.zeros(0, dtype=torch.float64, device=self.device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
         self._epoch = torch.zeros((), device=self.device)
@@ -81,8 +81,8 @@ class Stepper:
         loss = output.loss.detach()
         watched = {"loss": loss, **{name: part for name, part in output.parts.items() if part.dim() == 0}}
         if not self.names:
-            self.names = list(watched)
+            self.names = sorted(watched)
             self.sums = torch.zeros(len(watched), dtype=torch.float64, device=self.device)
-        self.sums += torch.stack(list(watched.values()))
+        self.sums += torch.stack([watched[name] for name in self.names])
         bad = (self.first_bad < 0) & ~(loss.abs() < _DIVERGED)
         self.first_bad.copy_(torch.where(bad, self._step, self.first_bad))
