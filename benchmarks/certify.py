@@ -24,6 +24,8 @@ SHAPES = {
     "resnet50": (3, 224, 224),
 }
 SIGMA = 0.25
+CPU_FORMS = ("plain fp32", "folded fp32")
+GPU_FORMS = ("plain fp32", "folded fp32", "folded bf16", "compiled bf16")
 
 
 def plain_loop(model, image, n, batch):
@@ -62,11 +64,12 @@ def measure(name, device, seconds):
     samples = batch * (1 if on_cpu else 40)
     published, repeats = speed(lambda n: plain_loop(plain, image, n, batch), samples, seconds)
     row = {"network": name, "plain loop": published, "repeats": repeats}
-    for precision in ("fp32",) if on_cpu else ("fp32", "tf32", "bf16"):
-        smoothed = smoothcert.SmoothedClassifier(model, SIGMA, model.num_classes, precision=precision)
+    for label in CPU_FORMS if on_cpu else GPU_FORMS:
+        form, precision = label.split()
+        smoothed = smoothcert.SmoothedClassifier(model, SIGMA, model.num_classes, form=form, precision=precision)
         micro_batch = smoothed.micro_batch_for(image.shape, device)
         ours = micro_batch * max(1, samples // micro_batch)
-        row[precision], row["repeats"] = speed(lambda n, s=smoothed: s.counts(image, n), ours, seconds)
+        row[label], row["repeats"] = speed(lambda n, s=smoothed: s.counts(image, n), ours, seconds)
     return row
 
 
@@ -84,7 +87,7 @@ def main():
     for name in args.networks:
         row = measure(name, device, args.seconds)
         rows.append(row)
-        ours = {key: value for key, value in row.items() if key in ("fp32", "tf32", "bf16")}
+        ours = {key: value for key, value in row.items() if key in CPU_FORMS + GPU_FORMS}
         text = ", ".join(f"{key} {value:,.0f} ({value / row['plain loop']:.2f}x)" for key, value in ours.items())
         print(f"{name:16} samples/s: plain loop {row['plain loop']:,.0f}, {text}", flush=True)
     if args.json:

@@ -123,6 +123,7 @@ def _run(
     device = classifier.device_for(torch.empty(0))
     settings |= {
         "precision": classifier.precision,
+        "form": classifier.form,
         "micro_batch": classifier.micro_batch_for(data.shape, device),
         "device": device.type,
         "images": _compact(chosen),

@@ -7,8 +7,11 @@ The generator is that of Salmon et al., "Parallel random numbers: as easy as 1, 
 
 from __future__ import annotations
 
+import importlib
 import math
 from enum import IntEnum
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,9 +59,21 @@ def normal(seed: int, address: tuple[Word, Word, Word], size: int, *, device: to
     >>> torch.equal(normal(1, (torch.arange(5), 7, 0), 3)[4], normal(1, (4, 7, 0), 3))
     True
     """
+    if device is not None and device.type == "cuda" and (kernels := triton_kernels()):
+        first, second, third = (torch.as_tensor(word, device=device) for word in address)
+        return kernels.normal(seed, (first, second, third), size)  # type: ignore[no-any-return]
     words = _words(seed, address, size, device)
     pairs = [part for pair in (words[:2], words[2:]) for part in _box_muller(*pair)]
     return _interleave(pairs, size)
+
+
+@cache
+def triton_kernels() -> Any:
+    """Return the module with the CUDA kernels of these functions, or None where Triton is not installed."""
+    try:
+        return importlib.import_module("smoothcert.philox_triton")
+    except ImportError:
+        return None
 
 
 def uniform(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from smoothcert import bounds
 from smoothcert.engine.counting import count_votes, default_micro_batch
+from smoothcert.engine.deploy import FORMS, deploy, input_dtype
 from smoothcert.engine.precision import check_precision, numerics
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 from smoothcert.philox import Purpose
 
 AUTO = "auto"
@@ -40,7 +41,9 @@ class SmoothedClassifier(nn.Module):
 
     Noise of standard deviation `sigma` is added to the input as given; images are taken in [0, 1], and whatever
     scaling a model does after that is part of the model (see `adapt_inputs`). A model that is an `nn.Module` runs in
-    eval mode while it votes. The certified function is the deployed one: precision and micro-batch belong to it.
+    eval mode while it votes. The certified function is the deployed one: precision, form (`plain`; `folded`, without
+    BatchNorm; `compiled`) and micro-batch belong to it. Folded and compiled forms are made at the first vote: after a
+    change of the weights, make a new one.
 
     Inputs of one or three dimensions are single, of two or four dimensions a batch; `input_shape` overrides that.
     """
@@ -54,18 +57,22 @@ class SmoothedClassifier(nn.Module):
         input_shape: Sequence[int] | None = None,
         input_range: tuple[float, float] | str | None = AUTO,
         precision: str = "fp32",
+        form: str = "plain",
         micro_batch: int | None = None,
     ) -> None:
         super().__init__()
         bounds.check_sigma(sigma)
         check_precision(precision)
+        if form not in FORMS:
+            raise unknown_name("form", form, FORMS)
         if not callable(model):
             raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
         if micro_batch is not None and micro_batch < 1:
             raise UsageError(f"Expected `micro_batch` to be at least 1, but got {micro_batch}.")
         self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
         self.input_shape = None if input_shape is None else torch.Size(input_shape)
-        self.input_range, self.precision, self.micro_batch = input_range, precision, micro_batch
+        self.input_range, self.precision, self.form, self.micro_batch = input_range, precision, form, micro_batch
+        self._deployed: Callable[[Tensor], Any] | None = None
 
     def forward(self, x: Tensor, n: int = 1000) -> Tensor:
         """Return each class's share of n votes."""
@@ -148,6 +155,7 @@ class SmoothedClassifier(nn.Module):
                 purpose=purpose,
                 micro_batch=micro_batch,
                 batch=micro_batch if batch is None else _at_least_one("batch", batch),
+                dtype=input_dtype(self.model, self.form, self.precision),
             ).cpu()
         if invalid := int(votes[..., -1].sum()):
             raise SmoothcertError(
@@ -203,7 +211,9 @@ class SmoothedClassifier(nn.Module):
             )
 
     def _scores(self, noisy: Tensor) -> Tensor:
-        scores = torch.as_tensor(self.model(noisy), device=noisy.device)
+        network = self.model if self.form == "plain" else self._deployed
+        assert network is not None
+        scores = torch.as_tensor(network(noisy), device=noisy.device)
         expected = (len(noisy), self.num_classes) if self.num_classes else (len(noisy), "classes")
         if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
             raise UsageError(f"Expected scores of shape {list(expected)} from the model, but got {list(scores.shape)}.")
@@ -211,7 +221,8 @@ class SmoothedClassifier(nn.Module):
 
     def _classes(self, inputs: Tensor, micro_batch: int) -> int:
         if self.num_classes is None:
-            self.num_classes = self._scores(inputs[:1].expand(micro_batch, *inputs.shape[1:])).shape[1]
+            dtype = input_dtype(self.model, self.form, self.precision)
+            self.num_classes = self._scores(inputs[:1].to(dtype).expand(micro_batch, *inputs.shape[1:])).shape[1]
         return self.num_classes
 
     @contextmanager
@@ -221,8 +232,11 @@ class SmoothedClassifier(nn.Module):
         modes = [module.training for module in modules]
         for module in modules:
             module.training = False
+        autocast = input_dtype(self.model, self.form, self.precision) == torch.float32
         try:
-            with torch.no_grad(), numerics(self.precision, device):
+            with torch.no_grad(), numerics(self.precision if autocast else "fp32", device):
+                if self._deployed is None and self.form != "plain":
+                    self._deployed = deploy(self.model, self.form, self.precision)
                 yield
         finally:
             for module, mode in zip(modules, modes, strict=True):

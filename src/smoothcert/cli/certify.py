@@ -55,6 +55,7 @@ def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
     group = parser.add_argument_group("execution")
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     group.add_argument("--precision", default="fp32", help="fp32, tf32 or bf16 (default: fp32)")
+    group.add_argument("--form", default="plain", help="plain, folded or compiled (default: plain)")
     group.add_argument("--batch", type=int, help="noisy images in memory at once; changes no result")
     group.add_argument("--micro-batch", type=int, help="noisy images the network sees at once; part of the result")
     group.add_argument("--normalization", help="of a published checkpoint: none, cifar10, cifar10-center, ...")
@@ -92,6 +93,7 @@ def run(args: argparse.Namespace) -> None:
         checkpoint.model.num_classes,
         input_shape=data.shape,
         precision=args.precision,
+        form=args.form,
         micro_batch=args.micro_batch,
     )
     out = args.out or default_out(args, data, sigma)
@@ -199,6 +201,7 @@ def _plan(
         "largest radius": round(largest_radius(classifier.sigma, args.n, args.alpha), 4),
         "seed": args.seed,
         "precision": classifier.precision,
+        "form": classifier.form,
         "micro-batch": micro_batch,
         "device": str(device),
         "samples": samples * len(indices),

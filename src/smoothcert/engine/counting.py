@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from smoothcert.philox import normal
+from smoothcert.philox import normal, triton_kernels
 
 Classify = Callable[[Tensor], Tensor]
 """Maps one micro-batch of noisy inputs to scores [micro_batch, classes]."""
@@ -30,11 +30,13 @@ def count_votes(
     purpose: int,
     micro_batch: int,
     batch: int,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """Count how often each class wins under noise, for samples edges[i] to edges[i+1] - 1 of each input.
 
-    `inputs` [count, ...] and `indices` [count] lie on the device. About `batch` noisy samples are in memory at
-    once. Returns int64 [count, stages, classes + 1]; the last column counts samples whose scores were NaN.
+    `inputs` [count, ...] and `indices` [count] lie on the device. About `batch` noisy samples are in memory at once;
+    noise is drawn and added in float32, and the sum cast to `dtype` once. Returns int64 [count, stages, classes + 1];
+    the last column counts samples whose scores were NaN.
     """
     device, count = inputs.device, len(inputs)
     stages, columns = len(edges) - 1, num_classes + 1
@@ -49,12 +51,33 @@ def count_votes(
         work = torch.arange(start, min(start + per_pass, count * blocks), device=device)
         image = work // blocks
         samples = (first + work % blocks).unsqueeze(1) * micro_batch + slots
-        noise = normal(seed, (samples, indices[image].unsqueeze(1), purpose), inputs[0].numel(), device=device)
-        noisy = inputs[image].unsqueeze(1) + sigma * noise.view(*samples.shape, *inputs.shape[1:])
+        noisy = _noisy(inputs, image, indices, samples, sigma, seed, purpose, dtype)
         winners = torch.stack([_winner(classify(part), num_classes) for part in noisy])
         row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
         votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
     return votes.view(count, stages + 2, columns)[:, 1:-1]
+
+
+def _noisy(
+    inputs: Tensor,
+    image: Tensor,
+    indices: Tensor,
+    samples: Tensor,
+    sigma: float,
+    seed: int,
+    purpose: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Return inputs[image] under the noises of these samples, [parts, micro_batch, ...]; one kernel where it can be."""
+    shape = (*samples.shape, *inputs.shape[1:])
+    if inputs.is_cuda and (kernels := triton_kernels()):
+        rows = image.unsqueeze(1).expand_as(samples).reshape(-1)
+        options = {"sigma": sigma, "seed": seed, "purpose": purpose, "dtype": dtype}
+        flat: Tensor = kernels.noisy_copies(inputs, rows, indices, samples.reshape(-1), **options)
+        return flat.view(shape)
+    address = (samples, indices[image].unsqueeze(1), purpose)
+    noise = normal(seed, address, inputs[0].numel(), device=inputs.device).view(shape)
+    return (inputs[image].unsqueeze(1) + sigma * noise).to(dtype)
 
 
 def _winner(scores: Tensor, num_classes: int) -> Tensor:

@@ -1,0 +1,88 @@
+"""Milliseconds of one training step, for each method and network, as the recipes of sigma 0.5 have it.
+
+    python benchmarks/train_step.py [--device cuda] [--networks lenet cifar_resnet20] [--precision tf32] [--json FILE]
+
+A step is everything: gathering and augmenting the images, noise, attack, loss, backward pass, optimiser. On a CUDA
+device it is replayed as a graph. Images are random; that changes no timing.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+
+import torch
+
+import smoothcert
+from smoothcert.data.batches import ResidentData
+from smoothcert.engine.stepping import Stepper
+from smoothcert.environment import choose_device, describe_environment
+from smoothcert.methods import METHODS, create_method
+
+NETWORKS = {
+    "lenet": ("mnist", (1, 28, 28)),
+    "cifar_resnet20": ("cifar10", (3, 32, 32)),
+    "cifar_resnet110": ("cifar10", (3, 32, 32)),
+}
+
+
+def measure(name, network, device, precision, seconds):
+    """Return the median time of a step, the images in it, and how many steps were timed."""
+    torch.manual_seed(0)
+    group, shape = NETWORKS[network]
+    config = smoothcert.load_recipe(f"{group}-{name}-0.50")
+    method = create_method(name, config.sigma, config.options)
+    model = smoothcert.create_model(network, in_channels=shape[0]).to(device).train()
+    images = torch.randint(256, (4096, *shape), dtype=torch.uint8, device=device)
+    labels = torch.randint(10, (4096,), device=device)
+    soft = torch.softmax(torch.randn(4096, 10, device=device), dim=1)
+    data = ResidentData(images, labels, soft, config.augmentation)
+    on_gpu = device.type == "cuda"
+    rate = torch.tensor(0.01, device=device) if on_gpu else 0.01
+    optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=1e-4, fused=on_gpu)
+    stepper = Stepper(model, method, optimizer, data, seed=0, precision=precision, graphs=on_gpu)
+    size = config.batch // method.split
+    indices = torch.arange(size, device=device)
+
+    def rounds(count, start):
+        for step in range(start, start + count):
+            stepper.run(indices, 20, step, 0.01)
+        if on_gpu:
+            torch.cuda.synchronize()
+
+    rounds(5, 0)
+    times, end, step = [], time.perf_counter() + seconds, 5
+    block = 20 if on_gpu else 1
+    while time.perf_counter() < end or len(times) < 3:
+        started = time.perf_counter()
+        rounds(block, step)
+        times.append((time.perf_counter() - started) / block)
+        step += block
+    return 1000 * statistics.median(times), size, len(times) * block
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    args = parser.parse_args()
+    device = choose_device(args.device)
+    about = describe_environment(device)
+    print(f"{about['device']}, torch {about['versions']['torch']}, {args.precision}, {about['started']}")
+    rows = []
+    for network in args.networks:
+        for name in args.methods:
+            milliseconds, images, repeats = measure(name, network, device, args.precision, args.seconds)
+            rows.append({"network": network, "method": name, "ms": milliseconds, "images": images, "steps": repeats})
+            print(f"{network:16} {name:22} {milliseconds:9.3f} ms a step of {images} images", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps({"about": about, "precision": args.precision, "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

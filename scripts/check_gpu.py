@@ -1,0 +1,97 @@
+"""Check on a CUDA device what no test without one can: kernels against the CPU, graphs against eager steps.
+
+python scripts/check_gpu.py
+"""
+
+import copy
+
+import torch
+
+import smoothcert
+from smoothcert.data.batches import ResidentData
+from smoothcert.engine.stepping import Stepper
+from smoothcert.methods import METHODS, create_method
+from smoothcert.philox import Purpose, normal, triton_kernels
+
+DEVICE = torch.device("cuda")
+
+
+def check(what, error, limit):
+    print(f"{'ok  ' if error <= limit else 'FAIL'} {what}: {error:.3g} (at most {limit:g})", flush=True)
+    if not error <= limit:
+        raise SystemExit(1)
+
+
+def check_noise():
+    seed, sample, image = 2**40 + 17, torch.arange(4096).view(64, 64), torch.arange(64).view(64, 1) + 2**31
+    ours = normal(seed, (sample.to(DEVICE), image.to(DEVICE), Purpose.CERTIFY), 785, device=DEVICE)
+    check("normals against the CPU", float((ours.cpu() - normal(seed, (sample, image, 0), 785)).abs().max()), 1e-5)
+    inputs, rows = torch.rand(5, 3, 32, 32), torch.randint(5, (300,))
+    indices, samples = torch.arange(5) * 1000, torch.randint(2**32 - 1, (300,))
+    options = {"sigma": 0.5, "seed": seed, "purpose": 0}
+    placed = (tensor.to(DEVICE) for tensor in (inputs, rows, indices, samples))
+    fused = triton_kernels().noisy_copies(*placed, dtype=torch.float32, **options)
+    plain = inputs[rows] + 0.5 * normal(seed, (samples, indices[rows], 0), 3072).view(300, 3, 32, 32)
+    check("fused noise against the CPU", float((fused.cpu() - plain).abs().max()), 1e-5)
+
+
+def train(name, network, graphs, precision="fp32", steps=12):
+    torch.manual_seed(0)
+    shape = (1, 28, 28) if network == "lenet" else (3, 32, 32)
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randint(256, (256, *shape), dtype=torch.uint8, generator=generator).to(DEVICE)
+    labels = torch.randint(10, (256,), generator=generator).to(DEVICE)
+    soft = torch.softmax(torch.randn(256, 10, generator=generator), dim=1).to(DEVICE)
+    model = smoothcert.create_model(network, in_channels=shape[0]).to(DEVICE).train()
+    options = {"num_noises": 2, "attack_steps": 2, "weight": 0.5}
+    known = METHODS[name].__dataclass_fields__
+    method = create_method(name, 0.25, {key: value for key, value in options.items() if key in known})
+    optimizer = torch.optim.SGD(model.parameters(), torch.tensor(0.01, device=DEVICE), momentum=0.9, fused=True)
+    augmentation = "none" if network == "lenet" else "crop-flip"
+    data = ResidentData(images, labels, soft, augmentation)
+    stepper = Stepper(model, method, optimizer, data, seed=3, precision=precision, graphs=graphs)
+    for step in range(steps):
+        first = 32 * step % 224
+        stepper.run(torch.arange(first, first + 32, device=DEVICE), step // 4, step, 0.01 if step < 8 else 0.001)
+    return copy.deepcopy(model.state_dict()), stepper.sums.clone()
+
+
+def check_graphs():
+    for network in ("lenet", "cifar_resnet20"):
+        for name in METHODS:
+            (eager, eager_sums), (graph, graph_sums) = (train(name, network, graphs) for graphs in (False, True))
+            worst = max(float((eager[key].double() - graph[key].double()).abs().max()) for key in eager)
+            limit = (
+                1e-5 if network == "lenet" else 1e-3
+            )  # BatchNorm after 12 steps amplifies other convolution algorithms
+            check(f"{name} on {network}: weights, graph against eager", worst, limit)
+            relative = float(((eager_sums - graph_sums).abs() / eager_sums.abs().clamp(min=1e-3)).max())
+            check(f"{name} on {network}: losses, graph against eager", relative, 1e-3)
+
+
+def check_votes():
+    torch.manual_seed(0)
+    model, image = smoothcert.create_model("lenet").eval(), torch.rand(1, 28, 28)
+    counts = {"cpu": smoothcert.SmoothedClassifier(model, 0.5, 10).counts(image, 20_000)}
+    placed = copy.deepcopy(model).to(DEVICE)
+    for form, precision in (
+        ("plain", "fp32"),
+        ("folded", "fp32"),
+        ("compiled", "fp32"),
+        ("folded", "bf16"),
+        ("compiled", "bf16"),
+    ):
+        smoothed = smoothcert.SmoothedClassifier(placed, 0.5, 10, form=form, precision=precision)
+        counts[f"{form} {precision}"] = smoothed.counts(image, 20_000)
+    for key, votes in counts.items():
+        check(
+            f"votes of {key} against the CPU, of 20,000",
+            float((votes - counts["cpu"]).abs().max()),
+            200 if "bf16" in key else 4,
+        )
+
+
+if __name__ == "__main__":
+    check_noise()
+    check_graphs()
+    check_votes()

@@ -1,0 +1,62 @@
+"""The form in which a network votes: as it is, folded, or folded and compiled.
+
+Folding merges BatchNorm and the normalisation's scale into the convolutions: the same function up to rounding, with
+fewer passes over memory. Which form is used is part of the certified function and stands in the sidecar.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from smoothcert.models import Classifier
+
+FORMS = ("plain", "folded", "compiled")
+
+
+def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callable[[Tensor], Any]:
+    """Return what is called with noisy inputs; only our own networks are folded, and only then cast to bfloat16."""
+    if form == "plain":
+        return model
+    network: Any = model
+    if isinstance(model, Classifier):
+        network = fold(model)
+        if precision == "bf16":
+            network = network.to(torch.bfloat16)
+    if form == "compiled":
+        network = torch.compile(network, mode="max-autotune-no-cudagraphs", dynamic=False)
+    return network  # type: ignore[no-any-return]
+
+
+def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> torch.dtype:
+    """Return the type noisy inputs are cast to, once, after the noise was added in float32."""
+    cast = form != "plain" and precision == "bf16" and isinstance(model, Classifier)
+    return torch.bfloat16 if cast else torch.float32
+
+
+def fold(model: Classifier) -> Classifier:
+    """Return a copy in eval mode without BatchNorm, the normalisation reduced to a subtraction.
+
+    The mean cannot move into the first convolution: that pads with zeros after the subtraction, not before.
+    """
+    folded = copy.deepcopy(model).eval()
+    for module in list(folded.network.modules()):
+        for number in (1, 2, 3):
+            conv, norm = (getattr(module, f"{kind}{number}", None) for kind in ("conv", "bn"))
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                setattr(module, f"conv{number}", fuse_conv_bn_eval(conv, norm))
+                setattr(module, f"bn{number}", nn.Identity())
+        if isinstance(module, nn.Sequential) and len(module) == 2:
+            conv, norm = module
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                module[0], module[1] = fuse_conv_bn_eval(conv, norm), nn.Identity()
+    with torch.no_grad():
+        stem: Tensor = folded.network.get_parameter("conv1.weight")
+        stem /= folded.normalize.std.view(1, -1, 1, 1)
+        folded.normalize.std.fill_(1.0)
+    return folded.to(memory_format=torch.channels_last)  # type: ignore[no-any-return,call-overload]

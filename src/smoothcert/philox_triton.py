@@ -1,0 +1,109 @@
+"""The same random numbers as `smoothcert.philox`, made by one kernel on a CUDA device.
+
+The words are equal to the bit; the normals, whose logarithm and cosine are the device's own, to a few units in the last
+place.
+"""
+
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_BLOCK = 256
+
+
+@triton.jit
+def _philox(c0, c1, c2, c3, k0, k1):
+    for _ in tl.static_range(10):
+        high0, low0 = tl.umulhi(c0, 0xD2511F53), c0 * 0xD2511F53
+        high1, low1 = tl.umulhi(c2, 0xCD9E8D57), c2 * 0xCD9E8D57
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0 += 0x9E3779B9
+        k1 += 0xBB67AE85
+    return c0, c1, c2, c3
+
+
+@triton.jit
+def _pair(radius_word, angle_word):
+    unit: tl.constexpr = 2.0**-32
+    radius = tl.sqrt(-2.0 * tl.log(radius_word.to(tl.float32) * unit + unit / 2))
+    angle = angle_word.to(tl.float32) * (6.283185307179586 * unit)
+    return radius * tl.cos(angle), radius * tl.sin(angle)
+
+
+@triton.jit
+def _normals(first, second, third, group, k0, k1):
+    """Return four normals for each group, in the order in which they stand in memory."""
+    c0 = group.to(tl.uint32)
+    w0, w1, w2, w3 = _philox(c0, c0 * 0 + first, c0 * 0 + second, c0 * 0 + third, k0, k1)
+    z0, z1 = _pair(w0, w1)
+    z2, z3 = _pair(w2, w3)
+    return tl.interleave(tl.interleave(z0, z2), tl.interleave(z1, z3))
+
+
+@triton.jit(do_not_specialize=["k0", "k1"])
+def _normal_kernel(out, first, second, third, k0, k1, size, block: tl.constexpr):
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    group = part * block + tl.arange(0, block)
+    a, b, c = tl.load(first + row), tl.load(second + row), tl.load(third + row)
+    values = _normals(a.to(tl.uint32), b.to(tl.uint32), c.to(tl.uint32), group, k0.to(tl.uint32), k1.to(tl.uint32))
+    place = part * 4 * block + tl.arange(0, 4 * block)
+    tl.store(out + row * size + place, values, mask=place < size)
+
+
+@triton.jit(do_not_specialize=["k0", "k1"])
+def _noisy_kernel(out, inputs, image, index, sample, third, sigma, k0, k1, size, block: tl.constexpr):
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    group = part * block + tl.arange(0, block)
+    which = tl.load(image + row)
+    a, b = tl.load(sample + row), tl.load(index + which)
+    c = (which * 0 + third).to(tl.uint32)
+    noise = _normals(a.to(tl.uint32), b.to(tl.uint32), c, group, k0.to(tl.uint32), k1.to(tl.uint32))
+    place = part * 4 * block + tl.arange(0, 4 * block)
+    x = tl.load(inputs + which * size + place, mask=place < size)
+    tl.store(out + row * size + place, (x + sigma * noise).to(out.dtype.element_ty), mask=place < size)
+
+
+def normal(seed: int, address: tuple[Tensor, Tensor, Tensor], size: int) -> Tensor:
+    """Draw `size` standard normals for every element of the broadcast address words, on their CUDA device."""
+    words = torch.broadcast_tensors(*address)
+    flat = [word.reshape(-1).contiguous() for word in words]
+    out = torch.empty(*words[0].shape, size, device=flat[0].device)
+    if out.numel():
+        _normal_kernel[_grid(len(flat[0]), size)](out, *flat, *_key(seed), size, block=_BLOCK)
+    return out
+
+
+def noisy_copies(
+    inputs: Tensor,
+    image: Tensor,
+    indices: Tensor,
+    samples: Tensor,
+    *,
+    sigma: float,
+    seed: int,
+    purpose: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Return inputs[image] plus noise [rows, ...], drawn and added in float32 and cast once.
+
+    Row r holds sample samples[r] of the input whose index is indices[image[r]].
+    """
+    size = inputs[0].numel()
+    out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)
+    grid = _grid(len(image), size)
+    flat = (inputs.contiguous(), image.contiguous(), indices.contiguous(), samples.contiguous())
+    _noisy_kernel[grid](out, *flat, purpose, sigma, *_key(seed), size, block=_BLOCK)
+    return out
+
+
+def _key(seed: int) -> tuple[int, int]:
+    return seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
+
+
+def _grid(rows: int, size: int) -> tuple[int, int]:
+    return rows, triton.cdiv(size, 4 * _BLOCK)

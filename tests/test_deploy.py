@@ -1,0 +1,60 @@
+"""Folded networks are the same function; what differs is rounding."""
+
+import pytest
+import torch
+
+import smoothcert
+from smoothcert.engine.deploy import fold
+from smoothcert.errors import UsageError
+from smoothcert.published import NORMALIZATIONS
+
+
+def random_network(name):
+    torch.manual_seed(1)
+    mean, std = (None, None) if name == "lenet" else NORMALIZATIONS["cifar10"]
+    model = smoothcert.create_model(name, 10, mean=mean, std=std).eval()
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.uniform_(-0.2, 0.2)
+            module.running_var.uniform_(0.5, 2.0)
+            torch.nn.init.uniform_(module.weight, 0.5, 1.5)
+            torch.nn.init.uniform_(module.bias, -0.2, 0.2)
+    return model
+
+
+@pytest.mark.parametrize(("name", "size"), [("lenet", 28), ("cifar_resnet20", 32), ("resnet50", 64)])
+def test_folding_keeps_the_function(name, size):
+    model = random_network(name)
+    x = torch.rand(8, model.in_channels, size, size)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    folded = fold(model)
+    with torch.no_grad():
+        expected, found = model.double()(x.double()), folded.double()(x.double())
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+    assert not any(isinstance(module, torch.nn.BatchNorm2d) for module in folded.modules())
+    assert all(torch.equal(before[key], value.float()) for key, value in model.state_dict().items() if "num" not in key)
+
+
+def test_folded_votes_agree_except_where_scores_are_nearly_equal():
+    model, image = random_network("cifar_resnet20"), torch.rand(3, 32, 32)
+    plain = smoothcert.SmoothedClassifier(model, 0.5, 10).counts(image, 512)
+    folded = smoothcert.SmoothedClassifier(model, 0.5, 10, form="folded").counts(image, 512)
+    assert (plain - folded).abs().max() <= 2
+
+
+def test_forms_are_part_of_the_settings(trained_lenet, mini, tmp_path):
+    for form in ("plain", "folded"):
+        smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form=form)
+        smoothcert.certify_dataset(smoothed, mini, tmp_path / f"{form}.tsv", n=50, indices=[0])
+        assert smoothcert.read_results(tmp_path / f"{form}.tsv").about["settings"]["form"] == form
+    with pytest.raises(UsageError, match="form was plain, now folded"):
+        smoothcert.certify_dataset(smoothed, mini, tmp_path / "plain.tsv", n=50, indices=[0])
+    with pytest.raises(UsageError, match="did you mean 'folded'"):
+        smoothcert.SmoothedClassifier(trained_lenet, 0.25, form="foldet")
+
+
+def test_folded_bf16_casts_once(trained_lenet, mini):
+    image = mini.floats([3])[0]
+    full = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded").counts(image, 256)
+    half = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded", precision="bf16").counts(image, 256)
+    assert (full - half).abs().max() < 20
