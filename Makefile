@@ -3,7 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: test test-slow check format clean
+.PHONY: demo test test-slow check format clean
+
+demo: $(VENV)/ready
+	$(RUN)python examples/demo.py
 
 test: check
 	$(RUN)pytest -m "not slow"

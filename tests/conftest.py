@@ -3,10 +3,16 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
 import smoothcert
+
+# The run that decides must not depend on luck; everyone else's explores.
+hypothesis.settings.register_profile("decides", derandomize=True)
+if os.environ.get("SMOOTHCERT_NO_SKIPS"):
+    hypothesis.settings.load_profile("decides")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,8 +10,8 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def run(name):
-    done = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True)
+def run(name, *arguments):
+    done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -34,9 +34,20 @@ def test_vectors():
 
 
 def test_own_resnet50():
-    assert re.search(r"prediction \d+, radius 0\.\d+, votes 24 of 24", run("own_resnet50.py"))
+    votes = re.search(r"prediction \d+, radius 0\.\d+, votes (\d+) of 24", run("own_resnet50.py"))[1]
+    assert int(votes) > 12
+
+
+@pytest.mark.slow
+def test_demo(tmp_path):
+    out = run("demo.py", tmp_path)
+    gaussian, catrs = (float(re.search(rf"{name} +(\d\.\d+)", out)[1]) for name in ("Gaussian", "CAT-RS"))
+    assert catrs > gaussian > 1.0
+    assert re.search(r"CAT-RS is ahead.*: ACR \+0\.\d+", out)
+    assert (tmp_path / "certified-accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert "Gaussian" in run("demo.py", tmp_path)  # everything is kept, and nothing is done twice
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_every_example_has_a_test(example):
-    assert f'run("{example}")' in Path(__file__).read_text()
+    assert f'run("{example}"' in Path(__file__).read_text()

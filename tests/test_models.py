@@ -1,9 +1,11 @@
 import pytest
 import torch
+from torch.nn import functional as F
 
 import smoothcert
 from smoothcert.errors import UsageError
 from smoothcert.models import Normalize
+from smoothcert.models.layers import blocked_conv_relu_pool
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,20 @@ def test_normalisation_is_the_first_layer_and_saved():
     assert torch.allclose(model(x), model.network(by_hand), atol=1e-5)
     assert model.state_dict()["normalize.std"].tolist() == pytest.approx([0.2, 0.3, 0.4])
     assert torch.equal(Normalize((1.0, 2.0), (1.0, 2.0))(torch.tensor([[3.0, 4.0]])), torch.tensor([[2.0, 1.0]]))
+
+
+@pytest.mark.parametrize(("channels", "kernel", "bias"), [(1, 5, True), (3, 5, False), (4, 3, True), (2, 1, True)])
+def test_convolution_and_pooling_as_one_product(channels, kernel, bias):
+    torch.manual_seed(0)
+    conv = torch.nn.Conv2d(channels, 7, kernel, bias=bias).double()
+    x = torch.randn(3, channels, 11 + kernel, 15 + kernel, dtype=torch.float64, requires_grad=True)
+    results = []
+    for apply in (lambda: F.max_pool2d(F.relu(conv(x)), 2), lambda: blocked_conv_relu_pool(x, conv)):
+        y = apply()
+        (y * torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)).sum().backward()
+        results.append([y.detach(), x.grad, conv.weight.grad])
+        x.grad = conv.weight.grad = None
+    torch.testing.assert_close(*results)
 
 
 def test_lenet_is_plain_convolutions():

@@ -23,7 +23,7 @@ from smoothcert.methods import METHODS
 from smoothcert.pipeline import teacher_config, train_run
 from smoothcert.runs import RunFolder
 from smoothcert.soft_labels import make_soft_labels
-from smoothcert.trainer import OutOfTimeError, fit, plan_epoch
+from smoothcert.trainer import OutOfTimeError, Training, fit, fit_together, plan_epoch
 
 SMALL = {"num_noises": 2, "attack_steps": 2}
 
@@ -146,6 +146,42 @@ def test_one_sgd_step_is_torchs(few, tmp_path):
         optimizer.step()
     for (name, ours), theirs in zip(trained.state_dict().items(), model.state_dict().values(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-6), name
+
+
+def test_runs_together_are_the_runs_alone(few, tmp_path):
+    configs = [configure("catrs", name="a", sigma=0.5), configure("gaussian", name="b", epochs=2)]
+    soft = torch.full((100, 10), 0.1)
+    alone = [fit(config, tmp_path / "alone" / config.name, few, few, soft=soft) for config in configs]
+    together = [Training(config, tmp_path / "together" / config.name, few, few, soft=soft) for config in configs]
+    fit_together(together)
+    for model, training in zip(alone, together, strict=True):
+        assert same(model, training.folder.model)
+    fit_together([Training(config, tmp_path / "alone" / config.name, few, few, soft=soft) for config in configs])
+
+
+def test_a_failing_run_does_not_stop_the_others(few, tmp_path):
+    bad, good = configure("gaussian", name="bad", learning_rate=1e12), configure("gaussian", name="good")
+    runs = [Training(config, tmp_path / config.name, few, few) for config in (bad, good)]
+    with pytest.raises(SmoothcertError, match="bad: the loss of gaussian is not a reasonable number"):
+        fit_together(runs)
+    assert runs[1].folder.finished
+
+
+def test_several_runs_out_of_time_say_so_together(few, tmp_path):
+    runs = [Training(configure("gaussian", name=name), tmp_path / name, few, few) for name in "ab"]
+    with pytest.raises(OutOfTimeError, match=r"a: time is up.*b: time is up"):
+        fit_together(runs, 0.0)
+
+
+def test_tensorboard_shows_every_epoch_once(few, tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    config = configure("gaussian", epochs=3)
+    fit(config, tmp_path / "run", few, few)
+    board = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    board.Reload()
+    shown = [(event.step, event.value) for event in board.Scalars("loss")]
+    metrics = RunFolder(tmp_path / "run").read_metrics()
+    assert shown == [(line["epoch"], pytest.approx(line["loss"])) for line in metrics]
 
 
 def test_a_time_limit_saves_and_resumes(few, tmp_path):

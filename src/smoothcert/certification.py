@@ -14,6 +14,7 @@ from torch import Tensor
 
 from smoothcert import bounds
 from smoothcert.data.image_data import ImageData
+from smoothcert.engine.counting import inputs_at_once
 from smoothcert.environment import describe_environment
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
@@ -65,8 +66,7 @@ def certify_dataset(
             yield Record(index, label, int(predict), float(radius), seconds, *counts)
 
     settings = {"task": "certify", "sigma": classifier.sigma, "n0": n0, "n": n, "alpha": alpha, "seed": seed}
-    at_once = max(1, (batch or 0) // (n0 + n))
-    return _run(Record, certify, classifier, data, out, settings, at_once, indices, model, on_progress)
+    return _run(Record, certify, classifier, data, out, settings, n0 + n, indices, model, on_progress)
 
 
 def predict_dataset(
@@ -96,8 +96,7 @@ def predict_dataset(
             yield Prediction(index, label, int(predicted), seconds, counts)
 
     settings = {"task": "predict", "sigma": classifier.sigma, "n": n, "alpha": alpha, "seed": seed}
-    at_once = max(1, (batch or 0) // n)
-    return _run(Prediction, predict, classifier, data, out, settings, at_once, indices, model, on_progress)
+    return _run(Prediction, predict, classifier, data, out, settings, n, indices, model, on_progress)
 
 
 def _run(
@@ -107,7 +106,7 @@ def _run(
     data: ImageData,
     out: str | Path | None,
     settings: dict[str, Any],
-    at_once: int,
+    samples: int,
     indices: Sequence[int] | None,
     model: Mapping[str, Any] | None,
     on_progress: Callable[[Progress[R]], None] | None,
@@ -132,6 +131,7 @@ def _run(
     }
     writer = ResultWriter(Path(out), kind, chosen, settings, describe_environment(device)) if out is not None else None
     records: list[R] = []
+    at_once = inputs_at_once(samples, device)
     with writer or nullcontext():
         start = writer.done if writer else 0
         for first in range(start, len(chosen), at_once):

@@ -56,9 +56,8 @@ def within(delta: Tensor, radius: Tensor | float, batch_dims: int = 1) -> Tensor
 
 def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
     """Return the gradient of a scalar objective; the weights' own gradients are neither computed nor touched."""
-    with torch.enable_grad():
-        point = at.detach().requires_grad_(True)
-        (found,) = torch.autograd.grad(objective(point), point)
+    with torch.no_grad():
+        found: Tensor = torch.func.grad(objective)(at.detach())
     return found
 
 

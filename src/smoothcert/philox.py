@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import math
 from enum import IntEnum
-from functools import cache
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
 _UNIT = 2.0**-32
+_kernels: Any = None
 
 Word = Tensor | int
 Words = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -60,24 +60,27 @@ def normal(seed: int, address: tuple[Word, Word, Word], size: int, *, device: to
     True
     """
     if device is not None and device.type == "cuda" and (kernels := triton_kernels()):
-        first, second, third = (torch.as_tensor(word, device=device) for word in address)
-        return kernels.normal(seed, (first, second, third), size)  # type: ignore[no-any-return]
+        return kernels.draw(seed, *_placed(address, device), size, True)  # type: ignore[no-any-return]
     words = _words(seed, address, size, device)
     pairs = [part for pair in (words[:2], words[2:]) for part in _box_muller(*pair)]
     return _interleave(pairs, size)
 
 
-@cache
 def triton_kernels() -> Any:
-    """Return the module with the CUDA kernels of these functions, or None where Triton is not installed."""
-    try:
-        return importlib.import_module("smoothcert.philox_triton")
-    except ImportError:
-        return None
+    """Return the module with the CUDA kernels of these functions, or False where Triton is not installed."""
+    global _kernels  # not functools.cache, which the compiler would look through
+    if _kernels is None:
+        try:
+            _kernels = importlib.import_module("smoothcert.philox_triton")
+        except ImportError:
+            _kernels = False
+    return _kernels
 
 
 def uniform(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:
     """Draw `size` numbers in [0, 1), multiples of 2**-24 (float32), for every element of the address words."""
+    if device is not None and device.type == "cuda" and (kernels := triton_kernels()):
+        return kernels.draw(seed, *_placed(address, device), size, False)  # type: ignore[no-any-return]
     return _interleave([(word >> 8).float() * 2.0**-24 for word in _words(seed, address, size, device)], size)
 
 
@@ -87,8 +90,13 @@ def permutation(seed: int, address: tuple[int, int, int], size: int) -> Tensor:
     return torch.argsort((high >> 1 << 32) | low, stable=True)
 
 
+def _placed(address: tuple[Word, Word, Word], device: torch.device | None) -> list[Tensor]:
+    """Return the words on a device; a number is filled in there, since a graph cannot capture a copy from the host."""
+    return [w.to(device) if isinstance(w, Tensor) else torch.full((), w, device=device) for w in address]
+
+
 def _words(seed: int, address: tuple[Word, Word, Word], size: int, device: torch.device | None) -> Words:
-    first, second, third = (torch.as_tensor(word, device=device).unsqueeze(-1) for word in address)
+    first, second, third = (word.unsqueeze(-1) for word in _placed(address, device))
     group = torch.arange(-(-size // 4), device=first.device)
     return philox4x32((group, first, second, third), (seed & _WORD, seed >> 32 & _WORD))
 

@@ -36,21 +36,36 @@ def _pair(radius_word, angle_word):
 
 
 @triton.jit
+def _words(first, second, third, group, k0, k1):
+    c0 = group.to(tl.uint32)
+    return _philox(c0, c0 * 0 + first, c0 * 0 + second, c0 * 0 + third, k0, k1)
+
+
+@triton.jit
 def _normals(first, second, third, group, k0, k1):
     """Return four normals for each group, in the order in which they stand in memory."""
-    c0 = group.to(tl.uint32)
-    w0, w1, w2, w3 = _philox(c0, c0 * 0 + first, c0 * 0 + second, c0 * 0 + third, k0, k1)
+    w0, w1, w2, w3 = _words(first, second, third, group, k0, k1)
     z0, z1 = _pair(w0, w1)
     z2, z3 = _pair(w2, w3)
     return tl.interleave(tl.interleave(z0, z2), tl.interleave(z1, z3))
 
 
+@triton.jit
+def _uniforms(first, second, third, group, k0, k1):
+    """Return four uniforms for each group, in the order in which they stand in memory."""
+    w0, w1, w2, w3 = _words(first, second, third, group, k0, k1)
+    words = tl.interleave(tl.interleave(w0, w2), tl.interleave(w1, w3))
+    unit: tl.constexpr = 2.0**-24
+    return (words >> 8).to(tl.float32) * unit
+
+
 @triton.jit(do_not_specialize=["k0", "k1"])
-def _normal_kernel(out, first, second, third, k0, k1, size, block: tl.constexpr):
+def _draw_kernel(out, first, second, third, k0, k1, size, gaussian: tl.constexpr, block: tl.constexpr):
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     group = part * block + tl.arange(0, block)
-    a, b, c = tl.load(first + row), tl.load(second + row), tl.load(third + row)
-    values = _normals(a.to(tl.uint32), b.to(tl.uint32), c.to(tl.uint32), group, k0.to(tl.uint32), k1.to(tl.uint32))
+    a, b, c = (tl.load(first + row), tl.load(second + row), tl.load(third + row))
+    a, b, c, k0, k1 = a.to(tl.uint32), b.to(tl.uint32), c.to(tl.uint32), k0.to(tl.uint32), k1.to(tl.uint32)
+    values = _normals(a, b, c, group, k0, k1) if gaussian else _uniforms(a, b, c, group, k0, k1)
     place = part * 4 * block + tl.arange(0, 4 * block)
     tl.store(out + row * size + place, values, mask=place < size)
 
@@ -68,14 +83,26 @@ def _noisy_kernel(out, inputs, image, index, sample, third, sigma, k0, k1, size,
     tl.store(out + row * size + place, (x + sigma * noise).to(out.dtype.element_ty), mask=place < size)
 
 
-def normal(seed: int, address: tuple[Tensor, Tensor, Tensor], size: int) -> Tensor:
-    """Draw `size` standard normals for every element of the broadcast address words, on their CUDA device."""
-    words = torch.broadcast_tensors(*address)
+@torch.library.custom_op("smoothcert::draw", mutates_args=())
+def draw(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gaussian: bool) -> Tensor:
+    """Draw `size` standard normals, or uniforms in [0, 1), for every element of the broadcast address words.
+
+    An operator of its own, so that a compiled step takes it as it is.
+    """
+    words = torch.broadcast_tensors(first, second, third)
     flat = [word.reshape(-1).contiguous() for word in words]
     out = torch.empty(*words[0].shape, size, device=flat[0].device)
     if out.numel():
-        _normal_kernel[_grid(len(flat[0]), size)](out, *flat, *_key(seed), size, block=_BLOCK)
+        block = max(16, min(_BLOCK, triton.next_power_of_2(triton.cdiv(size, 4))))
+        grid = _grid(len(flat[0]), size, block)
+        _draw_kernel[grid](out, *flat, *_key(seed), size, gaussian=gaussian, block=block)
     return out
+
+
+@draw.register_fake
+def _(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gaussian: bool) -> Tensor:
+    shape = torch.broadcast_shapes(first.shape, second.shape, third.shape)
+    return torch.empty(*shape, size, device=first.device)
 
 
 def noisy_copies(
@@ -95,7 +122,7 @@ def noisy_copies(
     """
     size = inputs[0].numel()
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)
-    grid = _grid(len(image), size)
+    grid = _grid(len(image), size, _BLOCK)
     flat = (inputs.contiguous(), image.contiguous(), indices.contiguous(), samples.contiguous())
     _noisy_kernel[grid](out, *flat, purpose, sigma, *_key(seed), size, block=_BLOCK)
     return out
@@ -105,5 +132,5 @@ def _key(seed: int) -> tuple[int, int]:
     return seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
 
 
-def _grid(rows: int, size: int) -> tuple[int, int]:
-    return rows, triton.cdiv(size, 4 * _BLOCK)
+def _grid(rows: int, size: int, block: int) -> tuple[int, int]:
+    return rows, triton.cdiv(size, 4 * block)

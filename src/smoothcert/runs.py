@@ -2,6 +2,7 @@
 
 config.toml          what was asked for
 metrics.jsonl        one line an epoch
+tensorboard/         the same for TensorBoard, where that is installed
 state.safetensors    weights, momentum and sums, until the run is finished
 model.safetensors    the network, once it is
 README.md            its card
@@ -9,6 +10,7 @@ README.md            its card
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +30,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._board: Any = None
         self.config, self.metrics = path / "config.toml", path / "metrics.jsonl"
         self.state, self.model, self.card = path / "state.safetensors", path / "model.safetensors", path / "README.md"
 
@@ -71,6 +74,20 @@ class RunFolder:
         """Append an epoch's metrics; an older line of the same epoch, or a later one, gives way."""
         kept = [row for row in self.read_metrics() if row["epoch"] < line["epoch"]]
         write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in [*kept, dict(line)]))
+        self._show(line)
+
+    def _show(self, line: Mapping[str, Any]) -> None:
+        """Pass metrics on to TensorBoard."""
+        if not importlib.util.find_spec("tensorboard"):
+            return
+        if self._board is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # What a killed run had shown of this epoch and later ones is withdrawn.
+            self._board = SummaryWriter(str(self.path / "tensorboard"), purge_step=line["epoch"])
+        for name, value in line.items():
+            self._board.add_scalar(name, value, line["epoch"])
+        self._board.flush()
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the metrics of the epochs so far."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert import bounds
-from smoothcert.engine.counting import count_votes, default_micro_batch
+from smoothcert.engine.counting import count_votes, default_batch, default_micro_batch
 from smoothcert.engine.deploy import FORMS, deploy, input_dtype
 from smoothcert.engine.precision import check_precision, numerics
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
@@ -154,7 +154,7 @@ class SmoothedClassifier(nn.Module):
                 seed=_seed(seed),
                 purpose=purpose,
                 micro_batch=micro_batch,
-                batch=micro_batch if batch is None else _at_least_one("batch", batch),
+                batch=default_batch(micro_batch, device) if batch is None else _at_least_one("batch", batch),
                 dtype=input_dtype(self.model, self.form, self.precision),
             ).cpu()
         if invalid := int(votes[..., -1].sum()):

@@ -21,6 +21,7 @@ from smoothcert.checkpoint import load_checkpoint
 from smoothcert.data.batches import AUGMENTATIONS
 from smoothcert.data.image_data import ImageData
 from smoothcert.engine.counting import default_micro_batch
+from smoothcert.engine.deploy import choose_deployment
 from smoothcert.results import Prediction, counts_path, read_votes
 from smoothcert.smoothing import SmoothedClassifier
 
@@ -36,21 +37,22 @@ def make_soft_labels(
     augmentation: str = "none",
     seed: int = 0,
     device: torch.device | str = "cpu",
-    precision: str = "fp32",
     on_progress: Callable[[Progress[Prediction]], None] | None = None,
 ) -> Tensor:
     """Return y_hat [images, classes]: each class's share of the teacher's votes under `samples` noises.
 
     `teacher` is a run folder or checkpoint. With an augmentation the votes are on one random view of each image, as
-    in the published code.
+    in the published code. They are counted in the form and precision that suit the device.
     """
     checkpoint = load_checkpoint(teacher)
     shown = data if augmentation == "none" else one_view(data, augmentation, seed)
     model = checkpoint.model.to(device)
+    form, precision = choose_deployment(model, data.shape, samples * len(data))
     usual = default_micro_batch(data.shape.numel(), torch.device(device))
-    micro_batch = min(usual, samples)  # few noises need no padding to the usual size
-    classifier = SmoothedClassifier(model, sigma, model.num_classes, precision=precision, micro_batch=micro_batch)
-    out = labels_path(teacher, checkpoint.sha256, shown.fingerprint, sigma, samples, seed, precision)
+    micro_batch = -(-samples // -(-samples // usual))  # cuts the samples evenly, so that few are padding
+    options: dict[str, Any] = {"form": form, "precision": precision, "micro_batch": micro_batch}
+    classifier = SmoothedClassifier(model, sigma, model.num_classes, **options)
+    out = labels_path(teacher, checkpoint.sha256, shown.fingerprint, sigma, samples, seed, form, precision)
     predict_dataset(
         classifier,
         shown,
@@ -58,7 +60,7 @@ def make_soft_labels(
         n=samples,
         alpha=0.5,
         seed=seed,
-        batch=16 * usual,
+        batch=16 * usual,  # images of few samples share a pass
         model={"sha256": checkpoint.sha256},
         on_progress=on_progress,
     )

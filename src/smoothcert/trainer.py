@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from smoothcert.config import TrainConfig
 from smoothcert.data.batches import to_device
 from smoothcert.data.image_data import ImageData
 from smoothcert.engine.precision import check_precision, numerics
-from smoothcert.engine.stepping import Stepper
+from smoothcert.engine.stepping import Stepper, new_stream
 from smoothcert.environment import describe_environment
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import create_method
@@ -28,12 +28,14 @@ from smoothcert.storage import write_text
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_BETWEEN_SAVES = 60.0
+_STEPS_THAT_PAY = 20_000  # for the time compilation takes; measured, see benchmarks/README.md
 
 
 @dataclass(frozen=True)
 class TrainProgress:
     """Where a run is: steps done of all, those taken before this process, and the epoch's loss so far."""
 
+    name: str
     step: int
     total: int
     start: int
@@ -57,83 +59,155 @@ def fit(
     *,
     soft: Tensor | None = None,
     device: torch.device | str = "cpu",
+    compile: bool | None = None,
     on_progress: OnProgress | None = None,
     time_limit: float | None = None,
 ) -> Path:
     """Train a network and return its file; goes on where an earlier call was interrupted, to the same weights.
 
     A finished run is left as it is, one of another configuration is refused. `soft` holds the training images' soft
-    labels [images, classes], for a method that uses them. After `time_limit` seconds the state is saved and
-    OutOfTimeError raised.
+    labels [images, classes], for a method that uses them. Steps are compiled where that pays, unless `compile` says
+    so or not. After `time_limit` seconds the state is saved and OutOfTimeError raised.
     """
-    place, method = torch.device(device), create_method(config.method, config.sigma, config.options)
-    check_precision(config.precision)
-    if method.uses_soft_labels and soft is None:
-        raise UsageError(f"{config.name}: {config.method} needs soft labels of the training images.")
-    run = RunFolder(folder)
-    run.open(config)
-    if run.finished:
-        return run.model
-    model = _new_model(config, train).to(place)
-    data = to_device(train, place, config.augmentation, soft if method.uses_soft_labels else None)
-    on_gpu = place.type == "cuda"
-    rate: Any = torch.tensor(config.learning_rate, device=place) if on_gpu else config.learning_rate
-    optimizer = torch.optim.SGD(
-        model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=on_gpu
-    )
-    stepper = Stepper(model, method, optimizer, data, seed=config.seed, precision=config.precision, graphs=on_gpu)
-    plan = plan_epoch(len(data), config.batch, method.split if config.steps == "split" else 1)
-    start = _restore(run, model, optimizer, stepper)
-    _loop(config, run, stepper, plan, start, test, on_progress, time_limit)
-    about = {"name": config.name, "dataset": train.name, "sigma": config.sigma, "method": config.method}
-    write_text(run.card, model_card(config, run.read_metrics(), describe_environment(place)))
-    save_checkpoint(run.model, model, **about, epoch=config.epochs, seed=config.seed)
-    run.state.unlink(missing_ok=True)
-    return run.model
+    run = Training(config, folder, train, test, soft=soft, device=device, compile=compile, on_progress=on_progress)
+    fit_together([run], time_limit)
+    return run.folder.model
 
 
-def _loop(
-    config: TrainConfig,
-    run: RunFolder,
-    stepper: Stepper,
-    plan: list[tuple[int, int]],
-    start: int,
-    test: ImageData,
-    on_progress: OnProgress | None,
-    time_limit: float | None,
-) -> None:
-    total, began = config.epochs * len(plan), time.monotonic()
-    looked = saved = began
-    stepper.model.train()
-    order = torch.empty(0)
-    for step in range(start, total):
-        epoch, number = divmod(step, len(plan))
-        if number == 0 or step == start:
-            order = permutation(config.seed, (epoch, 0, Purpose.ORDER), len(stepper.data)).to(stepper.device)
-            epoch_began = time.monotonic()
-        first, size = plan[number]
-        stepper.run(order[first : first + size], epoch, step, config.learning_rate_at(epoch, step / total))
-        done, ends = step + 1, number + 1 == len(plan)
-        now = time.monotonic()
-        if not ends and now - looked < _SECONDS_BETWEEN_LOOKS:
-            continue
-        looked = now
-        means = _look(config, run, stepper, number + 1)
-        metrics = None
-        if ends:
-            metrics = {"epoch": epoch, "learning_rate": config.learning_rate_at(epoch, step / total), **means}
-            metrics["test_accuracy"] = noisy_accuracy(stepper.model, test, config)
-            metrics["seconds"] = round(time.monotonic() - epoch_began, 3)
-            run.write_metrics(metrics)
-            stepper.sums.zero_()
-        out_of_time = time_limit is not None and now - began > time_limit
-        if ends or out_of_time or now - saved > _SECONDS_BETWEEN_SAVES:
-            run.save_state(_state(stepper), done)
-            saved = time.monotonic()
-        if on_progress:
-            on_progress(TrainProgress(done, total, start, epoch, means["loss"], metrics))
-        if out_of_time and done < total:
-            raise OutOfTimeError(f"{config.name}: time is up after {done:,} of {total:,} steps; the state is saved.")
+def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> None:
+    """Train several runs at once, a step of each in turn; on a CUDA device each has a stream of its own.
+
+    One that fails does not stop the others; what went wrong is raised at the end.
+    """
+    began = time.monotonic()
+    left = [(run, run.steps(), new_stream() if run.on_gpu else None) for run in runs if not run.folder.finished]
+    if any(run.on_gpu for run, *_ in left):
+        torch.cuda.synchronize()
+    errors: list[SmoothcertError] = []
+    while left:
+        out_of_time = time_limit is not None and time.monotonic() - began > time_limit
+        for lane in list(left):
+            run, steps, stream = lane
+            run.out_of_time = out_of_time
+            try:
+                with torch.cuda.stream(stream):
+                    if next(steps, None) is None:
+                        left.remove(lane)
+            except SmoothcertError as error:
+                errors.append(error)
+                left.remove(lane)
+    if len(errors) > 1:
+        kind = OutOfTimeError if all(isinstance(error, OutOfTimeError) for error in errors) else SmoothcertError
+        raise kind(" ".join(str(error) for error in errors))
+    if errors:
+        raise errors[0]
+
+
+class Training:
+    """One run: its network, optimiser and position, and the steps that are left of it."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: Path,
+        train: ImageData,
+        test: ImageData,
+        *,
+        soft: Tensor | None = None,
+        device: torch.device | str = "cpu",
+        compile: bool | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self.config, self.test, self.on_progress = config, test, on_progress
+        self.device, self.out_of_time = torch.device(device), False
+        self.on_gpu = self.device.type == "cuda"
+        self.folder = RunFolder(folder)
+        check_precision(config.precision)
+        method = create_method(config.method, config.sigma, config.options)
+        if method.uses_soft_labels and soft is None:
+            raise UsageError(f"{config.name}: {config.method} needs soft labels of the training images.")
+        self.folder.open(config)
+        if self.folder.finished:
+            return
+        self.model = model = _new_model(config, train).to(self.device)
+        data = to_device(train, self.device, config.augmentation, soft if method.uses_soft_labels else None)
+        rate: Any = torch.tensor(config.learning_rate, device=self.device) if self.on_gpu else config.learning_rate
+        optimizer = torch.optim.SGD(
+            model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=self.on_gpu
+        )
+        self.plan = plan_epoch(len(data), config.batch, method.split if config.steps == "split" else 1)
+        self.total = config.epochs * len(self.plan)
+        self.stepper = Stepper(
+            model, method, optimizer, data, seed=config.seed, precision=config.precision, graphs=self.on_gpu
+        )
+        self.start = _restore(self.folder, model, optimizer, self.stepper)
+        pays = self.on_gpu and self.total - self.start >= _STEPS_THAT_PAY
+        if pays if compile is None else compile:
+            self.stepper.compile(self.plan[0][1])
+
+    def steps(self) -> Iterator[int]:
+        """Take the steps that are left, yielding the number done after each; then write the network and its card."""
+        config, folder, stepper, total = self.config, self.folder, self.stepper, self.total
+        looked = saved = time.monotonic()
+        stepper.model.train()
+        order = torch.empty(0)
+        for step in range(self.start, total):
+            epoch, number = divmod(step, len(self.plan))
+            if number == 0 or step == self.start:
+                order = permutation(config.seed, (epoch, 0, Purpose.ORDER), len(stepper.data)).to(stepper.device)
+                epoch_began = time.monotonic()
+            first, size = self.plan[number]
+            rate = config.learning_rate_at(epoch, step / total)
+            stepper.run(order[first : first + size], epoch, step, rate)
+            done, ends = step + 1, number + 1 == len(self.plan)
+            now, out_of_time = time.monotonic(), self.out_of_time
+            if ends or out_of_time or now - looked >= _SECONDS_BETWEEN_LOOKS:
+                looked = now
+                means = self._look(number + 1)
+                metrics = None
+                if ends:
+                    metrics = {"epoch": epoch, "learning_rate": rate, **means}
+                    metrics["test_accuracy"] = noisy_accuracy(stepper.model, self.test, config)
+                    metrics["seconds"] = round(time.monotonic() - epoch_began, 3)
+                    folder.write_metrics(metrics)
+                    stepper.sums.zero_()
+                if ends or out_of_time or now - saved > _SECONDS_BETWEEN_SAVES:
+                    folder.save_state(_state(stepper), done)
+                    saved = time.monotonic()
+                if self.on_progress:
+                    self.on_progress(TrainProgress(config.name, done, total, self.start, epoch, means["loss"], metrics))
+                if out_of_time and done < total:
+                    text = f"{config.name}: time is up after {done:,} of {total:,} steps; the state is saved."
+                    raise OutOfTimeError(text)
+            yield done
+        self._finish()
+
+    def _look(self, steps: int) -> dict[str, float]:
+        """Read the sums back, and stop a run that has diverged before a bad state is saved."""
+        if (bad := int(self.stepper.first_bad)) >= 0:
+            state = self.folder.state
+            good = f"the last good state is {state}" if state.is_file() else "no state was saved before"
+            raise SmoothcertError(
+                f"{self.config.name}: the loss of {self.config.method} is not a reasonable number at step {bad:,}; "
+                f"{good}. A smaller `--learning-rate` may help."
+            )
+        sums = self.stepper.sums.tolist()
+        return {name: value / steps for name, value in zip(self.stepper.names, sums, strict=True)}
+
+    def _finish(self) -> None:
+        config, folder = self.config, self.folder
+        write_text(folder.card, model_card(config, folder.read_metrics(), describe_environment(self.device)))
+        save_checkpoint(
+            folder.model,
+            self.model,
+            name=config.name,
+            dataset=self.test.name,
+            sigma=config.sigma,
+            method=config.method,
+            epoch=config.epochs,
+            seed=config.seed,
+        )
+        folder.state.unlink(missing_ok=True)
 
 
 def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
@@ -178,17 +252,6 @@ def _new_model(config: TrainConfig, data: ImageData) -> Classifier:
         return create_model(
             config.architecture, len(data.classes), in_channels=data.shape[0], mean=data.mean, std=data.std
         )
-
-
-def _look(config: TrainConfig, run: RunFolder, stepper: Stepper, steps: int) -> dict[str, float]:
-    """Read the sums back, and stop a run that has diverged before a bad state is saved."""
-    if (bad := int(stepper.first_bad)) >= 0:
-        good = f"the last good state is {run.state}" if run.state.is_file() else "no state was saved before"
-        raise SmoothcertError(
-            f"{config.name}: the loss of {config.method} is not a reasonable number at step {bad:,}; {good}. "
-            "A smaller `--learning-rate` may help."
-        )
-    return {name: value / steps for name, value in zip(stepper.names, stepper.sums.tolist(), strict=True)}
 
 
 def _state(stepper: Stepper) -> dict[str, Tensor]:

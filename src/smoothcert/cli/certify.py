@@ -54,8 +54,8 @@ def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
     group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="take the I-th of N parts")
     group = parser.add_argument_group("execution")
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
-    group.add_argument("--precision", default="fp32", help="fp32, tf32 or bf16 (default: fp32)")
-    group.add_argument("--form", default="plain", help="plain, folded or compiled (default: plain)")
+    group.add_argument("--precision", help="fp32, tf32 or bf16 (default: fp32 on the CPU, bf16 on a GPU)")
+    group.add_argument("--form", help="plain, folded or compiled (default: folded, compiled for large jobs on a GPU)")
     group.add_argument("--batch", type=int, help="noisy images in memory at once; changes no result")
     group.add_argument("--micro-batch", type=int, help="noisy images the network sees at once; part of the result")
     group.add_argument("--normalization", help="of a published checkpoint: none, cifar10, cifar10-center, ...")
@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert import bounds
     from smoothcert.checkpoint import load_checkpoint
     from smoothcert.data import select
+    from smoothcert.engine.deploy import choose_deployment
     from smoothcert.environment import choose_device
     from smoothcert.errors import UsageError
     from smoothcert.smoothing import SmoothedClassifier
@@ -87,13 +88,16 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
     data = load_data(args, checkpoint.about.get("dataset"))
     indices = select(len(data), args.skip, args.max, args.shard)
+    # The choice must be the same for every shard, so it looks at all images.
+    samples = len(select(len(data), args.skip, args.max)) * args.n
+    form, precision = choose_deployment(checkpoint.model.to(device), data.shape, samples)
     classifier = SmoothedClassifier(
-        checkpoint.model.to(device),
+        checkpoint.model,
         sigma,
         checkpoint.model.num_classes,
         input_shape=data.shape,
-        precision=args.precision,
-        form=args.form,
+        precision=args.precision or precision,
+        form=args.form or form,
         micro_batch=args.micro_batch,
     )
     out = args.out or default_out(args, data, sigma)

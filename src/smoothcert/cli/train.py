@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcert.cli.options import add_data_dir, seconds
 from smoothcert.cli.terminal import ProgressBar, duration, say
 from smoothcert.config import TrainConfig, make_config, to_toml
+from smoothcert.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -24,13 +25,16 @@ def add_commands(commands: Any, arguments: Sequence[str]) -> None:
         help="train a network to be smoothed",
         description="Train by a recipe, or from the flags alone. An interrupted run goes on when called again.",
     )
-    train.add_argument("recipe", nargs="?", help="a recipe (see `smoothcert list recipes`) or a TOML file")
-    train.add_argument("--recipe", dest="recipe_flag", metavar="NAME", help="the same, as a flag")
+    train.add_argument("recipe", nargs="*", help="recipes (see `smoothcert list recipes`) or TOML files")
+    train.add_argument("--recipe", dest="recipe_flag", action="append", metavar="NAME", help="the same, as a flag")
     train.add_argument(
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept (default: runs)"
     )
     train.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     train.add_argument("--time-limit", type=seconds, metavar="TIME", help="save and stop after this time, such as 9m")
+    train.add_argument(
+        "--compile", action=argparse.BooleanOptionalAction, help="compile steps (default: on a GPU, for long runs)"
+    )
     train.add_argument("--dry-run", action="store_true", help="print the configuration and an estimate of the cost")
     train.add_argument("--json", action="store_true", help="print the last metrics as JSON")
     add_data_dir(train)
@@ -74,48 +78,55 @@ def _given(args: argparse.Namespace, prefix: str) -> dict[str, Any]:
     return {k.removeprefix(prefix): v for k, v in vars(args).items() if k.startswith(prefix) and v is not None}
 
 
-def resolve(args: argparse.Namespace) -> TrainConfig:
-    """Return the configuration that recipe and flags make together."""
+def resolve(args: argparse.Namespace) -> list[TrainConfig]:
+    """Return the configurations that recipes and flags make together."""
     from smoothcert.methods import create_method
     from smoothcert.recipes import load_recipe
 
     overrides = {**_given(args, "field_"), "options": _given(args, "option_")}
-    name = args.recipe or args.recipe_flag
-    config = load_recipe(name, **overrides) if name else make_config({}, "the command line", **overrides)
-    create_method(config.method, config.sigma, config.options)
-    return config
+    names = args.recipe + (args.recipe_flag or [])
+    configs = [load_recipe(name, **overrides) for name in names]
+    configs = configs or [make_config({}, "the command line", **overrides)]
+    if len({config.name for config in configs}) < len(configs):
+        raise UsageError("Several runs need different names, and so different recipes.")
+    for config in configs:
+        create_method(config.method, config.sigma, config.options)
+    return configs
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train, after whatever the run needs first."""
+    """Train, after whatever the runs need first."""
     from smoothcert.environment import choose_device
-    from smoothcert.pipeline import train_run
+    from smoothcert.pipeline import train_runs
     from smoothcert.runs import RunFolder
 
-    config, device = resolve(args), choose_device(args.device)
+    configs, device = resolve(args), choose_device(args.device)
     if args.dry_run:
-        print(to_toml(config))
-        say(_estimate(config, args, device))
+        for config in configs:
+            print(to_toml(config))
+            say(_estimate(config, args, device))
         return
-    folder = RunFolder(args.runs / config.name)
-    if folder.finished:
-        say(f"{folder.path} is finished.")
-    with _Stages() as stages:
-        train_run(
-            config, args.runs, data_dir=args.data_dir, device=device, on_stage=stages.begin, time_limit=args.time_limit
-        )
-    say(f"Network: {folder.model}")
-    last = folder.read_metrics()[-1]
-    print(json.dumps(last) if args.json else ", ".join(f"{k} {v:.4g}" for k, v in last.items()))
+    folders = [RunFolder(args.runs / config.name) for config in configs]
+    for folder in folders:
+        if folder.finished:
+            say(f"{folder.path} is finished.")
+    options = {"data_dir": args.data_dir, "device": device, "compile": args.compile, "time_limit": args.time_limit}
+    with Stages() as stages:
+        train_runs(configs, args.runs, on_stage=stages.begin, **options)
+    for folder in folders:
+        say(f"Network: {folder.model}")
+        last = folder.read_metrics()[-1]
+        print(json.dumps(last) if args.json else ", ".join(f"{k} {v:.4g}" for k, v in last.items()))
 
 
-class _Stages:
+class Stages:
     """A bar for each part of the work, one at a time."""
 
     def __init__(self) -> None:
         self.bar: ProgressBar | None = None
+        self.latest: dict[str, Any] = {}
 
-    def __enter__(self) -> _Stages:
+    def __enter__(self) -> Stages:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -125,7 +136,7 @@ class _Stages:
     def begin(self, kind: str, name: str) -> Callable[[Any], None]:
         """Close the bar of the last part and return what shows the next one's progress."""
         self.__exit__()
-        self.bar = None
+        self.bar, self.latest = None, {}
         return lambda progress: self._label(name, progress) if kind == "label" else self._train(name, progress)
 
     def _open(self, title: str, total: int, unit: str, start: int) -> ProgressBar:
@@ -134,10 +145,17 @@ class _Stages:
         return self.bar
 
     def _train(self, name: str, progress: Any) -> None:
+        self.latest[progress.name] = progress
+        runs = self.latest.values()
+        done, total, start = (sum(getattr(run, key) for run in runs) for key in ("step", "total", "start"))
         note = f"epoch {progress.epoch + 1}, loss {progress.loss:.4f}"
         if progress.metrics:
             note += f", accuracy under noise {progress.metrics['test_accuracy']:.1f}%"
-        self._open(name, progress.total, "steps", progress.start).update(progress.step, note)
+        if len(runs) > 1:
+            note = f"{progress.name}: {note}"
+        bar = self._open(name, total, "steps", start)
+        bar.total, bar.start = total, start
+        bar.update(done, note)
 
     def _label(self, name: str, progress: Any) -> None:
         start = progress.done - len(progress.records)

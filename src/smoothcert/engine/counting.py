@@ -89,5 +89,15 @@ def default_micro_batch(numel: int, device: torch.device) -> int:
 
     A fixed rule, so that the certified function does not depend on what else a machine is doing.
     """
-    values, most = (1 << 20, 256) if device.type == "cpu" else (1 << 25, 4096)
+    values, most = (1 << 20, 256) if device.type == "cpu" else (1 << 27, 4096)
     return min(most, max(4, 1 << (values // max(1, numel)).bit_length() - 1))
+
+
+def default_batch(micro_batch: int, device: torch.device) -> int:
+    """Return how many noisy samples are in memory at once."""
+    return micro_batch if device.type == "cpu" else 16 * micro_batch
+
+
+def inputs_at_once(samples: int, device: torch.device) -> int:
+    """Return how many inputs, of so many samples each, are counted before the host reads the votes."""
+    return max(1, (1 << 10 if device.type == "cpu" else 1 << 22) // samples)

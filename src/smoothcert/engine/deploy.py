@@ -7,16 +7,39 @@ fewer passes over memory. Which form is used is part of the certified function a
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.utils.flop_counter import FlopCounterMode
 
 from smoothcert.models import Classifier
 
 FORMS = ("plain", "folded", "compiled")
+# A job of more arithmetic than this, about half a minute uncompiled on an H200, repays the compiler's time.
+_WORTH_COMPILING = 1e15
+
+
+def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samples: int) -> tuple[str, str]:
+    """Return the form and precision that suit a job of so many samples where the model lies.
+
+    Our own networks are folded, on a CUDA device also cast to bfloat16, and compiled where that repays.
+    """
+    if not isinstance(model, Classifier):
+        return "plain", "fp32"
+    if next(model.parameters()).device.type != "cuda":
+        return "folded", "fp32"
+    return "compiled" if samples * operations(model, shape) > _WORTH_COMPILING else "folded", "bf16"
+
+
+def operations(model: Classifier, shape: Sequence[int]) -> int:
+    """Return the floating-point operations of one input."""
+    example = copy.deepcopy(model).cpu().eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        example(torch.zeros(1, *shape))
+    return int(counter.get_total_flops())
 
 
 def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callable[[Tensor], Any]:
@@ -29,7 +52,7 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
         if precision == "bf16":
             network = network.to(torch.bfloat16)
     if form == "compiled":
-        network = torch.compile(network, mode="max-autotune-no-cudagraphs", dynamic=False)
+        network = torch.compile(network, mode="max-autotune", dynamic=False)
     return network  # type: ignore[no-any-return]
 
 

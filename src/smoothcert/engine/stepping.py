@@ -1,6 +1,10 @@
-"""Executing training steps: one after the other, or captured once and replayed as a CUDA graph."""
+"""Executing training steps: one after the other, compiled, or captured once and replayed as a CUDA graph."""
 
 from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,16 +13,26 @@ from smoothcert.data.batches import ResidentData
 from smoothcert.draws import StepDraws
 from smoothcert.engine.precision import numerics
 from smoothcert.methods import Method
+from smoothcert.philox import triton_kernels
 
 _DIVERGED = 1e6
 _WARM_UP_STEPS = 3
+_MOST_COMPILED = 64  # runs in one process; the compiler's own limit is far lower
+
+Losses = tuple[Tensor, dict[str, Tensor]]
+
+
+def new_stream() -> Any:
+    """Return a CUDA stream."""
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
 
 class Stepper:
     """Takes SGD steps and keeps, on the device, the sums of what is worth watching.
 
     Nothing is read back to the host while it steps. `graphs` replays each shape of mini-batch as a CUDA graph after a
-    few ordinary steps; it needs a CUDA device.
+    few ordinary steps; it needs a CUDA device. `compile` has steps of one size, the usual one, run as a whole by
+    fused kernels; the few others of an epoch are not worth the wait.
     """
 
     def __init__(
@@ -41,7 +55,15 @@ class Stepper:
         self._epoch = torch.zeros((), device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
         self._captured: dict[int, tuple[Tensor, torch.cuda.CUDAGraph]] = {}
+        self._capture_stream = new_stream() if graphs else None  # its own, for cuBLAS's scratch memory
         self._seen: dict[int, int] = {}
+        self._compiled: dict[int, Callable[[Tensor], Losses]] = {}
+
+    def compile(self, size: int) -> None:
+        """Have steps on `size` images compiled, at the first of them."""
+        triton_kernels()  # the compiler cannot import them
+        torch._dynamo.config.recompile_limit = max(_MOST_COMPILED, torch._dynamo.config.recompile_limit)
+        self._compiled[size] = torch.compile(self._losses, fullgraph=True, dynamic=False)
 
     def run(self, indices: Tensor, epoch: int, step: int, learning_rate: float) -> None:
         """Take one step on the images at these indices."""
@@ -58,7 +80,13 @@ class Stepper:
             self._take(indices)
             return
         if size not in self._captured:
-            self._captured[size] = self._capture(indices)
+            try:
+                self._captured[size] = self._capture(indices)
+            except RuntimeError as error:
+                self.graphs = False
+                warnings.warn(f"Steps run one by one: they cannot be captured ({_first_line(error)}).", stacklevel=2)
+                self._take(indices)
+                return
         place, graph = self._captured[size]
         place.copy_(indices)
         graph.replay()
@@ -66,23 +94,37 @@ class Stepper:
     def _capture(self, indices: Tensor) -> tuple[Tensor, torch.cuda.CUDAGraph]:
         place, graph = indices.clone(), torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=self._capture_stream):
             self._take(place)
         return place, graph
 
     def _take(self, indices: Tensor) -> None:
-        x, y, soft = self.data.batch(indices, self.seed, self._step)
-        draws = StepDraws(self.seed, self._step)
         self.optimizer.zero_grad(set_to_none=True)
         with numerics(self.precision, self.device, deterministic=False):
-            output = self.method.step(self.model, x, y, draws=draws, epoch=self._epoch, soft=soft)
-            output.loss.backward()  # type: ignore[no-untyped-call]
+            try:
+                loss, watched = self._compiled.get(len(indices), self._losses)(indices)
+            except torch._dynamo.exc.TorchDynamoException as error:
+                self._compiled.clear()
+                warnings.warn(f"Steps run uncompiled: {_first_line(error)}.", stacklevel=2)
+                loss, watched = self._losses(indices)
+            loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        loss = output.loss.detach()
-        watched = {"loss": loss, **{name: part for name, part in output.parts.items() if part.dim() == 0}}
+        loss = loss.detach()
         if not self.names:
             self.names = sorted(watched)
             self.sums = torch.zeros(len(watched), dtype=torch.float64, device=self.device)
         self.sums += torch.stack([watched[name] for name in self.names])
         bad = (self.first_bad < 0) & ~(loss.abs() < _DIVERGED)
         self.first_bad.copy_(torch.where(bad, self._step, self.first_bad))
+
+    def _losses(self, indices: Tensor) -> Losses:
+        """Return the loss of a step, and what is worth watching: it and the parts of it that are single numbers."""
+        x, y, soft = self.data.batch(indices, self.seed, self._step)
+        draws = StepDraws(self.seed, self._step)
+        output = self.method.step(self.model, x, y, draws=draws, epoch=self._epoch, soft=soft)
+        parts = {name: part for name, part in output.parts.items() if part.dim() == 0}
+        return output.loss, {"loss": output.loss.detach(), **parts}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".")

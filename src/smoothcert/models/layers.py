@@ -1,4 +1,4 @@
-"""What every network here begins with: normalisation, as a layer that is saved with the weights."""
+"""What the networks here have in common: normalisation, saved with the weights, and convolution with pooling."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from smoothcert.errors import UsageError
 
@@ -59,6 +60,30 @@ class Classifier(nn.Module):
             raise UsageError(f"Expected images of shape {list(expected)}, but got {list(x.shape[1:])}.")
         scores: Tensor = self.network(self.normalize(x).contiguous(memory_format=torch.channels_last))
         return scores
+
+
+def conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
+    """Return max_pool2d(relu(conv(x)), 2), for an odd kernel without padding or stride.
+
+    With few channels GPUs are slow at it. There, each 2x2 block of pixels becomes one pixel of four times the
+    channels, and the four places a pool looks at become four sets of output channels: what was a convolution and a
+    pooling is one matrix product and a maximum.
+    """
+    return blocked_conv_relu_pool(x, conv) if x.is_cuda else F.max_pool2d(F.relu(conv(x)), 2)
+
+
+def blocked_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
+    """Return what `conv_relu_pool` does, as a matrix product."""
+    # An odd kernel is padded to even size in the four ways that move it to the four places of a block.
+    moved = [F.pad(conv.weight, (dx, 1 - dx, dy, 1 - dy)) for dy in (0, 1) for dx in (0, 1)]
+    weight = torch.cat([F.pixel_unshuffle(kernel, 2) for kernel in moved])
+    size = weight.shape[-1]
+    patches = F.pixel_unshuffle(x, 2).permute(0, 2, 3, 1).unfold(1, size, 1).unfold(2, size, 1)
+    count, height, width = patches.shape[:3]
+    products = patches.reshape(count * height * width, -1) @ weight.flatten(1).t()
+    best = products.view(count, height, width, 4, -1).amax(dim=3)
+    scores = F.relu(best if conv.bias is None else best + conv.bias)
+    return scores.permute(0, 3, 1, 2)
 
 
 class AdaptedModel(nn.Module):

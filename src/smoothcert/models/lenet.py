@@ -5,6 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from smoothcert.models.layers import conv_relu_pool
+
 
 class LeNet(nn.Module):
     """Two 5x5 convolutions, each with ReLU and pooling, and two linear layers, for 28x28 images.
@@ -21,7 +23,6 @@ class LeNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores of a batch [count, channels, 28, 28]."""
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        x = conv_relu_pool(conv_relu_pool(x, self.conv1), self.conv2)
         scores: Tensor = self.fc2(F.relu(self.fc1(x.flatten(1))))
         return scores

@@ -1,0 +1,67 @@
+"""Executing steps: compiled as eager, and back to eager, with a word, where a method does not allow it."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import smoothcert
+from smoothcert.data.batches import ResidentData
+from smoothcert.engine.stepping import Stepper
+from smoothcert.methods import METHODS, create_method
+from smoothcert.methods.base import StepOutput
+from smoothcert.methods.gaussian import Gaussian
+
+OPTIONS = {"num_noises": 2, "attack_steps": 2, "weight": 0.5}
+
+
+def options(name):
+    return {key: value for key, value in OPTIONS.items() if key in METHODS[name].__dataclass_fields__}
+
+
+def train(method, *, compiled, steps=3, size=8):
+    """Take a few steps, with warm-ups and schedules under way, and return weights and watched sums."""
+    torch.manual_seed(0)
+    images = torch.randint(256, (64, 1, 28, 28), dtype=torch.uint8)
+    soft = torch.softmax(torch.randn(64, 10), dim=1)
+    data = ResidentData(images, torch.randint(10, (64,)), soft, "crop-flip")
+    model = smoothcert.create_model("lenet").train()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=1e-4)
+    stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32")
+    if compiled:
+        stepper.compile(size)
+    for step in range(steps):
+        stepper.run(torch.arange(size * step, size * (step + 1)), 5 * step, step, 0.05)
+    gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
+    return {**model.state_dict(), **gradients, "sums": stepper.sums}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_compiled_steps_are_the_eager_ones(name):
+    method = create_method(name, 0.25, options(name))
+    eager, compiled = (train(method, compiled=compiled) for compiled in (False, True))
+    torch._dynamo.reset()
+    assert eager.keys() == compiled.keys()
+    for key, value in eager.items():
+        torch.testing.assert_close(
+            compiled[key], value, rtol=1e-5, atol=1e-5, msg=lambda text, key=key: f"{key} {text}"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Synchronising(Gaussian):
+    """Gaussian training that looks at a value on the way."""
+
+    def step(self, model, x, y, *, draws, epoch, soft=None):
+        output = super().step(model, x, y, draws=draws, epoch=epoch, soft=soft)
+        scale = 1.0 if output.loss.item() > 0 else 2.0
+        return StepOutput(scale * output.loss)
+
+
+def test_a_method_that_synchronises_runs_uncompiled_with_the_same_numbers():
+    method = Synchronising(sigma=0.25)
+    expected = train(method, compiled=False)
+    with pytest.warns(UserWarning, match="Steps run uncompiled: "):
+        found = train(method, compiled=True)
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
