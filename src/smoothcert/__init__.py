@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.methods import create_method, list_methods
     from smoothcert.models import adapt_inputs, create_model, list_models
-    from smoothcert.pipeline import train_run
+    from smoothcert.pipeline import train_run, train_runs
     from smoothcert.recipes import list_recipes, load_recipe
     from smoothcert.results import read_counts, read_results
     from smoothcert.smoothing import Certificate, SmoothedClassifier
@@ -34,7 +34,7 @@ _HOMES = {
     "errors": ("SmoothcertError", "UsageError"),
     "methods": ("create_method", "list_methods"),
     "models": ("adapt_inputs", "create_model", "list_models"),
-    "pipeline": ("train_run",),
+    "pipeline": ("train_run", "train_runs"),
     "recipes": ("list_recipes", "load_recipe"),
     "results": ("read_counts", "read_results"),
     "smoothing": ("Certificate", "SmoothedClassifier"),
@@ -66,6 +66,7 @@ __all__ = [
     "save_checkpoint",
     "select",
     "train_run",
+    "train_runs",
 ]
 
 

@@ -28,7 +28,7 @@ from smoothcert.storage import write_text
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_BETWEEN_SAVES = 60.0
-_STEPS_THAT_PAY = 20_000  # for the time compilation takes; measured, see benchmarks/README.md
+_STEPS_THAT_PAY = 100_000  # for the time compilation takes; measured, see benchmarks/README.md
 
 
 @dataclass(frozen=True)
