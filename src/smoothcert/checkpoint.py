@@ -31,6 +31,11 @@ class Checkpoint:
     about: Mapping[str, Any] = field(default_factory=dict)
     sha256: str = ""
 
+    def describe(self) -> dict[str, Any]:
+        """Return what the sidecar of its results says of it."""
+        known = {key: self.about[key] for key in ("name", "method") if key in self.about}
+        return {"sha256": self.sha256, "architecture": self.model.architecture, **known}
+
 
 def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
     """Write a network; the file appears under its name only when whole."""

@@ -13,6 +13,7 @@ import torch
 
 from smoothcert.config import TrainConfig
 from smoothcert.data import ImageData, load_dataset
+from smoothcert.engine.deploy import choose_deployment
 from smoothcert.methods import create_method
 from smoothcert.models import create_model
 from smoothcert.pipeline import teacher_config
@@ -45,13 +46,27 @@ def estimate_training(config: TrainConfig, data_dir: str | Path | None, device: 
         return TrainingCost(steps, seconds, 0.0, 0.0)
     teacher_steps, teacher_seconds = _time_steps(teacher_config(config), data, device)
     model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device)
-    smoothed = SmoothedClassifier(model, config.label_sigma, precision=config.precision)
+    form, precision = choose_deployment(model, data.shape, len(data) * config.label_samples)
+    smoothed = SmoothedClassifier(model, config.label_sigma, form=form, precision=precision)
+    labels = len(data) * config.label_samples / _samples_a_second(smoothed, data, device)
+    return TrainingCost(steps, seconds, teacher_steps * teacher_seconds, labels)
+
+
+def estimate_certification(config: TrainConfig, data_dir: str | Path | None, device: torch.device, n: int) -> float:
+    """Return the seconds an image takes, from a short trial of an untrained network."""
+    data = load_dataset(config.dataset, "test", data_dir)
+    model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device).eval()
+    form, precision = choose_deployment(model, data.shape, n * len(data))
+    smoothed = SmoothedClassifier(model, config.sigma, form=form, precision=precision)
+    return n / _samples_a_second(smoothed, data, device)
+
+
+def _samples_a_second(smoothed: SmoothedClassifier, data: ImageData, device: torch.device) -> float:
     image, few = data.floats([0], device)[0], 4 * smoothed.micro_batch_for(data.shape, device)
     smoothed.counts(image, few)
     started = time.perf_counter()
     smoothed.counts(image, few)
-    labels = len(data) * config.label_samples * (time.perf_counter() - started) / few
-    return TrainingCost(steps, seconds, teacher_steps * teacher_seconds, labels)
+    return few / (time.perf_counter() - started)
 
 
 class _EnoughError(Exception):

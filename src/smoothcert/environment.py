@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -20,7 +23,8 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "threads": torch.get_num_threads(),
-        "platform": platform.platform(terse=True),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "source": source_hash(),
         "versions": {
             "smoothcert": __version__,
             "python": platform.python_version(),
@@ -30,6 +34,15 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
             **({"cuda": torch.version.cuda} if device.type == "cuda" else {}),
         },
     }
+
+
+@cache
+def source_hash() -> str:
+    """Return a short hash of the package's own sources: the code version, also where it was changed since."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.relative_to(Path(__file__).parent).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def choose_device(name: str = "auto") -> torch.device:

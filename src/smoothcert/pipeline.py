@@ -1,9 +1,8 @@
-"""Runs from nothing: their data, for CAT-RS a teacher and its soft labels, then the training itself."""
+"""Runs from nothing: their data, for CAT-RS a teacher and its soft labels, the training, the certification."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from smoothcert.certification import Progress, certify_dataset
+from smoothcert.checkpoint import load_checkpoint
 from smoothcert.config import TrainConfig
-from smoothcert.data import ImageData, load_dataset
+from smoothcert.data import ImageData, load_dataset, select
+from smoothcert.deadline import Deadline
+from smoothcert.engine.deploy import choose_deployment
 from smoothcert.methods import create_method
+from smoothcert.results import Record
 from smoothcert.runs import RunFolder
+from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.soft_labels import make_soft_labels
-from smoothcert.trainer import Training, fit, fit_together
+from smoothcert.trainer import Training, fit_together
 
 OnStage = Callable[[str, str], Callable[[Any], None]]
 """Called with what begins (train or label) and its name; returns what is called with its progress."""
@@ -42,11 +47,7 @@ def train_runs(
     time_limit: float | None = None,
 ) -> list[Path]:
     """Make several runs: first what each needs, then their training, a step of each in turn."""
-    began = time.monotonic()
-
-    def left() -> float | None:
-        return None if time_limit is None else max(0.0, time_limit - (time.monotonic() - began))
-
+    deadline = Deadline(time_limit)
     options: dict[str, Any] = {"device": device, "compile": compile}
     sets = _Sets(data_dir)
     trainings = []
@@ -61,15 +62,17 @@ def train_runs(
             teacher = Path(config.teacher) if config.teacher else runs / teacher_config(config).name
             if not config.teacher and not RunFolder(teacher).finished:
                 progress = on_stage("train", teacher.name)
-                fit(teacher_config(config), teacher, train, test, on_progress=progress, time_limit=left(), **options)
-            soft = _soft_labels(config, teacher, train, device, on_stage("label", f"soft labels of {train.name}"))
+                before = Training(teacher_config(config), teacher, train, test, on_progress=progress, **options)
+                fit_together([before], deadline.left)
+            progress = deadline.watching(on_stage("label", f"soft labels of {train.name}"))
+            soft = _soft_labels(config, teacher, train, device, progress)
         trainings.append(Training(config, folder, train, test, soft=soft, **options))
     names = [training.config.name for training in trainings]
     if names:
         progress = on_stage("train", names[0] if len(names) == 1 else f"{len(names)} runs")
         for training in trainings:
             training.on_progress = progress
-        fit_together(trainings, left())
+        fit_together(trainings, deadline.left)
     return [RunFolder(runs / config.name).model for config in configs]
 
 
@@ -83,6 +86,59 @@ class _Sets(dict[str, tuple[ImageData, ImageData]]):
     def __missing__(self, name: str) -> tuple[ImageData, ImageData]:
         self[name] = load_dataset(name, "train", self.data_dir), load_dataset(name, "test", self.data_dir)
         return self[name]
+
+
+def certify_run(
+    run: Path,
+    *,
+    skip: int = 1,
+    n0: int = 100,
+    n: int = 100_000,
+    alpha: float = 0.001,
+    data_dir: str | Path | None = None,
+    device: torch.device | str = "cpu",
+    on_progress: Callable[[Progress[Record]], None] | None = None,
+) -> Path:
+    """Certify a trained run on every `skip`-th test image of its data set, in the form that suits the device.
+
+    Returns the results file, which lies in the run's folder and is gone on with where it is unfinished.
+    """
+    checkpoint = load_checkpoint(run)
+    data = load_dataset(RunFolder(run).dataset or checkpoint.about["dataset"], "test", data_dir)
+    model, indices = checkpoint.model.to(device), select(len(data), skip)
+    form, precision = choose_deployment(model, data.shape, n * len(indices))
+    sigma = checkpoint.about["sigma"]
+    classifier = SmoothedClassifier(model, sigma, model.num_classes, form=form, precision=precision)
+    out = run / results_name("certify", data, sigma, n, skip)
+    certify_dataset(
+        classifier,
+        data,
+        out,
+        n0=n0,
+        n=n,
+        alpha=alpha,
+        indices=indices,
+        model=checkpoint.describe(),
+        on_progress=on_progress,
+    )
+    return out
+
+
+def results_name(
+    task: str,
+    data: ImageData,
+    sigma: float,
+    n: int,
+    skip: int = 1,
+    most: int | None = None,
+    shard: tuple[int, int] = (1, 1),
+) -> str:
+    """Return the name of a results file that says how it was made."""
+    parts = [task, data.name, data.split, f"sigma{sigma:g}", f"n{n}"]
+    parts += [f"skip{skip}"] if skip > 1 else []
+    parts += [f"max{most}"] if most else []
+    parts += ["shard{}of{}".format(*shard)] if shard[1] > 1 else []
+    return "-".join(parts) + ".tsv"
 
 
 def teacher_config(config: TrainConfig) -> TrainConfig:

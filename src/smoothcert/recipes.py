@@ -26,7 +26,7 @@ def list_recipes(pattern: str = "*") -> list[str]:
     return [name for name in names if fnmatch(name, pattern)]
 
 
-def load_recipe(name: str, **overrides: Any) -> TrainConfig:
+def load_recipe(name: str, /, **overrides: Any) -> TrainConfig:
     """Return a recipe by its name, or read a TOML file by its path."""
     if name.endswith(".toml"):
         return read_config(Path(name), **overrides)

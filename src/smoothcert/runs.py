@@ -3,6 +3,7 @@
 config.toml          what was asked for
 metrics.jsonl        one line an epoch
 tensorboard/         the same for TensorBoard, where that is installed
+segments.json        who computed it: device, versions, seconds and memory of each start
 state.safetensors    weights, momentum and sums, until the run is finished
 model.safetensors    the network, once it is
 README.md            its card
@@ -32,12 +33,18 @@ class RunFolder:
         self.path = path
         self._board: Any = None
         self.config, self.metrics = path / "config.toml", path / "metrics.jsonl"
+        self.segments = path / "segments.json"
         self.state, self.model, self.card = path / "state.safetensors", path / "model.safetensors", path / "README.md"
 
     @property
     def finished(self) -> bool:
         """Whether the network is there."""
         return self.model.is_file()
+
+    @property
+    def dataset(self) -> str | None:
+        """The data set it was trained on, as the configuration names it: a file's path, where it is a file."""
+        return read_config(self.config).dataset if self.config.is_file() else None
 
     def open(self, config: TrainConfig) -> None:
         """Begin or continue a run; a folder with another configuration is refused."""
@@ -69,6 +76,15 @@ class RunFolder:
                 return tensors, int(file.metadata()["step"])
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             raise SmoothcertError(f"{self.state} is damaged ({error}); delete it to begin anew.") from error
+
+    def write_segment(self, segment: Mapping[str, Any]) -> None:
+        """Add a start of the run, or bring it up to date; starts are told apart by their first step."""
+        kept = [other for other in self.read_segments() if other["first_step"] < segment["first_step"]]
+        write_text(self.segments, json.dumps([*kept, dict(segment)], indent=2) + "\n")
+
+    def read_segments(self) -> list[dict[str, Any]]:
+        """Return the starts of the run so far."""
+        return json.loads(self.segments.read_text(encoding="utf-8")) if self.segments.is_file() else []
 
     def write_metrics(self, line: Mapping[str, Any]) -> None:
         """Append an epoch's metrics; an older line of the same epoch, or a later one, gives way."""

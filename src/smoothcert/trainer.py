@@ -16,6 +16,7 @@ from smoothcert.checkpoint import save_checkpoint
 from smoothcert.config import TrainConfig
 from smoothcert.data.batches import to_device
 from smoothcert.data.image_data import ImageData
+from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.engine.precision import check_precision, numerics
 from smoothcert.engine.stepping import Stepper, new_stream
 from smoothcert.environment import describe_environment
@@ -47,10 +48,6 @@ class TrainProgress:
 OnProgress = Callable[[TrainProgress], None]
 
 
-class OutOfTimeError(SmoothcertError):
-    """The time limit was reached; the run goes on from its saved state when the same command is given again."""
-
-
 def fit(
     config: TrainConfig,
     folder: Path,
@@ -79,13 +76,13 @@ def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> N
 
     One that fails does not stop the others; what went wrong is raised at the end.
     """
-    began = time.monotonic()
+    deadline = Deadline(time_limit)
     left = [(run, run.steps(), new_stream() if run.on_gpu else None) for run in runs if not run.folder.finished]
     if any(run.on_gpu for run, *_ in left):
         torch.cuda.synchronize()
     errors: list[SmoothcertError] = []
     while left:
-        out_of_time = time_limit is not None and time.monotonic() - began > time_limit
+        out_of_time = deadline.passed
         for lane in list(left):
             run, steps, stream = lane
             run.out_of_time = out_of_time
@@ -148,6 +145,8 @@ class Training:
     def steps(self) -> Iterator[int]:
         """Take the steps that are left, yielding the number done after each; then write the network and its card."""
         config, folder, stepper, total = self.config, self.folder, self.stepper, self.total
+        segment = {"first_step": self.start, **describe_environment(self.device)}
+        began = time.monotonic()
         looked = saved = time.monotonic()
         stepper.model.train()
         order = torch.empty(0)
@@ -174,6 +173,7 @@ class Training:
                 if ends or out_of_time or now - saved > _SECONDS_BETWEEN_SAVES:
                     folder.save_state(_state(stepper), done)
                     saved = time.monotonic()
+                    folder.write_segment({**segment, **self._spent(saved - began)})
                 if self.on_progress:
                     self.on_progress(TrainProgress(config.name, done, total, self.start, epoch, means["loss"], metrics))
                 if out_of_time and done < total:
@@ -181,6 +181,11 @@ class Training:
                     raise OutOfTimeError(text)
             yield done
         self._finish()
+
+    def _spent(self, seconds: float) -> dict[str, Any]:
+        """Return the time of this start and, on a GPU, the most memory of the process: of all runs in it."""
+        memory = {"peak_memory": torch.cuda.max_memory_allocated(self.device)} if self.on_gpu else {}
+        return {"seconds": round(seconds, 3), **memory}
 
     def _look(self, steps: int) -> dict[str, float]:
         """Read the sums back, and stop a run that has diverged before a bad state is saved."""

@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.engine.deploy import choose_deployment
     from smoothcert.environment import choose_device
     from smoothcert.errors import UsageError
+    from smoothcert.runs import RunFolder
     from smoothcert.smoothing import SmoothedClassifier
 
     # What is wrong with the numbers is said before anything large is read.
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
     if sigma is None:
         raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
-    data = load_data(args, checkpoint.about.get("dataset"))
+    data = load_data(args, RunFolder(Path(args.checkpoint)).dataset or checkpoint.about.get("dataset"))
     indices = select(len(data), args.skip, args.max, args.shard)
     # The choice must be the same for every shard, so it looks at all images.
     samples = len(select(len(data), args.skip, args.max)) * args.n
@@ -117,8 +118,7 @@ def _run(
 ) -> None:
     from smoothcert.certification import certify_dataset, predict_dataset
 
-    known = {key: checkpoint.about[key] for key in ("name", "method") if key in checkpoint.about}
-    model = {"sha256": checkpoint.sha256, "architecture": checkpoint.model.architecture, **known}
+    model = checkpoint.describe()
     options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
     with ProgressBar(args.task, len(indices), "images") as bar:
         options |= {"indices": indices, "model": model, "on_progress": _Watch(bar)}
@@ -168,12 +168,10 @@ def _print_predictions(out: Path, *, as_json: bool) -> None:
 
 def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path:
     """Return the results file beside the checkpoint that bears the protocol in its name."""
+    from smoothcert.pipeline import results_name
+
     checkpoint = Path(args.checkpoint)
-    parts = [args.task, data.name, data.split, f"sigma{sigma:g}", f"n{args.n}"]
-    parts += [f"skip{args.skip}"] if args.skip > 1 else []
-    parts += [f"max{args.max}"] if args.max else []
-    parts += ["shard{}of{}".format(*args.shard)] if args.shard[1] > 1 else []
-    name = "-".join(parts) + ".tsv"
+    name = results_name(args.task, data, sigma, args.n, args.skip, args.max, args.shard)
     return checkpoint / name if checkpoint.is_dir() else checkpoint.with_name(f"{checkpoint.stem}.{name}")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 def add_commands(commands: Any) -> None:
     """Add the command."""
-    listing = commands.add_parser("list", help="list data sets, models, methods, recipes")
-    listing.add_argument("kind", help="datasets, models, methods, recipes or normalizations")
+    listing = commands.add_parser("list", help="list data sets, models, methods, recipes, tables")
+    listing.add_argument("kind", help="datasets, models, methods, recipes, tables or normalizations")
     listing.add_argument("pattern", nargs="?", default="*", help="a glob, such as 'cifar*'")
     listing.add_argument("--json", action="store_true", help="print as JSON")
     listing.set_defaults(run=run)
@@ -24,13 +24,14 @@ def _kinds() -> dict[str, Callable[[str], list[str]]]:
     from smoothcert.methods import list_methods
     from smoothcert.models import list_models
     from smoothcert.published import NORMALIZATIONS
-    from smoothcert.recipes import list_recipes
+    from smoothcert.recipes import list_recipes, paper_tables
 
     return {
         "datasets": list_datasets,
         "models": list_models,
         "methods": list_methods,
         "recipes": list_recipes,
+        "tables": lambda pattern: matching(paper_tables(), pattern),
         "normalizations": lambda pattern: matching(NORMALIZATIONS, pattern),
     }
 

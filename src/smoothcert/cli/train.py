@@ -137,7 +137,9 @@ class Stages:
         """Close the bar of the last part and return what shows the next one's progress."""
         self.__exit__()
         self.bar, self.latest = None, {}
-        return lambda progress: self._label(name, progress) if kind == "label" else self._train(name, progress)
+        show = {"train": self._train, "label": self._count, "certify": self._count}[kind]
+        title = f"certify {name}" if kind == "certify" else name
+        return lambda progress: show(title, progress)
 
     def _open(self, title: str, total: int, unit: str, start: int) -> ProgressBar:
         if self.bar is None:
@@ -157,7 +159,7 @@ class Stages:
         bar.total, bar.start = total, start
         bar.update(done, note)
 
-    def _label(self, name: str, progress: Any) -> None:
+    def _count(self, name: str, progress: Any) -> None:
         start = progress.done - len(progress.records)
         self._open(name, progress.total, "images", start).update(progress.done)
 

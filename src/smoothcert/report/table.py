@@ -27,6 +27,7 @@ class Entry:
     method: str | None
     n: int | None
     alpha: float | None
+    paper: tuple[str | None, str] = (None, "")  # its table in the paper, where not the main one, and its setup there
 
     @property
     def group(self) -> tuple[str, float]:
@@ -119,7 +120,7 @@ def _row(entry: Entry, radii: Sequence[float], linf: Sequence[float], base: Entr
         acr=metrics.estimate(metrics.robust_radius(results.radius, results.correct)),
         accuracy=tuple(100 * accuracy),
         linf=cube,
-        paper=paper_row(entry.dataset, entry.sigma, entry.method) if paper else None,
+        paper=paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper) if paper else None,
         difference=metrics.paired_difference(_columns(results), _columns(base.results)) if base else None,
     )
 
