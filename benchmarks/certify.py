@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import torch
+from published import certify_counts
 
 import smoothcert
 from smoothcert.environment import choose_device, describe_environment
@@ -26,20 +27,6 @@ SHAPES = {
 SIGMA = 0.25
 CPU_FORMS = ("plain fp32", "folded fp32")
 GPU_FORMS = ("plain fp32", "folded fp32", "folded bf16", "compiled bf16")
-
-
-def plain_loop(model, image, n, batch):
-    """Count the votes of n noisy copies as the published scripts do."""
-    counts = [0] * model.num_classes
-    with torch.no_grad():
-        while n > 0:
-            size = min(batch, n)
-            n -= size
-            copies = image.repeat(size, 1, 1, 1)
-            noise = torch.randn_like(copies) * SIGMA
-            for prediction in model.network(model.normalize(copies + noise)).argmax(1).cpu().numpy():
-                counts[prediction] += 1
-    return counts
 
 
 def speed(count, samples, seconds):
@@ -62,7 +49,7 @@ def measure(name, device, seconds):
     on_cpu = device.type == "cpu"
     batch = min(400 if name == "resnet50" else 1000, 16 if on_cpu and name == "resnet50" else 1000)
     samples = batch * (1 if on_cpu else 40)
-    published, repeats = speed(lambda n: plain_loop(plain, image, n, batch), samples, seconds)
+    published, repeats = speed(lambda n: certify_counts(plain, image, SIGMA, n, batch), samples, seconds)
     row = {"network": name, "plain loop": published, "repeats": repeats}
     for label in CPU_FORMS if on_cpu else GPU_FORMS:
         form, precision = label.split()

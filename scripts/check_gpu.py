@@ -104,6 +104,19 @@ def check_votes():
         )
 
 
+def check_memory():
+    """Certify in a hundredth of the device's memory, with a batch that cannot fit there."""
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(0.01)
+    smoothed = smoothcert.SmoothedClassifier(
+        smoothcert.create_model("lenet").to(DEVICE).eval(), 0.5, 10, micro_batch=4096
+    )
+    image = torch.rand(1, 28, 28)
+    small, large = (smoothed.counts(image, 2**20, batch=batch) for batch in (2**13, 2**20))
+    check("votes with a batch beyond memory", float((small - large).abs().max()), 0)
+    torch.cuda.set_per_process_memory_fraction(1.0)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="*", default=["lenet", "cifar_resnet20"])
@@ -112,3 +125,4 @@ if __name__ == "__main__":
     check_noise()
     check_steps(args.networks, args.compiled)
     check_votes()
+    check_memory()

@@ -248,6 +248,22 @@ def test_catrs_moments_of_the_worst_noise(moments):
         assert worst.std(-1) == pytest.approx(noise.std(-1))
 
 
+def test_catrs_masked_attack_is_the_same_loss():
+    for soft, sure in ((SOFT, None), (np.eye(CLASSES)[Y], 1.0), (np.eye(CLASSES)[(Y + 1) % CLASSES], 0.0)):
+        losses, gradients = [], []
+        for attack in ("all", "masked"):
+            model = linear()
+            output = step(
+                "catrs", {"num_noises": 2, "attack": attack, "confidence": "soft-label"}, model=model, soft=soft
+            )
+            output.loss.backward()
+            losses.append(output.loss.detach())
+            gradients.append(model.weight.grad)
+        torch.testing.assert_close(*losses)
+        torch.testing.assert_close(*gradients)
+        assert sure is None or float(output.parts["sure"]) == sure
+
+
 def test_catrs_late_radius():
     options = {**CATRS, "moments": "free", "late_radius": 0.7, "late_epoch": 80}
     for epoch, radius in ((79.0, 0.2), (80.0, 0.7)):
@@ -330,7 +346,7 @@ def test_draws_are_named_by_seed_step_and_position():
     ("name", "options", "message"),
     [
         ("catrss", {}, "did you mean 'catrs'"),
-        ("catrs", {"num_noise": 4}, "has no option num_noise; its options: attack_radius"),
+        ("catrs", {"num_noise": 4}, "has no option num_noise; its options: attack, attack_radius"),
         ("gaussian", {"weight": 1.0}, "its options: none"),
         ("catrs", {"num_noises": 0}, "`--num-noises` must be at least 1, got 0"),
         ("catrs", {"attack_radius": -1.0}, "`--attack-radius` must be > 0, got -1.0"),

@@ -7,6 +7,8 @@ from torch import nn
 
 import smoothcert
 from smoothcert import bounds
+from smoothcert.engine import counting
+from smoothcert.errors import SmoothcertError
 
 SIGMA = 0.5
 
@@ -99,6 +101,28 @@ def test_batch_changes_nothing(trained_lenet, mini, batch):
     counts = smoothed.count_stages(images, (0, 100, 700), index=[3, 1, 4], batch=batch)
     one_by_one = [smoothed.count_stages(images[i : i + 1], (0, 100, 700), index=[j]) for i, j in enumerate([3, 1, 4])]
     assert torch.equal(counts, torch.cat(one_by_one))
+
+
+def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch):
+    smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, micro_batch=16)
+    image, tried = mini.floats([0])[0], []
+    expected, make = smoothed.counts(image, 200), counting._noisy
+
+    def scarce(inputs, image, *rest):
+        tried.append(len(image))
+        if len(image) > room:
+            raise torch.OutOfMemoryError("no memory")
+        return make(inputs, image, *rest)
+
+    monkeypatch.setattr(counting, "_noisy", scarce)
+    room = 3
+    assert torch.equal(smoothed.counts(image, 200, batch=160), expected)
+    assert tried[:3] == [10, 5, 2]
+    room = 0
+    with pytest.raises(
+        SmoothcertError, match="no memory for 16 noisy inputs at once; choose a smaller `--micro-batch`"
+    ):
+        smoothed.counts(image, 200)
 
 
 def test_stages_are_disjoint_parts_of_one_sequence(trained_lenet, mini):

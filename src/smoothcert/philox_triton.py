@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, library
 
 _BLOCK = 256
 
@@ -83,7 +83,7 @@ def _noisy_kernel(out, inputs, image, index, sample, third, sigma, k0, k1, size,
     tl.store(out + row * size + place, (x + sigma * noise).to(out.dtype.element_ty), mask=place < size)
 
 
-@torch.library.custom_op("smoothcert::draw", mutates_args=())
+@library.custom_op("smoothcert::draw", mutates_args=())
 def draw(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gaussian: bool) -> Tensor:
     """Draw `size` standard normals, or uniforms in [0, 1), for every element of the broadcast address words.
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert import bounds
-from smoothcert.engine.counting import count_votes, default_batch, default_micro_batch
+from smoothcert.engine.counting import count_within_memory, default_batch, default_micro_batch
 from smoothcert.engine.deploy import FORMS, deploy, input_dtype
 from smoothcert.engine.precision import check_precision, numerics
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
@@ -144,7 +144,7 @@ class SmoothedClassifier(nn.Module):
         micro_batch = self.micro_batch_for(inputs.shape[1:], device)
         placed = inputs.to(device)
         with self._voting(device):
-            votes = count_votes(
+            votes = count_within_memory(
                 self._scores,
                 placed,
                 _indices(index, len(inputs), device),

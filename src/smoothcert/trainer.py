@@ -135,11 +135,17 @@ class Training:
         self.plan = plan_epoch(len(data), config.batch, method.split if config.steps == "split" else 1)
         self.total = config.epochs * len(self.plan)
         self.stepper = Stepper(
-            model, method, optimizer, data, seed=config.seed, precision=config.precision, graphs=self.on_gpu
+            model,
+            method,
+            optimizer,
+            data,
+            seed=config.seed,
+            precision=config.precision,
+            graphs=self.on_gpu and method.static,
         )
         self.start = _restore(self.folder, model, optimizer, self.stepper)
         pays = self.on_gpu and self.total - self.start >= _STEPS_THAT_PAY
-        if pays if compile is None else compile:
+        if method.static and (pays if compile is None else compile):
             self.stepper.compile(self.plan[0][1])
 
     def steps(self) -> Iterator[int]:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.options import add_data_options, load_data, shard
+from smoothcert.cli.options import add_data_options, batch_size, load_data, shard
 from smoothcert.cli.report import print_table
 from smoothcert.cli.terminal import ProgressBar, duration, say
 
@@ -56,7 +56,12 @@ def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     group.add_argument("--precision", help="fp32, tf32 or bf16 (default: fp32 on the CPU, bf16 on a GPU)")
     group.add_argument("--form", help="plain, folded or compiled (default: folded, compiled for large jobs on a GPU)")
-    group.add_argument("--batch", type=int, help="noisy images in memory at once; changes no result")
+    group.add_argument(
+        "--batch",
+        type=batch_size,
+        metavar="B",
+        help="noisy images in memory at once, or auto; changes no result (default: auto, halved until it fits)",
+    )
     group.add_argument("--micro-batch", type=int, help="noisy images the network sees at once; part of the result")
     group.add_argument("--normalization", help="of a published checkpoint: none, cifar10, cifar10-center, ...")
     group = parser.add_argument_group("output")

@@ -46,6 +46,14 @@ def shard(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(f"expected I/N, such as 3/8, but got {text!r}") from None
 
 
+def batch_size(text: str) -> int | None:
+    """Read a number, or `auto`."""
+    try:
+        return None if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number or auto, but got {text!r}") from None
+
+
 def seconds(text: str) -> float:
     """Read `90`, `90s`, `9m` or `1.5h` as seconds."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}

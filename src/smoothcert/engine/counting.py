@@ -8,10 +8,12 @@ so a vote is a function of (seed, index, sample number) alone, however the work 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from smoothcert.errors import SmoothcertError
 from smoothcert.philox import normal, triton_kernels
 
 Classify = Callable[[Tensor], Tensor]
@@ -56,6 +58,23 @@ def count_votes(
         row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
         votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
     return votes.view(count, stages + 2, columns)[:, 1:-1]
+
+
+def count_within_memory(
+    classify: Classify, inputs: Tensor, indices: Tensor, edges: Sequence[int], *, batch: int, **options: Any
+) -> Tensor:
+    """Count votes with half the batch, and half of that, where the device runs out of memory; no result changes."""
+    micro_batch: int = options["micro_batch"]
+    while True:
+        try:
+            return count_votes(classify, inputs, indices, edges, batch=batch, **options)
+        except torch.OutOfMemoryError as error:
+            if batch <= micro_batch:
+                text = f"The device has no memory for {micro_batch:,} noisy inputs at once"
+                raise SmoothcertError(f"{text}; choose a smaller `--micro-batch`.") from error
+        batch = max(micro_batch, batch // 2)
+        if inputs.is_cuda:
+            torch.cuda.empty_cache()
 
 
 def _noisy(

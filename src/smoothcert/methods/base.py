@@ -67,6 +67,7 @@ class Method(ABC):
 
     name: ClassVar[str]
     uses_soft_labels: ClassVar[bool] = False
+    static: ClassVar[bool] = True  # whether a step can be captured and compiled: no shape depends on a value
 
     sigma: float
 

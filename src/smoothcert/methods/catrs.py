@@ -29,6 +29,8 @@ class CatRs(Method):
     confidence: what p is: the `network`'s accuracy, or the `soft-label`'s entry for the class (ImageNet).
     moments: how an attacked noise keeps its original's mean and size: `rms-each-step` (root mean square, as
         published), `std-at-end` (mean and standard deviation, as the paper's text has it), or `free`.
+    attack: attack the noises of `all` images, or only of those whose mask is on (`masked`): less work for a large
+        network, in steps whose shapes vary; the second pass then shows BatchNorm only those.
     late_radius, late_epoch: another attack radius from that epoch on (ImageNet: 2 from epoch 80).
     """
 
@@ -44,6 +46,7 @@ class CatRs(Method):
     target: str = one_of("soft", "mean-prediction", "label")
     confidence: str = one_of("network", "soft-label")
     moments: str = one_of("rms-each-step", "std-at-end", "free")
+    attack: str = one_of("all", "masked")
     late_radius: float = positive(2.0)
     late_epoch: int | None = None
 
@@ -57,6 +60,11 @@ class CatRs(Method):
     def split(self) -> int:
         """As many steps a mini-batch as there are noises."""
         return self.num_noises
+
+    @property
+    def static(self) -> bool:  # type: ignore[override]
+        """Whether the shapes of a step are always the same."""
+        return self.attack == "all"
 
     @property
     def uses_soft_labels(self) -> bool:  # type: ignore[override]
@@ -76,11 +84,16 @@ class CatRs(Method):
         if self.high == "none":
             return StepOutput(low.mean(), parts)
         target = self._target(scores, y, soft)
-        worst = self.attack(model, x, noise, target, self._radius(epoch))
+        if self.attack == "masked":
+            if not sure.any():
+                return StepOutput(low.mean(), {**parts, "high": torch.zeros_like(low.mean())})
+            x, noise, target = x[sure], noise[:, sure], target[sure]
+            sure = sure[sure]
+        worst = self.worst_noise(model, x, noise, target, self._radius(epoch))
         divergences = divergence(target, scores_under(model, x, worst))
         high = divergences.max(dim=0).values if self.high == "max" else divergences.mean(dim=0)
-        loss = (low + self.weight * sure * high).mean()
-        return StepOutput(loss, {**parts, "high": (sure * high.detach()).mean(), "worst_noise": worst})
+        high = (sure * high).sum() / len(y)
+        return StepOutput(low.mean() + self.weight * high, {**parts, "high": high.detach(), "worst_noise": worst})
 
     def _kept(self, scores: Tensor, y: Tensor, soft: Tensor | None, draws: Draws) -> Tensor:
         """Draw K ~ Bin(M, p) for each image, and return K+ = max(K, 1)."""
@@ -110,7 +123,7 @@ class CatRs(Method):
         early = torch.full_like(epoch, self.attack_radius)
         return early if self.late_epoch is None else torch.where(epoch < self.late_epoch, early, self.late_radius)
 
-    def attack(self, model: nn.Module, x: Tensor, noise: Tensor, target: Tensor, radius: Tensor) -> Tensor:
+    def worst_noise(self, model: nn.Module, x: Tensor, noise: Tensor, target: Tensor, radius: Tensor) -> Tensor:
         """Return noises within `radius` of the given ones that raise the divergence from the target."""
 
         def objective(delta: Tensor) -> Tensor:

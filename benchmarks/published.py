@@ -1,0 +1,80 @@
+"""The published way to train and to certify, written after its description: what our speed is compared with.
+
+Eager, float32, as it was run: a step at a time from the host, one image at a time, votes counted on the host.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def certify_counts(model, image, sigma, n, batch):
+    """Count the votes of n noisy copies of one image."""
+    counts = [0] * model.num_classes
+    with torch.no_grad():
+        while n > 0:
+            size = min(batch, n)
+            n -= size
+            copies = image.repeat(size, 1, 1, 1)
+            noisy = copies + torch.randn_like(copies) * sigma
+            for prediction in model.network(model.normalize(noisy)).argmax(1).cpu().numpy():
+                counts[prediction] += 1
+    return counts
+
+
+class CatRsStep:
+    """One SGD step of CAT-RS with M noises and T attack steps."""
+
+    def __init__(self, model, sigma, noises=4, steps=4, radius=1.0, weight=1.0, learning_rate=0.01):
+        self.model, self.sigma, self.noises, self.steps = model, sigma, noises, steps
+        self.radius, self.weight = radius, weight
+        self.optimizer = torch.optim.SGD(model.parameters(), learning_rate, momentum=0.9, weight_decay=1e-4)
+
+    def scores(self, x, noise):
+        """Classify every image under every noise, the noises one after the other in one batch."""
+        return self.model.network(self.model.normalize(torch.cat([x + part for part in noise]))).chunk(self.noises)
+
+    def attack(self, x, noise, soft):
+        """Move each noise uphill in the divergence from the soft label, within the ball, keeping its moments."""
+        self.model.eval()
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False)
+        shape = (-1,) + (1,) * (x.dim() - 1)
+        start = torch.cat(noise)
+        mean = start.flatten(1).mean(1).view(shape)
+        size = start.flatten(1).square().mean(1).sqrt().view(shape)
+        moved = start.clone()
+        for _ in range(self.steps):
+            moved.requires_grad_(True)
+            scores = torch.cat(self.scores(x, moved.chunk(self.noises)))
+            loss = F.kl_div(scores.log_softmax(1), soft.repeat(self.noises, 1), reduction="sum") / self.noises
+            (uphill,) = torch.autograd.grad(loss, moved)
+            with torch.no_grad():
+                uphill = uphill / (uphill.flatten(1).norm(dim=1).view(shape) + 1e-8)
+                moved = moved + 2 * self.radius / self.steps * uphill
+                moved = start + (moved - start).renorm(2, 0, self.radius)
+                now = moved.flatten(1)
+                moved = mean + size * (moved - now.mean(1).view(shape)) / now.square().mean(1).sqrt().view(shape)
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(True)
+        self.model.train()
+        return moved.chunk(self.noises)
+
+    def step(self, x, y, soft):
+        """Take one step; return its loss and the number of images right, as the published loop logs them."""
+        noise = [torch.randn_like(x) * self.sigma for _ in range(self.noises)]
+        scores = self.scores(x, noise)
+        right = torch.stack([(part.argmax(1) == y).float() for part in scores]).mean(0)
+        worst = self.scores(x, self.attack(x, noise, soft))
+        losses = torch.stack([nn.functional.cross_entropy(part, y, reduction="none") for part in scores], dim=1)
+        kept = torch.distributions.Binomial(self.noises, right).sample().clamp(min=1)
+        ordered = losses.sort(dim=1).values
+        low = (ordered * (torch.arange(self.noises, device=x.device) < kept.unsqueeze(1))).sum(1) / self.noises
+        high = (
+            torch.stack([F.kl_div(part.log_softmax(1), soft, reduction="none").sum(1) for part in worst]).max(0).values
+        )
+        loss = (low + self.weight * (kept == self.noises) * high).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item(), sum((part.argmax(1) == y).sum().item() for part in worst)

@@ -1,0 +1,180 @@
+"""The speed we promise, on one GPU: each figure a ratio to the published way in the same run.
+
+    python benchmarks/targets.py [--seconds 3] [--networks lenet cifar_resnet20] [--json FILE]
+
+Milliseconds of a CAT-RS step (64 images, 4 noises, 4 attack steps), noisy samples certified a second, and eight
+LeNet runs at once. Both sides are warmed up; compilation is timed on its own.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import time
+from pathlib import Path
+
+import torch
+from certify import SHAPES, SIGMA
+from published import CatRsStep, certify_counts
+
+import smoothcert
+from smoothcert.data.batches import ResidentData
+from smoothcert.engine.stepping import Stepper, new_stream
+from smoothcert.environment import choose_device, describe_environment
+from smoothcert.methods import create_method
+
+TARGETS = {
+    ("step", "lenet"): 10,
+    ("step", "cifar_resnet20"): 8,
+    ("step", "cifar_resnet110"): 8,
+    ("certify", "lenet"): 10,
+    ("certify", "cifar_resnet20"): 10,
+    ("certify", "cifar_resnet110"): 10,
+    ("certify", "resnet50"): 5,
+    ("eight runs", "lenet"): 1.5,
+}
+BATCHES = {"resnet50": (100, 400)}  # the published loop's, of which the faster counts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--networks", nargs="+", default=list(SHAPES))
+    parser.add_argument("--kinds", nargs="+", default=["step", "certify", "eight runs"])
+    parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    args = parser.parse_args()
+    device = choose_device(args.device)
+    about = describe_environment(device)
+    print(f"{about['device']}, torch {about['versions']['torch']}, {about['started']}", flush=True)
+    rows = []
+    for (kind, network), target in TARGETS.items():
+        if network in args.networks and kind in args.kinds:
+            measured = MEASURE[kind](network, device, args.seconds)
+            rows.append({"kind": kind, "network": network, "target": target, **measured})
+            text = f"{measured['ratio']:6.2f}x of {target}x  {measured['text']}, {measured['warm_up']:.0f} s to warm up"
+            print(f"{kind:12} {network:16} {text}", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")
+
+
+def timed(work, seconds, device):
+    """Return the median seconds of a call, in rounds that fill the given time, and how many there were."""
+    times, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 3:
+        started = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times), len(times)
+
+
+def measure_step(network, device, seconds):
+    """Compare a published CAT-RS step with ours, compiled, in bfloat16 for the ResNets."""
+    data, size = _data(network, device), 64
+    published = CatRsStep(_published(network, device).train(), SIGMA)
+    x, y, soft = data.images[:size].float() / 255, data.labels[:size], data.soft[:size]
+    for _ in range(3):
+        published.step(x, y, soft)
+    before, repeats = timed(lambda: published.step(x, y, soft), seconds, device)
+    started = time.perf_counter()
+    stepper = _stepper(network, device, data)
+    counter = itertools.count()
+    indices = torch.arange(size, device=device)
+
+    def steps(count):
+        for _ in range(count):
+            stepper.run(indices, 0, next(counter), 0.01)
+
+    steps(6)
+    warm_up, block = time.perf_counter() - started, 20 if device.type == "cuda" else 1
+    after, rounds = timed(lambda: steps(block), seconds, device)
+    after /= block
+    text = f"{1000 * before:.2f} -> {1000 * after:.3f} ms ({stepper.precision}, {repeats} and {rounds * block} steps)"
+    return {"ratio": before / after, "text": text, "warm_up": warm_up, "published": before, "ours": after}
+
+
+def measure_certify(network, device, seconds):
+    """Compare the published loop, at its better batch, with ours in the form that a large job takes."""
+    image = torch.rand(SHAPES[network], device=device)
+    plain, rates = _published(network, device).eval(), []
+    for batch in BATCHES.get(network, (400, 1000)):
+        samples = 10 * batch if device.type == "cuda" else 32
+        certify_counts(plain, image, SIGMA, samples, batch)
+        spent, repeats = timed(lambda b=batch, s=samples: certify_counts(plain, image, SIGMA, s, b), seconds, device)
+        rates.append(samples / spent)
+    started = time.perf_counter()
+    model = smoothcert.create_model(network).to(device).eval()
+    form, precision = ("compiled", "bf16") if device.type == "cuda" else ("folded", "fp32")
+    smoothed = smoothcert.SmoothedClassifier(model, SIGMA, model.num_classes, form=form, precision=precision)
+    micro_batch = smoothed.micro_batch_for(image.shape, device)
+    smoothed.counts(image, 2 * micro_batch)
+    warm_up, samples = time.perf_counter() - started, (16 if device.type == "cuda" else 1) * micro_batch
+    spent, rounds = timed(lambda: smoothed.counts(image, samples), seconds, device)
+    before, after = max(rates), samples / spent
+    text = f"{before:,.0f} -> {after:,.0f} samples/s ({form} {precision}, {repeats} and {rounds} rounds)"
+    return {"ratio": after / before, "text": text, "warm_up": warm_up, "published": before, "ours": after}
+
+
+def measure_eight(network, device, seconds, runs=8):
+    """Compare eight runs, each on a stream of its own, with one at our own speed."""
+    data, started = _data(network, device), time.perf_counter()
+    steppers = [_stepper(network, device, data, seed) for seed in range(runs)]
+    streams = [new_stream() if device.type == "cuda" else None for _ in steppers]
+    indices, counter = torch.arange(64, device=device), itertools.count()
+
+    def steps(members, count):
+        for _ in range(count):
+            for stepper, stream in members:
+                with torch.cuda.stream(stream):
+                    stepper.run(indices, 0, next(counter), 0.01)
+
+    lanes = list(zip(steppers, streams, strict=True))
+    steps(lanes, 6)
+    warm_up, block = time.perf_counter() - started, 20 if device.type == "cuda" else 1
+    alone, _ = timed(lambda: steps(lanes[:1], block), seconds, device)
+    together, rounds = timed(lambda: steps(lanes, block), seconds, device)
+    ratio = runs * alone / together
+    text = f"{block / alone:,.0f} -> {runs * block / together:,.0f} steps/s in all ({rounds} rounds)"
+    return {"ratio": ratio, "text": text, "warm_up": warm_up, "published": alone / block, "ours": together / block}
+
+
+MEASURE = {"step": measure_step, "certify": measure_certify, "eight runs": measure_eight}
+
+
+def _data(network, device, images=4096):
+    shape, place = SHAPES[network], {"device": device}
+    pixels = torch.randint(256, (images, *shape), dtype=torch.uint8, **place)
+    soft = torch.softmax(torch.randn(images, 10, **place), dim=1)
+    return ResidentData(
+        pixels, torch.randint(10, (images,), **place), soft, "none" if network == "lenet" else "crop-flip"
+    )
+
+
+def _published(network, device):
+    """A network as it was published: in PyTorch's default memory layout, convolution and pooling apart."""
+    torch.manual_seed(0)
+    model = smoothcert.create_model(network).to(device).to(memory_format=torch.contiguous_format)
+    if network == "lenet":
+        net = model.network
+        pooled = (net.conv1, torch.nn.ReLU(), torch.nn.MaxPool2d(2), net.conv2, torch.nn.ReLU(), torch.nn.MaxPool2d(2))
+        model.network = torch.nn.Sequential(*pooled, torch.nn.Flatten(), net.fc1, torch.nn.ReLU(), net.fc2)
+    return model
+
+
+def _stepper(network, device, data, seed=0):
+    torch.manual_seed(seed)
+    model, on_gpu = smoothcert.create_model(network).to(device).train(), device.type == "cuda"
+    rate = torch.tensor(0.01, device=device) if on_gpu else 0.01
+    optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=1e-4, fused=on_gpu)
+    method = create_method("catrs", SIGMA, {})
+    precision = "fp32" if not on_gpu else "tf32" if network == "lenet" else "bf16"
+    stepper = Stepper(model, method, optimizer, data, seed=seed, precision=precision, graphs=on_gpu)
+    if on_gpu:
+        stepper.compile(64)
+    return stepper
+
+
+if __name__ == "__main__":
+    main()
