@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: demo test test-slow check format clean
+.PHONY: demo test test-slow verify-results check format clean
 
 demo: $(VENV)/ready
 	$(RUN)python examples/demo.py
@@ -13,6 +13,9 @@ test: check
 
 test-slow: $(VENV)/ready
 	$(RUN)pytest -m slow
+
+verify-results: $(VENV)/ready
+	$(RUN)python scripts/results.py verify
 
 check: $(VENV)/ready
 	$(RUN)ruff check .

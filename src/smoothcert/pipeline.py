@@ -10,21 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from smoothcert.certification import Progress, certify_dataset
+from smoothcert.certification import certify_dataset
 from smoothcert.checkpoint import load_checkpoint
 from smoothcert.config import TrainConfig
 from smoothcert.data import ImageData, load_dataset, select
 from smoothcert.deadline import Deadline
 from smoothcert.engine.deploy import choose_deployment
 from smoothcert.methods import create_method
-from smoothcert.results import Record
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.soft_labels import make_soft_labels
 from smoothcert.trainer import Training, fit_together
 
 OnStage = Callable[[str, str], Callable[[Any], None]]
-"""Called with what begins (train or label) and its name; returns what is called with its progress."""
+"""Called with what begins (train, label, certify or compile) and its name; returns what is called with progress."""
 
 
 def _silent(kind: str, name: str) -> Callable[[Any], None]:
@@ -68,6 +67,8 @@ def train_runs(
             soft = _soft_labels(config, teacher, train, device, progress)
         trainings.append(Training(config, folder, train, test, soft=soft, **options))
     names = [training.config.name for training in trainings]
+    if any(training.compiled for training in trainings):
+        on_stage("compile", "the training step")
     if names:
         progress = on_stage("train", names[0] if len(names) == 1 else f"{len(names)} runs")
         for training in trainings:
@@ -97,11 +98,13 @@ def certify_run(
     alpha: float = 0.001,
     data_dir: str | Path | None = None,
     device: torch.device | str = "cpu",
-    on_progress: Callable[[Progress[Record]], None] | None = None,
+    on_stage: OnStage = _silent,
+    time_limit: float | None = None,
 ) -> Path:
     """Certify a trained run on every `skip`-th test image of its data set, in the form that suits the device.
 
-    Returns the results file, which lies in the run's folder and is gone on with where it is unfinished.
+    Returns the results file, which lies in the run's folder and is gone on with where it is unfinished. After
+    `time_limit` seconds OutOfTimeError is raised.
     """
     checkpoint = load_checkpoint(run)
     data = load_dataset(RunFolder(run).dataset or checkpoint.about["dataset"], "test", data_dir)
@@ -110,6 +113,8 @@ def certify_run(
     sigma = checkpoint.about["sigma"]
     classifier = SmoothedClassifier(model, sigma, model.num_classes, form=form, precision=precision)
     out = run / results_name("certify", data, sigma, n, skip)
+    if form == "compiled":
+        on_stage("compile", "the network")
     certify_dataset(
         classifier,
         data,
@@ -119,7 +124,7 @@ def certify_run(
         alpha=alpha,
         indices=indices,
         model=checkpoint.describe(),
-        on_progress=on_progress,
+        on_progress=Deadline(time_limit).watching(on_stage("certify", run.name)),
     )
     return out
 

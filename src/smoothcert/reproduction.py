@@ -121,15 +121,14 @@ def reproduce(
     OutOfTimeError is raised when the time is up; everything made so far is kept.
     """
     deadline = Deadline(time_limit)
-    options: dict[str, Any] = {"data_dir": data_dir, "device": device}
+    options: dict[str, Any] = {"data_dir": data_dir, "device": device, "on_stage": on_stage}
     left = [item.job for item in progress_of(jobs, runs, data_dir, n) if not item.finished]
     for group in _groups(left, together):
         deadline.check()
-        train_runs([job.config for job in group], runs, on_stage=on_stage, time_limit=deadline.left, **options)
+        train_runs([job.config for job in group], runs, time_limit=deadline.left, **options)
         for job in group:
             deadline.check()
-            watch = deadline.watching(on_stage("certify", job.config.name))
-            certify_run(runs / job.config.name, skip=job.skip, n=n, on_progress=watch, **options)
+            certify_run(runs / job.config.name, skip=job.skip, n=n, time_limit=deadline.left, **options)
 
 
 def _groups(jobs: Sequence[Job], most: int) -> Iterator[list[Job]]:

@@ -6,8 +6,10 @@ for each of its rows; `name.json` says how they were made.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -98,20 +100,35 @@ class Results:
 
 def sidecar_path(path: Path) -> Path:
     """Return where the JSON beside a results file lies."""
-    return path.with_suffix(".json") if path.suffix == ".tsv" else path.with_name(path.name + ".json")
+    stem, _ = _split(path)
+    return path.with_name(stem + ".json")
 
 
 def counts_path(path: Path) -> Path:
     """Return where the class counts beside a results file lie."""
-    return path.with_suffix(".counts.tsv") if path.suffix == ".tsv" else path.with_name(path.name + ".counts.tsv")
+    stem, packed = _split(path)
+    return path.with_name(stem + ".counts.tsv" + packed)
+
+
+def _split(path: Path) -> tuple[str, str]:
+    """Return a results file's name without its extension, and .gz where it is packed."""
+    packed = ".gz" if path.suffix == ".gz" else ""
+    return path.name.removesuffix(packed).removesuffix(".tsv"), packed
+
+
+def _read_text(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
 
 
 def read_results(path: str | Path) -> Results:
-    """Read a results file: ours, or any of the published ones (any extension, more columns, time in any form)."""
+    """Read a results file: ours, or any of the published ones (any extension, more columns, time in any form).
+
+    A file ending in .gz is unpacked.
+    """
     path = Path(path)
     try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = _read_text(path).splitlines()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise SmoothcertError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
     header = lines[0].split("\t") if lines else []
     absent = [column for column in COLUMNS[:5] if column not in header]
@@ -132,7 +149,7 @@ def read_results(path: str | Path) -> Results:
     whole = {name: numbers[name].astype(np.int64) for name in ("idx", "label", "predict")}
     sidecar = sidecar_path(path)
     return Results(
-        name=path.name.removesuffix(".tsv"),
+        name=_split(path)[0],
         **whole,
         radius=numbers["radius"],
         correct=numbers["correct"] == 1,
@@ -149,7 +166,7 @@ def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], 
 
 def read_votes(file: Path, column: int, num_classes: int) -> NDArray[np.int64]:
     """Return one column of a file of counts as an array [images, classes]."""
-    rows = [line.split("\t")[column] for line in file.read_text().splitlines()[1:]]
+    rows = [line.split("\t")[column] for line in _read_text(file).splitlines()[1:]]
     votes = np.zeros((len(rows), num_classes), dtype=np.int64)
     for row, text in zip(votes, rows, strict=True):
         for pair in text.split():

@@ -116,7 +116,7 @@ class Training:
         on_progress: OnProgress | None = None,
     ) -> None:
         self.config, self.test, self.on_progress = config, test, on_progress
-        self.device, self.out_of_time = torch.device(device), False
+        self.device, self.out_of_time, self.compiled = torch.device(device), False, False
         self.on_gpu = self.device.type == "cuda"
         self.folder = RunFolder(folder)
         check_precision(config.precision)
@@ -145,7 +145,8 @@ class Training:
         )
         self.start = _restore(self.folder, model, optimizer, self.stepper)
         pays = self.on_gpu and self.total - self.start >= _STEPS_THAT_PAY
-        if method.static and (pays if compile is None else compile):
+        self.compiled = method.static and (pays if compile is None else compile)
+        if self.compiled:
             self.stepper.compile(self.plan[0][1])
 
     def steps(self) -> Iterator[int]:

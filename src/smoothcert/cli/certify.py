@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcert.cli.options import add_data_options, batch_size, load_data, shard
 from smoothcert.cli.report import print_table
 from smoothcert.cli.terminal import ProgressBar, duration, say
+from smoothcert.cli.train import COMPILING
 
 if TYPE_CHECKING:
     import torch
@@ -125,6 +126,8 @@ def _run(
 
     model = checkpoint.describe()
     options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
+    if classifier.form == "compiled":
+        say(COMPILING.format("the network"))
     with ProgressBar(args.task, len(indices), "images") as bar:
         options |= {"indices": indices, "model": model, "on_progress": _Watch(bar)}
         if args.task == "certify":

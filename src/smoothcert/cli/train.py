@@ -119,6 +119,9 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(last) if args.json else ", ".join(f"{k} {v:.4g}" for k, v in last.items()))
 
 
+COMPILING = "Compiling {}; the first time this can take a minute, later it is read from the compiler's cache."
+
+
 class Stages:
     """A bar for each part of the work, one at a time."""
 
@@ -137,6 +140,9 @@ class Stages:
         """Close the bar of the last part and return what shows the next one's progress."""
         self.__exit__()
         self.bar, self.latest = None, {}
+        if kind == "compile":
+            say(COMPILING.format(name))
+            return lambda progress: None
         show = {"train": self._train, "label": self._count, "certify": self._count}[kind]
         title = f"certify {name}" if kind == "certify" else name
         return lambda progress: show(title, progress)

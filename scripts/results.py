@@ -1,0 +1,141 @@
+"""Keep the project's own results, write RESULTS.md from them, and check them without a GPU.
+
+python scripts/results.py keep RUNS TABLE...     copy finished runs of these tables from a folder of runs
+python scripts/results.py write                  make RESULTS.md anew
+python scripts/results.py verify [--images 3]    recompute every row from its votes, and certify a few images again
+"""
+
+import argparse
+import gzip
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import smoothcert
+from smoothcert.bounds import certify_counts, gaussian_radius, lower_bound
+from smoothcert.report.formats import to_markdown
+from smoothcert.report.table import build_table, describe
+from smoothcert.reproduction import find_table, list_jobs
+from smoothcert.results import counts_path, read_counts, read_results, sidecar_path
+from smoothcert.runs import RunFolder
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+WITH_WEIGHTS = ("catrs",)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    keep = verbs.add_parser("keep")
+    keep.add_argument("runs", type=Path)
+    keep.add_argument("tables", nargs="+")
+    verbs.add_parser("write")
+    verify = verbs.add_parser("verify")
+    verify.add_argument("--images", type=int, default=3, help="of each kept network, certified again (default: 3)")
+    verify.add_argument("--n", type=int, default=10_000, help="noises for that (default: 10,000)")
+    args = parser.parse_args()
+    if args.verb == "keep":
+        for table in args.tables:
+            keep_table(args.runs, table)
+    elif args.verb == "write":
+        (ROOT / "RESULTS.md").write_text(results_page(RESULTS))
+    else:
+        verify_all(RESULTS, args.images, args.n)
+
+
+def keep_table(runs, table):
+    """Copy what can be checked of a table's certified runs: everything but the state, weights of CAT-RS alone."""
+    for job in list_jobs(table):
+        source, target = runs / job.config.name, RESULTS / table / job.config.name
+        found = [path for path in source.glob("certify-*.tsv") if not path.name.endswith(".counts.tsv")]
+        if not RunFolder(source).finished or not found:
+            continue
+        target.mkdir(parents=True, exist_ok=True)
+        names = ["config.toml", "metrics.jsonl", "segments.json"]
+        names += ["model.safetensors", "README.md"] if job.config.method in WITH_WEIGHTS else []
+        for name in names:
+            shutil.copyfile(source / name, target / name)
+        for path in found:
+            shutil.copyfile(sidecar_path(path), target / sidecar_path(path).name)
+            for file in (path, counts_path(path)):
+                packed = gzip.compress(file.read_bytes(), compresslevel=9, mtime=0)
+                (target / f"{file.name}.gz").write_bytes(packed)
+        print(f"kept {target.relative_to(ROOT)}")
+
+
+def certificates(folder):
+    """Return the results files below a folder."""
+    files = [*folder.glob("**/certify-*.tsv"), *folder.glob("**/certify-*.tsv.gz")]
+    return sorted(path for path in files if ".counts." not in path.name)
+
+
+def results_page(folder):
+    """Return the text of RESULTS.md."""
+    lines = [
+        "# Results",
+        "",
+        "Made by `python scripts/results.py write` from the files in `results/`; `make verify-results` checks them.",
+        "",
+    ]
+    for table in sorted(path.name for path in folder.iterdir() if path.is_dir()):
+        entries = [describe(read_results(path)) for path in certificates(folder / table)]
+        if entries:
+            lines += [f"## {find_table(table).title}", "", to_markdown(build_table(entries, paper=True)), ""]
+            lines += ["| run | GPU | training, s | certification, s |", "| --- | --- | --- | --- |"]
+            lines += [cost_line(path) for path in certificates(folder / table)] + [""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def cost_line(path):
+    """Return what a run cost."""
+    run, about = RunFolder(path.parent), read_results(path).about
+    training = sum(row["seconds"] for row in run.read_metrics())
+    spent = sum(segment.get("seconds", 0.0) for segment in about["segments"])
+    return f"| {path.parent.name} | {about['segments'][-1]['device']} | {training:,.0f} | {spent:,.0f} |"
+
+
+def verify_all(folder, images, n):
+    """Fail if a stored row does not follow from its votes, or a kept network does not give its certificates again."""
+    for path in certificates(folder):
+        results = read_results(path)
+        settings = results.about["settings"]
+        votes = read_counts(path, int(max(results.label.max(), results.predict.max())) + 1)
+        predict, radius, _ = certify_counts(*votes, settings["sigma"], settings["alpha"])
+        assert np.array_equal(predict, results.predict), f"{path}: a class does not follow from the votes"
+        assert np.array_equal(radius, results.radius), f"{path}: a radius does not follow from the votes"
+        again = certify_again(path.parent, results, votes[1], images, n) if images else "not certified again"
+        print(f"{path.relative_to(folder)}: {len(results):,} rows follow from their votes; {again}", flush=True)
+
+
+def certify_again(run, results, votes, images, n):
+    """Certify a few images on the CPU in float32: fresh noise must not contradict the stored votes."""
+    if not (run / "model.safetensors").is_file():
+        return "no weights kept"
+    settings = results.about["settings"]
+    checkpoint = smoothcert.load_checkpoint(run)
+    assert checkpoint.sha256 == settings["model"]["sha256"], f"{run}: these are not the weights that were certified"
+    try:
+        data = smoothcert.load_dataset(settings["data"]["name"], "test")
+    except smoothcert.SmoothcertError as error:
+        return f"not certified again ({error})"
+    assert data.fingerprint == settings["data"]["sha256"], f"{run}: these are not the images that were certified"
+    smoothed = smoothcert.SmoothedClassifier(checkpoint.model, settings["sigma"], 10)
+    chosen = np.linspace(0, len(results) - 1, images).round().astype(int)
+    for row in chosen:
+        index = int(results.idx[row])
+        fresh = smoothed.counts(data.floats([index])[0], n, seed=1, index=index).numpy()
+        share, before = fresh / fresh.sum(), votes[row] / votes[row].sum()
+        error = 5 * np.sqrt(before * (1 - before) * (1 / n + 1 / votes[row].sum())) + 5 / n + 0.002
+        assert (np.abs(share - before[: len(share)]) <= error).all(), f"{run}: image {index} votes otherwise"
+        top = int(fresh.argmax())
+        radius = float(gaussian_radius(1 - lower_bound(int(fresh[top]), n, settings["alpha"]), settings["sigma"]))
+        assert results.predict[row] in (top, -1) or radius == 0, f"{run}: image {index} is another class"
+    return f"{images} images vote alike on the CPU"
+
+
+if __name__ == "__main__":
+    torch.set_grad_enabled(False)
+    main()

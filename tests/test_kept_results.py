@@ -1,0 +1,70 @@
+"""The project's own results: every stored row follows from its votes, and the page shows what is stored."""
+
+import gzip
+import importlib.util
+import shutil
+from pathlib import Path
+
+import pytest
+
+import smoothcert
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("kept_results", ROOT / "scripts" / "results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_up_to_date(script):
+    assert (ROOT / "RESULTS.md").read_text() == script.results_page(ROOT / "results")
+
+
+def test_rows_follow_from_their_votes(script, capsys):
+    script.verify_all(ROOT / "results", images=0, n=0)
+    assert "rows follow from their votes" in capsys.readouterr().out
+
+
+def test_kept_networks_vote_as_they_did(script, real_data, capsys):
+    script.verify_all(ROOT / "results", images=2, n=2000)
+    assert "2 images vote alike on the CPU" in capsys.readouterr().out
+
+
+def test_a_changed_row_is_found(script, tmp_path):
+    source = script.certificates(ROOT / "results")[0].parent
+    shutil.copytree(source, tmp_path / "run")
+    path = script.certificates(tmp_path)[0]
+    read, write = (gzip.decompress, gzip.compress) if path.suffix == ".gz" else (bytes, bytes)
+    lines = read(path.read_bytes()).decode().splitlines(keepends=True)
+    number = next(i for i, line in enumerate(lines) if line.split("\t")[4] == "1")
+    fields = lines[number].split("\t")
+    fields[3] = repr(float(fields[3]) + 1e-9)
+    lines[number] = "\t".join(fields)
+    path.write_bytes(write("".join(lines).encode()))
+    with pytest.raises(AssertionError, match="a radius does not follow from the votes"):
+        script.verify_all(tmp_path, images=0, n=0)
+
+
+def test_packed_results_are_read(script, tmp_path):
+    path = script.certificates(ROOT / "results")[0]
+    plain = smoothcert.read_results(path)
+    folder = path.parent
+    for file in folder.glob("certify-*"):
+        data = file.read_bytes()
+        if file.suffix == ".tsv":
+            (tmp_path / f"{file.name}.gz").write_bytes(gzip.compress(data))
+        else:
+            (tmp_path / file.name).write_bytes(data)
+    (packed,) = script.certificates(tmp_path)
+    assert packed.suffix == ".gz"
+    again = smoothcert.read_results(packed)
+    assert (again.name, again.about) == (plain.name, plain.about)
+    assert (again.radius == plain.radius).all()
+    assert (smoothcert.read_counts(packed, 10)[1] == smoothcert.read_counts(path, 10)[1]).all()
+    packed.write_bytes(packed.read_bytes()[:100])
+    with pytest.raises(smoothcert.SmoothcertError, match="cannot be read"):
+        smoothcert.read_results(packed)
