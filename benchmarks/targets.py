@@ -121,7 +121,7 @@ def measure_eight(network, device, seconds, runs=8):
     """Compare eight runs, each on a stream of its own, with one at our own speed."""
     data, started = _data(network, device), time.perf_counter()
     steppers = [_stepper(network, device, data, seed) for seed in range(runs)]
-    streams = [new_stream() if device.type == "cuda" else None for _ in steppers]
+    streams = [new_stream(device) for _ in steppers]
     indices, counter = torch.arange(64, device=device), itertools.count()
 
     def steps(members, count):

@@ -149,6 +149,17 @@ def test_other_settings_are_refused_and_the_file_is_left_alone(classifier, train
     assert rows(path) == before
 
 
+def test_a_kill_before_the_sidecar_is_healed(classifier, mini, tmp_path):
+    path, expected = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    smoothcert.certify_dataset(classifier, mini, expected, **OPTIONS)
+    for left in ("", "idx\tlabel\tpredict", "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"):
+        path.write_text(left)
+        smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
+        assert counts_path(path).read_bytes() == counts_path(expected).read_bytes()
+        for file in (path, counts_path(path), path.with_suffix(".json")):
+            file.unlink()
+
+
 def test_foreign_and_edited_files_are_not_touched(classifier, mini, tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("mine\n")

@@ -353,6 +353,8 @@ def test_draws_are_named_by_seed_step_and_position():
         ("catrs", {"target": "hard"}, "`--target` must be one of soft, mean-prediction, label"),
         ("catrs", {"low": "none", "high": "none"}, "leave no loss"),
         ("macer", {"weight": -1.0}, "`--weight` must be >= 0"),
+        ("macer", {"weight": "2"}, "`--weight` must be of type float, got '2'"),
+        ("macer", {"num_noises": 2.5}, "`--num-noises` must be of type int, got 2.5"),
     ],
 )
 def test_bad_hyperparameters(name, options, message):

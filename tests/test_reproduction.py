@@ -13,7 +13,7 @@ from smoothcert.recipes import paper_tables
 from smoothcert.report.paper import paper_row
 from smoothcert.report.seeds import over_seeds, to_seed_text
 from smoothcert.report.table import build_table
-from smoothcert.reproduction import list_jobs, progress_of, read_entries, reproduce
+from smoothcert.reproduction import Workplace, list_jobs, read_entries, reproduce
 
 SMALL = {"epochs": 1, "label_samples": 4, "batch": 64}
 
@@ -68,6 +68,11 @@ def test_every_table_has_its_runs_and_the_papers_rows():
             assert (row.hours is not None) == (name == "training-cost")
 
 
+def test_the_papers_l_inf_numbers_stand_beside_the_main_rows():
+    assert paper_row("cifar10", 0.25, "catrs").linf == {0.0: 76.3, 2 / 255: 61.4}
+    assert paper_row("cifar10", 0.5, "catrs").linf == {}
+
+
 def test_rows_are_chosen_by_glob():
     assert [job.config.name for job in list_jobs("mnist", "catrs-*")] == [
         "mnist-catrs-0.25",
@@ -84,12 +89,12 @@ def test_rows_are_chosen_by_glob():
 def test_a_table_in_slices_is_the_table_at_once(small, tmp_path):
     jobs = small_jobs(small)
     assert len(jobs) == 3
-    reproduce(jobs, tmp_path / "once", n=200, on_stage=quiet, together=2)
+    reproduce(jobs, Workplace(tmp_path / "once", n=200), on_stage=quiet, together=2)
     slices = 0
     for stop in range(1, 40):
         watch = Watch(stop)
         try:
-            reproduce(jobs, tmp_path / "slices", n=200, on_stage=watch.begin, together=2)
+            reproduce(jobs, Workplace(tmp_path / "slices", n=200), on_stage=watch.begin, together=2)
             break
         except KeyboardInterrupt:
             slices += 1
@@ -99,35 +104,63 @@ def test_a_table_in_slices_is_the_table_at_once(small, tmp_path):
     for name in names:
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "slices" / name).read_bytes()
     watch = Watch()
-    reproduce(jobs, tmp_path / "slices", n=200, on_stage=watch.begin)
+    reproduce(jobs, Workplace(tmp_path / "slices", n=200), on_stage=watch.begin)
     assert not watch.begun
 
 
 def test_out_of_time_keeps_what_is_there(small, tmp_path):
     jobs = small_jobs(small)
     with pytest.raises(OutOfTimeError):
-        reproduce(jobs, tmp_path, n=200, on_stage=quiet, time_limit=0.0)
-    assert not any(item.finished for item in progress_of(jobs, tmp_path, None, 200))
+        reproduce(jobs, Workplace(tmp_path, n=200), on_stage=quiet, time_limit=0.0)
+    assert not any(Workplace(tmp_path, n=200).progress(job).finished for job in jobs)
 
 
 def test_entries_know_their_row_in_the_paper(small, tmp_path):
     jobs = small_jobs(small, "tradeoff", "gaussian-1.00")
-    reproduce(jobs, tmp_path, n=200, on_stage=quiet)
-    (entry,) = read_entries("tradeoff", jobs, tmp_path, None, 200)
+    reproduce(jobs, Workplace(tmp_path, n=200), on_stage=quiet)
+    (entry,) = read_entries("tradeoff", jobs, Workplace(tmp_path, n=200))
     assert (entry.name, entry.paper) == ("Gaussian", ("tab:trends", "-"))
 
 
 def test_seeds_are_summed_up(small, tmp_path):
     jobs = small_jobs(small, "variance", "gaussian-0.25")[:3]
     assert [job.config.seed for job in jobs] == [0, 1, 2]
-    reproduce(jobs, tmp_path, n=200, on_stage=quiet, together=3)
-    table = build_table(read_entries("variance", jobs, tmp_path, None, 200))
+    reproduce(jobs, Workplace(tmp_path, n=200), on_stage=quiet, together=3)
+    table = build_table(read_entries("variance", jobs, Workplace(tmp_path, n=200)))
     (row,) = over_seeds(table.rows)
     values = [line.acr.value for line in table.rows]
     assert row.seeds == 3
     assert row.mean == pytest.approx(sum(values) / 3)
     assert row.deviation == pytest.approx((sum((value - row.mean) ** 2 for value in values) / 2) ** 0.5)
     assert "Gaussian" in to_seed_text([row])
+
+
+def test_a_run_that_fails_does_not_stop_the_others(small, tmp_path):
+    jobs = small_jobs(small)
+    jobs[1] = dataclasses.replace(jobs[1], config=dataclasses.replace(jobs[1].config, learning_rate=1e12))
+    place = Workplace(tmp_path, n=200)
+    with pytest.raises(SmoothcertError, match=r"mnist-gaussian-0\.50: the loss of gaussian is not a reasonable number"):
+        reproduce(jobs, place, on_stage=quiet, together=2)
+    assert [place.progress(job).finished for job in jobs] == [True, False, True]
+
+
+def test_what_was_made_otherwise_is_refused(small, tmp_path):
+    (job,) = small_jobs(small, only="gaussian-0.25")
+    place = Workplace(tmp_path, n=200)
+    reproduce([job], place, on_stage=quiet)
+    path = place.results_path(job)
+    whole = path.read_text()
+    path.write_text(whole[:-5])  # a torn last row is no row
+    assert place.progress(job).images == place.progress(job).total - 1
+    reproduce([job], place, on_stage=quiet)
+    assert path.read_text().count("\n") == whole.count("\n")
+    other = dataclasses.replace(job, config=dataclasses.replace(job.config, precision="bf16"))
+    with pytest.raises(UsageError, match=r"another configuration \(precision differ\)"):
+        reproduce([other], place, on_stage=quiet)
+    sidecar = path.with_suffix(".json")
+    sidecar.write_text(sidecar.read_text().replace('"alpha": 0.001', '"alpha": 0.01'))
+    with pytest.raises(UsageError, match="was made with another alpha; move it away"):
+        reproduce([job], place, on_stage=quiet)
 
 
 def test_deadlines():
@@ -148,5 +181,6 @@ def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch
     assert "Gaussian" in capsys.readouterr().out
     assert main([*arguments, "--plan"]) == 0
     assert "done" in capsys.readouterr().out
-    assert main(["reproduce", "mnst"]) == 2
+    for wrong in (["mnst"], ["mnist", "--n", "5"], ["mnist", "--together", "0"], ["mnist", "--out", "table.xyz"]):
+        assert main(["reproduce", *wrong]) == 2
     assert issubclass(OutOfTimeError, SmoothcertError)

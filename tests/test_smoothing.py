@@ -125,6 +125,14 @@ def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch):
         smoothed.counts(image, 200)
 
 
+def test_inputs_of_any_size_have_a_micro_batch():
+    for numel in (1, 784, 3072, 150_528, 3 * 640 * 640, 10**9):
+        for device in ("cpu", "cuda"):
+            size = counting.default_micro_batch(numel, torch.device(device))
+            assert size >= 4
+            assert size & (size - 1) == 0
+
+
 def test_stages_are_disjoint_parts_of_one_sequence(trained_lenet, mini):
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, micro_batch=64)
     images = mini.floats([7])

@@ -184,6 +184,30 @@ def test_tensorboard_shows_every_epoch_once(few, tmp_path):
     assert shown == [(line["epoch"], pytest.approx(line["loss"])) for line in metrics]
 
 
+def test_without_momentum(few, tmp_path):
+    config = configure("gaussian", momentum=0.0)
+    whole = fit(config, tmp_path / "whole", few, few)
+    with pytest.raises(OutOfTimeError):
+        fit(config, tmp_path / "slices", few, few, time_limit=0.0)
+    assert same(fit(config, tmp_path / "slices", few, few), whole)
+
+
+def test_two_processes_cannot_train_one_run(few, tmp_path):
+    run = Training(configure("gaussian"), tmp_path / "run", few, few)
+    with RunFolder(tmp_path / "run").locked(), pytest.raises(UsageError, match="is being written by another process"):
+        fit_together([run])
+    fit_together([Training(configure("gaussian"), tmp_path / "run", few, few)])
+
+
+def test_teachers_are_shared_only_where_all_settings_are_the_same():
+    config = configure("catrs", dataset="my data.npz")
+    name = teacher_config(config).name
+    assert name.startswith("my-data-lenet-teacher-")
+    assert teacher_config(configure("catrs", dataset="my data.npz", sigma=1.0, seed=3)).name == name
+    assert teacher_config(configure("catrs", dataset="other/my data.npz")).name != name
+    assert teacher_config(configure("catrs", dataset="my data.npz", learning_rate=0.1)).name != name
+
+
 def test_a_time_limit_saves_and_resumes(few, tmp_path):
     config = configure("gaussian", epochs=40)
     with pytest.raises(OutOfTimeError, match="the state is saved"):
@@ -295,7 +319,7 @@ def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
     train_run(config, tmp_path / "runs", on_stage=watch)
     teacher = teacher_config(config)
     assert [kind for kind, _ in stages] == ["train", "label", "train"]
-    assert stages[0][1] == teacher.name == "small-lenet-teacher-0.25-1ep"
+    assert stages[0][1] == teacher.name
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["small-lenet-teacher-0.25-1ep", "test-catrs"]
     stages.clear()
     train_run(config, tmp_path / "runs", on_stage=watch)

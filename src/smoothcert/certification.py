@@ -80,16 +80,20 @@ def predict_dataset(
     indices: Sequence[int] | None = None,
     batch: int | None = None,
     model: Mapping[str, Any] | None = None,
+    purpose: Purpose = Purpose.PREDICT,
     on_progress: Callable[[Progress[Prediction]], None] | None = None,
 ) -> list[Prediction]:
-    """Predict images of a data set with n votes each; otherwise as `certify_dataset`."""
+    """Predict images of a data set with n votes each; otherwise as `certify_dataset`.
+
+    `purpose` names the noise together with the seed.
+    """
     bounds.check_alpha(alpha)
     if n < 1:
         raise UsageError(f"Expected `n` to be at least 1, but got {n}.")
 
     def predict(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Prediction]:
         started = time.perf_counter()
-        stages = classifier.count_stages(images, (0, n), seed=seed, index=chosen, batch=batch, purpose=Purpose.PREDICT)
+        stages = classifier.count_stages(images, (0, n), seed=seed, index=chosen, batch=batch, purpose=purpose)
         classes = bounds.predict_counts(stages[:, 0].numpy(), alpha)
         seconds = (time.perf_counter() - started) / len(chosen)
         for index, label, predicted, counts in zip(chosen, labels, classes, stages[:, 0].tolist(), strict=True):

@@ -121,7 +121,8 @@ def read_config(path: Path, **overrides: Any) -> TrainConfig:
 def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> TrainConfig:
     """Make a configuration from a recipe's values: the table `method` holds its name and its options."""
     plain = dict(values)
-    method = dict(plain.pop("method", {}))
+    given = plain.pop("method", {})
+    method = {"name": given} if isinstance(given, str) else dict(given)
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     foreign = sorted(set(plain) - set(fields) | ({"options"} & set(plain)))
     if foreign:

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,8 +18,9 @@ from smoothcert.engine.deploy import choose_deployment
 from smoothcert.methods import create_method
 from smoothcert.models import create_model
 from smoothcert.pipeline import teacher_config
+from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
-from smoothcert.trainer import TrainProgress, fit, plan_epoch
+from smoothcert.trainer import TrainProgress, fit, pays_to_compile, plan_epoch
 
 _SECONDS = 4.0
 
@@ -38,18 +40,36 @@ class TrainingCost:
         return self.steps * self.seconds_per_step
 
 
-def estimate_training(config: TrainConfig, data_dir: str | Path | None, device: torch.device) -> TrainingCost:
-    """Time a few steps of a run, and of what it needs first, without leaving anything behind."""
+def estimate_training(
+    config: TrainConfig,
+    data_dir: str | Path | None,
+    device: torch.device,
+    *,
+    runs: Path | None = None,
+    compile: bool | None = None,
+) -> TrainingCost:
+    """Time a few steps of a run, and of what it needs first, without leaving anything behind.
+
+    A teacher that is finished, in the folder of runs, costs nothing.
+    """
     data = load_dataset(config.dataset, "train", data_dir)
-    steps, seconds = _time_steps(config, data, device)
-    if not create_method(config.method, config.sigma, config.options).uses_soft_labels or config.teacher:
+    steps, seconds = _time_steps(config, data, device, compile)
+    if not create_method(config.method, config.sigma, config.options).uses_soft_labels:
         return TrainingCost(steps, seconds, 0.0, 0.0)
-    teacher_steps, teacher_seconds = _time_steps(teacher_config(config), data, device)
+    teacher = 0.0
+    if not config.teacher and not (runs and RunFolder(runs / teacher_config(config).name).finished):
+        teacher_steps, teacher_seconds = _time_steps(teacher_config(config), data, device, compile)
+        teacher = teacher_steps * teacher_seconds
     model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device)
     form, precision = choose_deployment(model, data.shape, len(data) * config.label_samples)
     smoothed = SmoothedClassifier(model, config.label_sigma, form=form, precision=precision)
     labels = len(data) * config.label_samples / _samples_a_second(smoothed, data, device)
-    return TrainingCost(steps, seconds, teacher_steps * teacher_seconds, labels)
+    return TrainingCost(steps, seconds, teacher, labels)
+
+
+def estimate_steps(config: TrainConfig, data_dir: str | Path | None, device: torch.device) -> tuple[int, float]:
+    """Return the number of steps of a run and the seconds of one, without what it needs first."""
+    return _time_steps(config, load_dataset(config.dataset, "train", data_dir), device)
 
 
 def estimate_certification(config: TrainConfig, data_dir: str | Path | None, device: torch.device, n: int) -> float:
@@ -73,10 +93,14 @@ class _EnoughError(Exception):
     """Enough steps were timed."""
 
 
-def _time_steps(config: TrainConfig, data: ImageData, device: torch.device) -> tuple[int, float]:
+def _time_steps(
+    config: TrainConfig, data: ImageData, device: torch.device, compile: bool | None = None
+) -> tuple[int, float]:
     """Return the number of steps of a run, and the seconds of one."""
     method = create_method(config.method, config.sigma, config.options)
     plan = plan_epoch(len(data), config.batch, method.split if config.steps == "split" else 1)
+    steps = config.epochs * len(plan)
+    compiled = pays_to_compile(steps, device) if compile is None else compile
     soft = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
     seen: list[tuple[int, float]] = []
 
@@ -88,6 +112,7 @@ def _time_steps(config: TrainConfig, data: ImageData, device: torch.device) -> t
     with tempfile.TemporaryDirectory() as folder:
         trial = dataclasses.replace(config, epochs=1000)
         with suppress(_EnoughError):
-            fit(trial, Path(folder), data, data.subset([0]), soft=soft, device=device, on_progress=watch)
+            options: dict[str, Any] = {"device": device, "compile": compiled, "on_progress": watch}
+            fit(trial, Path(folder), data, data.subset([0]), soft=soft, **options)
     (first, began), (last, ended) = seen[0], seen[-1]
-    return config.epochs * len(plan), (ended - began) / max(1, last - first)
+    return steps, (ended - began) / max(1, last - first)

@@ -52,6 +52,8 @@ def choose_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
+        if device.type == "cuda":
+            torch.cuda.set_device(device)  # streams and kernels go where nothing else is said
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise UsageError(f"`--device` {name} cannot be used here ({reason}); try `--device cpu`.") from error

@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     TRAINING = 3 << 16
     ORDER = 4 << 16
     AUGMENTATION = 5 << 16
+    EVALUATION = 6 << 16
 
 
 def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> Words:

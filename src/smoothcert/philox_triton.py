@@ -95,7 +95,8 @@ def draw(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gau
     if out.numel():
         block = max(16, min(_BLOCK, triton.next_power_of_2(triton.cdiv(size, 4))))
         grid = _grid(len(flat[0]), size, block)
-        _draw_kernel[grid](out, *flat, *_key(seed), size, gaussian=gaussian, block=block)
+        with torch.cuda.device_of(out):
+            _draw_kernel[grid](out, *flat, *_key(seed), size, gaussian=gaussian, block=block)
     return out
 
 
@@ -124,7 +125,8 @@ def noisy_copies(
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)
     grid = _grid(len(image), size, _BLOCK)
     flat = (inputs.contiguous(), image.contiguous(), indices.contiguous(), samples.contiguous())
-    _noisy_kernel[grid](out, *flat, purpose, sigma, *_key(seed), size, block=_BLOCK)
+    with torch.cuda.device_of(out):
+        _noisy_kernel[grid](out, *flat, purpose, sigma, *_key(seed), size, block=_BLOCK)
     return out
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from smoothcert.certification import certify_dataset
 from smoothcert.checkpoint import load_checkpoint
-from smoothcert.config import TrainConfig
+from smoothcert.config import TrainConfig, to_toml
 from smoothcert.data import ImageData, load_dataset, select
 from smoothcert.deadline import Deadline
 from smoothcert.engine.deploy import choose_deployment
@@ -20,7 +22,7 @@ from smoothcert.methods import create_method
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.soft_labels import make_soft_labels
-from smoothcert.trainer import Training, fit_together
+from smoothcert.trainer import Training, fit, fit_together
 
 OnStage = Callable[[str, str], Callable[[Any], None]]
 """Called with what begins (train, label, certify or compile) and its name; returns what is called with progress."""
@@ -58,11 +60,12 @@ def train_runs(
         train, test = sets[config.dataset]
         soft = None
         if create_method(config.method, config.sigma, config.options).uses_soft_labels:
-            teacher = Path(config.teacher) if config.teacher else runs / teacher_config(config).name
-            if not config.teacher and not RunFolder(teacher).finished:
-                progress = on_stage("train", teacher.name)
-                before = Training(teacher_config(config), teacher, train, test, on_progress=progress, **options)
-                fit_together([before], deadline.left)
+            teacher = Path(config.teacher)
+            if not config.teacher:
+                before = teacher_config(config)
+                teacher = runs / before.name
+                progress = on_stage("train", before.name)
+                fit(before, teacher, train, test, on_progress=progress, time_limit=deadline.left, **options)
             progress = deadline.watching(on_stage("label", f"soft labels of {train.name}"))
             soft = _soft_labels(config, teacher, train, device, progress)
         trainings.append(Training(config, folder, train, test, soft=soft, **options))
@@ -148,10 +151,13 @@ def results_name(
 
 def teacher_config(config: TrainConfig) -> TrainConfig:
     """Return the Gaussian training whose network votes on soft labels: the run's own settings at sigma_0."""
-    name = f"{Path(config.dataset).stem}-{config.architecture}-teacher-{config.label_sigma:g}-{config.epochs}ep"
     changes: dict[str, Any] = {"method": "gaussian", "options": {}, "sigma": config.label_sigma, "seed": 0}
     unused: dict[str, Any] = {"label_samples": 1, "label_view": "clean"}
-    return dataclasses.replace(config, name=name, **changes, **unused)
+    teacher = dataclasses.replace(config, name="teacher", **changes, **unused)
+    # Runs share a teacher when all its settings are the same: its name ends in a hash of them.
+    digest = hashlib.sha256(to_toml(teacher).encode()).hexdigest()[:6]
+    stem = re.sub(r"[^\w.-]", "-", Path(config.dataset).stem, flags=re.ASCII)
+    return dataclasses.replace(teacher, name=f"{stem}-{config.architecture}-teacher-{digest}")
 
 
 def _soft_labels(

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,19 @@ from typing import Any
 import torch
 
 from smoothcert.config import TrainConfig
-from smoothcert.data import load_dataset, select
-from smoothcert.deadline import Deadline
-from smoothcert.errors import UsageError, unknown_name
+from smoothcert.data import ImageData, load_dataset, select
+from smoothcert.deadline import Deadline, OutOfTimeError
+from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 from smoothcert.pipeline import OnStage, certify_run, results_name, train_runs
 from smoothcert.recipes import PaperTable, load_recipe, paper_tables
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
-from smoothcert.results import read_results
+from smoothcert.results import read_results, read_sidecar, sidecar_path
 from smoothcert.runs import RunFolder
 
+PROTOCOL: dict[str, Any] = {"n0": 100, "alpha": 0.001}
 _UNKNOWN_YET = ("cifar10-c", "mnist-c")
+_SMALL_TOGETHER = 6  # LeNet runs on a GPU; more add nothing, see benchmarks/README.md
 
 
 @dataclass(frozen=True)
@@ -88,62 +91,90 @@ def list_jobs(name: str, only: str = "*", **overrides: Any) -> list[Job]:
     return jobs
 
 
-def results_path(job: Job, runs: Path, data_dir: str | Path | None, n: int) -> Path:
-    """Return where a job's certificates lie."""
-    data = load_dataset(job.config.dataset, "test", data_dir)
-    return runs / job.config.name / results_name("certify", data, job.config.sigma, n, job.skip)
+@dataclass(frozen=True)
+class Workplace:
+    """Where jobs are done: the folder of runs, the data, and the noises an image is certified with."""
+
+    runs: Path
+    data_dir: str | Path | None = None
+    n: int = 100_000
+
+    def results_path(self, job: Job) -> Path:
+        """Return where a job's certificates lie."""
+        data = _test_images(job.config.dataset, self.data_dir)
+        return self.runs / job.config.name / results_name("certify", data, job.config.sigma, self.n, job.skip)
+
+    def progress(self, job: Job) -> Progress:
+        """Return how far a job is, from its files; a run or certificates made with other settings are refused."""
+        total = len(select(len(_test_images(job.config.dataset, self.data_dir)), job.skip))
+        run, path = RunFolder(self.runs / job.config.name), self.results_path(job)
+        if run.config.is_file():
+            run.open(job.config)
+        if not path.is_file() or not sidecar_path(path).is_file():
+            return Progress(job, run.finished, 0, total)
+        made = read_sidecar(sidecar_path(path)).get("settings", {})
+        other = sorted(key for key, value in PROTOCOL.items() if made.get(key) != value)
+        if other:
+            raise UsageError(f"{path} was made with another {', '.join(other)}; move it away.")
+        rows = path.read_text(encoding="utf-8").count("\n") - 1
+        return Progress(job, run.finished, min(max(0, rows), total), total)
 
 
-def progress_of(jobs: Sequence[Job], runs: Path, data_dir: str | Path | None, n: int) -> list[Progress]:
-    """Return how far each job is, from the files that are there."""
-    found = []
-    for job in jobs:
-        path = results_path(job, runs, data_dir, n)
-        total = len(select(len(load_dataset(job.config.dataset, "test", data_dir)), job.skip))
-        done = sum(1 for _ in path.open()) - 1 if path.is_file() else 0
-        found.append(Progress(job, RunFolder(runs / job.config.name).finished, max(0, done), total))
-    return found
+@lru_cache(maxsize=4)
+def _test_images(dataset: str, data_dir: str | Path | None) -> ImageData:
+    return load_dataset(dataset, "test", data_dir)
 
 
 def reproduce(
     jobs: Sequence[Job],
-    runs: Path,
+    place: Workplace,
     *,
-    n: int = 100_000,
-    data_dir: str | Path | None = None,
     device: torch.device | str = "cpu",
-    together: int = 1,
+    together: int | None = None,
     on_stage: OnStage,
     time_limit: float | None = None,
 ) -> None:
     """Train and certify what is not there yet, `together` runs at a time, each group certified when it is trained.
 
-    OutOfTimeError is raised when the time is up; everything made so far is kept.
+    By default that is several small networks on a GPU, else one run. A run that fails does not stop the others; what
+    went wrong is raised at the end. OutOfTimeError is raised when the time is up; everything made so far is kept.
     """
-    deadline = Deadline(time_limit)
-    options: dict[str, Any] = {"data_dir": data_dir, "device": device, "on_stage": on_stage}
-    left = [item.job for item in progress_of(jobs, runs, data_dir, n) if not item.finished]
-    for group in _groups(left, together):
+    deadline, errors = Deadline(time_limit), []
+    options: dict[str, Any] = {"data_dir": place.data_dir, "device": device, "on_stage": on_stage}
+    left = [job for job in jobs if not place.progress(job).finished]
+    for group in _groups(left, together, torch.device(device)):
         deadline.check()
-        train_runs([job.config for job in group], runs, time_limit=deadline.left, **options)
+        try:
+            train_runs([job.config for job in group], place.runs, time_limit=deadline.left, **options)
+        except OutOfTimeError:
+            raise
+        except SmoothcertError as error:
+            errors.append(error)
         for job in group:
-            deadline.check()
-            certify_run(runs / job.config.name, skip=job.skip, n=n, time_limit=deadline.left, **options)
+            folder = place.runs / job.config.name
+            if RunFolder(folder).finished:
+                deadline.check()
+                certify_run(folder, skip=job.skip, n=place.n, time_limit=deadline.left, **PROTOCOL, **options)
+    if errors:
+        raise SmoothcertError(" ".join(str(error) for error in errors)) from errors[0]
 
 
-def _groups(jobs: Sequence[Job], most: int) -> Iterator[list[Job]]:
+def _groups(jobs: Sequence[Job], together: int | None, device: torch.device) -> Iterator[list[Job]]:
     """Yield jobs that train together: consecutive ones of one data set and network."""
-    for _, same in groupby(jobs, key=lambda job: (job.config.dataset, job.config.architecture)):
+    for (_, network), same in groupby(jobs, key=lambda job: (job.config.dataset, job.config.architecture)):
         members = list(same)
+        small = device.type == "cuda" and network == "lenet"
+        most = together or (_SMALL_TOGETHER if small else 1)
         for first in range(0, len(members), most):
             yield members[first : first + most]
 
 
-def read_entries(name: str, jobs: Sequence[Job], runs: Path, data_dir: str | Path | None, n: int) -> list[Entry]:
+def read_entries(name: str, jobs: Sequence[Job], place: Workplace) -> list[Entry]:
     """Return the certified rows of a table, with the paper's row each belongs to."""
     table, entries = find_table(name), []
-    for item in progress_of(jobs, runs, data_dir, n):
-        if item.finished:
-            entry = describe(read_results(results_path(item.job, runs, data_dir, n)), item.job.label)
-            entries.append(dataclasses.replace(entry, paper=(table.paper, item.job.setup)))
+    for job in jobs:
+        if place.progress(job).finished:
+            entry = describe(read_results(place.results_path(job)), job.label)
+            # The l_inf table is read off the certificates of the main one.
+            entries.append(dataclasses.replace(entry, paper=(None, "") if name == "linf" else (table.paper, job.setup)))
     return entries

@@ -11,9 +11,9 @@ README.md            its card
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from smoothcert.config import TrainConfig, read_config, to_toml
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.storage import replacing, write_text
+from smoothcert.storage import open_locked, replacing, write_text
 
 
 class RunFolder:
@@ -56,6 +56,13 @@ class RunFolder:
                 raise UsageError(f"{self.path} holds a run of another configuration ({', '.join(fields)} differ).")
         else:
             write_text(self.config, to_toml(config))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training the same run."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open_locked(self.path / ".lock"):
+            yield
 
     def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Write what is needed to resume after `step` steps."""
@@ -94,11 +101,11 @@ class RunFolder:
 
     def _show(self, line: Mapping[str, Any]) -> None:
         """Pass metrics on to TensorBoard."""
-        if not importlib.util.find_spec("tensorboard"):
-            return
         if self._board is None:
-            from torch.utils.tensorboard import SummaryWriter
-
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                return
             # What a killed run had shown of this epoch and later ones is withdrawn.
             self._board = SummaryWriter(str(self.path / "tensorboard"), purge_step=line["epoch"])
         for name, value in line.items():

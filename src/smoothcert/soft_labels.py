@@ -22,6 +22,7 @@ from smoothcert.data.batches import AUGMENTATIONS
 from smoothcert.data.image_data import ImageData
 from smoothcert.engine.counting import default_micro_batch
 from smoothcert.engine.deploy import choose_deployment
+from smoothcert.philox import Purpose
 from smoothcert.results import Prediction, counts_path, read_votes
 from smoothcert.smoothing import SmoothedClassifier
 
@@ -52,7 +53,9 @@ def make_soft_labels(
     micro_batch = -(-samples // -(-samples // usual))  # cuts the samples evenly, so that few are padding
     options: dict[str, Any] = {"form": form, "precision": precision, "micro_batch": micro_batch}
     classifier = SmoothedClassifier(model, sigma, model.num_classes, **options)
-    out = labels_path(teacher, checkpoint.sha256, shown.fingerprint, sigma, samples, seed, form, precision)
+    place = torch.device(device).type
+    parts = (checkpoint.sha256, shown.fingerprint, sigma, samples, seed, form, precision, micro_batch, place)
+    out = labels_path(teacher, *parts)
     predict_dataset(
         classifier,
         shown,
@@ -61,6 +64,7 @@ def make_soft_labels(
         alpha=0.5,
         seed=seed,
         batch=16 * usual,  # images of few samples share a pass
+        purpose=Purpose.SOFT_LABELS,
         model={"sha256": checkpoint.sha256},
         on_progress=on_progress,
     )

@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, UsageError
 
 
 @contextmanager
@@ -36,6 +37,21 @@ def write_text(path: Path, text: str) -> None:
     """Write a small text file in one step."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def open_locked(path: Path) -> IO[str]:
+    """Open a file to read and append; refuse it while another process has it open in this way."""
+    file = path.open("a+", encoding="utf-8", newline="\n")
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:  # no such locks on this platform
+        pass
+    except BlockingIOError:
+        file.close()
+        raise UsageError(f"{path} is being written by another process.") from None
+    return file
 
 
 def file_hash(path: Path, algorithm: str = "sha256") -> str:

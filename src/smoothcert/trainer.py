@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,27 +77,36 @@ def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> N
     One that fails does not stop the others; what went wrong is raised at the end.
     """
     deadline = Deadline(time_limit)
-    left = [(run, run.steps(), new_stream() if run.on_gpu else None) for run in runs if not run.folder.finished]
+    left = [(run, run.steps(), new_stream(run.device)) for run in runs if not run.folder.finished]
     if any(run.on_gpu for run, *_ in left):
         torch.cuda.synchronize()
     errors: list[SmoothcertError] = []
-    while left:
-        out_of_time = deadline.passed
-        for lane in list(left):
-            run, steps, stream = lane
-            run.out_of_time = out_of_time
-            try:
-                with torch.cuda.stream(stream):
-                    if next(steps, None) is None:
-                        left.remove(lane)
-            except SmoothcertError as error:
-                errors.append(error)
-                left.remove(lane)
-    if len(errors) > 1:
-        kind = OutOfTimeError if all(isinstance(error, OutOfTimeError) for error in errors) else SmoothcertError
-        raise kind(" ".join(str(error) for error in errors))
-    if errors:
+    try:
+        while left:
+            out_of_time = deadline.passed
+            for lane in list(left):
+                run, steps, stream = lane
+                run.out_of_time = out_of_time
+                try:
+                    with torch.cuda.stream(stream):
+                        if next(steps, None) is None:
+                            left.remove(lane)
+                except SmoothcertError as error:
+                    errors.append(error)
+                    left.remove(lane)
+    finally:
+        for _, steps, _ in left:
+            steps.close()
+    if len(errors) == 1:
         raise errors[0]
+    if errors:
+        kind = OutOfTimeError if any(isinstance(error, OutOfTimeError) for error in errors) else SmoothcertError
+        raise kind(" ".join(str(error) for error in errors)) from errors[0]
+
+
+def pays_to_compile(steps: int, device: torch.device) -> bool:
+    """Whether so many steps take long enough on a device to repay the compiler's time."""
+    return device.type == "cuda" and steps >= _STEPS_THAT_PAY
 
 
 class Training:
@@ -125,6 +134,7 @@ class Training:
             raise UsageError(f"{config.name}: {config.method} needs soft labels of the training images.")
         self.folder.open(config)
         if self.folder.finished:
+            self.folder.state.unlink(missing_ok=True)  # a kill just after the network was written may have left it
             return
         self.model = model = _new_model(config, train).to(self.device)
         data = to_device(train, self.device, config.augmentation, soft if method.uses_soft_labels else None)
@@ -144,13 +154,21 @@ class Training:
             graphs=self.on_gpu and method.static,
         )
         self.start = _restore(self.folder, model, optimizer, self.stepper)
-        pays = self.on_gpu and self.total - self.start >= _STEPS_THAT_PAY
+        pays = pays_to_compile(self.total - self.start, self.device)
         self.compiled = method.static and (pays if compile is None else compile)
         if self.compiled:
             self.stepper.compile(self.plan[0][1])
 
-    def steps(self) -> Iterator[int]:
+    def steps(self) -> Generator[int]:
         """Take the steps that are left, yielding the number done after each; then write the network and its card."""
+        with self.folder.locked():
+            try:
+                yield from self._steps()
+            except torch.OutOfMemoryError as error:
+                text = "the device's memory is full; train fewer runs at once, or with a smaller `--batch`"
+                raise SmoothcertError(f"{self.config.name}: {text}.") from error
+
+    def _steps(self) -> Generator[int]:
         config, folder, stepper, total = self.config, self.folder, self.stepper, self.total
         segment = {"first_step": self.start, **describe_environment(self.device)}
         began = time.monotonic()
@@ -249,9 +267,9 @@ def noisy_accuracy(model: nn.Module, data: ImageData, config: TrainConfig) -> fl
     model.eval()
     right = torch.zeros((), dtype=torch.int64, device=device)
     with torch.no_grad(), numerics(config.precision, device):
-        for chosen in torch.split(torch.arange(len(data)), 1000):
+        for chosen in torch.split(torch.arange(len(data)), max(1, min(1000, 2**24 // data.shape.numel()))):
             images = data.floats(chosen, device)
-            noise = normal(config.seed, (chosen.to(device), 0, Purpose.PREDICT), images[0].numel(), device=device)
+            noise = normal(config.seed, (chosen.to(device), 0, Purpose.EVALUATION), images[0].numel(), device=device)
             scores = model(images + config.sigma * noise.view_as(images))
             right += (scores.argmax(dim=1) == data.labels[chosen].to(device)).sum()
     model.train(training)
@@ -283,8 +301,8 @@ def _restore(run: RunFolder, model: nn.Module, optimizer: torch.optim.Optimizer,
     tensors, step = saved
     model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
     for name, parameter in model.named_parameters():
-        buffer = tensors[f"momentum.{name}"].to(parameter.device)
-        optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
+        if (buffer := tensors.get(f"momentum.{name}")) is not None:
+            optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
     stepper.names = sorted(name.removeprefix("sum.") for name in tensors if name.startswith("sum."))
     stepper.sums = torch.stack([tensors[f"sum.{name}"] for name in stepper.names]).to(stepper.device)
     return step
@@ -292,4 +310,5 @@ def _restore(run: RunFolder, model: nn.Module, optimizer: torch.optim.Optimizer,
 
 def _momentum(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in model.named_parameters():
-        yield name, optimizer.state[parameter]["momentum_buffer"]
+        if (buffer := optimizer.state[parameter].get("momentum_buffer")) is not None:
+            yield name, buffer

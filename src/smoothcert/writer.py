@@ -16,7 +16,9 @@ from typing import IO, Any, ClassVar, Protocol
 
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.results import counts_path, read_sidecar, sidecar_path
-from smoothcert.storage import write_text
+from smoothcert.storage import open_locked, write_text
+
+_SECONDS_BETWEEN_NOTES = 10.0  # of the time spent, in the sidecar
 
 
 class Row(Protocol):
@@ -47,15 +49,15 @@ class ResultWriter:
         settings: Mapping[str, Any],
         segment: Mapping[str, Any],
     ) -> None:
-        if path.suffix == ".json" or path.name.endswith(".counts.tsv"):
-            raise UsageError(f"`--out` {path} is a name for what lies beside the results; choose one ending in .tsv.")
+        if path.suffix in (".json", ".gz") or path.name.endswith(".counts.tsv"):
+            raise UsageError(f"`--out` {path} is no name for results; choose one ending in .tsv.")
         self.path, self.indices = path, list(indices)
         self._headers = tuple("\t".join(names) + "\n" for names in (kind.columns, kind.count_columns))
         self._about = self._open_sidecar(settings)
-        self._started = time.perf_counter()
+        self._started = self._noted = time.perf_counter()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._files = (_open_locked(path), _open_locked(counts_path(path)))
+            self._files = (open_locked(path), open_locked(counts_path(path)))
             self.done = self._recover()
             if self.done < len(self.indices):
                 self._about["segments"].append({"first_row": self.done, **segment})
@@ -82,8 +84,9 @@ class ResultWriter:
             rows.write("".join(record.row() for record in records))
             rows.flush()
             self.done += len(records)
-            if self.done == len(self.indices):
-                self._about["segments"][-1]["seconds"] = round(time.perf_counter() - self._started, 3)
+            if self.done == len(self.indices) or time.perf_counter() - self._noted > _SECONDS_BETWEEN_NOTES:
+                self._noted = time.perf_counter()
+                self._about["segments"][-1]["seconds"] = round(self._noted - self._started, 3)
                 self._write_sidecar()
         except OSError as error:
             raise _cannot_write(self.path, error, f" The first {self.done} images are safe.") from error
@@ -92,7 +95,7 @@ class ResultWriter:
         plain: dict[str, Any] = json.loads(json.dumps(settings))
         path = sidecar_path(self.path)
         if not path.exists():
-            if self.path.exists():
+            if self.path.exists() and not self._headers[0].encode().startswith(self.path.read_bytes()):
                 raise UsageError(f"{self.path} exists, but {path.name} beside it does not; choose another `--out`.")
             return {"settings": plain, "segments": []}
         about = read_sidecar(path)
@@ -100,7 +103,9 @@ class ResultWriter:
         changed = sorted(key for key in {*before, *plain} if before.get(key) != plain.get(key))
         if changed:
             what = "; ".join(f"{key} was {before.get(key)}, now {plain.get(key)}" for key in changed)
-            raise UsageError(f"{self.path} was made with other settings ({what}); choose another `--out`.")
+            raise UsageError(
+                f"{self.path} was made with other settings ({what}); move it away or choose another `--out`."
+            )
         return {"settings": before, "segments": list(about.get("segments", []))}
 
     def _write_sidecar(self) -> None:
@@ -128,20 +133,6 @@ def _whole_lines(file: IO[str]) -> list[str]:
     file.seek(0)
     lines = file.readlines()
     return lines[:-1] if lines and not lines[-1].endswith("\n") else lines
-
-
-def _open_locked(path: Path) -> IO[str]:
-    file = path.open("a+", encoding="utf-8", newline="\n")
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # no such locks on this platform
-        pass
-    except BlockingIOError:
-        file.close()
-        raise UsageError(f"{path} is being written by another process.") from None
-    return file
 
 
 def _cannot_write(path: Path, error: OSError, safe: str = "") -> SmoothcertError:

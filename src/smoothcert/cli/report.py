@@ -6,10 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import fraction
 from smoothcert.cli.terminal import say
+
+if TYPE_CHECKING:
+    from smoothcert.report.table import Table
 
 
 def add_commands(commands: Any) -> None:
@@ -72,16 +75,12 @@ def print_table(
     **options: Any,
 ) -> None:
     """Print the table of results files on stdout, and write it to files by their extension."""
-    from smoothcert.errors import unknown_name
     from smoothcert.names import canonical_name
-    from smoothcert.report.formats import FORMATS, to_json_text, to_text
+    from smoothcert.report.formats import to_json_text, to_text
     from smoothcert.report.table import build_table, describe
     from smoothcert.results import read_results
-    from smoothcert.storage import write_text
 
-    for out in outputs:
-        if out.suffix not in FORMATS:
-            raise unknown_name("extension", out.suffix, FORMATS)
+    check_outputs(outputs)
     given = {key: value for key, value in (about or {}).items() if value is not None}
     if "dataset" in given:
         given["dataset"] = canonical_name(given["dataset"])
@@ -92,10 +91,28 @@ def print_table(
             name, path = "", text
         entries.append(describe(read_results(path), name or None, **given))
     table = build_table(entries, **options)
+    write_outputs(table, outputs)
+    sys.stdout.write(to_json_text(table) if as_json else to_text(table))
+
+
+def check_outputs(outputs: Sequence[Path]) -> None:
+    """Refuse a file whose extension says no format."""
+    from smoothcert.errors import unknown_name
+    from smoothcert.report.formats import FORMATS
+
+    for out in outputs:
+        if out.suffix not in FORMATS:
+            raise unknown_name("extension", out.suffix, FORMATS)
+
+
+def write_outputs(table: Table, outputs: Sequence[Path]) -> None:
+    """Write a table to files, each in the format of its extension."""
+    from smoothcert.report.formats import FORMATS
+    from smoothcert.storage import write_text
+
     for out in outputs:
         write_text(out, FORMATS[out.suffix](table))
         say(f"Wrote {out}")
-    sys.stdout.write(to_json_text(table) if as_json else to_text(table))
 
 
 def run_merge(args: argparse.Namespace) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import add_data_dir, seconds
+from smoothcert.cli.report import check_outputs, write_outputs
 from smoothcert.cli.terminal import duration, say
 
 if TYPE_CHECKING:
     import torch
 
-    from smoothcert.reproduction import Job
-
-_TOGETHER_ON_A_GPU = 6  # LeNet runs; more add nothing, see benchmarks/README.md
+    from smoothcert.report.table import Table
+    from smoothcert.reproduction import Job, Workplace
 
 
 def add_commands(commands: Any) -> None:
@@ -51,42 +51,36 @@ def add_commands(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Make the table, or as much of it as the time allows."""
+    from smoothcert.bounds import check_budget
     from smoothcert.cli.train import Stages
-    from smoothcert.deadline import OutOfTimeError
     from smoothcert.environment import choose_device
-    from smoothcert.reproduction import list_jobs, reproduce
+    from smoothcert.errors import SmoothcertError, UsageError
+    from smoothcert.reproduction import PROTOCOL, Workplace, list_jobs, reproduce
 
+    # What is wrong with the numbers is said before hours of work.
+    check_budget(PROTOCOL["n0"], args.n, PROTOCOL["alpha"])
+    check_outputs(args.out)
+    if args.together is not None and args.together < 1:
+        raise UsageError(f"`--together` must be at least 1, got {args.together}.")
     overrides = {"precision": args.precision} if args.precision else {}
     jobs, device = list_jobs(args.table, args.only, **overrides), choose_device(args.device)
+    place = Workplace(args.runs, args.data_dir, args.n)
     if args.plan:
-        _print_plan(args, jobs, device)
+        _print_plan(args, place, jobs, device)
         return
-    together = args.together or (_TOGETHER_ON_A_GPU if device.type == "cuda" else 1)
-    late: OutOfTimeError | None = None
+    failed: SmoothcertError | None = None
+    options = {"device": device, "together": args.together, "time_limit": args.time_limit}
     with Stages() as stages:
         try:
-            reproduce(
-                jobs,
-                args.runs,
-                n=args.n,
-                data_dir=args.data_dir,
-                device=device,
-                together=together,
-                on_stage=stages.begin,
-                time_limit=args.time_limit,
-            )
-        except OutOfTimeError as error:
-            late = error
-    _print_table(args, jobs)
-    if late:
-        left = [text for text in map(_left, _progress(args, jobs)) if text]
-        raise OutOfTimeError(f"{late} Left: {', '.join(left)}. The same command goes on.")
-
-
-def _progress(args: argparse.Namespace, jobs: Sequence[Job]) -> Any:
-    from smoothcert.reproduction import progress_of
-
-    return progress_of(jobs, args.runs, args.data_dir, args.n)
+            reproduce(jobs, place, on_stage=stages.begin, **options)
+        except UsageError:
+            raise
+        except SmoothcertError as error:
+            failed = error
+    _print_table(args, place, jobs)
+    if failed:
+        left = [text for text in (_left(place.progress(job)) for job in jobs) if text]
+        raise type(failed)(f"{failed} Left: {', '.join(left)}. The same command goes on.") from failed
 
 
 def _left(item: Any) -> str:
@@ -96,24 +90,31 @@ def _left(item: Any) -> str:
     return "" if item.finished else f"{name} ({item.total - item.images:,} images)"
 
 
-def _print_plan(args: argparse.Namespace, jobs: Sequence[Job], device: torch.device) -> None:
+def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job], device: torch.device) -> None:
     """Print what is left of every run with the time that trials of a few seconds promise, run by run."""
-    from smoothcert.cost import estimate_certification, estimate_training
+    from smoothcert.cost import estimate_certification, estimate_steps
 
-    known: dict[Any, tuple[float, float]] = {}
-    lines, total = [], 0.0
-    for item in _progress(args, jobs):
-        config = item.job.config
-        key = (config.dataset, config.architecture, config.method, str(config.options), config.epochs, config.batch)
-        if not item.finished and key not in known:
-            say(f"Timing {config.name} ...")
-            cost = estimate_training(config, args.data_dir, device)
-            known[key] = cost.training, estimate_certification(config, args.data_dir, device, args.n)
-        training, image = known.get(key, (0.0, 0.0))
-        time = (0.0 if item.trained else training) + image * (item.total - item.images)
-        total += time
+    trained: dict[Any, float] = {}
+    certified: dict[Any, float] = {}
+    lines: list[dict[str, Any]] = []
+    total = 0.0
+    for item in map(place.progress, jobs):
+        config, spent = item.job.config, 0.0
+        network = (config.dataset, config.architecture)
+        run = (*network, config.method, str(config.options), config.epochs, config.batch)
+        if not item.trained:
+            if run not in trained:
+                say(f"Timing {config.name} ...")
+                steps, seconds = estimate_steps(config, args.data_dir, device)
+                trained[run] = steps * seconds
+            spent += trained[run]
+        if item.images < item.total:
+            if network not in certified:
+                certified[network] = estimate_certification(config, args.data_dir, device, args.n)
+            spent += certified[network] * (item.total - item.images)
+        total += spent
         state = "done" if item.finished else "certify" if item.trained else "train, certify"
-        lines.append({"run": config.name, "left": state, "images": item.total - item.images, "seconds": round(time)})
+        lines.append({"run": config.name, "left": state, "images": item.total - item.images, "seconds": round(spent)})
     if args.json:
         print(json.dumps({"device": str(device), "seconds": round(total), "runs": lines}, indent=2))
         return
@@ -122,22 +123,35 @@ def _print_plan(args: argparse.Namespace, jobs: Sequence[Job], device: torch.dev
     print(f"{duration(total)} on {device}, one run after the other; soft labels and their teachers come on top.")
 
 
-def _print_table(args: argparse.Namespace, jobs: Sequence[Job]) -> None:
-    from smoothcert.report.formats import FORMATS, to_json_text, to_text
+def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
+    from smoothcert.report.formats import to_json_text, to_text
     from smoothcert.report.seeds import over_seeds, to_seed_text
     from smoothcert.report.table import build_table
     from smoothcert.reproduction import find_table, read_entries
-    from smoothcert.storage import write_text
 
     table = find_table(args.table)
-    entries = read_entries(args.table, jobs, args.runs, args.data_dir, args.n)
+    entries = read_entries(args.table, jobs, place)
     if not entries:
         say("No run of the table is certified in full yet.")
         return
     made = build_table(entries, paper=True, linf=(2 / 255,) if args.table == "linf" else ())
-    for out in args.out:
-        write_text(out, FORMATS[out.suffix](made))
-        say(f"Wrote {out}")
+    write_outputs(made, args.out)
     sys.stdout.write(to_json_text(made) if args.json else to_text(made))
     if len(table.seeds) > 1 and not args.json:
         sys.stdout.write(to_seed_text(over_seeds(made.rows)))
+    if args.table == "training-cost" and not args.json:
+        sys.stdout.write(_hours(place, jobs, made))
+
+
+def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> str:
+    """Return the hours of training, beside those the paper's authors measured on a Titan X."""
+    from smoothcert.runs import RunFolder
+
+    theirs = {row.entry.name: row.paper.hours for row in table.rows if row.paper}
+    lines = [f"{'method':24} {'hours':>8} {'paper':>6}"]
+    for job in jobs:
+        metrics = RunFolder(place.runs / job.config.name).read_metrics()
+        if job.label in theirs:
+            hours = sum(row["seconds"] for row in metrics) / 3600
+            lines.append(f"{job.label:24} {hours:8.3f} {theirs[job.label] or 0:6.1f}")
+    return "\n" + "\n".join(lines) + "\n"

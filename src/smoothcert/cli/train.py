@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> None:
         train_runs(configs, args.runs, on_stage=stages.begin, **options)
     for folder in folders:
         say(f"Network: {folder.model}")
-        last = folder.read_metrics()[-1]
+        last = (folder.read_metrics() or [{}])[-1]
         print(json.dumps(last) if args.json else ", ".join(f"{k} {v:.4g}" for k, v in last.items()))
 
 
@@ -174,7 +174,7 @@ def _estimate(config: TrainConfig, args: argparse.Namespace, device: torch.devic
     """Time a few steps on copies of the real thing, and say what the whole run would take."""
     from smoothcert.cost import estimate_training
 
-    cost = estimate_training(config, args.data_dir, device)
+    cost = estimate_training(config, args.data_dir, device, runs=args.runs, compile=args.compile)
     text = f"{cost.steps:,} steps of {1000 * cost.seconds_per_step:.3g} ms: {duration(cost.training)} on {device}"
     if cost.labels:
         text += f"; before that its teacher ({duration(cost.teacher)}) and soft labels ({duration(cost.labels)})"

@@ -109,7 +109,8 @@ def default_micro_batch(numel: int, device: torch.device) -> int:
     A fixed rule, so that the certified function does not depend on what else a machine is doing.
     """
     values, most = (1 << 20, 256) if device.type == "cpu" else (1 << 27, 4096)
-    return min(most, max(4, 1 << (values // max(1, numel)).bit_length() - 1))
+    fitting = max(4, values // max(1, numel))
+    return min(most, 1 << fitting.bit_length() - 1)
 
 
 def default_batch(micro_batch: int, device: torch.device) -> int:

@@ -22,7 +22,8 @@ def check_precision(precision: str) -> None:
 def numerics(precision: str, device: torch.device, *, deterministic: bool = True) -> Iterator[None]:
     """Run the network in one precision: fp32 without TF32, fp32 with TF32, or bf16 autocast.
 
-    Deterministic convolution algorithms make the same input give the same scores in every process.
+    Deterministic convolution algorithms make the same input give the same scores in every process, unless the network
+    was compiled.
     """
     check_precision(precision)
     with ExitStack() as stack:

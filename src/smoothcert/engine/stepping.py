@@ -22,9 +22,9 @@ _MOST_COMPILED = 64  # runs in one process; the compiler's own limit is far lowe
 Losses = tuple[Tensor, dict[str, Tensor]]
 
 
-def new_stream() -> Any:
-    """Return a CUDA stream."""
-    return torch.cuda.Stream()  # type: ignore[no-untyped-call]
+def new_stream(device: torch.device) -> Any:
+    """Return a stream of a CUDA device, or None for another device."""
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
 
 class Stepper:
@@ -55,7 +55,7 @@ class Stepper:
         self._epoch = torch.zeros((), device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
         self._captured: dict[int, tuple[Tensor, torch.cuda.CUDAGraph]] = {}
-        self._capture_stream = new_stream() if graphs else None  # its own, for cuBLAS's scratch memory
+        self._capture_stream = new_stream(self.device)  # its own, for cuBLAS's scratch memory
         self._seen: dict[int, int] = {}
         self._compiled: dict[int, Callable[[Tensor], Losses]] = {}
 

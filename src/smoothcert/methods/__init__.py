@@ -47,4 +47,8 @@ def create_method(name: str, sigma: float, options: Mapping[str, Any] | None = N
     if foreign:
         has = ", ".join(sorted(known)) or "none"
         raise UsageError(f"Method {name} has no option {', '.join(foreign)}; its options: {has}.")
+    for field in dataclasses.fields(METHODS[name]):
+        value, kind = (options or {}).get(field.name), int if field.default is None else type(field.default)
+        if value is not None and not (type(value) is kind or (kind is float and type(value) is int)):
+            raise UsageError(f"`--{field.name.replace('_', '-')}` must be of type {kind.__name__}, got {value!r}.")
     return METHODS[name](sigma=sigma, **dict(options or {}))

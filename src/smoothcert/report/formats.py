@@ -53,12 +53,13 @@ def _lines(row: Row, table: Table) -> Grid:
     if row.paper is None:
         return [cells]
     printed = [row.paper.accuracy.get(round(radius, 6)) for radius in table.radii]
+    cubes = [row.paper.linf.get(epsilon) for epsilon in table.linf]
     beside = [
         Cell(""),
         Cell("  paper"),
         Cell(f"{row.paper.acr:.3f}"),
         Cell(""),
-        *(Cell("" if value is None else f"{value:.1f}") for value in printed),
+        *(Cell("" if value is None else f"{value:.1f}") for value in [*printed, *cubes]),
     ]
     return [cells, beside + [Cell("")] * (len(cells) - len(beside))]
 

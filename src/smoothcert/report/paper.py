@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -41,13 +42,14 @@ _METRICS = ("acr", "certified_accuracy", "acr_std", "titanx_pascal_hours")
 class PaperRow:
     """A row of a table as printed: ACR, certified accuracy in percent by radius, and what some tables have beside.
 
-    That is the standard deviation of ACR over seeds, and the hours of training on a Titan X.
+    That is the standard deviation of ACR over seeds, the hours of training on a Titan X, and l_inf accuracy by radius.
     """
 
     acr: float
     accuracy: Mapping[float, float]
     acr_std: float | None = None
     hours: float | None = None
+    linf: Mapping[float, float] = field(default_factory=dict)
 
 
 @cache
@@ -76,4 +78,15 @@ def paper_row(
     if not values["acr"]:
         return None
     accuracy = {float(key): value for key, value in values["certified_accuracy"].items()}
-    return PaperRow(values["acr"][""], accuracy, values["acr_std"].get(""), values["titanx_pascal_hours"].get(""))
+    hours, spread = values["titanx_pascal_hours"].get(""), values["acr_std"].get("")
+    return PaperRow(values["acr"][""], accuracy, spread, hours, _linf(dataset, sigma, method) if table is None else {})
+
+
+def _linf(dataset: str | None, sigma: float | None, method: str | None) -> dict[float, float]:
+    """Return the l_inf accuracies the paper derives from the certificates of a main table's row."""
+    return {
+        float(Fraction(row["key"])): float(row["value"])
+        for row in paper_numbers()
+        if row["metric"] == "linf_certified_accuracy"
+        and (row["dataset"], row["method"], float(row["sigma"])) == (dataset, method, sigma)
+    }
