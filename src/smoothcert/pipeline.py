@@ -64,7 +64,7 @@ def train_runs(
             if not config.teacher:
                 before = teacher_config(config)
                 teacher = runs / before.name
-                progress = on_stage("train", before.name)
+                progress = None if RunFolder(teacher).finished else on_stage("train", before.name)
                 fit(before, teacher, train, test, on_progress=progress, time_limit=deadline.left, **options)
             progress = deadline.watching(on_stage("label", f"soft labels of {train.name}"))
             soft = _soft_labels(config, teacher, train, device, progress)
