@@ -8,6 +8,7 @@ python scripts/results.py verify [--images 3]    recompute every row from its vo
 import argparse
 import dataclasses
 import gzip
+import json
 import shutil
 from pathlib import Path
 
@@ -16,11 +17,13 @@ import torch
 
 import smoothcert
 from smoothcert.bounds import certify_counts, gaussian_radius, lower_bound
+from smoothcert.pretrained import FOLDER as ZOO
 from smoothcert.report.formats import to_markdown
 from smoothcert.report.table import build_table, describe
 from smoothcert.reproduction import find_table, list_jobs
 from smoothcert.results import counts_path, read_counts, read_results, sidecar_path
 from smoothcert.runs import RunFolder
+from smoothcert.storage import file_hash, write_text
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -49,7 +52,7 @@ def main():
 
 
 def keep_table(runs, table):
-    """Copy what can be checked of a table's certified runs: everything but the state, weights of CAT-RS alone."""
+    """Copy what can be checked of a table's certified runs; weights, of CAT-RS alone, go into the package."""
     for job in list_jobs(table):
         source, target = runs / job.config.name, RESULTS / table / job.config.name
         found = [path for path in source.glob("certify-*.tsv") if not path.name.endswith(".counts.tsv")]
@@ -57,15 +60,18 @@ def keep_table(runs, table):
             continue
         target.mkdir(parents=True, exist_ok=True)
         names = ["config.toml", "metrics.jsonl", "segments.json"]
-        names += ["model.safetensors", "README.md"] if job.config.method in WITH_WEIGHTS else []
         for name in names:
             shutil.copyfile(source / name, target / name)
+        if job.config.method in WITH_WEIGHTS:
+            shutil.copyfile(source / "model.safetensors", ZOO / f"{job.config.name}.safetensors")
         for path in found:
             shutil.copyfile(sidecar_path(path), target / sidecar_path(path).name)
             for file in (path, counts_path(path)):
                 packed = gzip.compress(file.read_bytes(), compresslevel=9, mtime=0)
                 (target / f"{file.name}.gz").write_bytes(packed)
         print(f"kept {target.relative_to(ROOT)}")
+    known = {path.stem: file_hash(path) for path in sorted(ZOO.glob("*.safetensors"))}
+    write_text(ZOO / "checksums.json", json.dumps(known, indent=2) + "\n")
 
 
 def certificates(folder):
@@ -119,10 +125,10 @@ def verify_all(folder, images, n):
 
 def certify_again(run, results, votes, images, n):
     """Certify a few images on the CPU in float32: fresh noise must not contradict the stored votes."""
-    if not (run / "model.safetensors").is_file():
-        return "no weights kept"
     settings = results.about["settings"]
-    checkpoint = smoothcert.load_checkpoint(run)
+    if run.name not in smoothcert.list_pretrained():
+        return "no weights kept"
+    checkpoint = smoothcert.load_pretrained(run.name)
     assert checkpoint.sha256 == settings["model"]["sha256"], f"{run}: these are not the weights that were certified"
     try:
         data = smoothcert.load_dataset(settings["data"]["name"], "test")

@@ -70,3 +70,9 @@ def checkpoint(trained_lenet, tmp_path):
     path = tmp_path / "lenet.safetensors"
     smoothcert.save_checkpoint(path, trained_lenet, dataset="mnist-mini", sigma=0.25, method="gaussian")
     return path
+
+
+@pytest.fixture(scope="session")
+def few(mini):
+    """100 images: the last mini-batch is a small one."""
+    return mini.subset(range(0, 1000, 10))

@@ -195,6 +195,7 @@ BAD = [
     (["list", "modles"], "did you mean 'models'"),
     (["report", "{c}.tsv", "--out", "table.docx"], "Unknown extension"),
     (["import", "{c}", "--out", "x.pth"], ".safetensors"),
+    (["certify"], "Name either a checkpoint or, with `--pretrained`, a network of ours"),
 ]
 
 
@@ -212,7 +213,7 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(checkpoint, tmp_path, capsy
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["certfy"], ["certify"], ["certify", "x", "--n", "many"], ["certify", "x", "--shard", "3"], ["report"]],
+    [[], ["certfy"], ["certify", "x", "--n", "many"], ["certify", "x", "--shard", "3"], ["report"]],
 )
 def test_argparse_usage_errors(arguments, capsys):
     with pytest.raises(SystemExit) as stop:

@@ -1,46 +1,21 @@
 """The loop: bit-identical after a kill at any moment, a no-op when finished, honest when it fails."""
 
-import json
 import multiprocessing
 import random
 import time
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import training_child
 from safetensors.torch import load_file
-from training_child import train
+from training_child import configure, train
 
 import smoothcert
-from smoothcert.cli import main
-from smoothcert.config import TrainConfig, read_config
-from smoothcert.data.batches import crop_and_flip, resized_crop_and_flip, to_device
-from smoothcert.data.image_data import ImageData
+from smoothcert.config import read_config
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import METHODS
-from smoothcert.pipeline import teacher_config, train_run
 from smoothcert.runs import RunFolder
-from smoothcert.soft_labels import make_soft_labels
 from smoothcert.trainer import OutOfTimeError, Training, fit, fit_together, plan_epoch
-
-SMALL = {"num_noises": 2, "attack_steps": 2}
-
-
-def options(method):
-    return {key: value for key, value in SMALL.items() if key in METHODS[method].__dataclass_fields__}
-
-
-def configure(method, **changes):
-    common = {"dataset": "mnist-mini", "batch": 32, "epochs": 3, "learning_rate": 0.02, "lr_step": 1}
-    return TrainConfig(**{"name": f"test-{method}", "method": method, "options": options(method), **common, **changes})
-
-
-@pytest.fixture(scope="module")
-def few(mini):
-    """100 images: the last mini-batch is a small one."""
-    return mini.subset(range(0, 1000, 10))
 
 
 def launch(config, folder, data):
@@ -199,15 +174,6 @@ def test_two_processes_cannot_train_one_run(few, tmp_path):
     fit_together([Training(configure("gaussian"), tmp_path / "run", few, few)])
 
 
-def test_teachers_are_shared_only_where_all_settings_are_the_same():
-    config = configure("catrs", dataset="my data.npz")
-    name = teacher_config(config).name
-    assert name.startswith("my-data-lenet-teacher-")
-    assert teacher_config(configure("catrs", dataset="my data.npz", sigma=1.0, seed=3)).name == name
-    assert teacher_config(configure("catrs", dataset="other/my data.npz")).name != name
-    assert teacher_config(configure("catrs", dataset="my data.npz", learning_rate=0.1)).name != name
-
-
 def test_a_time_limit_saves_and_resumes(few, tmp_path):
     config = configure("gaussian", epochs=40)
     with pytest.raises(OutOfTimeError, match="the state is saved"):
@@ -236,166 +202,6 @@ def test_a_damaged_state_is_named(few, tmp_path):
     state.write_bytes(state.read_bytes()[:100])
     with pytest.raises(SmoothcertError, match="damaged .* delete it"):
         train(config, tmp_path / "run", few)
-
-
-def test_crops_and_flips():
-    images = torch.arange(2 * 3 * 32 * 32).remainder(251).byte().view(2, 3, 32, 32) + 1
-    many = images.repeat(400, 1, 1, 1)
-    views = crop_and_flip(many, 0, 5)
-    assert torch.equal(views, crop_and_flip(many, 0, torch.tensor(5)))
-    assert not torch.equal(views, crop_and_flip(many, 0, 6))
-    shifts = set()
-    for view, image in zip(views[:200], many, strict=False):
-        padded = torch.nn.functional.pad(image, (4, 4, 4, 4))
-        found = [
-            (top, left, flip)
-            for top in range(9)
-            for left in range(9)
-            for flip in (0, 1)
-            if torch.equal(
-                view,
-                padded[:, top : top + 32, left : left + 32].flip(2)
-                if flip
-                else padded[:, top : top + 32, left : left + 32],
-            )
-        ]
-        assert found, "every view is a shifted image, mirrored or not"
-        shifts.add(found[0])
-    assert len({shift[:2] for shift in shifts}) > 60
-    assert {shift[2] for shift in shifts} == {0, 1}
-
-
-def test_resized_crops_stay_inside_the_image():
-    image = torch.linspace(50, 200, 64).expand(1, 3, 64, 64).byte()
-    views = resized_crop_and_flip(image.repeat(500, 1, 1, 1), 0, 0)
-    assert views.shape == (500, 3, 64, 64)
-    assert float(views.min()) >= 49
-    assert float(views.max()) <= 200
-    spans = (views[:, 0, 0, -1] - views[:, 0, 0, 0]).abs() / 150
-    assert 0.2 < float(spans.min()) < 0.4
-    assert 0.9 < float(spans.max()) <= 1
-
-
-def test_images_that_do_not_fit():
-    class Huge:
-        shape = torch.Size((1_281_167, 3, 224, 224))
-
-    data = ImageData.__new__(ImageData)
-    object.__setattr__(data, "images", Huge())
-    object.__setattr__(data, "name", "imagenet")
-    with pytest.raises(SmoothcertError, match="imagenet would take 180 GiB"):
-        to_device(data, torch.device("cpu"), "none")
-
-
-def test_soft_labels_are_votes_made_once(trained_lenet, few, tmp_path):
-    smoothcert.save_checkpoint(tmp_path / "model.safetensors", trained_lenet, sigma=0.25, dataset="mnist-mini")
-    seen = []
-    labels = make_soft_labels(tmp_path, few, samples=30, on_progress=seen.append)
-    assert labels.shape == (100, 10)
-    assert torch.allclose(labels.sum(dim=1), torch.ones(100))
-    smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, micro_batch=30)
-    assert torch.equal(smoothed.counts(few.floats([0, 1]), 30).float() / 30, labels[:2])
-    seen.clear()
-    assert torch.equal(make_soft_labels(tmp_path, few, samples=30, on_progress=seen.append), labels)
-    assert not seen, "nothing is computed twice"
-    make_soft_labels(tmp_path, few, samples=31)
-    make_soft_labels(tmp_path, few, samples=30, augmentation="crop-flip")
-    assert len(list(tmp_path.glob("soft-labels-*.json"))) == 3, "other settings are other files"
-
-
-def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
-    np.savez(
-        tmp_path / "small.npz",
-        **{f"{split}_images": np.zeros((64, 28, 28), np.uint8) for split in ("train", "test")},
-        **{f"{split}_labels": np.arange(64) % 4 for split in ("train", "test")},
-    )
-    config = configure("catrs", dataset=str(tmp_path / "small.npz"), epochs=1, label_samples=4)
-    stages = []
-
-    def watch(kind, name):
-        stages.append((kind, name))
-        return lambda progress: None
-
-    train_run(config, tmp_path / "runs", on_stage=watch)
-    teacher = teacher_config(config)
-    assert [kind for kind, _ in stages] == ["train", "label", "train"]
-    assert stages[0][1] == teacher.name
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [teacher.name, "test-catrs"]
-    stages.clear()
-    train_run(config, tmp_path / "runs", on_stage=watch)
-    assert not stages
-    train_run(
-        configure("catrs", dataset=config.dataset, epochs=1, label_samples=4, name="other", seed=7),
-        tmp_path / "runs",
-        on_stage=watch,
-    )
-    assert [name for kind, name in stages if kind == "train"] == ["other"], "the teacher serves every seed"
-
-
-def test_the_command_line_trains_and_certifies(tmp_path, capsys):
-    command = [
-        "train",
-        "--name",
-        "quick",
-        "--dataset",
-        "mnist-mini",
-        "--epochs",
-        "1",
-        "--batch",
-        "64",
-        "--runs",
-        str(tmp_path),
-    ]
-    command += ["--method", "consistency", "--weight", "1", "--learning-rate", "0.02", "--device", "cpu", "--json"]
-    assert main(command) == 0
-    captured = capsys.readouterr()
-    assert json.loads(captured.out)["test_accuracy"] > 30
-    assert "quick:" in captured.err
-    assert "accuracy under noise" in captured.err
-    assert main(command) == 0
-    assert "is finished" in capsys.readouterr().err
-    assert main([*command, "--seed", "3"]) == 2
-    assert "another configuration" in capsys.readouterr().err
-    assert main(["certify", str(tmp_path / "quick"), "--n", "100", "--skip", "250", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert (row["method"], row["sigma"], row["dataset"]) == ("consistency", 0.25, "mnist-mini")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["mnist-catrs-0.5"], "did you mean 'mnist-catrs-0.50'"),
-        (["--method", "gaussian", "--weight", "2"], "has no option weight"),
-        (["--sigma", "-1"], "`--sigma` must be > 0"),
-        (["--dataset", "mnist-mini", "--architecture", "lenett"], "did you mean 'lenet'"),
-        (["--dataset", "mnist-mini", "--precision", "fp64"], "Unknown precision"),
-    ],
-)
-def test_wrong_training_commands(arguments, message, tmp_path, capsys):
-    assert main(["train", *arguments, "--runs", str(tmp_path)]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_dry_run_prints_configuration_and_cost(tmp_path, capsys):
-    arguments = [
-        "train",
-        "--dataset",
-        "mnist-mini",
-        "--epochs",
-        "7",
-        "--method",
-        "catrs",
-        "--runs",
-        str(tmp_path),
-        "--dry-run",
-    ]
-    assert main([*arguments, "--num-noises", "2", "--attack-steps", "1", "--label-samples", "10"]) == 0
-    captured = capsys.readouterr()
-    assert "epochs = 7" in captured.out
-    assert "num_noises = 2" in captured.out
-    assert "336 steps of" in captured.err
-    assert "teacher" in captured.err
-    assert not list(Path(tmp_path).iterdir())
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smoothcert.methods import create_method, list_methods
     from smoothcert.models import adapt_inputs, create_model, list_models
     from smoothcert.pipeline import train_run, train_runs
+    from smoothcert.pretrained import list_pretrained, load_pretrained
     from smoothcert.recipes import list_recipes, load_recipe
     from smoothcert.results import read_counts, read_results
     from smoothcert.smoothing import Certificate, SmoothedClassifier
@@ -35,6 +36,7 @@ _HOMES = {
     "methods": ("create_method", "list_methods"),
     "models": ("adapt_inputs", "create_model", "list_models"),
     "pipeline": ("train_run", "train_runs"),
+    "pretrained": ("list_pretrained", "load_pretrained"),
     "recipes": ("list_recipes", "load_recipe"),
     "results": ("read_counts", "read_results"),
     "smoothing": ("Certificate", "SmoothedClassifier"),
@@ -56,9 +58,11 @@ __all__ = [
     "list_datasets",
     "list_methods",
     "list_models",
+    "list_pretrained",
     "list_recipes",
     "load_checkpoint",
     "load_dataset",
+    "load_pretrained",
     "load_recipe",
     "predict_dataset",
     "read_counts",

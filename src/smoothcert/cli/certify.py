@@ -43,7 +43,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
-    parser.add_argument("checkpoint", help="a run folder, a .safetensors file, or a published checkpoint")
+    parser.add_argument("checkpoint", nargs="?", help="a run folder, a .safetensors file, or a published checkpoint")
+    parser.add_argument("--pretrained", metavar="NAME", help="a network of ours (see `smoothcert list pretrained`)")
     add_data_options(parser, default="the one the checkpoint was trained on")
     group = parser.add_argument_group("protocol")
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
@@ -79,6 +80,7 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.engine.deploy import choose_deployment
     from smoothcert.environment import choose_device
     from smoothcert.errors import UsageError
+    from smoothcert.pretrained import pretrained_path
     from smoothcert.runs import RunFolder
     from smoothcert.smoothing import SmoothedClassifier
 
@@ -88,12 +90,15 @@ def run(args: argparse.Namespace) -> None:
     bounds.check_alpha(args.alpha)
     if args.task == "certify":
         bounds.check_budget(args.n0, args.n, args.alpha)
+    if (args.checkpoint is None) == (args.pretrained is None):
+        raise UsageError("Name either a checkpoint or, with `--pretrained`, a network of ours.")
     device = choose_device(args.device)
-    checkpoint = load_checkpoint(args.checkpoint, normalization=args.normalization)
+    path = Path(args.checkpoint) if args.checkpoint else pretrained_path(args.pretrained)
+    checkpoint = load_checkpoint(path, normalization=args.normalization)
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
     if sigma is None:
         raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
-    data = load_data(args, RunFolder(Path(args.checkpoint)).dataset or checkpoint.about.get("dataset"))
+    data = load_data(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
     indices = select(len(data), args.skip, args.max, args.shard)
     # The choice must be the same for every shard, so it looks at all images.
     samples = len(select(len(data), args.skip, args.max)) * args.n
@@ -175,11 +180,13 @@ def _print_predictions(out: Path, *, as_json: bool) -> None:
 
 
 def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path:
-    """Return the results file beside the checkpoint that bears the protocol in its name."""
+    """Return a results file named by the protocol, beside the checkpoint; for one of ours, in a run's folder."""
     from smoothcert.pipeline import results_name
 
-    checkpoint = Path(args.checkpoint)
     name = results_name(args.task, data, sigma, args.n, args.skip, args.max, args.shard)
+    if args.pretrained:
+        return Path("runs", args.pretrained, name)
+    checkpoint = Path(args.checkpoint)
     return checkpoint / name if checkpoint.is_dir() else checkpoint.with_name(f"{checkpoint.stem}.{name}")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 def add_commands(commands: Any) -> None:
     """Add the command."""
-    listing = commands.add_parser("list", help="list data sets, models, methods, recipes, tables")
-    listing.add_argument("kind", help="datasets, models, methods, recipes, tables or normalizations")
+    listing = commands.add_parser("list", help="list data sets, models, methods, recipes, tables, pretrained networks")
+    listing.add_argument("kind", help="datasets, models, methods, recipes, tables, pretrained or normalizations")
     listing.add_argument("pattern", nargs="?", default="*", help="a glob, such as 'cifar*'")
     listing.add_argument("--json", action="store_true", help="print as JSON")
     listing.set_defaults(run=run)
@@ -23,6 +23,7 @@ def _kinds() -> dict[str, Callable[[str], list[str]]]:
     from smoothcert.data import list_datasets
     from smoothcert.methods import list_methods
     from smoothcert.models import list_models
+    from smoothcert.pretrained import list_pretrained
     from smoothcert.published import NORMALIZATIONS
     from smoothcert.recipes import list_recipes, paper_tables
 
@@ -32,6 +33,7 @@ def _kinds() -> dict[str, Callable[[str], list[str]]]:
         "methods": list_methods,
         "recipes": list_recipes,
         "tables": lambda pattern: matching(paper_tables(), pattern),
+        "pretrained": list_pretrained,
         "normalizations": lambda pattern: matching(NORMALIZATIONS, pattern),
     }
 

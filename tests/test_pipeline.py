@@ -1,0 +1,133 @@
+"""Runs from nothing, and from the command line: teachers, soft labels, training, certification."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from training_child import configure
+
+import smoothcert
+from smoothcert.cli import main
+from smoothcert.pipeline import teacher_config, train_run
+from smoothcert.soft_labels import make_soft_labels
+
+
+def test_teachers_are_shared_only_where_all_settings_are_the_same():
+    config = configure("catrs", dataset="my data.npz")
+    name = teacher_config(config).name
+    assert name.startswith("my-data-lenet-teacher-")
+    assert teacher_config(configure("catrs", dataset="my data.npz", sigma=1.0, seed=3)).name == name
+    assert teacher_config(configure("catrs", dataset="other/my data.npz")).name != name
+    assert teacher_config(configure("catrs", dataset="my data.npz", learning_rate=0.1)).name != name
+
+
+def test_soft_labels_are_votes_made_once(trained_lenet, few, tmp_path):
+    smoothcert.save_checkpoint(tmp_path / "model.safetensors", trained_lenet, sigma=0.25, dataset="mnist-mini")
+    seen = []
+    labels = make_soft_labels(tmp_path, few, samples=30, on_progress=seen.append)
+    assert labels.shape == (100, 10)
+    assert torch.allclose(labels.sum(dim=1), torch.ones(100))
+    smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, micro_batch=30)
+    assert torch.equal(smoothed.counts(few.floats([0, 1]), 30).float() / 30, labels[:2])
+    seen.clear()
+    assert torch.equal(make_soft_labels(tmp_path, few, samples=30, on_progress=seen.append), labels)
+    assert not seen, "nothing is computed twice"
+    make_soft_labels(tmp_path, few, samples=31)
+    make_soft_labels(tmp_path, few, samples=30, augmentation="crop-flip")
+    assert len(list(tmp_path.glob("soft-labels-*.json"))) == 3, "other settings are other files"
+
+
+def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
+    np.savez(
+        tmp_path / "small.npz",
+        **{f"{split}_images": np.zeros((64, 28, 28), np.uint8) for split in ("train", "test")},
+        **{f"{split}_labels": np.arange(64) % 4 for split in ("train", "test")},
+    )
+    config = configure("catrs", dataset=str(tmp_path / "small.npz"), epochs=1, label_samples=4)
+    stages = []
+
+    def watch(kind, name):
+        stages.append((kind, name))
+        return lambda progress: None
+
+    train_run(config, tmp_path / "runs", on_stage=watch)
+    teacher = teacher_config(config)
+    assert [kind for kind, _ in stages] == ["train", "label", "train"]
+    assert stages[0][1] == teacher.name
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [teacher.name, "test-catrs"]
+    stages.clear()
+    train_run(config, tmp_path / "runs", on_stage=watch)
+    assert not stages
+    train_run(
+        configure("catrs", dataset=config.dataset, epochs=1, label_samples=4, name="other", seed=7),
+        tmp_path / "runs",
+        on_stage=watch,
+    )
+    assert [name for kind, name in stages if kind == "train"] == ["other"], "the teacher serves every seed"
+
+
+def test_the_command_line_trains_and_certifies(tmp_path, capsys):
+    command = [
+        "train",
+        "--name",
+        "quick",
+        "--dataset",
+        "mnist-mini",
+        "--epochs",
+        "1",
+        "--batch",
+        "64",
+        "--runs",
+        str(tmp_path),
+    ]
+    command += ["--method", "consistency", "--weight", "1", "--learning-rate", "0.02", "--device", "cpu", "--json"]
+    assert main(command) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["test_accuracy"] > 30
+    assert "quick:" in captured.err
+    assert "accuracy under noise" in captured.err
+    assert main(command) == 0
+    assert "is finished" in capsys.readouterr().err
+    assert main([*command, "--seed", "3"]) == 2
+    assert "another configuration" in capsys.readouterr().err
+    assert main(["certify", str(tmp_path / "quick"), "--n", "100", "--skip", "250", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["method"], row["sigma"], row["dataset"]) == ("consistency", 0.25, "mnist-mini")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mnist-catrs-0.5"], "did you mean 'mnist-catrs-0.50'"),
+        (["--method", "gaussian", "--weight", "2"], "has no option weight"),
+        (["--sigma", "-1"], "`--sigma` must be > 0"),
+        (["--dataset", "mnist-mini", "--architecture", "lenett"], "did you mean 'lenet'"),
+        (["--dataset", "mnist-mini", "--precision", "fp64"], "Unknown precision"),
+    ],
+)
+def test_wrong_training_commands(arguments, message, tmp_path, capsys):
+    assert main(["train", *arguments, "--runs", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_dry_run_prints_configuration_and_cost(tmp_path, capsys):
+    arguments = [
+        "train",
+        "--dataset",
+        "mnist-mini",
+        "--epochs",
+        "7",
+        "--method",
+        "catrs",
+        "--runs",
+        str(tmp_path),
+        "--dry-run",
+    ]
+    assert main([*arguments, "--num-noises", "2", "--attack-steps", "1", "--label-samples", "10"]) == 0
+    captured = capsys.readouterr()
+    assert "epochs = 7" in captured.out
+    assert "num_noises = 2" in captured.out
+    assert "336 steps of" in captured.err
+    assert "teacher" in captured.err
+    assert not list(tmp_path.iterdir())
