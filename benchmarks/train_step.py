@@ -51,10 +51,11 @@ def measure(name, network, device, precision, seconds):
         if on_gpu:
             torch.cuda.synchronize()
 
-    rounds(5, 0)
-    times, end, step = [], time.perf_counter() + seconds, 5
-    block = 20 if on_gpu else 1
-    while time.perf_counter() < end or len(times) < 3:
+    step = 5 if on_gpu else 1  # a graph is captured after a few steps
+    rounds(step, 0)
+    block, fewest = (20, 3) if on_gpu else (1, 1)
+    times, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < fewest:
         started = time.perf_counter()
         rounds(block, step)
         times.append((time.perf_counter() - started) / block)
