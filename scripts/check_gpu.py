@@ -5,6 +5,7 @@ python scripts/check_gpu.py [--networks lenet] [--compiled catrs]
 
 import argparse
 import copy
+import warnings
 
 import torch
 
@@ -122,6 +123,8 @@ if __name__ == "__main__":
     parser.add_argument("--networks", nargs="*", default=["lenet", "cifar_resnet20"])
     parser.add_argument("--compiled", nargs="*", default=list(METHODS), help="methods whose steps are compiled too")
     args = parser.parse_args()
+    # A step that falls back to ordinary execution would compare eager with eager.
+    warnings.filterwarnings("error", message="Steps run")
     check_noise()
     check_steps(args.networks, args.compiled)
     check_votes()

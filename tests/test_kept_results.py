@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import smoothcert
+from smoothcert.cli import main
 
 ROOT = Path(__file__).parent.parent
 
@@ -32,6 +33,14 @@ def test_rows_follow_from_their_votes(script, capsys):
 def test_kept_networks_vote_as_they_did(script, real_data, capsys):
     script.verify_all(ROOT / "results", images=2, n=2000)
     assert "2 images vote alike on the CPU" in capsys.readouterr().out
+
+
+def test_a_glob_over_results_prints_their_table(capsys):
+    files = sorted(str(path) for path in (ROOT / "results" / "mnist").glob("*/certify-*.tsv*"))
+    assert any(".counts.tsv" in file for file in files)
+    assert main(["report", *files, "--paper"]) == 0
+    assert "CAT-RS" in capsys.readouterr().out
+    assert main(["report", *(file for file in files if ".counts.tsv" in file)]) == 1
 
 
 def test_a_changed_row_is_found(script, tmp_path):

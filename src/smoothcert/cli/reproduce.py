@@ -36,7 +36,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("--precision", help="of the training (default: the recipe's)")
     parser.add_argument("--n", "--N", type=int, default=100_000, metavar="N", help="noises an image (default: 100,000)")
     parser.add_argument(
-        "--together", type=int, metavar="K", help="runs that train at once (default: 6 on a GPU, else 1)"
+        "--together", type=int, metavar="K", help="runs that train at once (default: 6 LeNets on a GPU, else 1)"
     )
     parser.add_argument(
         "--time-limit", type=seconds, metavar="TIME", help="stop at a checkpoint after this time, say 9m"
