@@ -25,6 +25,12 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
+@pytest.fixture(autouse=True)
+def same_numbers_every_time():
+    """Random tensors of a test are the same in every run."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def shared():
     """The folder of published results and sample data; tests that need it are skipped where it is not."""
