@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import fraction
+from smoothcert.cli.report_page import add_page_options, write_page
 from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
+    from smoothcert.report.sources import Run
     from smoothcert.report.table import Table
 
 
@@ -23,7 +25,12 @@ def add_commands(commands: Any) -> None:
         description="Print the paper's table: ACR, its standard error, and certified accuracy in percent by radius. "
         "A file without a sidecar is told by its name, METHOD-SIGMA.tsv, or by --dataset and --sigma.",
     )
-    report.add_argument("files", nargs="+", metavar="[NAME=]FILE", help="results files, each with a name if you like")
+    report.add_argument(
+        "files",
+        nargs="+",
+        metavar="[NAME=]RUN",
+        help="results files, run folders or folders of them",
+    )
     report.add_argument("--radii", type=float, nargs="+", metavar="R", help="radii (default: the paper's grid)")
     report.add_argument(
         "--linf", type=fraction, nargs="+", default=(), metavar="EPS", help="l_inf radii, such as 2/255"
@@ -41,6 +48,7 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="write to .md, .tex, .csv, .json or .txt too",
     )
+    add_page_options(report)
     report.set_defaults(run=run_report)
     merge = commands.add_parser(
         "merge",
@@ -53,8 +61,8 @@ def add_commands(commands: Any) -> None:
 
 
 def run_report(args: argparse.Namespace) -> None:
-    """Print the table, and write it where asked."""
-    print_table(
+    """Print the table, and write it, the page and the figures where asked."""
+    runs, table = print_table(
         args.files,
         as_json=args.json,
         outputs=args.out,
@@ -64,6 +72,7 @@ def run_report(args: argparse.Namespace) -> None:
         baseline=args.baseline,
         paper=args.paper,
     )
+    write_page(args, runs, table)
 
 
 def print_table(
@@ -73,27 +82,24 @@ def print_table(
     outputs: Sequence[Path] = (),
     about: dict[str, Any] | None = None,
     **options: Any,
-) -> None:
-    """Print the table of results files on stdout, and write it to files by their extension."""
+) -> tuple[list[Run], Table]:
+    """Print the table of results on stdout, write it to files by their extension, and return what was read."""
+    from smoothcert.cli.rich_table import show_table
     from smoothcert.names import canonical_name
     from smoothcert.report.formats import to_json_text, to_text
-    from smoothcert.report.table import build_table, describe
-    from smoothcert.results import read_results
+    from smoothcert.report.sources import read_runs
+    from smoothcert.report.table import build_table
 
     check_outputs(outputs)
     given = {key: value for key, value in (about or {}).items() if value is not None}
     if "dataset" in given:
         given["dataset"] = canonical_name(given["dataset"])
-    entries = []
-    shown = [text for text in files if not text.removesuffix(".gz").endswith(".counts.tsv")]  # a glob takes both
-    for text in shown or files:
-        name, equals, path = text.partition("=")
-        if not equals or Path(text).exists():
-            name, path = "", text
-        entries.append(describe(read_results(path), name or None, **given))
-    table = build_table(entries, **options)
+    runs = read_runs(files, **given)
+    table = build_table([run.entry for run in runs], **options)
     write_outputs(table, outputs)
-    sys.stdout.write(to_json_text(table) if as_json else to_text(table))
+    if as_json or not (sys.stdout.isatty() and show_table(table)):
+        sys.stdout.write(to_json_text(table) if as_json else to_text(table))
+    return runs, table
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:

@@ -1,0 +1,126 @@
+"""What `smoothcert report` is given: results files, run folders, folders of either; and what lies beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from smoothcert.config import TrainConfig, read_config
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.names import DIMENSIONS, canonical_name
+from smoothcert.recipes import paper_tables
+from smoothcert.report.paper import METHODS
+from smoothcert.report.table import Entry, describe
+from smoothcert.results import COLUMNS, read_results
+
+
+@dataclass(frozen=True)
+class Run:
+    """A results file with everything its folder knows of it; `epochs` and `segments` as training wrote them."""
+
+    entry: Entry
+    path: Path
+    config: TrainConfig | None = None
+    epochs: Sequence[dict[str, Any]] = ()
+    segments: Sequence[dict[str, Any]] = field(default=())
+
+    @property
+    def name(self) -> str:
+        """The run's own name: its configuration's, its network's, else its file's."""
+        told = self.entry.results.about.get("settings", {}).get("model", {}).get("name")
+        return self.config.name if self.config else told or self.entry.results.name
+
+
+def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:
+    """Read everything that was named; `given` is the data set and noise level of files that do not say them."""
+    return [_read_run(path, name, given) for name, path in find_results(texts)]
+
+
+def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
+    """Return (name, results file) of each `[NAME=]FILE`, and of all files below each folder.
+
+    Of what a glob or a folder offers, files of counts are left out.
+    """
+    found: list[tuple[str | None, Path]] = []
+    for text in texts:
+        before, equals, after = text.partition("=")
+        name, path = (before, Path(after)) if equals and not Path(text).exists() else (None, Path(text))
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if _is_result(file))
+            if not files:
+                raise UsageError(f"{path} holds no certification result (a .tsv with {', '.join(COLUMNS[:5])}).")
+            found += [(name, file) for file in files]
+        else:
+            found.append((name, path))
+    shown = [(name, path) for name, path in found if ".counts.tsv" not in path.name]
+    return list(dict.fromkeys(shown or found))
+
+
+def _is_result(path: Path) -> bool:
+    if not re.search(r"(?<!\.counts)\.tsv(\.gz)?$", path.name):
+        return False
+    try:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            header = file.readline().rstrip("\n").split("\t")
+    except (OSError, EOFError, UnicodeDecodeError):
+        return False
+    return set(COLUMNS[:5]) <= set(header)
+
+
+def _read_run(path: Path, name: str | None, given: dict[str, Any]) -> Run:
+    results = read_results(path)
+    told = dict(given)
+    if not results.about and canonical_name(path.parent.name) in DIMENSIONS:
+        told.setdefault("dataset", canonical_name(path.parent.name))
+    config = path.parent / "config.toml"
+    run = Run(
+        describe(results, name, **told),
+        path,
+        read_config(config) if config.is_file() else None,
+        _read_lines(path.parent / "metrics.jsonl"),
+        _read_json(path.parent / "segments.json"),
+    )
+    return dataclasses.replace(run, entry=_of_the_paper(run, name))
+
+
+def _of_the_paper(run: Run, name: str | None) -> Entry:
+    """Give a run that is a row of one of the paper's other tables that row, and a name that tells it apart."""
+    place = paper_places().get(re.sub(r"-seed\d+$", "", run.config.name) if run.config else "")
+    if place is None:
+        return run.entry
+    table, setup = place
+    told = name or f"{METHODS.get(run.entry.method or '', run.entry.name)}, {setup}"
+    return dataclasses.replace(run.entry, name=told, paper=(table, setup))
+
+
+@cache
+def paper_places() -> dict[str, tuple[str, str]]:
+    """Return the recipes that no main table has, each with its table in the paper and its setup there."""
+    rows = [(recipe, table.paper, setup) for table in paper_tables().values() for recipe, setup in table.rows]
+    main = {recipe for recipe, _, setup in rows if setup in ("", "5 seeds")}
+    return {recipe: (table, setup) for recipe, table, setup in reversed(rows) if recipe not in main}
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    return _parse(path, lambda text: [json.loads(line) for line in text.splitlines() if line.strip()])
+
+
+def _read_json(path: Path) -> list[dict[str, Any]]:
+    return _parse(path, json.loads)
+
+
+def _parse(path: Path, read: Any) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    try:
+        content = read(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SmoothcertError(f"{path} cannot be read as JSON ({error}).") from error
+    return [row for row in content if isinstance(row, dict)] if isinstance(content, list) else []
