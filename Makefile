@@ -3,16 +3,23 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: demo test test-slow verify-results check format clean
+.PHONY: browser demo test test-slow verify-results check format clean
 
 demo: $(VENV)/ready
 	$(RUN)python examples/demo.py
 
-test: check
+test: check browser
 	$(RUN)pytest -m "not slow"
 
-test-slow: $(VENV)/ready
+test-slow: $(VENV)/ready browser
 	$(RUN)pytest -m slow
+
+# The page's tests need Chromium: found, or installed where that may be done; without it they are skipped and say so.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	{ echo "Installing Chromium for the page's tests"; apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } } || \
+	echo "No Chromium: the page's tests will be skipped. On Debian: apt-get install chromium; or set SMOOTHCERT_BROWSER."
 
 verify-results: $(VENV)/ready
 	$(RUN)python scripts/results.py verify

@@ -36,7 +36,7 @@ def write_page(args: argparse.Namespace, runs: Sequence[Run], table: Table) -> N
         write_text(args.html, page)
         say(f"Wrote {args.html} ({len(page.encode()) / 1e3:,.0f} kB)")
     if args.figures:
-        from smoothcert.report.figures import write_figures
+        from smoothcert.report.figure_set import write_figures
 
         for path in write_figures(runs, args.figures):
             say(f"Wrote {path}")

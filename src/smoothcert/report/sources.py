@@ -92,12 +92,17 @@ def _read_run(path: Path, name: str | None, given: dict[str, Any]) -> Run:
 
 def _of_the_paper(run: Run, name: str | None) -> Entry:
     """Give a run that is a row of one of the paper's other tables that row, and a name that tells it apart."""
-    place = paper_places().get(re.sub(r"-seed\d+$", "", run.config.name) if run.config else "")
+    place = paper_places().get(recipe_of(run))
     if place is None:
         return run.entry
     table, setup = place
     told = name or f"{METHODS.get(run.entry.method or '', run.entry.name)}, {setup}"
     return dataclasses.replace(run.entry, name=told, paper=(table, setup))
+
+
+def recipe_of(run: Run) -> str:
+    """Return the name of the recipe a run was made by, whatever its seed; empty where it has no configuration."""
+    return re.sub(r"-seed\d+$", "", run.config.name) if run.config else ""
 
 
 @cache

@@ -62,7 +62,7 @@ async function drawCompare() {
   const steps = await imageSteps();
   if (compareView.first !== first || compareView.second !== second) return;
   const curve = pairedDifference(...shared(first, second, steps), data.grid.count);
-  const end = Math.min(data.grid.count, Math.max(first.curve.findLastIndex(Boolean), second.curve.findLastIndex(Boolean)) + 4);
+  const end = Math.min(data.grid.count, Math.max(first.curve.findLastIndex(Boolean), second.curve.findLastIndex(Boolean)) + 1);
   const cut = (values) => values.slice(0, end);
   const most = Math.max(0.02, ...cut(curve.high).map(Math.abs), ...cut(curve.low).map(Math.abs)) * 1.08;
   linePlot(byId("compare-plot"), {

@@ -9,11 +9,11 @@ function countsOf(part) {
 }
 
 /** A histogram as a stepped line: the last bin is drawn twice so that its step has a width. */
-function stepLine(run, runs, counts, edges) {
+function stepLine(run, runs, counts, edges, floor) {
   const shares = counts.map((count) => count / run.images);
   const stepped = [...shares, shares[shares.length - 1]];
   return {
-    title: run.title, values: stepped.map((share) => (share > 0 ? share : null)), colour: colourOf(run), dash: dashOf(run, runs), steps: true, width: 1.6,
+    title: run.title, values: stepped.map((share) => Math.max(share, floor)), colour: colourOf(run), dash: dashOf(run, runs), steps: true, width: 1.6,
     read: (i) => `${percent(stepped[i], 2)} from ${edges[Math.min(i, shares.length - 1)].toFixed(2)} to ${edges[Math.min(i + 1, edges.length - 1)].toFixed(2)}`,
   };
 }
@@ -22,9 +22,10 @@ const kindText = () => ({ right: "right", wrong: "wrong", all: "all" }[confidenc
 const logTicks = (_, ticks) => ticks.map((tick) => (tick === null ? "" : `${Number((100 * tick).toPrecision(1))} %`));
 
 function drawHistogram(holder, runs, edges, counts, xLabel, what) {
+  const floor = Math.min(1e-3, ...runs.map((run) => 1 / run.images)); // a logarithm has no place for none
   linePlot(holder, {
-    x: edges, lines: runs.map((run) => stepLine(run, runs, counts(run), edges)), xLabel, yLabel: "share of images", logarithmic: true,
-    yRange: [Math.min(1e-3, ...runs.map((run) => 1 / run.images)), 1], yValues: logTicks,
+    x: edges, lines: runs.map((run) => stepLine(run, runs, counts(run), edges, floor)), xLabel, yLabel: "share of images", logarithmic: true,
+    yRange: [floor, 1], yValues: logTicks,
     alt: `${what} over ${kindText()} images of ${runs.length} runs, as a histogram with a logarithmic scale.`, xText: () => "",
   });
 }

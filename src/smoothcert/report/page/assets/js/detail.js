@@ -37,7 +37,7 @@ function drawDetail() {
       ...[0, 1].map((k) => h("figure", {}, canvasOf(sheet, pick.image, "The same image under noise", run.sigma ?? 0, 2 * draw + k), h("figcaption", {}, `noise, σ ${sigmaText(run.sigma)}`)))),
     again,
     h("h3", {}, pick.cast ? `Votes of ${pick.cast.toLocaleString("en")} noises` : "Votes"), h("div", { class: "votes" }, ...voteBars(sheet, run, pick, 5)),
-    h("h3", {}, "Certified radius, all runs"), h("div", { class: "votes wide" }, ...others));
+    h("h3", {}, "Certified radius, all runs"), h("div", { class: "votes" }, ...others));
 }
 
 detail.addEventListener("click", (event) => { if (event.target === detail) detail.close(); });

@@ -64,7 +64,7 @@ function drawTable() {
       h("td", { class: "quiet" }, (100 * run.abstained / run.images).toFixed(1)), h("td", { class: "quiet" }, run.images.toLocaleString("en")));
     return [row, besideRow(run)].filter(Boolean);
   });
-  const head = h("tr", {}, severalSets && heading("dataset", "data set", "text"), heading("sigma", "σ"), heading("name", "run", "text"), heading("acr", "ACR"),
+  const head = h("tr", {}, severalSets && heading("dataset", "data set", "text"), heading("sigma", "σ"), heading("name", "run", "text run-name"), heading("acr", "ACR"),
     h("th", { scope: "col" }, "95 %"), ...data.radii.map((radius, i) => heading(`r${i}`, radius.toFixed(2))), heading("abstained", "abst. %"), heading("images", "images"));
   byId("table").replaceChildren(h("table", {}, h("caption", { class: "unseen" }, "Average certified radius and certified accuracy in percent by radius"), h("thead", {}, head), h("tbody", {}, ...body)));
 }
