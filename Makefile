@@ -16,10 +16,10 @@ test-slow: $(VENV)/ready browser
 
 # The page's tests need Chromium: found, or installed where that may be done; without it they are skipped and say so.
 browser:
-	@command -v chromium chromium-browser google-chrome >/dev/null || \
-	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	{ echo "Installing Chromium for the page's tests"; apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } } || \
-	echo "No Chromium: the page's tests will be skipped. On Debian: apt-get install chromium; or set SMOOTHCERT_BROWSER."
+	@command -v "$${SMOOTHCERT_BROWSER:-chromium}" >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Chromium for the page's tests" && \
+	apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
+	echo "No Chromium: the page's tests are skipped unless another browser is found. SMOOTHCERT_BROWSER names one."
 
 verify-results: $(VENV)/ready
 	$(RUN)python scripts/results.py verify
