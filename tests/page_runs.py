@@ -13,7 +13,8 @@ CLASSES = 10
 
 
 def draw_votes(labels, skill, n, rng):
-    """Votes of a classifier that is right more often the larger its skill is."""
+    """Votes of a classifier that is right more often the larger its skill is, and sometimes sure and wrong."""
+    labels = np.where(rng.random(len(labels)) < 0.06, (labels + 1) % CLASSES, labels)
     share = 1 / (1 + np.exp(-rng.normal(skill, 2.0, len(labels))))
     rest = rng.dirichlet(np.ones(CLASSES - 1) * 0.4, len(labels))
     chances = np.stack([np.insert(r * (1 - s), label, s) for r, s, label in zip(rest, share, labels, strict=True)])
@@ -28,7 +29,8 @@ def make_run(
     rng = np.random.default_rng([seed, round(100 * sigma), round(100 * skill)])
     folder.mkdir(parents=True, exist_ok=True)
     idx = np.arange(0, len(labels), step)
-    selection, estimation = (draw_votes(labels[idx], skill, count, np.random.default_rng(rng.integers(1 << 30))) for count in (100, n))  # fmt: skip
+    estimation = draw_votes(labels[idx], skill, n, rng)
+    selection = np.stack([rng.multinomial(100, votes / n) for votes in estimation])
     predict, radius, _ = certify_counts(selection, estimation, sigma, 0.001)
     records = [
         Record(int(i), int(labels[i]), int(p), float(r), 0.01, s.tolist(), e.tolist())

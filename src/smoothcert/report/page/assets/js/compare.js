@@ -89,7 +89,7 @@ function drawCompareControls() {
     compareView.first = ranked[0];
     compareView.second = ranked.find((run) => pairOf(ranked[0], run) && run.sigma === ranked[0].sigma) ?? ranked.find((run) => pairOf(ranked[0], run)) ?? ranked[1];
   }
-  const choices = runs.map((run) => [run, severalSets ? `${run.title}, ${run.set}` : run.title]);
+  const choices = runs.map((run) => [run, severalSets() ? `${run.title}, ${run.set}` : run.title]);
   byId("compare-controls").replaceChildren(
     picker("First", choices, compareView.first, (run) => { compareView.first = run; drawCompare(); }),
     picker("Second", choices, compareView.second, (run) => { compareView.second = run; drawCompare(); }));

@@ -16,7 +16,7 @@ function textGrid() {
   return { header, lines };
 }
 
-const nameInCopy = (run) => (severalSets ? `${run.label} (${run.set})` : run.label);
+const nameInCopy = (run) => (severalSets() ? `${run.label} (${run.set})` : run.label);
 
 const dress = (cell, best, second) => (cell.mark === "best" ? best(cell.text) : cell.mark === "second" ? second(cell.text) : cell.text);
 

@@ -7,7 +7,7 @@ function runLines(runs) {
   return runs.flatMap((run) => {
     const limits = run.curve.map((share) => wilson(share, run.images));
     const line = {
-      run, title: severalSets ? `${run.title}, ${run.set}` : run.title, values: run.curve, colour: colourOf(run), dash: dashOf(run, runs),
+      run, title: severalSets() ? `${run.title}, ${run.set}` : run.title, values: run.curve, colour: colourOf(run), dash: dashOf(run, runs),
       band: curveView.bands && { low: limits.map((limit) => limit[0]), high: limits.map((limit) => limit[1]) },
       read: (i) => `${percent(run.curve[i])} (${(100 * limits[i][0]).toFixed(1)} to ${(100 * limits[i][1]).toFixed(1)})`,
     };
@@ -33,7 +33,7 @@ function envelopeLines(runs) {
   return groups.map((key) => {
     const members = runs.filter((run) => `${run.dataset}\n${run.methodName}` === key);
     const { best, shares } = envelope(members.map((run) => run.curve));
-    const name = severalSets ? `${members[0].methodName}, ${members[0].set}` : members[0].methodName;
+    const name = severalSets() ? `${members[0].methodName}, ${members[0].set}` : members[0].methodName;
     return {
       run: members[0], members, title: name, values: shares, colour: colourOf(members[0]), dash: [],
       read: (i) => `${percent(shares[i])} with σ ${sigmaText(members[best[i]].sigma)}`, best: (i) => members[best[i]].sigma,
@@ -92,7 +92,7 @@ function drawLegend(lines) {
       onmouseleave: () => plots.get(byId("curves-plot")).focus(null),
     }, h("label", {}, h("input", { type: "checkbox", value: key, checked: on, onchange: () => change(() => members.forEach((run) => (on ? state.hidden.add(run.id) : state.hidden.delete(run.id)))) }),
       swatch(members[0], curveView.mode === "runs" ? shown : members.slice(0, 1)), h("span", { class: "name" }, name),
-      curveView.mode === "runs" && h("span", { class: "quiet" }, `σ ${sigmaText(members[0].sigma)}${severalSets ? ` · ${members[0].set}` : ""}`)), cell);
+      curveView.mode === "runs" && h("span", { class: "quiet" }, `σ ${sigmaText(members[0].sigma)}${severalSets() ? ` · ${members[0].set}` : ""}`)), cell);
   });
   byId("legend").replaceChildren(h("div", { class: "legend-head" }, h("span", {}, "Runs"), h("output", { id: "legend-radius", "aria-live": "off" })), h("ul", {}, ...items));
   byId("legend").scrollTop = scrolled;

@@ -22,22 +22,22 @@ function otherRuns(sheet, pick) {
 
 function drawDetail() {
   const { sheet, run, picks, at, draw } = detailAt, pick = picks[at];
-  const again = h("button", { type: "button", class: "quiet-button", onclick: () => { detailAt.draw += 1; drawDetail(); detail.querySelector(".again").focus(); } }, "Draw other noise");
-  again.classList.add("again");
-  const step = (by) => { detailAt.at = (at + by + picks.length) % picks.length; detailAt.draw = 0; drawDetail(); };
-  const move = (by, text) => h("button", { type: "button", class: "quiet-button", "aria-label": text, onclick: () => { step(by); detail.querySelectorAll(".moves button")[by < 0 ? 0 : 1].focus(); } }, by < 0 ? "←" : "→");
+  const focused = detail.contains(document.activeElement) ? document.activeElement.dataset.does : null;
+  const show = (change) => { Object.assign(detailAt, change); drawDetail(); };
+  const step = (by) => show({ at: (at + by + picks.length) % picks.length, draw: 0 });
+  const button = (does, text, onclick, label) => h("button", { type: "button", class: "quiet-button", "data-does": does, "aria-label": label, onclick }, text);
   detail.onkeydown = (event) => { if (event.key === "ArrowLeft") step(-1); else if (event.key === "ArrowRight") step(1); };
-  const others = otherRuns(sheet, pick);
   detail.replaceChildren(
     h("div", { class: "detail-head" }, h("h2", { id: "detail-title" }, pickText(sheet, pick)),
-      h("div", { class: "moves" }, move(-1, "Previous image"), move(1, "Next image"), h("button", { type: "button", class: "quiet-button", onclick: () => detail.close() }, "Close"))),
+      h("div", { class: "moves" }, button("previous", "←", () => step(-1), "Previous image"), button("next", "→", () => step(1), "Next image"), button("close", "Close", () => detail.close()))),
     h("p", { class: "quiet" }, `Image ${sheet.indices[pick.image]} of ${run.set}, ${run.title}`),
     h("div", { class: "detail-views" },
       h("figure", {}, canvasOf(sheet, pick.image, `Image ${sheet.indices[pick.image]}: ${className(sheet, sheet.labels[pick.image])}`), h("figcaption", {}, "as it is")),
       ...[0, 1].map((k) => h("figure", {}, canvasOf(sheet, pick.image, "The same image under noise", run.sigma ?? 0, 2 * draw + k), h("figcaption", {}, `noise, σ ${sigmaText(run.sigma)}`)))),
-    again,
+    button("again", "Draw other noise", () => show({ draw: draw + 1 })),
     h("h3", {}, pick.cast ? `Votes of ${pick.cast.toLocaleString("en")} noises` : "Votes"), h("div", { class: "votes" }, ...voteBars(sheet, run, pick, 5)),
-    h("h3", {}, "Certified radius, all runs"), h("div", { class: "votes" }, ...others));
+    h("h3", {}, "Certified radius, all runs"), h("div", { class: "votes" }, ...otherRuns(sheet, pick)));
+  if (focused) detail.querySelector(`[data-does="${focused}"]`).focus();
 }
 
 detail.addEventListener("click", (event) => { if (event.target === detail) detail.close(); });

@@ -46,7 +46,7 @@ function toggle(text, on, change) {
 }
 
 function picker(label, choices, chosen, choose) {
-  const select = h("select", { onchange: () => choose(choices[select.selectedIndex][0]) },
+  const select = h("select", { "aria-label": label, onchange: () => choose(choices[select.selectedIndex][0]) },
     ...choices.map(([value, text]) => h("option", { selected: value === chosen }, text)));
   return h("label", { class: "picker" }, h("span", {}, label), select);
 }

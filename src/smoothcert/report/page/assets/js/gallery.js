@@ -37,7 +37,7 @@ function sheetOf(dataset) {
 function canvasOf(sheet, position, alt, sigma = 0, draw = 0) {
   const [width, height] = sheet.size;
   const canvas = h("canvas", { width, height, role: "img", "aria-label": alt });
-  const context = canvas.getContext("2d");
+  const context = canvas.getContext("2d", { willReadFrequently: true });
   context.drawImage(sheet.picture, 0, position * height, width, height, 0, 0, width, height);
   if (sigma) {
     const pixels = context.getImageData(0, 0, width, height), next = normals(1000003 * draw + sheet.indices[position]);
@@ -82,9 +82,9 @@ function normalCdf(value) {
 }
 
 function card(sheet, run, pick, all) {
-  const text = pickText(sheet, pick);
-  return h("button", { type: "button", class: "card", "aria-label": `${text}. Show detail`, onclick: () => openDetail(sheet, run, all, all.indexOf(pick)) },
-    h("span", { class: "views" }, canvasOf(sheet, pick.image, "as it is"), canvasOf(sheet, pick.image, "under noise", run.sigma ?? 0)),
+  const name = `Image ${sheet.indices[pick.image]}`;
+  return h("button", { type: "button", class: "card", onclick: () => openDetail(sheet, run, all, all.indexOf(pick)) },
+    h("span", { class: "views" }, canvasOf(sheet, pick.image, name), canvasOf(sheet, pick.image, "under noise", run.sigma ?? 0)),
     h("span", { class: "caption" }, h("b", {}, className(sheet, sheet.labels[pick.image])), pick.predict >= 0 && pick.predict !== sheet.labels[pick.image] && h("span", { class: "taken" }, ` taken for ${className(sheet, pick.predict)}`),
       h("span", { class: "quiet" }, pick.predict < 0 ? " abstains" : ` ${pick.radius.toFixed(2)}`)),
     h("span", { class: "votes" }, ...voteBars(sheet, run, pick, 3)));
@@ -100,7 +100,7 @@ async function drawGallery() {
   }
   if (!runs.includes(galleryView.run)) galleryView.run = [...runs].sort((a, b) => b.acr[0] - a.acr[0])[0];
   const run = galleryView.run, picks = data.gallery.runs[run.id];
-  byId("gallery-controls").replaceChildren(picker("Run", runs.map((other) => [other, severalSets ? `${other.title}, ${other.set}` : other.title]), run, (other) => { galleryView.run = other; drawGallery(); }));
+  byId("gallery-controls").replaceChildren(picker("Run", runs.map((other) => [other, severalSets() ? `${other.title}, ${other.set}` : other.title]), run, (other) => { galleryView.run = other; drawGallery(); }));
   const sheet = await sheetOf(run.dataset);
   if (galleryView.run !== run) return;
   const all = data.gallery.kinds.flatMap((kind) => picks[kind]);

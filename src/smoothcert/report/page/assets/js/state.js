@@ -6,7 +6,6 @@ data.runs.forEach((run, id) => {
   run.curve = certifiedAccuracy(run.right, run.images);
   run.title = `${run.label}, σ ${sigmaText(run.sigma)}`;
 });
-const severalSets = unique(data.runs.map((run) => run.dataset)).length > 1;
 const gridRadii = Array.from({ length: data.grid.count }, (_, i) => i * data.grid.step);
 
 const state = { dataset: null, sigmas: new Set(), methods: new Set(), hidden: new Set() };
@@ -17,6 +16,9 @@ const filteredRuns = () => data.runs.filter((run) =>
   (state.dataset === null || run.dataset === state.dataset)
   && (!state.sigmas.size || state.sigmas.has(run.sigma))
   && (!state.methods.size || state.methods.has(run.methodName)));
+
+/** Whether a run's data set must be told. */
+const severalSets = () => unique(filteredRuns().map((run) => run.dataset)).length > 1;
 
 /** Runs that are drawn: filtered, and not switched off in the legend. */
 const shownRuns = () => filteredRuns().filter((run) => !state.hidden.has(run.id));

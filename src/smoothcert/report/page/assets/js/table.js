@@ -44,7 +44,7 @@ function besideRow(run) {
   if (tableView.beside === "ours" || !run.paper) return null;
   const ours = exactValues(run), theirs = paperValues(run), gaps = tableView.beside === "difference";
   const cell = (i, digits) => (theirs[i] === undefined ? "" : gaps ? signed(ours[i] - theirs[i], digits) : theirs[i].toFixed(digits));
-  return h("tr", { class: "beside" }, severalSets && h("td"), h("td"), h("th", { scope: "row" }, gaps ? "minus the paper" : "in the paper"),
+  return h("tr", { class: "beside" }, severalSets() && h("td"), h("td"), h("th", { scope: "row" }, gaps ? "minus the paper" : "in the paper"),
     h("td", {}, cell(0, 3)), h("td"), ...data.radii.map((_, i) => h("td", {}, cell(i + 1, 1))), h("td"), h("td"));
 }
 
@@ -55,7 +55,7 @@ function drawTable() {
     const first = tableView.sort === null && last !== null && last !== group;
     last = group;
     const row = h("tr", { class: first ? "first" : null, "data-run": run.id },
-      severalSets && h("td", { class: "text" }, run.set), h("td", {}, sigmaText(run.sigma)),
+      severalSets() && h("td", { class: "text" }, run.set), h("td", {}, sigmaText(run.sigma)),
       h("th", { scope: "row" }, swatch(run, rows.map((other) => other.run)), run.label),
       ...values.flatMap((value, i) => {
         const cell = h("td", { class: marks[k][i] || null }, marks[k][i] === "best" ? h("b", {}, value) : marks[k][i] === "second" ? h("u", {}, value) : value);
@@ -64,7 +64,7 @@ function drawTable() {
       h("td", { class: "quiet" }, (100 * run.abstained / run.images).toFixed(1)), h("td", { class: "quiet" }, run.images.toLocaleString("en")));
     return [row, besideRow(run)].filter(Boolean);
   });
-  const head = h("tr", {}, severalSets && heading("dataset", "data set", "text"), heading("sigma", "σ"), heading("name", "run", "text run-name"), heading("acr", "ACR"),
+  const head = h("tr", {}, severalSets() && heading("dataset", "data set", "text"), heading("sigma", "σ"), heading("name", "run", "text run-name"), heading("acr", "ACR"),
     h("th", { scope: "col" }, "95 %"), ...data.radii.map((radius, i) => heading(`r${i}`, radius.toFixed(2))), heading("abstained", "abst. %"), heading("images", "images"));
   byId("table").replaceChildren(h("table", {}, h("caption", { class: "unseen" }, "Average certified radius and certified accuracy in percent by radius"), h("thead", {}, head), h("tbody", {}, ...body)));
 }
