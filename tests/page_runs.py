@@ -46,7 +46,12 @@ def make_run(
         "data": {"name": dataset, "split": "test", "sha256": sha256},
         "model": {"method": method, "name": name or folder.name, "architecture": "lenet", "sha256": "ab" * 32},
     }  # fmt: skip
-    segment = {"device": "A fine processor", "versions": {"smoothcert": "0.1.0"}, "seconds": 12.5, "started": "2026-01-02"}
+    segment = {
+        "device": "A fine processor",
+        "versions": {"smoothcert": "0.1.0"},
+        "seconds": 12.5,
+        "started": "2026-01-02",
+    }
     path.with_name("certify.json").write_text(json.dumps({"settings": settings, "segments": [segment]}))
     config = TrainConfig(
         name=name or folder.name, dataset=dataset, method=method, sigma=sigma, seed=seed, options=options or {}

@@ -116,7 +116,9 @@ def folder(tmp_path_factory, mini):
     labels = mini.labels.numpy()[:300]
     for method, skill in (("gaussian", 1.5), ("catrs", 2.2)):
         for sigma in (0.25, 0.5):
-            make_run(root / f"{method}-{sigma}", labels, method=method, sigma=sigma, skill=skill, sha256=mini.fingerprint)
+            make_run(
+                root / f"{method}-{sigma}", labels, method=method, sigma=sigma, skill=skill, sha256=mini.fingerprint
+            )
     return root
 
 
@@ -137,7 +139,8 @@ def test_a_published_folder_names_its_data_set(shared):
 
 
 def test_a_run_of_an_ablation_knows_its_row(tmp_path, mini):
-    path = make_run(tmp_path / "x", mini.labels.numpy()[:50], name="cifar10-resnet20-catrs-0.50-lambda2.00-seed1", dataset="cifar10", method="catrs")  # fmt: skip
+    name = "cifar10-resnet20-catrs-0.50-lambda2.00-seed1"
+    path = make_run(tmp_path / "x", mini.labels.numpy()[:50], name=name, dataset="cifar10", method="catrs")
     (run,) = read_runs([str(path)])
     assert run.entry.name == "CAT-RS, lambda=2.00"
     assert build_table([run.entry], paper=True).rows[0].paper is not None
@@ -159,7 +162,9 @@ def test_votes_of_the_certified_class(folder):
 
 
 def test_names_that_clash_are_told_apart(folder):
-    runs = read_runs([f"same={folder / 'catrs-0.5' / 'certify.tsv'}", f"same={folder / 'gaussian-0.5' / 'certify.tsv'}"])
+    runs = read_runs(
+        [f"same={folder / 'catrs-0.5' / 'certify.tsv'}", f"same={folder / 'gaussian-0.5' / 'certify.tsv'}"]
+    )
     assert distinct_labels(runs) == ["same (catrs-0.5)", "same (gaussian-0.5)"]
     assert distinct_labels([runs[0], runs[0]]) == ["same (catrs-0.5) 1", "same (catrs-0.5) 2"]
 
@@ -218,7 +223,8 @@ def test_training_is_thinned_and_keeps_its_end(folder, tmp_path, mini):
 def test_provenance_says_everything(folder):
     (run,) = read_runs([str(folder / "catrs-0.5")])
     said = provenance(run, "x")
-    assert {"n0": "100", "n": "1000", "alpha": "0.001", "seed": "0", "certified on": "A fine processor"}.items() <= said["facts"].items()  # fmt: skip
+    facts = {"n0": "100", "n": "1000", "alpha": "0.001", "seed": "0", "certified on": "A fine processor"}
+    assert facts.items() <= said["facts"].items()
     assert [len(file["sha256"]) for file in said["files"]] == [64, 64, 64]
     assert said["config"]["learning_rate"] == "0.01"
 
@@ -242,8 +248,9 @@ def test_a_damaged_file_beside_the_results_is_named(folder, tmp_path, mini):
 
 
 def test_the_page_needs_jinja2_and_says_so(folder):
-    code = f"import sys; sys.modules['jinja2'] = None; from smoothcert.cli import main; sys.exit(main(['report', {str(folder)!r}, '--html', 'x.html']))"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    code = "import sys; sys.modules['jinja2'] = None; from smoothcert.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "report", str(folder), "--html", "x.html"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "pip install 'smoothcert[report]'" in done.stderr
 
@@ -254,17 +261,25 @@ def test_the_command_writes_one_file_that_asks_for_nothing(folder, tmp_path, cap
     text = out.read_text()
     assert "Wrote" in capsys.readouterr().err
     assert "<h1>&lt;b&gt;Mine&lt;/b&gt;</h1>" in text
-    outside = [match for match in re.findall(r"(?:src|href)=\"([^\"]*)\"", text) if not match.startswith(("#", "data:"))]
+    outside = [
+        match for match in re.findall(r"(?:src|href)=\"([^\"]*)\"", text) if not match.startswith(("#", "data:"))
+    ]
     assert outside == []
 
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB.
 BLINDNESS = {
     "none": np.eye(3),
-    "protan": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
-    "deutan": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
-    "tritan": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]),
-}  # fmt: skip
+    "protan": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deutan": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritan": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    ),
+}
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
 

@@ -37,7 +37,7 @@ def show_table(table: Table, console: Console | None = None) -> bool:
             cells = [Text(cell.text, style="dim" if paper else styles[cell.mark]) for cell in line]
             curve = Text("" if paper else next(curves), style="cyan")
             shown.add_row(*cells[:2], curve, *cells[2:], end_section=number == len(lines) - 1)
-    if console.measure(shown).minimum > console.width:
+    if console.measure(shown, options=console.options.update(width=10_000)).maximum > console.width:
         return False
     console.print(shown)
     return True

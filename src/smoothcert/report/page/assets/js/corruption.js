@@ -20,7 +20,9 @@ function drawCorruption() {
     h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "text" }, "corruption"), ...map.severities.map((severity) => h("th", { scope: "col" }, map.severities.length > 1 ? `severity ${severity}` : "result")), h("th", { scope: "col" }, "mean"))), h("tbody", {}, ...rows)));
 }
 
-if (data.heatmaps.length) {
+if (data.heatmaps.length === 1) {
+  byId("corruption-controls").append(h("b", {}, data.heatmaps[0].title));
+} else if (data.heatmaps.length) {
   byId("corruption-controls").append(picker("Result", data.heatmaps.map((map, i) => [i, map.title]), 0, (i) => { heatMap = i; drawCorruption(); }));
 }
 panels.push(drawCorruption);

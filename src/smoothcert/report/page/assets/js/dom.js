@@ -18,7 +18,10 @@ const s = (tag, attributes = {}, ...children) => fill(document.createElementNS(S
 const byId = (id) => document.getElementById(id);
 const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 const sigmaText = (sigma) => (sigma ? sigma.toFixed(2) : "?");
-const signed = (value, digits) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
+const signed = (value, digits) => {
+  const size = Math.abs(value).toFixed(digits);
+  return Number(size) === 0 ? size : `${value < 0 ? "−" : "+"}${size}`;
+};
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const unique = (values) => [...new Set(values)];
 

@@ -1,20 +1,31 @@
-// Colour says the method, dashes say the noise level. The colours are in the style sheet, one list for each scheme.
+// Colour says the method and dashes the noise level; where all runs are of one method, colour says the run.
+// The colours are in the style sheet, one list for each scheme.
 
 const COLOURS = 8;
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [14, 4], [4, 6]];
 
 const ownNames = unique(data.runs.filter((run) => !run.method).map((run) => run.label));
+const oneMethod = data.runs.length > 1 && unique(data.runs.map((run) => run.methodName)).length === 1;
 // The order gives the two strongest colours to the methods that are compared most.
 const slots = new Map([["catrs", 0], ["gaussian", 1], ["smoothadv", 2], ["consistency", 3], ["smoothmix", 4], ["macer", 5], ["stability", 6]]);
-const colourSlot = (run) => (run.method ? slots.get(run.method) : (7 + ownNames.indexOf(run.label)) % COLOURS);
+
+function colourSlot(run) {
+  if (oneMethod) return run.id % COLOURS;
+  return run.method ? slots.get(run.method) : (7 + ownNames.indexOf(run.label)) % COLOURS;
+}
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colourOf = (run) => css(`--run-${colourSlot(run)}`);
 
-/** Noise levels are told apart only among the runs on view. */
+/** Among the runs on view: by noise level, or, where that leaves two alike, by a run's place among those of its colour. */
 function dashOf(run, runs) {
-  const levels = unique(runs.map((other) => other.sigma)).sort((a, b) => a - b);
-  return DASHES[levels.indexOf(run.sigma) % DASHES.length];
+  if (oneMethod) return [];
+  const look = (other) => `${colourSlot(other)} ${other.sigma}`;
+  const alike = runs.length !== unique(runs.map(look)).length;
+  const order = alike
+    ? runs.filter((other) => colourSlot(other) === colourSlot(run)).map((other) => other.id)
+    : unique(runs.map((other) => other.sigma)).sort((a, b) => a - b);
+  return DASHES[Math.max(0, order.indexOf(alike ? run.id : run.sigma)) % DASHES.length];
 }
 
 /** A colour of the style sheet, #rrggbb, let through in part. */
@@ -29,9 +40,10 @@ const swatch = (run, runs) => stroke(`var(--run-${colourSlot(run)})`, 2.5, dashO
 /** What colours and dashes mean, for plots without a legend of their own. */
 function keys(runs) {
   const methods = unique(runs.map(colourSlot)).map((slot) => runs.find((run) => colourSlot(run) === slot));
-  const levels = unique(runs.map((run) => run.sigma)).sort((a, b) => a - b).map((sigma) => runs.find((run) => run.sigma === sigma));
+  const sigmas = oneMethod ? [] : unique(runs.map((run) => run.sigma)).sort((a, b) => a - b);
+  const levels = sigmas.map((sigma) => runs.find((run) => run.sigma === sigma));
   return [
-    ...methods.map((run) => h("span", {}, stroke(`var(--run-${colourSlot(run)})`, 3), run.methodName)),
+    ...methods.map((run) => h("span", {}, stroke(`var(--run-${colourSlot(run)})`, 3), oneMethod ? run.title : run.methodName)),
     ...(levels.length > 1 ? levels : []).map((run) => h("span", {}, stroke("currentColor", 2, dashOf(run, runs)), `σ ${sigmaText(run.sigma)}`)),
   ];
 }

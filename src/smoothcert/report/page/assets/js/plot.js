@@ -51,11 +51,11 @@ function linePlot(holder, { x, lines, xLabel, yLabel, yRange, yValues, logarithm
     tip.hidden = idx === null || idx === undefined || !focused || left < 0;
     if (tip.hidden) return;
     tip.replaceChildren(h("b", {}, focused.title), h("span", {}, `${xText(idx)}   ${focused.read(idx)}`));
-    const right = left > plot.over.clientWidth * 0.6;
-    tip.style.left = `${plot.over.offsetLeft + left + (right ? -14 : 14)}px`;
-    tip.style.top = `${Math.max(0, plot.over.offsetTop + top - 44)}px`;
-    tip.style.transform = right ? "translateX(-100%)" : "";
+    const fits = left + 14 + tip.offsetWidth < plot.over.clientWidth;
+    tip.style.left = `${Math.max(0, plot.over.offsetLeft + left + (fits ? 14 : -14 - tip.offsetWidth))}px`;
+    tip.style.top = `${Math.max(0, plot.over.offsetTop + top - tip.offsetHeight - 10)}px`;
   };
+  const dot = (_, i) => (series[i].label ? owner[i].colour : "transparent"); // edges of bands have no name
   const size = () => ({ width: holder.clientWidth, height: holder.clientHeight });
   const plot = new uPlot({
     ...size(), series, bands, legend: { show: false }, padding: [12, 10, 0, 0],
@@ -65,7 +65,7 @@ function linePlot(holder, { x, lines, xLabel, yLabel, yRange, yValues, logarithm
     },
     axes: [axis(xLabel, { size: 26 }), axis(yLabel, { size: 52, values: yValues, ...(logarithmic ? powersOfTen() : {}) })],
     focus: { alpha: lines.length > 1 ? 0.22 : 1 },
-    cursor: { focus: { prox: 40 }, drag: { x: false, y: false }, points: { size: 7 }, y: false },
+    cursor: { focus: { prox: 40 }, drag: { x: false, y: false }, points: { size: 7, width: 0, fill: dot, stroke: dot }, y: false },
     hooks: {
       setCursor: [show],
       setSeries: [(_, i, options) => { if (options.focus !== undefined) focused = i ? owner[i] : null; }],

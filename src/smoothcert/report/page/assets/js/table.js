@@ -9,7 +9,6 @@ const paperAt = (run, radius) => run.paper?.accuracy.find(([at]) => Math.abs(at 
 
 /** The paper's numbers of a row as numbers, undefined where it prints none. */
 const paperValues = (run) => [run.paper?.acr, ...data.radii.map((radius) => paperAt(run, radius))];
-const exactValues = (run) => [run.acr[0], ...run.table.map((count) => 100 * count / run.images)];
 
 const sorters = {
   dataset: (run) => run.dataset ?? "", sigma: (run) => run.sigma ?? 0, name: (run) => run.label.toLowerCase(), acr: (run) => run.acr[0],
@@ -42,7 +41,7 @@ function heading(column, text, kind = "") {
 
 function besideRow(run) {
   if (tableView.beside === "ours" || !run.paper) return null;
-  const ours = exactValues(run), theirs = paperValues(run), gaps = tableView.beside === "difference";
+  const ours = run.printed.map(Number), theirs = paperValues(run), gaps = tableView.beside === "difference";
   const cell = (i, digits) => (theirs[i] === undefined ? "" : gaps ? signed(ours[i] - theirs[i], digits) : theirs[i].toFixed(digits));
   return h("tr", { class: "beside" }, severalSets() && h("td"), h("td"), h("th", { scope: "row" }, gaps ? "minus the paper" : "in the paper"),
     h("td", {}, cell(0, 3)), h("td"), ...data.radii.map((_, i) => h("td", {}, cell(i + 1, 1))), h("td"), h("td"));

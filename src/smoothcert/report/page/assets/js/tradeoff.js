@@ -45,7 +45,7 @@ function drawTradeoff() {
   const theirs = runs.flatMap((run) => (paper(run) ? [s("g", { class: "theirs", stroke: `var(--run-${colourSlot(run)})` },
     s("line", { x1: x(clean(run)), y1: y(atRadius(run, tradeoffView.radius)), x2: x(paper(run)[0]), y2: y(paper(run)[1]) }), s("circle", { cx: x(paper(run)[0]), cy: y(paper(run)[1]), r: 5 }))] : []));
   const points = runs.map((run) => tradeoffPoint(run, x(clean(run)), y(atRadius(run, tradeoffView.radius)), levels.indexOf(run.sigma), radius));
-  const names = labelSpots(runs.map((run) => ({ x: x(clean(run)), y: y(atRadius(run, tradeoffView.radius)), text: run.setting ? String(run.setting.value) : `${run.label}${levels.length > 1 ? ` ${sigmaText(run.sigma)}` : ""}` })), width - edge.right);
+  const names = labelSpots(runs.map((run) => ({ x: x(clean(run)), y: y(atRadius(run, tradeoffView.radius)), text: run.setting ? String(run.setting.value) : `${run.label}${levels.length > 1 ? ` ${sigmaText(run.sigma)}` : ""}` })), edge.left, width - edge.right);
   holder.replaceChildren(s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": `Clean accuracy against certified accuracy at radius ${radius.toFixed(2)}, one point for each of ${runs.length} runs` },
     s("g", { class: "frame", "aria-hidden": "true" }, ...grid), ...lines, ...theirs, ...points, s("g", { class: "names", "aria-hidden": "true" }, ...names)));
 }
@@ -59,13 +59,13 @@ function tradeoffPoint(run, x, y, level, radius) {
 }
 
 /** Texts beside their points, left out where they would lie over another one. */
-function labelSpots(spots, right) {
+function labelSpots(spots, left, right) {
   const taken = spots.map((spot) => ({ left: spot.x - 5, top: spot.y - 5, width: 10, height: 10 }));
   const apart = (a, b) => a.left >= b.left + b.width || b.left >= a.left + a.width || a.top >= b.top + b.height || b.top >= a.top + a.height;
   return spots.flatMap(({ x, y, text }) => {
     const width = 6 * text.length, height = 13;
     const places = [[x + 9, y - 6], [x - 9 - width, y - 6], [x - width / 2, y - 20], [x - width / 2, y + 8]];
-    const box = places.map(([left, top]) => ({ left, top, width, height })).find((at) => at.left + at.width < right && taken.every((other) => apart(at, other)));
+    const box = places.map(([from, top]) => ({ left: from, top, width, height })).find((at) => at.left > left && at.left + at.width < right && taken.every((other) => apart(at, other)));
     if (!box) return [];
     taken.push(box);
     return [s("text", { x: box.left, y: box.top + 10 }, text)];
