@@ -1,4 +1,5 @@
-# Everything runs in .venv, which the first target makes. System packages needed: make, python3-venv, g++.
+# Everything runs in .venv, which the first target makes. System packages needed: make, python3-venv, g++;
+# chromium for the tests of the report page.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/

@@ -68,10 +68,10 @@ def _is_result(path: Path) -> bool:
         return False
     try:
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            header = file.readline().rstrip("\n").split("\t")
+            header, first = file.readline().rstrip("\n").split("\t"), file.readline().strip()
     except (OSError, EOFError, UnicodeDecodeError):
         return False
-    return set(COLUMNS[:5]) <= set(header)
+    return set(COLUMNS[:5]) <= set(header) and bool(first)  # one that has only begun has nothing to show
 
 
 def _read_run(path: Path, name: str | None, given: dict[str, Any]) -> Run:

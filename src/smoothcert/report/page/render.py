@@ -21,8 +21,8 @@ from smoothcert.report.table import Table
 _ASSETS = Path(__file__).with_name("assets")
 # Later files use what earlier ones define; all share one function's scope.
 _SCRIPTS = (
-    "dom", "statistics", "state", "palette", "plot", "filters", "curves", "table", "copy", "confidence", "compare",
-    "tradeoff", "corruption", "training", "gallery", "detail", "main",
+    "dom", "statistics", "state", "palette", "plot", "filters", "legend", "curves", "table", "copy", "confidence",
+    "compare", "scatter", "tradeoff", "corruption", "training", "gallery", "detail", "main",
 )  # fmt: skip
 _STYLES = ("page", "panels", "gallery", "print")
 
@@ -47,11 +47,12 @@ def render_page(
     by_entry = {id(run.entry): run for run in runs}
     ordered = [by_entry[id(row.entry)] for row in table.rows]
     content = build_content(ordered, table, load=load, corruptions=corruptions)
+    today = datetime.now(UTC)
     environment = Environment(loader=FileSystemLoader(_ASSETS), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("page.html.j2").render(
         title=title,
         summary=_summary(content["runs"]),
-        made=datetime.now(UTC).strftime("%-d %B %Y"),
+        made=f"{today.day} {today:%B %Y}",
         version=__version__,
         plain=to_text(table),
         style=Markup(_read("vendor/uPlot.min.css") + "".join(_read(f"css/{name}.css") for name in _STYLES)),

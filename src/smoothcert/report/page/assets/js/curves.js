@@ -1,4 +1,4 @@
-// Certified accuracy against radius, with the legend that reads it out and switches runs.
+// Certified accuracy against radius: each run's, or each method's at its best noise level.
 
 const curveView = { mode: "runs", bands: data.runs.length <= 8, paper: false };
 const withPaper = data.runs.some((run) => run.paper);
@@ -7,9 +7,14 @@ function runLines(runs) {
   return runs.flatMap((run) => {
     const limits = run.curve.map((share) => wilson(share, run.images));
     const line = {
-      run, title: severalSets() ? `${run.title}, ${run.set}` : run.title, values: run.curve, colour: colourOf(run), dash: dashOf(run, runs),
+      run,
+      title: severalSets() ? `${run.title}, ${run.set}` : run.title,
+      values: run.curve,
+      colour: colourOf(run),
+      dash: dashOf(run, runs),
       band: curveView.bands && { low: limits.map((limit) => limit[0]), high: limits.map((limit) => limit[1]) },
-      read: (i) => `${percent(run.curve[i])} (${(100 * limits[i][0]).toFixed(1)} to ${(100 * limits[i][1]).toFixed(1)})`,
+      read: (i) =>
+        `${percent(run.curve[i])} (${(100 * limits[i][0]).toFixed(1)} to ${(100 * limits[i][1]).toFixed(1)})`,
     };
     return curveView.paper && run.paper ? [line, paperLine(run)] : [line];
   });
@@ -22,7 +27,12 @@ function paperLine(run) {
     if (i < values.length) values[i] = accuracy / 100;
   }
   return {
-    title: `${run.title}, in the paper`, values, colour: colourOf(run), dash: [1, 4], width: 1.2, marks: true,
+    title: `${run.title}, in the paper`,
+    values,
+    colour: colourOf(run),
+    dash: [1, 4],
+    width: 1.2,
+    marks: true,
     read: (i) => (values[i] === null ? "" : percent(values[i])),
   };
 }
@@ -35,8 +45,14 @@ function envelopeLines(runs) {
     const { best, shares } = envelope(members.map((run) => run.curve));
     const name = severalSets() ? `${members[0].methodName}, ${members[0].set}` : members[0].methodName;
     return {
-      run: members[0], members, title: name, values: shares, colour: colourOf(members[0]), dash: [],
-      read: (i) => `${percent(shares[i])} with σ ${sigmaText(members[best[i]].sigma)}`, best: (i) => members[best[i]].sigma,
+      run: members[0],
+      members,
+      title: name,
+      values: shares,
+      colour: colourOf(members[0]),
+      dash: [],
+      read: (i) => `${percent(shares[i])} with σ ${sigmaText(members[best[i]].sigma)}`,
+      best: (i) => members[best[i]].sigma,
     };
   });
 }
@@ -45,7 +61,9 @@ function curvesAlt(lines) {
   const i = Math.min(gridRadii.length - 1, Math.round(0.5 / data.grid.step));
   const ranked = lines.filter((line) => line.run).sort((a, b) => b.values[i] - a.values[i]);
   if (!ranked.length) return "Certified accuracy against radius; no run is shown.";
-  const ends = unique([ranked[0], ranked[ranked.length - 1]]).map((line) => `${percent(line.values[i])} for ${line.title}`);
+  const ends = unique([ranked[0], ranked[ranked.length - 1]]).map(
+    (line) => `${percent(line.values[i])} for ${line.title}`,
+  );
   return `Certified accuracy against radius of ${ranked.length} curves; at radius ${gridRadii[i].toFixed(2)} from ${ends.join(" to ")}. The table below has the numbers.`;
 }
 
@@ -55,54 +73,54 @@ function drawCurves() {
   const reached = lines.map((line) => line.values.findLastIndex((share) => share > 0));
   const end = Math.min(gridRadii.length, Math.max(16, ...reached.map((i) => i + 4)));
   // A curve ends where it meets the axis.
-  const cut = (values) => values.slice(0, end).map((share, i) => (share > 0 || values[i - 1] > 0 || i === 0 ? share : null));
+  const cut = (values) =>
+    values.slice(0, end).map((share, i) => (share > 0 || values[i - 1] > 0 || i === 0 ? share : null));
   linePlot(byId("curves-plot"), {
-    x: cut(gridRadii),
-    lines: lines.map((line) => (line.marks ? { ...line, values: line.values.slice(0, end) } : { ...line, values: cut(line.values), band: line.band && { low: cut(line.band.low), high: cut(line.band.high) } })),
-    xLabel: "ℓ₂ radius r", yLabel: "certified accuracy", yRange: [0, 1], yValues: (_, ticks) => ticks.map((tick) => percent(tick, 0)),
-    alt: curvesAlt(lines), onMove: readOut, xText: (i) => `r = ${gridRadii[i].toFixed(3)}`,
+    x: gridRadii.slice(0, end),
+    lines: lines.map((line) =>
+      line.marks
+        ? { ...line, values: line.values.slice(0, end) }
+        : {
+            ...line,
+            values: cut(line.values),
+            band: line.band && { low: cut(line.band.low), high: cut(line.band.high) },
+          },
+    ),
+    xLabel: "ℓ₂ radius r",
+    yLabel: "certified accuracy",
+    yRange: [0, 1],
+    yValues: (_, ticks) => ticks.map((tick) => percent(tick, 0)),
+    alt: curvesAlt(lines),
+    onMove: readOut,
+    xText: (i) => `r = ${gridRadii[i].toFixed(3)}`,
   });
-  drawLegend(lines);
-}
-
-let readers = [];
-
-function readOut(i) {
-  for (const { line, cell } of readers) {
-    const text = i === null ? "" : percent(line.values[i]);
-    cell.textContent = line.best && i !== null ? `${text} (σ ${sigmaText(line.best(i))})` : text;
-  }
-  byId("legend-radius").textContent = i === null ? "" : `r = ${gridRadii[i].toFixed(3)}`;
-}
-
-function drawLegend(lines) {
-  const at = byId("legend").contains(document.activeElement) ? document.activeElement.value : null;
-  const scrolled = byId("legend").scrollTop;
-  const all = filteredRuns(), shown = shownRuns();
-  const rows = curveView.mode === "runs"
-    ? all.map((run) => ({ key: String(run.id), members: [run], name: run.label, line: lines.find((line) => line.run === run) }))
-    : envelopeLines(all).map((line) => ({ key: line.title, members: line.members, name: line.title, line: lines.find((other) => other.title === line.title) }));
-  readers = [];
-  const items = rows.map(({ key, members, name, line }) => {
-    const cell = h("output", { class: "value" });
-    if (line) readers.push({ line, cell });
-    const on = members.some((run) => !state.hidden.has(run.id));
-    return h("li", {
-      onmouseenter: () => line && plots.get(byId("curves-plot")).focus(lines.indexOf(line)),
-      onmouseleave: () => plots.get(byId("curves-plot")).focus(null),
-    }, h("label", {}, h("input", { type: "checkbox", value: key, checked: on, onchange: () => change(() => members.forEach((run) => (on ? state.hidden.add(run.id) : state.hidden.delete(run.id)))) }),
-      swatch(members[0], curveView.mode === "runs" ? shown : members.slice(0, 1)), h("span", { class: "name" }, name),
-      curveView.mode === "runs" && h("span", { class: "quiet" }, `σ ${sigmaText(members[0].sigma)}${severalSets() ? ` · ${members[0].set}` : ""}`)), cell);
-  });
-  byId("legend").replaceChildren(h("div", { class: "legend-head" }, h("span", {}, "Runs"), h("output", { id: "legend-radius", "aria-live": "off" })), h("ul", {}, ...items));
-  byId("legend").scrollTop = scrolled;
-  if (at) [...byId("legend").querySelectorAll("input")].find((box) => box.value === at)?.focus();
+  drawLegend(lines, curveView.mode === "runs" ? null : envelopeLines(filteredRuns()));
 }
 
 byId("curves-controls").append(
   ...[
-    unique(data.runs.map((run) => run.sigma)).length > 1 && segmented("Curves", [["runs", "Each run"], ["envelope", "Best σ"]], "runs", (mode) => { curveView.mode = mode; drawCurves(); }),
-    toggle("95 % bands", curveView.bands, (on) => { curveView.bands = on; drawCurves(); }),
-    withPaper && toggle("Paper's numbers", false, (on) => { curveView.paper = on; drawCurves(); }),
-  ].filter(Boolean));
+    unique(data.runs.map((run) => run.sigma)).length > 1 &&
+      segmented(
+        "Curves",
+        [
+          ["runs", "Each run"],
+          ["envelope", "Best σ"],
+        ],
+        "runs",
+        (mode) => {
+          curveView.mode = mode;
+          drawCurves();
+        },
+      ),
+    toggle("95 % bands", curveView.bands, (on) => {
+      curveView.bands = on;
+      drawCurves();
+    }),
+    withPaper &&
+      toggle("Paper's numbers", false, (on) => {
+        curveView.paper = on;
+        drawCurves();
+      }),
+  ].filter(Boolean),
+);
 panels.push(drawCurves);

@@ -28,7 +28,8 @@ const unique = (values) => [...new Set(values)];
 /** A row of buttons of which one is pressed. */
 function segmented(label, choices, chosen, choose) {
   const buttons = choices.map(([value, text]) =>
-    h("button", { type: "button", "aria-pressed": String(value === chosen), onclick: () => press(value) }, text));
+    h("button", { type: "button", "aria-pressed": String(value === chosen), onclick: () => press(value) }, text),
+  );
   const press = (value) => {
     buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(choices[i][0] === value)));
     choose(value);
@@ -37,20 +38,29 @@ function segmented(label, choices, chosen, choose) {
 }
 
 function toggle(text, on, change) {
-  const button = h("button", {
-    type: "button", class: "toggle", "aria-pressed": String(on),
-    onclick: () => {
-      const now = button.getAttribute("aria-pressed") !== "true";
-      button.setAttribute("aria-pressed", String(now));
-      change(now);
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: "toggle",
+      "aria-pressed": String(on),
+      onclick: () => {
+        const now = button.getAttribute("aria-pressed") !== "true";
+        button.setAttribute("aria-pressed", String(now));
+        change(now);
+      },
     },
-  }, text);
+    text,
+  );
   return button;
 }
 
 function picker(label, choices, chosen, choose) {
-  const select = h("select", { "aria-label": label, onchange: () => choose(choices[select.selectedIndex][0]) },
-    ...choices.map(([value, text]) => h("option", { selected: value === chosen }, text)));
+  const select = h(
+    "select",
+    { "aria-label": label, onchange: () => choose(choices[select.selectedIndex][0]) },
+    ...choices.map(([value, text]) => h("option", { selected: value === chosen }, text)),
+  );
   return h("label", { class: "picker" }, h("span", {}, label), select);
 }
 
@@ -60,5 +70,7 @@ function duration(seconds) {
   const minutes = Math.round(seconds / 60);
   if (minutes < 60) return `${minutes} min`;
   const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${String(minutes % 60).padStart(2, "0")} min` : `${(seconds / 86400).toFixed(1)} days`;
+  return hours < 48
+    ? `${hours} h ${String(minutes % 60).padStart(2, "0")} min`
+    : `${(seconds / 86400).toFixed(1)} days`;
 }

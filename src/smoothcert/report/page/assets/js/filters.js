@@ -2,10 +2,23 @@
 
 function chips(label, values, text, chosen) {
   if (values.length < 2) return null;
-  return h("div", { class: "chips", role: "group", "aria-label": label }, h("span", { class: "quiet" }, label),
-    ...values.map((value) => h("button", {
-      type: "button", class: "chip", "aria-pressed": String(chosen.has(value)), onclick: () => change(() => flip(chosen, value)),
-    }, text(value))));
+  return h(
+    "div",
+    { class: "chips", role: "group", "aria-label": label },
+    h("span", { class: "quiet" }, label),
+    ...values.map((value) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          "aria-pressed": String(chosen.has(value)),
+          onclick: () => change(() => flip(chosen, value)),
+        },
+        text(value),
+      ),
+    ),
+  );
 }
 
 function drawFilters() {
@@ -17,11 +30,30 @@ function drawFilters() {
   const methods = unique(inSet.map((run) => run.methodName));
   const active = state.sigmas.size + state.methods.size + state.hidden.size > 0;
   const parts = [
-    sets.length > 1 && picker("Data set", [[null, "all"], ...sets.map((name) => [name, data.runs.find((run) => run.dataset === name).set])], state.dataset,
-      (name) => change((now) => { now.dataset = name; now.sigmas.clear(); now.methods.clear(); })),
+    sets.length > 1 &&
+      picker(
+        "Data set",
+        [[null, "all"], ...sets.map((name) => [name, data.runs.find((run) => run.dataset === name).set])],
+        state.dataset,
+        (name) =>
+          change((now) => {
+            now.dataset = name;
+            now.sigmas.clear();
+            now.methods.clear();
+          }),
+      ),
     chips("σ", sigmas, sigmaText, state.sigmas),
     methods.length <= 14 && chips("Method", methods, String, state.methods),
-    active && h("button", { type: "button", class: "link", onclick: () => change((now) => [now.sigmas, now.methods, now.hidden].forEach((set) => set.clear())) }, "Show all"),
+    active &&
+      h(
+        "button",
+        {
+          type: "button",
+          class: "link",
+          onclick: () => change((now) => [now.sigmas, now.methods, now.hidden].forEach((set) => set.clear())),
+        },
+        "Show all",
+      ),
   ].filter(Boolean);
   bar.hidden = !parts.length;
   bar.replaceChildren(...parts);

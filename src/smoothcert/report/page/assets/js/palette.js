@@ -7,7 +7,15 @@ const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [14, 4], [4, 6]];
 const ownNames = unique(data.runs.filter((run) => !run.method).map((run) => run.label));
 const oneMethod = data.runs.length > 1 && unique(data.runs.map((run) => run.methodName)).length === 1;
 // The order gives the two strongest colours to the methods that are compared most.
-const slots = new Map([["catrs", 0], ["gaussian", 1], ["smoothadv", 2], ["consistency", 3], ["smoothmix", 4], ["macer", 5], ["stability", 6]]);
+const slots = new Map([
+  ["catrs", 0],
+  ["gaussian", 1],
+  ["smoothadv", 2],
+  ["consistency", 3],
+  ["smoothmix", 4],
+  ["macer", 5],
+  ["stability", 6],
+]);
 
 function colourSlot(run) {
   if (oneMethod) return run.id % COLOURS;
@@ -29,10 +37,26 @@ function dashOf(run, runs) {
 }
 
 /** A colour of the style sheet, #rrggbb, let through in part. */
-const faded = (colour, share) => colour + Math.round(255 * share).toString(16).padStart(2, "0");
+const faded = (colour, share) =>
+  colour +
+  Math.round(255 * share)
+    .toString(16)
+    .padStart(2, "0");
 
-const stroke = (colour, width, dash = []) => s("svg", { class: "swatch", viewBox: "0 0 26 10", "aria-hidden": "true" },
-  s("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke: colour, "stroke-width": width, "stroke-dasharray": dash.join(" ") }));
+const stroke = (colour, width, dash = []) =>
+  s(
+    "svg",
+    { class: "swatch", viewBox: "0 0 26 10", "aria-hidden": "true" },
+    s("line", {
+      x1: 0,
+      x2: 26,
+      y1: 5,
+      y2: 5,
+      stroke: colour,
+      "stroke-width": width,
+      "stroke-dasharray": dash.join(" "),
+    }),
+  );
 
 /** A short line in a run's colour and dashes, for legends. */
 const swatch = (run, runs) => stroke(`var(--run-${colourSlot(run)})`, 2.5, dashOf(run, runs));
@@ -43,7 +67,11 @@ function keys(runs) {
   const sigmas = oneMethod ? [] : unique(runs.map((run) => run.sigma)).sort((a, b) => a - b);
   const levels = sigmas.map((sigma) => runs.find((run) => run.sigma === sigma));
   return [
-    ...methods.map((run) => h("span", {}, stroke(`var(--run-${colourSlot(run)})`, 3), oneMethod ? run.title : run.methodName)),
-    ...(levels.length > 1 ? levels : []).map((run) => h("span", {}, stroke("currentColor", 2, dashOf(run, runs)), `σ ${sigmaText(run.sigma)}`)),
+    ...methods.map((run) =>
+      h("span", {}, stroke(`var(--run-${colourSlot(run)})`, 3), oneMethod ? run.title : run.methodName),
+    ),
+    ...(levels.length > 1 ? levels : []).map((run) =>
+      h("span", {}, stroke("currentColor", 2, dashOf(run, runs)), `σ ${sigmaText(run.sigma)}`),
+    ),
   ];
 }

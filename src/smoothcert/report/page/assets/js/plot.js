@@ -5,20 +5,34 @@ const plots = new Map();
 function axis(label, extra) {
   const faint = css("--rule");
   return {
-    label, labelSize: 22, labelGap: 4, size: 46, gap: 6, labelFont: `13px ${css("--sans")}`, font: `12px ${css("--sans")}`,
-    stroke: css("--quiet"), grid: { stroke: faint, width: 1 }, ticks: { show: false }, ...extra,
+    label,
+    labelSize: 22,
+    labelGap: 4,
+    size: 46,
+    gap: 6,
+    labelFont: `13px ${css("--sans")}`,
+    font: `12px ${css("--sans")}`,
+    stroke: css("--quiet"),
+    grid: { stroke: faint, width: 1 },
+    ticks: { show: false },
+    ...extra,
   };
 }
 
 // Lines and texts of a logarithmic axis at powers of ten alone; uPlot leaves out what is null.
-const wholePowers = (_, ticks) => ticks.map((tick) => (Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9 ? tick : null));
+const wholePowers = (_, ticks) =>
+  ticks.map((tick) => (Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9 ? tick : null));
 const powersOfTen = () => ({ filter: wholePowers, grid: { filter: wholePowers, stroke: css("--rule"), width: 1 } });
 
 /** uPlot's series of a line, and of the two edges of its band where it has one. */
 function plotSeries(line) {
   const stroke = line.colour;
   const main = {
-    label: line.title, stroke, width: line.width ?? 2, dash: line.dash, spanGaps: true,
+    label: line.title,
+    stroke,
+    width: line.width ?? 2,
+    dash: line.dash,
+    spanGaps: true,
     points: { show: line.marks === true, size: 7, fill: css("--paper"), stroke, width: 1.5 },
     paths: line.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
   };
@@ -34,7 +48,10 @@ function linePlot(holder, { x, lines, xLabel, yLabel, yRange, yValues, logarithm
   plots.get(holder)?.close();
   holder.replaceChildren();
   const tip = h("div", { class: "tip", hidden: true });
-  const values = [x], series = [{}], bands = [], owner = [null];
+  const values = [x],
+    series = [{}],
+    bands = [],
+    owner = [null];
   for (const line of lines) {
     values.push(line.values);
     const parts = plotSeries(line);
@@ -42,7 +59,10 @@ function linePlot(holder, { x, lines, xLabel, yLabel, yRange, yValues, logarithm
       values.push(line.band.high, line.band.low);
       bands.push({ series: [series.length + 1, series.length + 2], fill: faded(line.colour, 0.16) });
     }
-    parts.forEach((part) => { series.push(part); owner.push(line); });
+    parts.forEach((part) => {
+      series.push(part);
+      owner.push(line);
+    });
   }
   let focused = null;
   const show = (plot) => {
@@ -57,20 +77,40 @@ function linePlot(holder, { x, lines, xLabel, yLabel, yRange, yValues, logarithm
   };
   const dot = (_, i) => (series[i].label ? owner[i].colour : "transparent"); // edges of bands have no name
   const size = () => ({ width: holder.clientWidth, height: holder.clientHeight });
-  const plot = new uPlot({
-    ...size(), series, bands, legend: { show: false }, padding: [12, 10, 0, 0],
-    scales: {
-      x: { time: false, range: [x[0], x[x.length - 1]] },
-      y: { range: yRange, distr: logarithmic ? 3 : 1 },
+  const plot = new uPlot(
+    {
+      ...size(),
+      series,
+      bands,
+      legend: { show: false },
+      padding: [12, 10, 0, 0],
+      scales: {
+        x: { time: false, range: [x[0], x[x.length - 1]] },
+        y: { range: yRange, distr: logarithmic ? 3 : 1 },
+      },
+      axes: [
+        axis(xLabel, { size: 26 }),
+        axis(yLabel, { size: 52, values: yValues, ...(logarithmic ? powersOfTen() : {}) }),
+      ],
+      focus: { alpha: lines.length > 1 ? 0.22 : 1 },
+      cursor: {
+        focus: { prox: 40 },
+        drag: { x: false, y: false },
+        points: { size: 7, width: 0, fill: dot, stroke: dot },
+        y: false,
+      },
+      hooks: {
+        setCursor: [show],
+        setSeries: [
+          (_, i, options) => {
+            if (options.focus !== undefined) focused = i ? owner[i] : null;
+          },
+        ],
+      },
     },
-    axes: [axis(xLabel, { size: 26 }), axis(yLabel, { size: 52, values: yValues, ...(logarithmic ? powersOfTen() : {}) })],
-    focus: { alpha: lines.length > 1 ? 0.22 : 1 },
-    cursor: { focus: { prox: 40 }, drag: { x: false, y: false }, points: { size: 7, width: 0, fill: dot, stroke: dot }, y: false },
-    hooks: {
-      setCursor: [show],
-      setSeries: [(_, i, options) => { if (options.focus !== undefined) focused = i ? owner[i] : null; }],
-    },
-  }, values, holder);
+    values,
+    holder,
+  );
   holder.append(tip);
   holder.setAttribute("role", "img");
   holder.setAttribute("aria-label", alt);
@@ -81,7 +121,14 @@ function linePlot(holder, { x, lines, xLabel, yLabel, yRange, yValues, logarithm
     if (now.width && (now.width !== plot.width || now.height !== plot.height)) plot.setSize(now);
   });
   watcher.observe(holder);
-  plots.set(holder, { plot, focus: (i) => focusLine(plot, owner, lines, i), close: () => { watcher.disconnect(); plot.destroy(); } });
+  plots.set(holder, {
+    plot,
+    focus: (i) => focusLine(plot, owner, lines, i),
+    close: () => {
+      watcher.disconnect();
+      plot.destroy();
+    },
+  });
 }
 
 /** Left and right move the readout, with Shift ten steps at a time. */

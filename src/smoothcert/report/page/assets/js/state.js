@@ -12,10 +12,13 @@ const state = { dataset: null, sigmas: new Set(), methods: new Set(), hidden: ne
 const panels = [];
 
 /** Runs that the filters leave: an empty set of noise levels or methods leaves all. */
-const filteredRuns = () => data.runs.filter((run) =>
-  (state.dataset === null || run.dataset === state.dataset)
-  && (!state.sigmas.size || state.sigmas.has(run.sigma))
-  && (!state.methods.size || state.methods.has(run.methodName)));
+const filteredRuns = () =>
+  data.runs.filter(
+    (run) =>
+      (state.dataset === null || run.dataset === state.dataset) &&
+      (!state.sigmas.size || state.sigmas.has(run.sigma)) &&
+      (!state.methods.size || state.methods.has(run.methodName)),
+  );
 
 /** Whether a run's data set must be told. */
 const severalSets = () => unique(filteredRuns().map((run) => run.dataset)).length > 1;

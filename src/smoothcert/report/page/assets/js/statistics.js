@@ -32,20 +32,35 @@ function envelope(curves) {
  * difference of shares, from each shared image's step under both (0: not right).
  */
 function pairedDifference(first, second, count) {
-  const onlyFirst = new Float64Array(count + 1), onlySecond = new Float64Array(count + 1);
-  let wins = 0, losses = 0;
+  const onlyFirst = new Float64Array(count + 1),
+    onlySecond = new Float64Array(count + 1);
+  let wins = 0,
+    losses = 0;
   first.forEach((a, i) => {
     const b = second[i];
     // From radius min(a, b) up to max(a, b) - 1 exactly one of the two is certified.
-    if (a > b) { onlyFirst[b] += 1; onlyFirst[a] -= 1; wins += 1; }
-    if (b > a) { onlySecond[a] += 1; onlySecond[b] -= 1; losses += 1; }
+    if (a > b) {
+      onlyFirst[b] += 1;
+      onlyFirst[a] -= 1;
+      wins += 1;
+    }
+    if (b > a) {
+      onlySecond[a] += 1;
+      onlySecond[b] -= 1;
+      losses += 1;
+    }
   });
-  const n = first.length, value = [], low = [], high = [];
-  let b = 0, c = 0;
+  const n = first.length,
+    value = [],
+    low = [],
+    high = [];
+  let b = 0,
+    c = 0;
   for (let i = 0; i < count; i++) {
     b += onlyFirst[i];
     c += onlySecond[i];
-    const gap = (b - c) / n, half = Z * Math.sqrt(Math.max(0, (b + c) / n - gap * gap) / n);
+    const gap = (b - c) / n,
+      half = Z * Math.sqrt(Math.max(0, (b + c) / n - gap * gap) / n);
     value.push(gap);
     low.push(gap - half);
     high.push(gap + half);
@@ -55,7 +70,8 @@ function pairedDifference(first, second, count) {
 
 /** Join neighbouring bins until at most `most` are left; returns them and how many made one. */
 function rebin(bins, most) {
-  const size = Math.ceil(bins.length / most), joined = [];
+  const size = Math.ceil(bins.length / most),
+    joined = [];
   for (let i = 0; i < bins.length; i += size) joined.push(sum(bins.slice(i, i + size)));
   return { joined, size };
 }
