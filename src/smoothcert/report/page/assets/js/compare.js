@@ -44,6 +44,7 @@ function verdict(first, second, pair, curve) {
   const [better, worse] = pair.gap >= 0 ? [first, second] : [second, first];
   const share = (count) => percent(count / curve.images);
   return [
+    h("p", { class: "quiet" }, `${first.title} minus ${second.title}`),
     h("p", { class: "big", id: "compare-gap" }, signed(pair.gap, 4)),
     h("p", { id: "compare-interval" }, `in ACR, 95 % interval ${signed(low, 4)} to ${signed(high, 4)}`),
     h(
