@@ -136,14 +136,15 @@ def curve(ink, blue):
     figure, panel = plt.subplots(figsize=(9.6, 3.6), layout="constrained")
     radii = np.arange(0, 4.0, 0.01)
     for sigma, colour in ((0.5, ORANGE), (1.0, blue)):
-        (path,) = (ROOT / f"results/mnist/mnist-catrs-{sigma:.2f}").glob("certify-*-skip20.tsv")
-        found = smoothcert.read_results(path)
+        folder = ROOT / f"results/mnist/mnist-catrs-{sigma:.2f}"
+        paths = [path for path in folder.glob("certify-*.tsv*") if ".counts." not in path.name]
+        found = max(map(smoothcert.read_results, paths), key=lambda results: len(results.radius))
         accuracy = 100 * metrics.certified_accuracy(found.radius, found.correct, radii)
         acr = metrics.estimate(metrics.robust_radius(found.radius, found.correct)).value
         panel.plot(radii, accuracy, color=colour, label=f"sigma {sigma:g}: ACR {acr:.3f}")
         panel.fill_between(radii, accuracy, color=colour, alpha=0.12, linewidth=0)
     panel.set(xlabel="l2 radius", ylabel="certified accuracy, %", xlim=(0, 4), ylim=(0, 100))
-    panel.set_title(f"{METHODS['catrs']} on 500 images of MNIST, n = 100,000", fontsize=11)
+    panel.set_title(f"{METHODS['catrs']} on {len(found.radius):,} images of MNIST, n = 100,000", fontsize=11)
     panel.legend(loc="upper right")
     panel.grid(linewidth=0.6)
     return figure

@@ -35,7 +35,7 @@ def _values(field):
     kind = int if field.default is None else type(field.default)
     if kind is bool:
         return "`true`, `false`"
-    must = field.metadata.get("must", "").removeprefix("be ")
+    must = field.metadata.get("must", "").removeprefix("be ").replace("at least", ">=")
     if must.startswith("one of "):
         return ", ".join(f"`{name}`" for name in must.removeprefix("one of ").split(", "))
     return " ".join(filter(None, ({int: "integer", float: "number", str: "text"}[kind], must)))

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -150,22 +151,41 @@ def test_links_lead_to_files(page):
         assert "://" in target or (page.parent / target).exists(), target
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
     if importlib.util.find_spec("mkdocs") is None:
         pytest.skip("MkDocs is not installed; `make docs` installs it")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
-    pages = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html")}
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_needs_no_network(site):
+    pages = {path.name: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
     assert pages.keys() >= {f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md")}
     assert pages["methods.html"].count("<math") > 30
     assert 'src="images/idea-votes-dark.svg#only-dark"' in pages["idea.html"]
     for name, text in pages.items():
         assert "arithmatex" not in text, name
         assert not re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//[^"]*"', text), name
+
+
+@pytest.mark.slow
+def test_the_search_works_from_disk(site):
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("chromium is not installed")
+    options = ["--headless", "--no-sandbox", "--virtual-time-budget=8000", "--dump-dom"]
+    done = subprocess.run(
+        [browser, *options, f"{(site / 'index.html').as_uri()}?q=Clopper"], capture_output=True, text=True
+    )
+    found = re.findall(r'href="([^"?]+)\?[^"]*" class="md-search-result__link"', done.stdout)
+    assert {"idea.html", "api.html"} <= {link.partition("#")[0].rpartition("/")[2] for link in found}
 
 
 @pytest.mark.slow
