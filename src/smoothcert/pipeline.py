@@ -140,9 +140,10 @@ def results_name(
     skip: int = 1,
     most: int | None = None,
     shard: tuple[int, int] = (1, 1),
+    severities: str = "",
 ) -> str:
     """Return the name of a results file that says how it was made."""
-    parts = [task, data.name, data.split, f"sigma{sigma:g}", f"n{n}"]
+    parts = [task, data.name.replace("/", "-") + severities, data.split, f"sigma{sigma:g}", f"n{n}"]
     parts += [f"skip{skip}"] if skip > 1 else []
     parts += [f"max{most}"] if most else []
     parts += ["shard{}of{}".format(*shard)] if shard[1] > 1 else []

@@ -32,7 +32,8 @@ class Images(Protocol):
 class ImageData:
     """Images of one data set and split, as stored: uint8, [count, channels, height, width].
 
-    `mean` and `std` are what the published networks normalise with (zeros and ones where they do not).
+    `mean` and `std` are what the published networks normalise with (zeros and ones where they do not). A corrupted
+    set holds the same images at several `severities`, the mildest first.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ImageData:
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    severities: int = 1
 
     def __post_init__(self) -> None:
         """Check that the parts belong together."""
