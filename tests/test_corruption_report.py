@@ -165,7 +165,7 @@ def test_generate_certify_and_read(mini_c, tmp_path, monkeypatch, capsys):
     ("options", "message"),
     [
         (["--data", "mnist-mini", "--corruption", "fog"], "which mnist-mini is not"),
-        (["--data", "mnist-mini", "--severity", "1"], "`--severity` from 1 to 1"),
+        (["--data", "mnist-mini", "--severity", "1"], "which mnist-mini is not"),
         (["--data", "mnist-mini-c", "--severity", "2"], "`--severity` from 1 to 1, but got 2"),
         (["--data", "mnist-mini-c", "--corruption", "frog"], "Unknown corruption 'frog'"),
         (["--data", "mnist-mini-c", "--out", "a.tsv"], "`--out` names one file, but mnist-mini-c gives 15"),

@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
     sets = load_sets(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
     # The choice must be the same for every shard, so it looks at all images.
-    samples = sum(len(choose_rows(args, data, sharded=False)) for data in sets) * args.n
+    samples = sum(len(choose_rows(args, data)) for data in sets) * args.n
     form, precision = choose_deployment(checkpoint.model.to(device), sets[0].shape, samples)
     classifier = SmoothedClassifier(
         checkpoint.model,
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> None:
     )
     if args.out and len(sets) > 1:
         raise UsageError(f"`--out` names one file, but {args.data} gives {len(sets)}; leave it out.")
-    jobs = [(data, choose_rows(args, data), args.out or default_out(args, data, sigma)) for data in sets]
+    jobs = [(data, choose_rows(args, data, args.shard), args.out or default_out(args, data, sigma)) for data in sets]
     if args.dry_run:
         print(_plan(args, classifier, jobs, device))
         return

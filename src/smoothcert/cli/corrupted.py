@@ -37,23 +37,14 @@ def load_sets(args: argparse.Namespace, default: str | None) -> list[ImageData]:
     return [found.load(name) for name in args.corruption or found.there]
 
 
-def choose_rows(args: argparse.Namespace, data: ImageData, *, sharded: bool = True) -> list[int]:
-    """Return the rows that `--skip`, `--max`, `--severity` and `--shard` leave; the same images at each severity."""
-    from smoothcert.data import select
+def choose_rows(args: argparse.Namespace, data: ImageData, shard: tuple[int, int] = (1, 1)) -> list[int]:
+    """Return the rows that `--skip`, `--max` and `--severity` leave, or one part of them."""
+    from smoothcert.data import select_rows
     from smoothcert.errors import UsageError
 
-    levels = args.severity or range(1, data.severities + 1)
-    wrong = [level for level in levels if not 1 <= level <= data.severities]
-    if wrong or (args.severity and "/" not in data.name):
-        raise UsageError(
-            f"Expected `--severity` from 1 to {data.severities}, but got {wrong[0] if wrong else levels[0]}."
-        )
-    each = len(data) // data.severities
-    chosen = select(each, args.skip, args.max)
-    rows = [(level - 1) * each + image for level in sorted(set(levels)) for image in chosen]
-    part, parts = args.shard if sharded else (1, 1)
-    select(len(rows), shard=(part, parts))  # says what is wrong with it
-    return rows[part - 1 :: parts]
+    if args.severity and "/" not in data.name:
+        raise UsageError(f"`--severity` is for sets of corrupted images, which {data.name} is not.")
+    return select_rows(data, args.skip, args.max, shard, args.severity)
 
 
 def results_suffix(args: argparse.Namespace) -> str:

@@ -12,6 +12,7 @@ from smoothcert.cli.options import fraction
 from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
+    from smoothcert.report.corrupted import CorruptedResults
     from smoothcert.report.table import Table
 
 
@@ -90,7 +91,8 @@ def print_table(
     ]  # a glob takes both
     corrupted = [path for _, path in named if path.is_dir() or is_corrupted(path)]
     if corrupted:
-        print_corruptions(corrupted, as_json=as_json, outputs=outputs, paper=options.get("paper", False), given=given)
+        found = _read_corrupted(corrupted, given)
+        print_corruptions(found, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
     plain = [(name, path) for name, path in named if path not in corrupted]
     if not plain and corrupted:
         return
@@ -106,19 +108,24 @@ def _named(text: str) -> tuple[str | None, Path]:
     return (None, Path(text)) if not equals or Path(text).exists() else (name, Path(path))
 
 
-def print_corruptions(
-    paths: Sequence[Path], *, as_json: bool, outputs: Sequence[Path], paper: bool, given: dict[str, Any]
-) -> None:
-    """Print what certificates on corrupted images say."""
+def _read_corrupted(paths: Sequence[Path], given: dict[str, Any]) -> list[CorruptedResults]:
     from smoothcert.errors import SmoothcertError
     from smoothcert.report.corrupted import find_files, read_corrupted
-    from smoothcert.report.corruptions import corruption_sheets, corruptions_json
-    from smoothcert.report.formats import SHEET_FORMATS, to_text
-    from smoothcert.storage import write_text
 
     entries = read_corrupted(find_files(paths), **given)
     if not entries:
         raise SmoothcertError(f"{', '.join(map(str, paths))}: no certificates on corrupted images there.")
+    return entries
+
+
+def print_corruptions(
+    entries: Sequence[CorruptedResults], *, as_json: bool, outputs: Sequence[Path], paper: bool
+) -> None:
+    """Print what certificates on corrupted images say."""
+    from smoothcert.report.corruptions import corruption_sheets, corruptions_json
+    from smoothcert.report.formats import SHEET_FORMATS, to_text
+    from smoothcert.storage import write_text
+
     for entry in entries:
         if entry.missing:
             say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the others.")

@@ -109,3 +109,21 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
     if not chosen:
         raise UsageError(f"`--skip`, `--max` and `--shard` leave none of the {count} images.")
     return chosen
+
+
+def select_rows(
+    data: ImageData,
+    skip: int = 1,
+    limit: int | None = None,
+    shard: tuple[int, int] = (1, 1),
+    severities: Sequence[int] | None = None,
+) -> list[int]:
+    """Return the rows of a data set that the options leave: of a corrupted one the same images at each severity."""
+    levels = sorted(set(severities or range(1, data.severities + 1)))
+    wrong = [level for level in levels if not 1 <= level <= data.severities]
+    if wrong:
+        raise UsageError(f"Expected `--severity` from 1 to {data.severities}, but got {wrong[0]}.")
+    each = len(data) // data.severities
+    images = select(each, skip, limit)
+    rows = [(level - 1) * each + image for level in levels for image in images]
+    return [rows[place] for place in select(len(rows), shard=shard)]
