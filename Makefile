@@ -33,6 +33,7 @@ format: $(VENV)/ready
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(RUN)pip install --quiet --disable-pip-version-check --no-deps imagecorruptions==1.1.2  # its photographs of frost
 	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 

@@ -189,9 +189,9 @@ def test_the_site_builds_without_a_warning_and_needs_no_network(site):
 
 @pytest.mark.slow
 def test_the_search_works_from_disk(site):
-    browser = shutil.which("chromium")
+    browser = shutil.which(os.environ.get("SMOOTHCERT_BROWSER", "chromium"))
     if browser is None:
-        pytest.skip("chromium is not installed")
+        pytest.skip("Chromium is not installed; SMOOTHCERT_BROWSER names another browser of its kind")
     options = ["--headless", "--no-sandbox", "--virtual-time-budget=8000", "--dump-dom"]
     done = subprocess.run(
         [browser, *options, f"{(site / 'index.html').as_uri()}?q=Clopper"], capture_output=True, text=True

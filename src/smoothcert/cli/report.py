@@ -12,6 +12,7 @@ from smoothcert.cli.options import fraction
 from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
+    from smoothcert.report.corrupted import CorruptedResults
     from smoothcert.report.table import Table
 
 
@@ -76,6 +77,7 @@ def print_table(
 ) -> None:
     """Print the table of results files on stdout, and write it to files by their extension."""
     from smoothcert.names import canonical_name
+    from smoothcert.report.corrupted import is_corrupted
     from smoothcert.report.formats import to_json_text, to_text
     from smoothcert.report.table import build_table, describe
     from smoothcert.results import read_results
@@ -84,16 +86,57 @@ def print_table(
     given = {key: value for key, value in (about or {}).items() if value is not None}
     if "dataset" in given:
         given["dataset"] = canonical_name(given["dataset"])
-    entries = []
-    shown = [text for text in files if not text.removesuffix(".gz").endswith(".counts.tsv")]  # a glob takes both
-    for text in shown or files:
-        name, equals, path = text.partition("=")
-        if not equals or Path(text).exists():
-            name, path = "", text
-        entries.append(describe(read_results(path), name or None, **given))
+    named = [
+        _named(text) for text in files if not text.removesuffix(".gz").endswith(".counts.tsv")
+    ]  # a glob takes both
+    corrupted = [path for _, path in named if path.is_dir() or is_corrupted(path)]
+    if corrupted:
+        found = _read_corrupted(corrupted, given)
+        print_corruptions(found, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
+    plain = [(name, path) for name, path in named if path not in corrupted]
+    if not plain and corrupted:
+        return
+    entries = [describe(read_results(path), name, **given) for name, path in plain or map(_named, files)]
     table = build_table(entries, **options)
     write_outputs(table, outputs)
     sys.stdout.write(to_json_text(table) if as_json else to_text(table))
+
+
+def _named(text: str) -> tuple[str | None, Path]:
+    """Read `NAME=FILE`, or a file alone."""
+    name, equals, path = text.partition("=")
+    return (None, Path(text)) if not equals or Path(text).exists() else (name, Path(path))
+
+
+def _read_corrupted(paths: Sequence[Path], given: dict[str, Any]) -> list[CorruptedResults]:
+    from smoothcert.errors import SmoothcertError
+    from smoothcert.report.corrupted import find_files, read_corrupted
+
+    entries = read_corrupted(find_files(paths), **given)
+    if not entries:
+        raise SmoothcertError(f"{', '.join(map(str, paths))}: no certificates on corrupted images there.")
+    return entries
+
+
+def print_corruptions(
+    entries: Sequence[CorruptedResults], *, as_json: bool, outputs: Sequence[Path], paper: bool
+) -> None:
+    """Print what certificates on corrupted images say."""
+    from smoothcert.report.corruptions import corruption_sheets, corruptions_json
+    from smoothcert.report.formats import SHEET_FORMATS, to_text
+    from smoothcert.storage import write_text
+
+    for entry in entries:
+        if entry.missing:
+            say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the others.")
+    sheets = corruption_sheets(entries, paper=paper)
+    everything = corruptions_json(entries, paper=paper)
+    for out in outputs:
+        write_text(
+            out, everything if out.suffix == ".json" else "\n".join(SHEET_FORMATS[out.suffix](s) for s in sheets)
+        )
+        say(f"Wrote {out}")
+    sys.stdout.write(everything if as_json else "\n".join(map(to_text, sheets)))
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:
