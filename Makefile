@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: demo test test-slow docs verify-results check format clean
+.PHONY: demo test test-slow verify-results check format clean
 
 demo: $(VENV)/ready
 	$(RUN)python examples/demo.py
@@ -11,12 +11,8 @@ demo: $(VENV)/ready
 test: check
 	$(RUN)pytest -m "not slow"
 
-test-slow: $(VENV)/ready $(VENV)/docs-ready
+test-slow: $(VENV)/ready
 	$(RUN)pytest -m slow
-
-docs: $(VENV)/docs-ready
-	NO_MKDOCS_2_WARNING=1 $(RUN)mkdocs build --strict
-	@echo "The site is in site/; open site/index.html."
 
 verify-results: $(VENV)/ready
 	$(RUN)python scripts/results.py verify
@@ -36,6 +32,13 @@ $(VENV)/ready: requirements.txt pyproject.toml
 	$(RUN)pip install --quiet --disable-pip-version-check --no-deps imagecorruptions==1.1.2  # its photographs of frost
 	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
+
+.PHONY: docs
+docs: $(VENV)/docs-ready
+	NO_MKDOCS_2_WARNING=1 $(RUN)mkdocs build --strict
+	@echo "The site is in site/; open site/index.html."
+
+test-slow: $(VENV)/docs-ready
 
 $(VENV)/docs-ready: $(VENV)/ready requirements-docs.txt
 	$(RUN)pip install --quiet --disable-pip-version-check -r requirements-docs.txt
