@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
@@ -44,5 +45,7 @@ def _equation(match):
     """Return MathML, which browsers set without any script; a display may scroll where the page is narrow."""
     text, display = html.unescape(match[3]).strip(), match[2] == "["
     found = convert(text, display="block" if display else "inline")
+    if "\\" in found or text.count("{") != text.count("}"):
+        raise PluginError(f"This equation cannot be set: {text}")
     found = found.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # a relation, with space around it
     return f'<div class="equation" tabindex="0">{found}</div>' if display else found
