@@ -174,7 +174,7 @@ class _Watch:
 
 def _print_predictions(outs: Mapping[str, Path], *, as_json: bool) -> None:
     """Print what was predicted of each data set: a line, or one JSON object, or a list where there are several."""
-    found = [{"data": name, **_summary(out)} for name, out in outs.items()]
+    found: list[dict[str, Any]] = [{"data": name, **_summary(out)} for name, out in outs.items()]
     if as_json:
         print(json.dumps(found[0] if len(found) == 1 else found))
         return
@@ -183,7 +183,7 @@ def _print_predictions(outs: Mapping[str, Path], *, as_json: bool) -> None:
         print(text if len(found) == 1 else f"{summary['data']}: {text}")
 
 
-def _summary(out: Path) -> dict[str, float]:
+def _summary(out: Path) -> dict[str, Any]:
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     return {
