@@ -157,6 +157,8 @@ def test_generate_certify_and_read(mini_c, tmp_path, monkeypatch, capsys):
     (again,) = json.loads(capsys.readouterr().out)
     assert again["mACR"] == entry["mACR"]
     assert again["accuracy"]["clean"] == 100.0
+    assert main(["predict", *arguments[1:5], "--data", "mnist-mini-c", "--data-dir", str(mini_c), "--skip", "250"]) == 0
+    assert "mnist-mini-c/zigzag: images 4, accuracy" in capsys.readouterr().out
     # Fog and translation break the network, dotted lines and shot noise hardly do: as in the paper.
     assert again["accuracy"]["by_corruption"]["fog"] < 60 < again["accuracy"]["by_corruption"]["dotted_line"]
 

@@ -6,7 +6,7 @@ import argparse
 import csv
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,12 +123,10 @@ def run(args: argparse.Namespace) -> None:
         say(COMPILING.format("the network"))
     for job in jobs:
         _run(args, checkpoint, classifier, *job)
-    outs = [str(out) for _, _, out in jobs]
     if args.task == "certify":
-        print_table(outs, as_json=args.json)
+        print_table([str(out) for _, _, out in jobs], as_json=args.json)
     else:
-        for out in outs:
-            _print_predictions(Path(out), as_json=args.json)
+        _print_predictions({data.name: out for data, _, out in jobs}, as_json=args.json)
 
 
 def _run(
@@ -174,16 +172,25 @@ class _Watch:
         )
 
 
-def _print_predictions(out: Path, *, as_json: bool) -> None:
+def _print_predictions(outs: Mapping[str, Path], *, as_json: bool) -> None:
+    """Print what was predicted of each data set: a line, or one JSON object, or a list where there are several."""
+    found: list[dict[str, Any]] = [{"data": name, **_summary(out)} for name, out in outs.items()]
+    if as_json:
+        print(json.dumps(found[0] if len(found) == 1 else found))
+        return
+    for summary in found:
+        text = "images {images:,}, accuracy {accuracy:.2f}%, abstained {abstention:.2f}%".format(**summary)
+        print(text if len(found) == 1 else f"{summary['data']}: {text}")
+
+
+def _summary(out: Path) -> dict[str, Any]:
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    summary = {
+    return {
         "images": len(rows),
         "accuracy": 100 * sum(row["correct"] == "1" for row in rows) / len(rows),
         "abstention": 100 * sum(row["predict"] == "-1" for row in rows) / len(rows),
     }
-    text = "images {images:,}, accuracy {accuracy:.2f}%, abstained {abstention:.2f}%"
-    print(json.dumps(summary) if as_json else text.format(**summary))
 
 
 def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path:

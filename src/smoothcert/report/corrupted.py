@@ -93,7 +93,7 @@ class _File:
 def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedResults]:
     """Read results files of corrupted images, one network's being those of one folder, set and noise level.
 
-    Certificates of the clean images that lie in the same folder are kept beside them; `given` says the noise level
+    Certificates of the clean images, in a folder of the same name, are kept beside them; `given` says the noise level
     and the data set of files that do not.
     """
     files = [_read(Path(path), given) for path in paths]
@@ -156,7 +156,7 @@ def _join(group: list[_File], others: list[_File]) -> CorruptedResults:
     beside = (
         file.entry.results
         for file in others
-        if file.home == first.home and file.entry.sigma == first.entry.sigma and file.dataset in bases
+        if file.home.name == first.home.name and file.entry.sigma == first.entry.sigma and file.dataset in bases
     )
     clean = next((_part(results, results.idx) for results in beside), None)
     entry, suite = first.entry, _suite(parts)
