@@ -60,7 +60,7 @@ def blocks_of(text: str, page: str) -> list[Block]:
             Block(
                 page,
                 text.count("\n", 0, match.start("language")) + 1,
-                match["language"].strip(),
+                {"bash": "sh"}.get(match["language"].strip(), match["language"].strip()),
                 code,
                 rest.strip() if kind == "not run" else "",
                 {old.strip(): new.strip() for old, new in pairs},
