@@ -37,8 +37,20 @@ format: $(VENV)/ready
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(RUN)pip install --quiet --disable-pip-version-check --no-deps imagecorruptions==1.1.2  # its photographs of frost
 	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
+.PHONY: docs
+docs: $(VENV)/docs-ready
+	NO_MKDOCS_2_WARNING=1 $(RUN)mkdocs build --strict
+	@echo "The site is in site/; open site/index.html."
+
+test-slow: $(VENV)/docs-ready
+
+$(VENV)/docs-ready: $(VENV)/ready requirements-docs.txt
+	$(RUN)pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

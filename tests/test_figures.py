@@ -14,8 +14,8 @@ from smoothcert import metrics
 from smoothcert.cli import main
 from smoothcert.cli.rich_table import show_table
 from smoothcert.recipes import load_recipe, paper_tables
-from smoothcert.report.figure_set import own_figures, paper_figures, write_figures
-from smoothcert.report.figures import Curves, Montage, Tradeoff, plot_certified_accuracy, write_figure
+from smoothcert.report.figure_set import own_figures, paper_figures
+from smoothcert.report.figures import Curves, Tradeoff, plot_certified_accuracy, write_figure
 from smoothcert.report.paper import METHODS
 from smoothcert.report.sources import read_runs
 from smoothcert.report.sparkline import curve_line
@@ -61,16 +61,6 @@ def test_settings_give_figures_3_and_6(tmp_path):
     assert list(figures["figure-4"][0].curves) == ["Gaussian", "CAT-RS"], "the row of the main table, not the others"
     names = [name for panels in own_figures(runs).values() for name in panels[0].curves]
     assert sorted(names) == ["CAT-RS", "CAT-RS, lambda=0.25", "CAT-RS, lambda=4.00", "Gaussian"]
-
-
-@pytest.mark.slow
-def test_montages_have_their_place(tmp_path):
-    runs = recipes(tmp_path / "runs", "fashion-mnist-gaussian-1.00")
-    clean = np.arange(32 * 32 * 3, dtype=np.uint8).reshape(32, 32, 3)
-    written = write_figures(runs, tmp_path, {"figure-7": Montage({"clean": clean, "grey": clean[..., :1]})})
-    assert {path.stem for path in written} == {"certified-accuracy-fashion_mnist-1.00", "figure-7"}
-    starts = {".pdf": b"%PDF", ".svg": b"<?xml", ".png": b"\x89PNG"}
-    assert all(path.read_bytes().startswith(starts[path.suffix]) for path in written)
 
 
 @pytest.mark.slow

@@ -130,7 +130,7 @@ def _run(
         "micro_batch": classifier.micro_batch_for(data.shape, device),
         "device": device.type,
         "images": _compact(chosen),
-        "data": {"name": data.name, "split": data.split, "sha256": data.fingerprint},
+        "data": _describe(data),
         "model": dict(model or {}),
     }
     writer = ResultWriter(Path(out), kind, chosen, settings, describe_environment(device)) if out is not None else None
@@ -150,6 +150,12 @@ def _run(
             if on_progress:
                 on_progress(Progress(first + len(group), len(chosen), made, time.perf_counter() - begun))
     return records
+
+
+def _describe(data: ImageData) -> dict[str, Any]:
+    """Name the images; of a corrupted set also how its rows are to be read."""
+    rows = {"severities": data.severities, "rows": len(data)} if "/" in data.name else {}
+    return {"name": data.name, "split": data.split, "sha256": data.fingerprint, **rows}
 
 
 def _compact(indices: list[int]) -> str | list[int]:

@@ -6,10 +6,12 @@ import argparse
 import csv
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.options import add_data_options, batch_size, load_data, shard
+from smoothcert.cli.corrupted import add_corruption_options, choose_rows, load_sets, results_suffix
+from smoothcert.cli.options import add_data_options, batch_size, shard
 from smoothcert.cli.report import print_table
 from smoothcert.cli.terminal import ProgressBar, duration, say
 from smoothcert.cli.train import COMPILING
@@ -46,6 +48,7 @@ def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
     parser.add_argument("checkpoint", nargs="?", help="a run folder, a .safetensors file, or a published checkpoint")
     parser.add_argument("--pretrained", metavar="NAME", help="a network of ours (see `smoothcert list pretrained`)")
     add_data_options(parser, default="the one the checkpoint was trained on")
+    add_corruption_options(parser)
     group = parser.add_argument_group("protocol")
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
     group.add_argument("--n", "--N", type=int, default=n, metavar="N", help=f"noises an image (default: {n:,})")
@@ -76,7 +79,6 @@ def run(args: argparse.Namespace) -> None:
     """Certify or predict."""
     from smoothcert import bounds
     from smoothcert.checkpoint import load_checkpoint
-    from smoothcert.data import select
     from smoothcert.engine.deploy import choose_deployment
     from smoothcert.environment import choose_device
     from smoothcert.errors import UsageError
@@ -98,25 +100,33 @@ def run(args: argparse.Namespace) -> None:
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
     if sigma is None:
         raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
-    data = load_data(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
-    indices = select(len(data), args.skip, args.max, args.shard)
+    sets = load_sets(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
     # The choice must be the same for every shard, so it looks at all images.
-    samples = len(select(len(data), args.skip, args.max)) * args.n
-    form, precision = choose_deployment(checkpoint.model.to(device), data.shape, samples)
+    samples = sum(len(choose_rows(args, data)) for data in sets) * args.n
+    form, precision = choose_deployment(checkpoint.model.to(device), sets[0].shape, samples)
     classifier = SmoothedClassifier(
         checkpoint.model,
         sigma,
         checkpoint.model.num_classes,
-        input_shape=data.shape,
+        input_shape=sets[0].shape,
         precision=args.precision or precision,
         form=args.form or form,
         micro_batch=args.micro_batch,
     )
-    out = args.out or default_out(args, data, sigma)
+    if args.out and len(sets) > 1:
+        raise UsageError(f"`--out` names one file, but {args.data} gives {len(sets)}; leave it out.")
+    jobs = [(data, choose_rows(args, data, args.shard), args.out or default_out(args, data, sigma)) for data in sets]
     if args.dry_run:
-        print(_plan(args, classifier, data, indices, out, device))
+        print(_plan(args, classifier, jobs, device))
         return
-    _run(args, checkpoint, classifier, data, indices, out)
+    if classifier.form == "compiled":
+        say(COMPILING.format("the network"))
+    for job in jobs:
+        _run(args, checkpoint, classifier, *job)
+    if args.task == "certify":
+        print_table([str(out) for _, _, out in jobs], as_json=args.json)
+    else:
+        _print_predictions({data.name: out for data, _, out in jobs}, as_json=args.json)
 
 
 def _run(
@@ -131,9 +141,8 @@ def _run(
 
     model = checkpoint.describe()
     options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
-    if classifier.form == "compiled":
-        say(COMPILING.format("the network"))
-    with ProgressBar(args.task, len(indices), "images") as bar:
+    title = f"{args.task} {data.name}" if "/" in data.name else args.task
+    with ProgressBar(title, len(indices), "images") as bar:
         options |= {"indices": indices, "model": model, "on_progress": _Watch(bar)}
         if args.task == "certify":
             made: int = len(certify_dataset(classifier, data, out, n0=args.n0, **options))
@@ -142,10 +151,6 @@ def _run(
     if made < len(indices):
         say(f"{len(indices) - made:,} of {len(indices):,} images were there already.")
     say(f"Results: {out}")
-    if args.task == "certify":
-        print_table([str(out)], as_json=args.json)
-    else:
-        _print_predictions(out, as_json=args.json)
 
 
 class _Watch:
@@ -167,23 +172,32 @@ class _Watch:
         )
 
 
-def _print_predictions(out: Path, *, as_json: bool) -> None:
+def _print_predictions(outs: Mapping[str, Path], *, as_json: bool) -> None:
+    """Print what was predicted of each data set: a line, or one JSON object, or a list where there are several."""
+    found: list[dict[str, Any]] = [{"data": name, **_summary(out)} for name, out in outs.items()]
+    if as_json:
+        print(json.dumps(found[0] if len(found) == 1 else found))
+        return
+    for summary in found:
+        text = "images {images:,}, accuracy {accuracy:.2f}%, abstained {abstention:.2f}%".format(**summary)
+        print(text if len(found) == 1 else f"{summary['data']}: {text}")
+
+
+def _summary(out: Path) -> dict[str, Any]:
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    summary = {
+    return {
         "images": len(rows),
         "accuracy": 100 * sum(row["correct"] == "1" for row in rows) / len(rows),
         "abstention": 100 * sum(row["predict"] == "-1" for row in rows) / len(rows),
     }
-    text = "images {images:,}, accuracy {accuracy:.2f}%, abstained {abstention:.2f}%"
-    print(json.dumps(summary) if as_json else text.format(**summary))
 
 
 def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path:
     """Return a results file named by the protocol, beside the checkpoint; for one of ours, in a run's folder."""
     from smoothcert.pipeline import results_name
 
-    name = results_name(args.task, data, sigma, args.n, args.skip, args.max, args.shard)
+    name = results_name(args.task, data, sigma, args.n, args.skip, args.max, args.shard, results_suffix(args))
     if args.pretrained:
         return Path("runs", args.pretrained, name)
     checkpoint = Path(args.checkpoint)
@@ -193,14 +207,14 @@ def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path
 def _plan(
     args: argparse.Namespace,
     classifier: SmoothedClassifier,
-    data: ImageData,
-    indices: list[int],
-    out: Path,
+    jobs: Sequence[tuple[ImageData, list[int], Path]],
     device: torch.device,
 ) -> str:
     """Say what would be done: the settings, the number of samples, and what a short trial says of the time."""
     from smoothcert.bounds import largest_radius
 
+    data, indices, _ = jobs[0]
+    images = sum(len(rows) for _, rows, _ in jobs)
     samples = args.n + (args.n0 if args.task == "certify" else 0)
     micro_batch = classifier.micro_batch_for(data.shape, device)
     classifier.counts(data.floats(indices[:1], device)[0], micro_batch)
@@ -209,8 +223,8 @@ def _plan(
     speed = 4 * micro_batch / (time.perf_counter() - started)
     plan = {
         "task": args.task,
-        "data": f"{data.name} {data.split}",
-        "images": len(indices),
+        "data": ", ".join(f"{data.name} {data.split}" for data, _, _ in jobs),
+        "images": images,
         "sigma": classifier.sigma,
         **({"n0": args.n0} if args.task == "certify" else {}),
         "n": args.n,
@@ -221,10 +235,10 @@ def _plan(
         "form": classifier.form,
         "micro-batch": micro_batch,
         "device": str(device),
-        "samples": samples * len(indices),
+        "samples": samples * images,
         "samples a second": round(speed),
-        "time": duration(samples * len(indices) / speed),
-        "out": str(out),
+        "time": duration(samples * images / speed),
+        "out": ", ".join(str(out) for _, _, out in jobs),
     }
     if args.json:
         return json.dumps(plan, indent=2)

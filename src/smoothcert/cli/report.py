@@ -13,7 +13,8 @@ from smoothcert.cli.report_page import add_page_options, write_page
 from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
-    from smoothcert.report.sources import Run
+    from smoothcert.report.corrupted import CorruptedResults
+    from smoothcert.report.sources import Findings
     from smoothcert.report.table import Table
 
 
@@ -62,7 +63,7 @@ def add_commands(commands: Any) -> None:
 
 def run_report(args: argparse.Namespace) -> None:
     """Print the table, and write it, the page and the figures where asked."""
-    runs, table = print_table(
+    found, table = print_table(
         args.files,
         as_json=args.json,
         outputs=args.out,
@@ -72,7 +73,7 @@ def run_report(args: argparse.Namespace) -> None:
         baseline=args.baseline,
         paper=args.paper,
     )
-    write_page(args, runs, table)
+    write_page(args, found, table)
 
 
 def print_table(
@@ -82,24 +83,49 @@ def print_table(
     outputs: Sequence[Path] = (),
     about: dict[str, Any] | None = None,
     **options: Any,
-) -> tuple[list[Run], Table]:
-    """Print the table of results on stdout, write it to files by their extension, and return what was read."""
+) -> tuple[Findings, Table | None]:
+    """Print the tables of results on stdout, write them to files by their extension, and return what was read."""
     from smoothcert.cli.rich_table import show_table
     from smoothcert.names import canonical_name
     from smoothcert.report.formats import to_json_text, to_text
-    from smoothcert.report.sources import read_runs
+    from smoothcert.report.sources import read_findings
     from smoothcert.report.table import build_table
 
     check_outputs(outputs)
     given = {key: value for key, value in (about or {}).items() if value is not None}
     if "dataset" in given:
         given["dataset"] = canonical_name(given["dataset"])
-    runs = read_runs(files, **given)
-    table = build_table([run.entry for run in runs], **options)
+    found = read_findings(files, **given)
+    if found.corrupted:
+        print_corruptions(found.corrupted, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
+    if not found.listed:
+        return found, None
+    table = build_table([run.entry for run in found.listed], **options)
     write_outputs(table, outputs)
     if as_json or not (sys.stdout.isatty() and show_table(table)):
         sys.stdout.write(to_json_text(table) if as_json else to_text(table))
-    return runs, table
+    return found, table
+
+
+def print_corruptions(
+    entries: Sequence[CorruptedResults], *, as_json: bool, outputs: Sequence[Path], paper: bool
+) -> None:
+    """Print what certificates on corrupted images say."""
+    from smoothcert.report.corruptions import corruption_sheets, corruptions_json
+    from smoothcert.report.formats import SHEET_FORMATS, to_text
+    from smoothcert.storage import write_text
+
+    for entry in entries:
+        if entry.missing:
+            say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the others.")
+    sheets = corruption_sheets(entries, paper=paper)
+    everything = corruptions_json(entries, paper=paper)
+    for out in outputs:
+        write_text(
+            out, everything if out.suffix == ".json" else "\n".join(SHEET_FORMATS[out.suffix](s) for s in sheets)
+        )
+        say(f"Wrote {out}")
+    sys.stdout.write(everything if as_json else "\n".join(map(to_text, sheets)))
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from smoothcert.recipes import paper_tables
-from smoothcert.report.figures import Curves, Montage, Panel, Tradeoff, write_figure
+from smoothcert.report.figures import Curves, Panel, Tradeoff, write_figure
 from smoothcert.report.paper import METHODS
 from smoothcert.report.sources import Run, paper_places, recipe_of
 from smoothcert.results import Results
@@ -15,12 +15,9 @@ from smoothcert.results import Results
 _NOISES = (0.25, 0.5, 1.0)
 
 
-def write_figures(runs: Sequence[Run], folder: Path, montages: Mapping[str, Montage] | None = None) -> list[Path]:
-    """Write every figure the runs give into a folder, as PDF, SVG and PNG; `montages` are the paper's figures 7 and 8.
-
-    Those show corrupted images, which no result holds: who has the images passes them by the figure's name.
-    """
-    panels = own_figures(runs) | paper_figures(runs) | {name: [montage] for name, montage in (montages or {}).items()}
+def write_figures(runs: Sequence[Run], folder: Path) -> list[Path]:
+    """Write every figure the runs give into a folder, as PDF, SVG and PNG."""
+    panels = own_figures(runs) | paper_figures(runs)
     return [path for name, drawn in panels.items() for path in write_figure(drawn, folder / name)]
 
 

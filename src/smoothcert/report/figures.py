@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.metrics import average_certified_radius, certified_accuracy
@@ -23,7 +22,6 @@ SUFFIXES = (".pdf", ".svg", ".png")
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-")
 _MARKS = "osD^vPX"
-_ACROSS = 8  # images of a montage in a row
 _OUT: dict[Any, Any] = {
     "svg.hashsalt": "smoothcert",
     "pdf.fonttype": 42,
@@ -50,14 +48,7 @@ class Tradeoff:
     lines: Mapping[str, Sequence[Results]]
 
 
-@dataclass(frozen=True)
-class Montage:
-    """Rows of images, uint8 [height, width, channels], by their titles."""
-
-    images: Mapping[str, NDArray[np.uint8]]
-
-
-Panel = Curves | Tradeoff | Montage
+Panel = Curves | Tradeoff
 
 
 def plot_certified_accuracy(entries: Sequence[Entry], path: Path, title: str = "") -> None:
@@ -67,19 +58,11 @@ def plot_certified_accuracy(entries: Sequence[Entry], path: Path, title: str = "
 
 def write_figure(panels: Sequence[Panel], stem: Path) -> list[Path]:
     """Draw panels side by side and write them as PDF, SVG and PNG; the same panels give the same bytes."""
-    figure = _draw(panels, _size(panels))
+    figure = _draw(panels, (2.9 * len(panels), 2.7) if len(panels) > 1 else (4.2, 3.2))
     paths = [stem.with_name(stem.name + suffix) for suffix in SUFFIXES]
     for path in paths:
         _save(figure, path)
     return paths
-
-
-def _size(panels: Sequence[Panel]) -> tuple[float, float]:
-    """Return width and height in inches."""
-    if isinstance(panels[0], Montage):
-        images = len(panels[0].images)
-        return 0.8 * min(images, _ACROSS), 1.05 * -(-images // _ACROSS)
-    return (2.9 * len(panels), 2.7) if len(panels) > 1 else (4.2, 3.2)
 
 
 def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
@@ -93,9 +76,6 @@ def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         for number, panel in enumerate(panels):
-            if isinstance(panel, Montage):
-                _draw_montage(figure, panel)
-                continue
             axes = figure.add_subplot(1, len(panels), number + 1)
             if isinstance(panel, Curves):
                 _draw_curves(axes, panel)
@@ -153,16 +133,6 @@ def _robustness(results: Results, radius: float | None) -> float:
     if radius is None:
         return average_certified_radius(results.radius, results.correct)
     return 100 * float(certified_accuracy(results.radius, results.correct, radius)[0])
-
-
-def _draw_montage(figure: Any, panel: Montage) -> None:
-    across = min(len(panel.images), _ACROSS)
-    for number, (title, pixels) in enumerate(panel.images.items()):
-        axes = figure.add_subplot(-(-len(panel.images) // across), across, number + 1)
-        grey = pixels.shape[-1] == 1
-        axes.imshow(pixels[..., 0] if grey else pixels, cmap="grey" if grey else None, interpolation="nearest")
-        axes.set_title(title, fontsize=7)
-        axes.axis("off")
 
 
 def _save(figure: Any, path: Path) -> None:

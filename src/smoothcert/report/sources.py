@@ -16,9 +16,10 @@ from smoothcert.config import TrainConfig, read_config
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.names import DIMENSIONS, canonical_name
 from smoothcert.recipes import paper_tables
+from smoothcert.report.corrupted import CorruptedResults, is_corrupted, read_corrupted
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
-from smoothcert.results import COLUMNS, read_results
+from smoothcert.results import COLUMNS, read_results, sidecar_path
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,43 @@ class Run:
         return self.config.name if self.config else told or self.entry.results.name
 
 
-def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:
+@dataclass(frozen=True)
+class Findings:
+    """Everything that was named: runs certified on clean images, and certificates on corrupted ones.
+
+    `listed` are the runs with a row of their own in the table: not those that lie beside corrupted images'
+    certificates, which are their column `clean`.
+    """
+
+    runs: list[Run]
+    listed: list[Run]
+    corrupted: list[CorruptedResults]
+
+
+def read_findings(texts: Sequence[str], **given: Any) -> Findings:
     """Read everything that was named; `given` is the data set and noise level of files that do not say them."""
-    return [_read_run(path, name, given) for name, path in find_results(texts)]
+    found = find_results(texts)
+    corrupted = [path for _, path in found if is_corrupted(path)]
+    plain = [(name, path) for name, path in found if path not in corrupted]
+    homes = {_home(path) for path in corrupted}
+    clean = [path for _, path in plain if path.parent in homes or (corrupted and sidecar_path(path).is_file())]
+    runs = [
+        _read_run(path, name, given)
+        for name, path in plain
+        if path.parent not in homes or sidecar_path(path).is_file()  # else `clean.tsv`, which tells no method
+    ]
+    listed = [run for run in runs if run.path.parent not in homes]
+    return Findings(runs, listed, read_corrupted([*corrupted, *clean], **given) if corrupted else [])
+
+
+def _home(path: Path) -> Path:
+    """Return the folder of a network: above folders of severities, where a published one has those."""
+    return path.parent.parent if re.fullmatch(r"(severity[-_]?)?[1-5]", path.parent.name) else path.parent
+
+
+def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:
+    """Read the runs on clean images among what was named."""
+    return read_findings(texts, **given).runs
 
 
 def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from smoothcert.report.corrupted import CorruptedResults
+from smoothcert.report.corruptions import KINDS, summarize
 
 Corruptions = Mapping[tuple[str, int], float]
 
@@ -30,3 +33,16 @@ def heat_map(title: str, values: Corruptions) -> HeatMap:
     table = tuple(tuple(values.get((kind, severity)) for severity in severities) for kind in kinds)
     present = [[value for value in row if value is not None] for row in table]
     return HeatMap(title, kinds, severities, table, tuple(sum(row) / len(row) for row in present))
+
+
+def corruption_maps(entries: Sequence[CorruptedResults]) -> dict[str, Corruptions]:
+    """Return ACR and accuracy of every network, by a title, in the order of its set's corruptions."""
+    maps: dict[str, Corruptions] = {}
+    for kind, (measure, *_) in KINDS.items():
+        for entry in entries:
+            cells = summarize(entry, kind).cells
+            places = [(name, level) for name in entry.corruptions for level in entry.severities]
+            noise = f", sigma {entry.sigma:.2f}" if entry.sigma else ""
+            title = f"{measure}: {entry.name}{noise}, {entry.dataset or entry.suite}"
+            maps[title] = {place: cells[place] for place in places if place in cells}
+    return maps
