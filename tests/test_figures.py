@@ -14,6 +14,7 @@ from smoothcert import metrics
 from smoothcert.cli import main
 from smoothcert.cli.rich_table import show_table
 from smoothcert.recipes import load_recipe, paper_tables
+from smoothcert.report import figures
 from smoothcert.report.figure_set import own_figures, paper_figures
 from smoothcert.report.figures import Curves, Tradeoff, plot_certified_accuracy, write_figure
 from smoothcert.report.paper import METHODS
@@ -34,18 +35,18 @@ def recipes(root, *names):
 
 
 def test_the_published_results_give_figure_5(shared):
-    figures = paper_figures(read_runs([str(shared / "published/cifar10")]))
-    assert list(figures) == ["figure-5"]
-    assert [len(panel.curves) for panel in figures["figure-5"]] == [7, 7, 6]
-    assert list(figures["figure-5"][0].curves) == list(METHODS.values()), "the paper's order"
+    named = paper_figures(read_runs([str(shared / "published/cifar10")]))
+    assert list(named) == ["figure-5"]
+    assert [len(panel.curves) for panel in named["figure-5"]] == [7, 7, 6]
+    assert list(named["figure-5"][0].curves) == list(METHODS.values()), "the paper's order"
 
 
 def test_ablations_give_figure_2(tmp_path):
     weights = [recipe for recipe, _ in paper_tables()["ablation-lambda"].rows]
     runs = recipes(tmp_path, *weights, "cifar10-resnet20-catrs-0.50-m8")
-    figures = paper_figures(runs)
-    assert list(figures) == ["figure-2"], "ablations are no part of figure 5"
-    weights, noises = figures["figure-2"]
+    named = paper_figures(runs)
+    assert list(named) == ["figure-2"], "ablations are no part of figure 5"
+    weights, noises = named["figure-2"]
     assert list(weights.curves) == [rf"$\lambda$={value}" for value in ("0.25", "0.50", "1.00", "2.00", "4.00")]
     assert list(noises.curves) == ["M=4", "M=8"]
 
@@ -53,12 +54,12 @@ def test_ablations_give_figure_2(tmp_path):
 def test_settings_give_figures_3_and_6(tmp_path):
     catrs = [f"mnist-catrs-1.00{setting}" for setting in ("-lambda4.00", "", "-lambda0.25")]
     runs = recipes(tmp_path, "mnist-gaussian-1.00", *catrs)
-    figures = paper_figures(runs)
-    assert list(figures) == ["figure-3", "figure-4", "figure-6"]
-    assert [panel.radius for panel in figures["figure-6"]] == [None, 1.0, 2.0]
-    (panel,) = figures["figure-3"]
+    named = paper_figures(runs)
+    assert list(named) == ["figure-3", "figure-4", "figure-6"]
+    assert [panel.radius for panel in named["figure-6"]] == [None, 1.0, 2.0]
+    (panel,) = named["figure-3"]
     assert {name: len(line) for name, line in panel.lines.items()} == {"Gaussian": 1, "CAT-RS": 3}
-    assert list(figures["figure-4"][0].curves) == ["Gaussian", "CAT-RS"], "the row of the main table, not the others"
+    assert list(named["figure-4"][0].curves) == ["Gaussian", "CAT-RS"], "the row of the main table, not the others"
     names = [name for panels in own_figures(runs).values() for name in panels[0].curves]
     assert sorted(names) == ["CAT-RS", "CAT-RS, lambda=0.25", "CAT-RS, lambda=4.00", "Gaussian"]
 
@@ -76,8 +77,6 @@ def test_a_curve_is_drawn_where_it_belongs(tmp_path):
     results = runs[0].entry.results
     figure = write_figure([Curves("", {"only": results})], tmp_path / "x")
     assert {path.suffix for path in figure} == {".pdf", ".svg", ".png"}
-    from smoothcert.report import figures
-
     drawn = figures._draw([Curves("", {"only": results}), Tradeoff(None, {"only": [results]})], (6, 3))
     radii, accuracy = drawn.axes[0].lines[0].get_data()
     assert np.array_equal(accuracy, 100 * metrics.certified_accuracy(results.radius, results.correct, radii))
@@ -102,6 +101,16 @@ def test_figures_need_matplotlib_and_say_so(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "pip install 'smoothcert[plots]'" in done.stderr
+
+
+def test_names_that_matplotlib_would_read_otherwise(tmp_path):
+    runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00")
+    (run,) = read_runs([f"_$x^^$/={runs[0].path}"])
+    (panels,) = own_figures([run]).values()
+    drawn = figures._draw(panels, (4, 3))
+    drawn.canvas.draw()
+    (text,) = drawn.axes[0].get_legend().get_texts()
+    assert text.get_text() == r" _\$x^^\$/"
 
 
 @pytest.fixture

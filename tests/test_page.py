@@ -24,13 +24,13 @@ from smoothcert.report.page.background import provenance, training
 from smoothcert.report.page.content import distinct_labels, settings
 from smoothcert.report.page.curves import bins, choose_grid, codes
 from smoothcert.report.page.gallery import KINDS, candidates, choose, pool, shrink_images
-from smoothcert.report.page.heatmap import heat_map
+from smoothcert.report.page.heatmap import corruption_maps, heat_map
 from smoothcert.report.page.pairs import compare_pairs
 from smoothcert.report.page.pictures import gallery
 from smoothcert.report.page.png import encode_png
 from smoothcert.report.page.render import to_script
 from smoothcert.report.page.votes import read_estimation, vote_shares
-from smoothcert.report.sources import find_results, read_runs
+from smoothcert.report.sources import find_results, read_findings, read_runs
 from smoothcert.report.table import build_table
 from smoothcert.results import Results, read_results
 
@@ -232,6 +232,47 @@ def test_provenance_says_everything(folder):
 def test_heat_map_of_nothing_and_of_gaps():
     assert heat_map("x", {}).kinds == ()
     assert heat_map("x", {("fog", 3): 1.0, ("snow", 1): 3.0, ("fog", 1): 2.0}).means == (1.5, 3.0)
+
+
+@pytest.fixture(scope="module")
+def corrupted(tmp_path_factory, mini):
+    """A run certified on clean images and on two corruptions, one of them at two severities, in one folder."""
+    root, labels = tmp_path_factory.mktemp("corrupted"), mini.labels.numpy()[:60]
+    make_run(root / "run", labels, method="catrs", sha256=mini.fingerprint)
+    for name, severities in (("fog", 2), ("zigzag", 1)):
+        path = make_run(
+            root / name, np.tile(labels, severities), method="catrs", skill=0.5, dataset=f"mnist-mini-c/{name}"
+        )
+        about = json.loads(path.with_name("certify.json").read_text())
+        about["settings"]["data"] |= {"rows": 60 * severities, "severities": severities}
+        path.with_name("certify.json").write_text(json.dumps(about))
+        for suffix in (".tsv", ".counts.tsv", ".json"):
+            (root / name / f"certify{suffix}").rename(root / "run" / f"{name}{suffix}")
+    return root / "run"
+
+
+def test_corrupted_images_become_heat_maps(corrupted):
+    found = read_findings([str(corrupted)])
+    assert [run.path.name for run in found.runs] == ["certify.tsv"]
+    assert found.listed == [], "clean certificates beside corrupted ones are their column `clean`"
+    (entry,) = found.corrupted
+    assert entry.clean is not None
+    maps = corruption_maps(found.corrupted)
+    assert list(maps) == ["ACR: CAT-RS, sigma 0.50, mnist-mini-c", "acc %: CAT-RS, sigma 0.50, mnist-mini-c"]
+    fog = read_results(corrupted / "fog.tsv")
+    expected = metrics.average_certified_radius(fog.radius[60:], fog.correct[60:])
+    acr = maps["ACR: CAT-RS, sigma 0.50, mnist-mini-c"]
+    assert acr["fog", 2] == pytest.approx(expected)
+    assert set(acr) == {("fog", 1), ("fog", 2), ("zigzag", 1)}
+
+
+def test_the_command_puts_corruptions_on_the_page(corrupted, tmp_path, capsys):
+    assert main(["report", str(corrupted), "--html", str(tmp_path / "page.html"), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 1
+    assert "ACR: CAT-RS, sigma 0.50, mnist-mini-c" in (tmp_path / "page.html").read_text()
+    alone = [str(path) for path in corrupted.glob("fog.tsv")]
+    assert main(["report", *alone, "--html", str(tmp_path / "none.html")]) == 2
+    assert "needs certificates on clean images" in capsys.readouterr().err
 
 
 def test_no_text_ends_the_script():

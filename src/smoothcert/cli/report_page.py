@@ -54,7 +54,7 @@ def _write_html(args: argparse.Namespace, found: Findings, table: Table | None) 
 
 
 def _write_figures(args: argparse.Namespace, found: Findings) -> None:
-    from smoothcert.report.figure_set import write_figures
+    from smoothcert.report.figure_set import file_name, write_figures
     from smoothcert.report.figures import SUFFIXES
     from smoothcert.report.heatmap import draw_heat_map
     from smoothcert.report.montage import draw_montage
@@ -62,12 +62,10 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
     for path in write_figures(found.runs, args.figures):
         say(f"Wrote {path}")
     for entry in found.corrupted:
+        stem = file_name(f"corruption-{entry.dataset or entry.suite}-{entry.name}-{entry.sigma or 0:.2f}")
         for suffix in SUFFIXES:
-            path = (
-                args.figures / f"corruption-{entry.dataset or entry.suite}-{entry.name}-{entry.sigma or 0:.2f}{suffix}"
-            )
-            draw_heat_map(entry, path)
-            say(f"Wrote {path}")
+            draw_heat_map(entry, args.figures / (stem + suffix))
+            say(f"Wrote {args.figures / stem}{suffix}")
     for name, pictures in _montages(found, args.data_dir).items():
         for suffix in SUFFIXES:
             draw_montage(pictures, args.figures / f"{name}{suffix}", columns=8)

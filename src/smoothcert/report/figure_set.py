@@ -26,8 +26,8 @@ def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
     found: dict[str, list[Panel]] = {}
     for dataset, sigma in sorted({run.entry.group for run in runs}):
         members = sorted((run for run in runs if run.entry.group == (dataset, sigma)), key=_rank)
-        name = "-".join(["certified-accuracy", re.sub(r"\W", "-", dataset) or "unknown", f"{sigma:.2f}"])
-        found[name] = [Curves(rf"{dataset}, $\sigma={sigma:.2f}$", _named(members))]
+        name = f"certified-accuracy-{file_name(dataset or 'unknown')}-{sigma:.2f}"
+        found[name] = [Curves(rf"{_plain(dataset)}, $\sigma={sigma:.2f}$", _named(members))]
     return found
 
 
@@ -80,9 +80,23 @@ def _rank(run: Run) -> int:
     return list(METHODS).index(run.entry.method) if run.entry.method else len(METHODS)
 
 
+def file_name(text: str) -> str:
+    """Make a name that any file system takes.
+
+    >>> file_name("my data/CAT-RS, lambda=0.25")
+    'my-data-CAT-RS-lambda-0.25'
+    """
+    return re.sub(r"[^\w.-]+", "-", text)
+
+
+def _plain(text: str) -> str:
+    """Keep matplotlib from reading a name as mathematics, or from leaving it out of a legend for its underscore."""
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+
+
 def _named(runs: Sequence[Run]) -> dict[str, Results]:
     """Return results by name; where two share one, by their own names too."""
-    names = [run.entry.name for run in runs]
+    names = [_plain(run.entry.name) for run in runs]
     shown = [name if names.count(name) == 1 else f"{name} ({run.name})" for name, run in zip(names, runs, strict=True)]
     return {
         name if shown.count(name) == 1 else f"{name} {number}": run.entry.results

@@ -10,49 +10,32 @@ function depth(map, value) {
   return high > low ? (value - low) / (high - low) : 0.5;
 }
 
+/** A value with its colour; accuracies are in percent, radii are small. */
+function heatCell(map, value, kind = "") {
+  if (value === null) return h("td", { class: "none" }, "–");
+  const digits = Math.max(...map.means) < 10 ? 3 : 1;
+  const style = { "--depth": `${Math.round(8 + 52 * depth(map, value))}%` };
+  return h("td", { class: `heat ${kind}`, style }, value.toFixed(digits));
+}
+
 function drawCorruption() {
   byId("corruption-section").hidden = !data.heatmaps.length;
   if (!data.heatmaps.length) return;
-  const map = data.heatmaps[heatMap],
-    largest = Math.max(...map.means);
-  const text = (value) => value.toFixed(largest < 10 ? 3 : 1);
-  const cell = (value, extra = "") =>
-    value === null
-      ? h("td", { class: "none" }, "–")
-      : h(
-          "td",
-          { class: `heat ${extra}`, style: { "--depth": `${Math.round(8 + 52 * depth(map, value))}%` } },
-          text(value),
-        );
-  const rows = map.kinds.map((kind, i) =>
-    h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, kind.replaceAll("_", " ")),
-      ...map.values[i].map((value) => cell(value)),
-      cell(map.means[i], "mean"),
-    ),
-  );
+  const map = data.heatmaps[heatMap];
+  const several = map.severities.length > 1;
+  const titles = several ? [...map.severities.map((severity) => `severity ${severity}`), "mean"] : ["result"];
+  const rows = map.kinds.map((kind, i) => {
+    const cells = map.values[i].map((value) => heatCell(map, value));
+    if (several) cells.push(heatCell(map, map.means[i], "mean"));
+    return h("tr", {}, h("th", { scope: "row" }, kind.replaceAll("_", " ")), ...cells);
+  });
+  const head = [
+    h("th", { scope: "col", class: "text" }, "corruption"),
+    ...titles.map((title) => h("th", { scope: "col" }, title)),
+  ];
+  const caption = h("caption", { class: "unseen" }, `${map.title} by kind and severity of corruption`);
   byId("corruption").replaceChildren(
-    h(
-      "table",
-      { class: "heatmap" },
-      h("caption", { class: "unseen" }, `${map.title} by kind and severity of corruption`),
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          h("th", { scope: "col", class: "text" }, "corruption"),
-          ...map.severities.map((severity) =>
-            h("th", { scope: "col" }, map.severities.length > 1 ? `severity ${severity}` : "result"),
-          ),
-          h("th", { scope: "col" }, "mean"),
-        ),
-      ),
-      h("tbody", {}, ...rows),
-    ),
+    h("table", { class: "heatmap" }, caption, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)),
   );
 }
 
