@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import math
 import re
 import subprocess
 import sys
@@ -214,7 +215,9 @@ def test_images_of_another_data_set_are_refused(folder, mini):
 def test_training_is_thinned_and_keeps_its_end(folder, tmp_path, mini):
     make_run(tmp_path / "long", mini.labels.numpy()[:20], epochs=251)
     (run,) = read_runs([str(tmp_path / "long")])
+    run.epochs[-1]["loss"] = math.nan
     curves = training(run, 100)
+    assert curves["curves"]["loss"][-1] is None, "what is no number is not drawn, and is JSON"
     assert len(curves["epochs"]) <= 100
     assert curves["epochs"][-1] == 250
     assert set(curves["curves"]) == {"loss", "test_accuracy"}

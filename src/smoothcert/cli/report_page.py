@@ -45,7 +45,7 @@ def _write_html(args: argparse.Namespace, found: Findings, table: Table | None) 
     from smoothcert.report.table import build_table
     from smoothcert.storage import write_text
 
-    if table is None or found.listed != found.runs:
+    if table is None or len(found.listed) < len(found.runs):
         table = build_table([run.entry for run in found.runs], radii=args.radii)
     maps = corruption_maps(found.corrupted)
     page = render_page(found.runs, table, title=args.title, load=find_test_images(args.data_dir), corruptions=maps)

@@ -34,7 +34,7 @@ def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
 def paper_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
     """Return the paper's figures 2 to 6 as far as the runs give them, by the names figure-2 and so on."""
     found: dict[str, list[Panel]] = {
-        "figure-2": [*_ablation(runs, "ablation-lambda"), *_ablation(runs, "ablation-m")],
+        "figure-2": [*_ablation(runs, "ablation-lambda", r"$\lambda$"), *_ablation(runs, "ablation-m", "$M$")],
         "figure-3": _tradeoff(runs, [2.0]),
         "figure-4": _main(runs, "mnist"),
         "figure-5": _main(runs, "cifar10"),
@@ -43,12 +43,12 @@ def paper_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
     return {name: panels for name, panels in found.items() if panels}
 
 
-def _ablation(runs: Sequence[Run], table: str) -> list[Panel]:
+def _ablation(runs: Sequence[Run], table: str, symbol: str) -> list[Panel]:
     """Return a curve for each row of an ablation's table, where there are two to compare."""
     made = {recipe_of(run): run.entry.results for run in reversed(runs)}
     rows = paper_tables()[table].rows
     curves = {setup.replace("lambda", r"$\lambda$"): made[recipe] for recipe, setup in rows if recipe in made}
-    return [Curves("", curves)] if len(curves) > 1 else []
+    return [Curves(f"effect of {symbol}", curves)] if len(curves) > 1 else []
 
 
 def _main(runs: Sequence[Run], dataset: str) -> list[Panel]:

@@ -7,7 +7,7 @@ import gzip
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ class Run:
     path: Path
     config: TrainConfig | None = None
     epochs: Sequence[dict[str, Any]] = ()
-    segments: Sequence[dict[str, Any]] = field(default=())
+    segments: Sequence[dict[str, Any]] = ()
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ def _is_result(path: Path) -> bool:
     if not re.search(r"(?<!\.counts)\.tsv(\.gz)?$", path.name):
         return False
     try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             header, first = file.readline().rstrip("\n").split("\t"), file.readline().strip()
     except (OSError, EOFError, UnicodeDecodeError):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,4 +88,5 @@ def _device(segments: Any) -> str | None:
 
 
 def _short(value: Any) -> float | None:
-    return float(f"{value:.4g}") if isinstance(value, int | float) else None
+    """Keep four digits; a loss that was no number any more has no place on a curve."""
+    return float(f"{value:.4g}") if isinstance(value, int | float) and math.isfinite(value) else None

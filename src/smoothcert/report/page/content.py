@@ -103,8 +103,6 @@ def _describe(run: Run, row: Row, grid: curves.Grid, votes: Votes | None) -> Jso
     paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
     shares = vote_shares(results, votes, entry.sigma)
     return {
-        "name": run.name,
-        "tableName": entry.name,
         "dataset": entry.dataset,
         "set": DATASET_NAMES.get(entry.dataset or "", entry.dataset or "data set not known"),
         "sigma": entry.sigma,

@@ -1,8 +1,9 @@
 // Clean accuracy against certified accuracy at a chosen radius, one point a run.
 
+const leastRadius = data.radii.findIndex((radius) => radius > 0);
 const middleRadius = data.radii.findIndex((radius) => radius >= 0.5);
-const tradeoffView = { radius: Math.max(1, middleRadius), paper: false };
-const cleanOf = (run) => run.table[0] / run.images;
+const tradeoffView = { radius: Math.max(leastRadius, middleRadius), paper: false };
+const cleanOf = (run) => run.curve[0];
 const robustOf = (run) => run.table[tradeoffView.radius] / run.images;
 
 /** Points of one method, data set and noise level whose setting differs, in its order. */
@@ -86,7 +87,7 @@ function tradeoffControls() {
   const shown = h("output", {}, `r = ${data.radii[tradeoffView.radius].toFixed(2)}`);
   const slider = h("input", {
     type: "range",
-    min: 1,
+    min: leastRadius,
     max: data.radii.length - 1,
     step: 1,
     value: tradeoffView.radius,
@@ -106,7 +107,7 @@ function tradeoffControls() {
   ].filter(Boolean);
 }
 
-if (data.radii.length > 1) {
+if (leastRadius >= 0) {
   byId("tradeoff-controls").append(...tradeoffControls());
   panels.push(drawTradeoff);
   new ResizeObserver(drawTradeoff).observe(byId("tradeoff"));
