@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,6 +99,11 @@ def _verdicts(run: Run, indices: Sequence[int]) -> Json:
     row = {int(index): position for position, index in enumerate(results.idx)}
     rows = [row.get(index) for index in indices]
     return {
-        "radius": [None if row is None else round(float(results.radius[row]), 3) for row in rows],
+        "radius": [None if row is None else _below(float(results.radius[row])) for row in rows],
         "predict": [None if row is None else int(results.predict[row]) for row in rows],
     }
+
+
+def _below(radius: float) -> float:
+    """Keep three digits of a radius, never rounding it up; 1e-9 allows for the binary fractions of printed radii."""
+    return math.floor(radius * 1000 + 1e-6) / 1000

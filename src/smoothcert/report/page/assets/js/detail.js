@@ -29,8 +29,8 @@ function otherRuns(sheet, pick) {
         said < 0
           ? "abstains"
           : right
-            ? radius[pick.image].toFixed(3)
-            : `${className(sheet, said)} ${radius[pick.image].toFixed(3)}`,
+            ? below(radius[pick.image], 3)
+            : `${className(sheet, said)} ${below(radius[pick.image], 3)}`,
       ),
     );
   });
@@ -88,7 +88,13 @@ function drawDetail() {
       ),
     ),
     button("again", "Draw other noise", () => show({ draw: draw + 1 })),
-    h("h3", {}, pick.cast ? `Votes of ${pick.cast.toLocaleString("en")} noises` : "Votes"),
+    h(
+      "h3",
+      {},
+      pick.cast
+        ? `Votes of ${pick.cast.toLocaleString("en")} noises`
+        : "Votes: not kept, at least what the radius rests on",
+    ),
     h("div", { class: "votes" }, ...voteBars(sheet, run, pick, 5)),
     h("h3", {}, "Certified radius, all runs"),
     h("div", { class: "votes" }, ...otherRuns(sheet, pick)),

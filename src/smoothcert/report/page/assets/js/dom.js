@@ -22,6 +22,8 @@ const signed = (value, digits) => {
   const size = Math.abs(value).toFixed(digits);
   return Number(size) === 0 ? size : `${value < 0 ? "−" : "+"}${size}`;
 };
+/** A number to so many digits, never rounded up: what is certified is certified. */
+const below = (value, digits) => (Math.floor(value * 10 ** digits + 1e-6) / 10 ** digits).toFixed(digits);
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const unique = (values) => [...new Set(values)];
 

@@ -73,37 +73,30 @@ function pickText(sheet, pick) {
   if (pick.predict < 0) return `${label}: abstains`;
   const said =
     pick.predict === sheet.labels[pick.image] ? label : `${label} taken for ${className(sheet, pick.predict)}`;
-  return `${said}, radius ${pick.radius.toFixed(3)}`;
+  return `${said}, radius ${below(pick.radius, 3)}`;
 }
 
-/** Votes as bars, the label's class marked; where they were not kept, the bound of p_A. */
+/** Votes as bars, the label's class marked; where they were not kept, a bar for the bound that the radius rests on. */
 function voteBars(sheet, run, pick, most) {
-  if (!pick.votes)
-    return [
-      h(
-        "p",
-        { class: "remark" },
-        pick.predict < 0 ? "votes not kept" : `vote share at least ${percent(normalCdf(pick.radius / run.sigma), 2)}`,
-      ),
-    ];
-  return pick.votes
-    .slice(0, most)
-    .map(([label, count]) =>
-      h(
-        "div",
-        { class: `vote${label === sheet.labels[pick.image] ? " own" : ""}` },
-        h("span", { class: "name" }, className(sheet, label)),
-        h("span", { class: "track" }, h("span", { style: { width: `${(100 * count) / pick.cast}%` } })),
-        h(
-          "span",
-          { class: "number" },
-          percent(count / pick.cast, count / pick.cast > 0.99 || count / pick.cast < 0.01 ? 2 : 1),
-        ),
-      ),
-    );
+  if (pick.votes) {
+    return pick.votes.slice(0, most).map(([label, count]) => voteBar(sheet, pick, label, count / pick.cast));
+  }
+  if (pick.predict < 0 || !run.sigma) return [h("p", { class: "remark" }, "votes not kept")];
+  return [voteBar(sheet, pick, pick.predict, normalCdf(pick.radius / run.sigma) - 1.5e-7, "≥ ")];
 }
 
-/** Phi by Abramowitz and Stegun 7.1.26 through erf, good to 1e-7. */
+function voteBar(sheet, pick, label, share, prefix = "") {
+  const text = prefix ? below(100 * share, 2) : (100 * share).toFixed(share > 0.99 || share < 0.01 ? 2 : 1);
+  return h(
+    "div",
+    { class: `vote${label === sheet.labels[pick.image] ? " own" : ""}` },
+    h("span", { class: "name" }, className(sheet, label)),
+    h("span", { class: "track" }, h("span", { style: { width: `${100 * share}%` } })),
+    h("span", { class: "number" }, `${prefix}${text} %`),
+  );
+}
+
+/** Phi by Abramowitz and Stegun 7.1.26 through erf, good to 1.5e-7. */
 function normalCdf(value) {
   const t = 1 / (1 + (0.3275911 * Math.abs(value)) / Math.SQRT2);
   const tail =
@@ -131,7 +124,7 @@ function card(sheet, run, pick, all) {
       pick.predict >= 0 &&
         pick.predict !== sheet.labels[pick.image] &&
         h("span", { class: "taken" }, ` taken for ${className(sheet, pick.predict)}`),
-      h("span", { class: "quiet" }, pick.predict < 0 ? " abstains" : ` ${pick.radius.toFixed(2)}`),
+      h("span", { class: "quiet" }, pick.predict < 0 ? " abstains" : ` ${below(pick.radius, 2)}`),
     ),
     h("span", { class: "votes" }, ...voteBars(sheet, run, pick, 3)),
   );
@@ -147,7 +140,9 @@ async function drawGallery() {
     );
     return;
   }
-  if (!runs.includes(galleryView.run)) galleryView.run = [...runs].sort((a, b) => b.acr[0] - a.acr[0])[0];
+  // The least noise shows best what noise does; of its runs, the one with the largest ACR.
+  if (!runs.includes(galleryView.run))
+    [galleryView.run] = [...runs].sort((a, b) => a.sigma - b.sigma || b.acr[0] - a.acr[0]);
   const run = galleryView.run,
     picks = data.gallery.runs[run.id];
   byId("gallery-controls").replaceChildren(
