@@ -18,6 +18,7 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.report.formats import FORMATS
 from smoothcert.report.page import render_page
 from smoothcert.report.page.curves import grid_for
+from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.sources import read_runs
 from smoothcert.report.table import build_table
 
@@ -274,6 +275,47 @@ def test_the_table_is_copied_as_the_command_writes_it(tab, runs, button, suffix)
     tab.get_by_role("button", name="Copied").wait_for()
     ours = build_table([run.entry for run in runs if run.entry.dataset == "mnist-mini"])
     assert tab.evaluate("navigator.clipboard.readText()") == FORMATS[suffix](ours)
+
+
+def test_copying_works_where_the_clipboard_is_refused(tab):
+    tab.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); 0")
+    press(tab, "CSV", "#table-controls")
+    tab.get_by_role("button", name="Copied").wait_for()
+    assert tab.evaluate("navigator.clipboard.readText()").startswith("sigma,method,ACR")
+
+
+def read_bin(tab, holder, share):
+    """Point at a histogram; return the share of images in the bin there, in percent, and its ends."""
+    tab.locator(holder).scroll_into_view_if_needed()
+    box = tab.locator(f"{holder} .u-over").bounding_box()
+    for height in (0.05, 0.3, 0.6, 0.9):  # the line must be near for its value to be shown
+        tab.mouse.move(box["x"] + share * box["width"], box["y"] + height * box["height"])
+        if tab.locator(f"{holder} .tip").is_visible():
+            break
+    found = re.search(r"([\d.]+) % from ([\d.]+) to ([\d.]+)", tab.locator(f"{holder} .tip").inner_text())
+    return [float(number) for number in found.groups()]
+
+
+def test_histograms_count_votes_and_radii(tab, runs):
+    tab.locator("#filters select").select_option(label="MNIST")
+    (run,) = [run for run in runs if run.entry.dataset == "mnist"]
+    some = run.entry.results
+    shares = vote_shares(some, read_estimation(run.path, len(some)), 0.5)
+    for which, chosen in (
+        ("Right", some.correct),
+        ("Wrong", ~some.correct & (some.predict >= 0)),
+        ("All", shares >= 0),
+    ):
+        press(tab, which, "#confidence-controls")
+        percent, low, high = read_bin(tab, "#votes-plot", 0.985)
+        inside = (shares[chosen] >= low - 1e-9) & ((shares[chosen] < high - 1e-9) | (high == 1.0))
+        assert percent == pytest.approx(100 * inside.sum() / len(some), abs=0.01)
+    press(tab, "Right", "#confidence-controls")
+    percent, low, high = read_bin(tab, "#radius-plot", 0.5)
+    edges = grid_for([run.entry for run in runs]).radii
+    low, high = (edges[np.abs(edges - end).argmin()] for end in (low, high))
+    inside = some.correct & (some.radius >= low) & (some.radius < high)
+    assert percent == pytest.approx(100 * inside.mean(), abs=0.01)
 
 
 def test_two_runs_are_compared_in_pairs(tab, runs):
