@@ -125,7 +125,7 @@ def _draw_tradeoff(axes: Any, panel: Tradeoff) -> None:
         clean = [100 * float(certified_accuracy(r.radius, r.correct, 0.0)[0]) for r in line]
         style: dict[str, Any] = {"color": _COLOURS[look], "linestyle": _STYLES[look], "marker": _MARKS[look]}
         axes.plot(clean, [_robustness(r, panel.radius) for r in line], label=name, linewidth=1.2, markersize=4, **style)
-    robust = "ACR" if panel.radius is None else f"certified accuracy at r = {panel.radius:.1f} (%)"
+    robust = "ACR" if panel.radius is None else f"certified acc. at r = {panel.radius:.1f} (%)"
     axes.set(xlabel="clean accuracy (%)", ylabel=robust)
 
 

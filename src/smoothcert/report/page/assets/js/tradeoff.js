@@ -24,6 +24,7 @@ function paperPoint(run) {
 function drawTradeoff() {
   const holder = byId("tradeoff");
   const runs = shownRuns();
+  byId("tradeoff-keys").replaceChildren(...colourKeys(runs));
   if (!runs.length) return holder.replaceChildren(h("p", { class: "note" }, "No run is shown."));
   const radius = data.radii[tradeoffView.radius].toFixed(2);
   const papers = runs.map((run) => ({ run, point: paperPoint(run) })).filter(({ point }) => point);
