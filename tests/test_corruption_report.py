@@ -101,8 +101,8 @@ def test_files_that_do_not_fit(tmp_path, capsys):
     with pytest.raises(SmoothcertError, match="No one set has all of the corruptions snow, zigzag"):
         read_corrupted(find_files([tmp_path / "c"]))
     (tmp_path / "d").mkdir()
-    assert main(["report", str(tmp_path / "d")]) == 1
-    assert "no certificates on corrupted images there" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "d")]) == 2
+    assert "holds no certification result" in capsys.readouterr().err
 
 
 def test_the_interval_respects_that_images_repeat():

@@ -29,7 +29,7 @@ assert main(["certify", path + "/m.safetensors", "--n", "50", "--max", "2"]) == 
 LIGHT = """
 import sys
 from smoothcert import bounds, metrics, results, writer, merging
-from smoothcert.report import formats, paper, table
+from smoothcert.report import figure_set, formats, page, paper, sparkline, table
 assert "torch" not in sys.modules
 """
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import fraction
+from smoothcert.cli.report_page import add_page_options, write_page
 from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
     from smoothcert.report.corrupted import CorruptedResults
+    from smoothcert.report.sources import Findings
     from smoothcert.report.table import Table
 
 
@@ -24,7 +26,12 @@ def add_commands(commands: Any) -> None:
         description="Print the paper's table: ACR, its standard error, and certified accuracy in percent by radius. "
         "A file without a sidecar is told by its name, METHOD-SIGMA.tsv, or by --dataset and --sigma.",
     )
-    report.add_argument("files", nargs="+", metavar="[NAME=]FILE", help="results files, each with a name if you like")
+    report.add_argument(
+        "files",
+        nargs="+",
+        metavar="[NAME=]RUN",
+        help="results files, run folders or folders of them",
+    )
     report.add_argument("--radii", type=float, nargs="+", metavar="R", help="radii (default: the paper's grid)")
     report.add_argument(
         "--linf", type=fraction, nargs="+", default=(), metavar="EPS", help="l_inf radii, such as 2/255"
@@ -42,6 +49,7 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="write to .md, .tex, .csv, .json or .txt too",
     )
+    add_page_options(report)
     report.set_defaults(run=run_report)
     merge = commands.add_parser(
         "merge",
@@ -54,8 +62,8 @@ def add_commands(commands: Any) -> None:
 
 
 def run_report(args: argparse.Namespace) -> None:
-    """Print the table, and write it where asked."""
-    print_table(
+    """Print the table, and write it, the page and the figures where asked."""
+    found, table = print_table(
         args.files,
         as_json=args.json,
         outputs=args.out,
@@ -65,6 +73,7 @@ def run_report(args: argparse.Namespace) -> None:
         baseline=args.baseline,
         paper=args.paper,
     )
+    write_page(args, found, table)
 
 
 def print_table(
@@ -74,48 +83,28 @@ def print_table(
     outputs: Sequence[Path] = (),
     about: dict[str, Any] | None = None,
     **options: Any,
-) -> None:
-    """Print the table of results files on stdout, and write it to files by their extension."""
+) -> tuple[Findings, Table | None]:
+    """Print the tables of results on stdout, write them to files by their extension, and return what was read."""
+    from smoothcert.cli.rich_table import show_table
     from smoothcert.names import canonical_name
-    from smoothcert.report.corrupted import is_corrupted
     from smoothcert.report.formats import to_json_text, to_text
-    from smoothcert.report.table import build_table, describe
-    from smoothcert.results import read_results
+    from smoothcert.report.sources import read_findings
+    from smoothcert.report.table import build_table
 
     check_outputs(outputs)
     given = {key: value for key, value in (about or {}).items() if value is not None}
     if "dataset" in given:
         given["dataset"] = canonical_name(given["dataset"])
-    named = [
-        _named(text) for text in files if not text.removesuffix(".gz").endswith(".counts.tsv")
-    ]  # a glob takes both
-    corrupted = [path for _, path in named if path.is_dir() or is_corrupted(path)]
-    if corrupted:
-        found = _read_corrupted(corrupted, given)
-        print_corruptions(found, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
-    plain = [(name, path) for name, path in named if path not in corrupted]
-    if not plain and corrupted:
-        return
-    entries = [describe(read_results(path), name, **given) for name, path in plain or map(_named, files)]
-    table = build_table(entries, **options)
+    found = read_findings(files, **given)
+    if found.corrupted:
+        print_corruptions(found.corrupted, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
+    if not found.listed:
+        return found, None
+    table = build_table([run.entry for run in found.listed], **options)
     write_outputs(table, outputs)
-    sys.stdout.write(to_json_text(table) if as_json else to_text(table))
-
-
-def _named(text: str) -> tuple[str | None, Path]:
-    """Read `NAME=FILE`, or a file alone."""
-    name, equals, path = text.partition("=")
-    return (None, Path(text)) if not equals or Path(text).exists() else (name, Path(path))
-
-
-def _read_corrupted(paths: Sequence[Path], given: dict[str, Any]) -> list[CorruptedResults]:
-    from smoothcert.errors import SmoothcertError
-    from smoothcert.report.corrupted import find_files, read_corrupted
-
-    entries = read_corrupted(find_files(paths), **given)
-    if not entries:
-        raise SmoothcertError(f"{', '.join(map(str, paths))}: no certificates on corrupted images there.")
-    return entries
+    if as_json or not (sys.stdout.isatty() and show_table(table)):
+        sys.stdout.write(to_json_text(table) if as_json else to_text(table))
+    return found, table
 
 
 def print_corruptions(
