@@ -56,6 +56,19 @@ def test_published_results_pooled_over_severities(published, capsys):
     assert ours["catrs"]["acr"]["paper"]["mean"] == 0.475
 
 
+def test_results_on_clean_images_beside_them(published, shared, capsys, tmp_path):
+    """One list, one text, one file: of everything that was named."""
+    folder, _ = published
+    plain = str(shared / "published/cifar10/cat-rs-0.25.tsv")
+    arguments = ["report", str(folder), plain, "--dataset", "cifar10"]
+    assert main([*arguments, "--json", "--out", str(tmp_path / "all.md")]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert ["mACR" in row for row in rows] == [True, True, False]
+    assert (tmp_path / "all.md").read_text().count("| :-- |") == 2
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.count("CAT-RS") == 3
+
+
 def test_one_file_a_severity_is_the_same(published, tmp_path):
     folder, values = published
     for corruption in CORRUPTIONS["cifar10-c"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
     from smoothcert.report.corrupted import CorruptedResults
+    from smoothcert.report.formats import Sheet
     from smoothcert.report.sources import Findings
     from smoothcert.report.table import Table
 
@@ -85,9 +87,7 @@ def print_table(
     **options: Any,
 ) -> tuple[Findings, Table | None]:
     """Print the tables of results on stdout, write them to files by their extension, and return what was read."""
-    from smoothcert.cli.rich_table import show_table
     from smoothcert.names import canonical_name
-    from smoothcert.report.formats import to_json_text, to_text
     from smoothcert.report.sources import read_findings
     from smoothcert.report.table import build_table
 
@@ -96,36 +96,43 @@ def print_table(
     if "dataset" in given:
         given["dataset"] = canonical_name(given["dataset"])
     found = read_findings(files, **given)
-    if found.corrupted:
-        print_corruptions(found.corrupted, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
-    if not found.listed:
-        return found, None
-    table = build_table([run.entry for run in found.listed], **options)
-    write_outputs(table, outputs)
-    if as_json or not (sys.stdout.isatty() and show_table(table)):
-        sys.stdout.write(to_json_text(table) if as_json else to_text(table))
+    table = build_table([run.entry for run in found.listed], **options) if found.listed else None
+    show(table, found.corrupted, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
     return found, table
 
 
-def print_corruptions(
-    entries: Sequence[CorruptedResults], *, as_json: bool, outputs: Sequence[Path], paper: bool
+def show(
+    table: Table | None,
+    corrupted: Sequence[CorruptedResults] = (),
+    *,
+    as_json: bool,
+    outputs: Sequence[Path],
+    paper: bool = False,
 ) -> None:
-    """Print what certificates on corrupted images say."""
-    from smoothcert.report.corruptions import corruption_sheets, corruptions_json
-    from smoothcert.report.formats import SHEET_FORMATS, to_text
+    """Print what results say, those on corrupted images first, and write it to files by their extension."""
+    from smoothcert.cli.rich_table import show_table
     from smoothcert.storage import write_text
 
-    for entry in entries:
+    for entry in corrupted:
         if entry.missing:
             say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the others.")
-    sheets = corruption_sheets(entries, paper=paper)
-    everything = corruptions_json(entries, paper=paper)
     for out in outputs:
-        write_text(
-            out, everything if out.suffix == ".json" else "\n".join(SHEET_FORMATS[out.suffix](s) for s in sheets)
-        )
+        write_text(out, _as_text(out.suffix, table, corrupted, paper))
         say(f"Wrote {out}")
-    sys.stdout.write(everything if as_json else "\n".join(map(to_text, sheets)))
+    if as_json or corrupted or table is None or not (sys.stdout.isatty() and show_table(table)):
+        sys.stdout.write(_as_text(".json" if as_json else ".txt", table, corrupted, paper))
+
+
+def _as_text(suffix: str, table: Table | None, corrupted: Sequence[CorruptedResults], paper: bool) -> str:
+    from smoothcert.report.corruptions import corruption_sheets, corruptions_json
+    from smoothcert.report.formats import SHEET_FORMATS
+    from smoothcert.report.table import to_json
+
+    if suffix == ".json":
+        rows = [*corruptions_json(corrupted, paper=paper), *(to_json(table) if table else [])]
+        return json.dumps(rows, indent=2) + "\n"
+    parts: list[Table | Sheet] = [*corruption_sheets(corrupted, paper=paper), *([table] if table else [])]
+    return "\n".join(SHEET_FORMATS[suffix](part) for part in parts)
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:
@@ -136,16 +143,6 @@ def check_outputs(outputs: Sequence[Path]) -> None:
     for out in outputs:
         if out.suffix not in FORMATS:
             raise unknown_name("extension", out.suffix, FORMATS)
-
-
-def write_outputs(table: Table, outputs: Sequence[Path]) -> None:
-    """Write a table to files, each in the format of its extension."""
-    from smoothcert.report.formats import FORMATS
-    from smoothcert.storage import write_text
-
-    for out in outputs:
-        write_text(out, FORMATS[out.suffix](table))
-        say(f"Wrote {out}")
 
 
 def run_merge(args: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import add_data_dir, seconds
-from smoothcert.cli.report import check_outputs, print_corruptions, write_outputs
+from smoothcert.cli.report import check_outputs, show
 from smoothcert.cli.terminal import duration, say
 
 if TYPE_CHECKING:
@@ -127,7 +127,6 @@ def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job],
 
 
 def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
-    from smoothcert.report.formats import to_json_text, to_text
     from smoothcert.report.seeds import over_seeds, to_seed_text
     from smoothcert.report.table import build_table
     from smoothcert.reproduction import find_table, read_entries
@@ -141,8 +140,7 @@ def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]
         say("No run of the table is certified in full yet.")
         return
     made = build_table(entries, paper=True, linf=(2 / 255,) if args.table == "linf" else ())
-    write_outputs(made, args.out)
-    sys.stdout.write(to_json_text(made) if args.json else to_text(made))
+    show(made, as_json=args.json, outputs=args.out)
     if len(table.seeds) > 1 and not args.json:
         sys.stdout.write(to_seed_text(over_seeds(made.rows)))
     if args.table == "training-cost" and not args.json:
@@ -156,7 +154,7 @@ def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequenc
     if not entries:
         say("No run of the table is certified in full yet.")
         return
-    print_corruptions(entries, as_json=args.json, outputs=args.out, paper=True)
+    show(None, entries, as_json=args.json, outputs=args.out, paper=True)
 
 
 def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> str:

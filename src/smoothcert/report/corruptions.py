@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -126,9 +125,9 @@ def _mark(text: str, rank: Sequence[str], rows: int) -> str:
     return "best" if text == rank[-1] else "second"
 
 
-def corruptions_json(entries: Sequence[CorruptedResults], *, paper: bool = False) -> str:
-    """Return everything as JSON: the means (mACR, mAcc) with intervals, and every value they average."""
-    return json.dumps([_entry_json(entry, paper) for entry in entries], indent=2) + "\n"
+def corruptions_json(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[dict[str, Any]]:
+    """Return everything as plain values: the means (mACR, mAcc) with intervals, and every value they average."""
+    return [_entry_json(entry, paper) for entry in entries]
 
 
 def _entry_json(entry: CorruptedResults, paper: bool) -> dict[str, Any]:
