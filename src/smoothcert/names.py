@@ -12,6 +12,9 @@ DIMENSIONS = {
 }
 """The data sets, and how many numbers one of their images has."""
 
+CLASSES = {"mnist": 10, "mnist-mini": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100, "imagenet": 1000}
+"""How many classes each of them has."""
+
 
 def canonical_name(name: str) -> str:
     """Bring the usual spellings of a data set to the one used here; anything else stays as it is.

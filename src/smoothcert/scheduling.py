@@ -1,0 +1,140 @@
+"""Which images draw samples next. No torch: votes come in, requests go out.
+
+Stage 0 of an image is the selection of its class, stage i the i-th look of the plan. A request is an image's place in
+the list and its next stage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcert.noises import Noise
+from smoothcert.sequential import Plan, failure_lower_bound, undecided
+from smoothcert.stopping import BudgetStop, StopRule
+
+Request = tuple[int, int]
+_WAVES = 16  # a pool decides anew after each sixteenth of what it has left
+
+
+class Tracker:
+    """What is known of every image: its stage, class, successes, best bound, and whether it wants more samples."""
+
+    def __init__(self, plan: Plan, rule: StopRule, noise: Noise, labels: Sequence[int], n0: int) -> None:
+        count = len(labels)
+        self.plan, self.noise, self.n0 = plan, noise, n0
+        self._needs, self._labels, self._skip_wrong = rule.needs(noise), np.asarray(labels), rule.skip_wrong
+        self.stage, self.chosen, self.successes = (np.zeros(count, dtype=np.int64) for _ in range(3))
+        self.failure, self.active = np.ones(count), np.ones(count, dtype=bool)
+
+    def observe(self, places: Sequence[int], votes: Sequence[NDArray[np.int64]]) -> None:
+        """Take in the votes of the next stage of some images, each named once."""
+        where, seen = np.asarray(places, dtype=np.int64), np.asarray(votes)
+        stages = self.stage[where]
+        for stage in np.unique(stages):
+            at = where[stages == stage]
+            if stage == 0:
+                self.chosen[at] = seen[stages == stage].argmax(axis=1)
+                self.active[at] = ~(self._skip_wrong & (self.chosen[at] != self._labels[at]))
+            else:
+                self._look(at, seen[stages == stage, self.chosen[at]], int(stage) - 1)
+        self.stage[where] += 1
+
+    def _look(self, at: NDArray[np.int64], successes: NDArray[np.int64], look: int) -> None:
+        self.successes[at] = successes
+        self.failure[at] = np.minimum(self.failure[at], self.plan.failure(successes, look))
+        more = undecided(self.plan, self._needs, successes, look, self.failure[at])
+        self.active[at] = more & (look + 1 < len(self.plan.looks))
+
+    def cost(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the samples that the next stage of some images takes."""
+        steps = np.diff([0, self.n0, *(self.n0 + look for look in self.plan.looks)])
+        return np.asarray(steps[self.stage[places]], dtype=np.int64)
+
+    def worth(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return how wide some images' radii are undecided, for each sample of their next stage.
+
+        The interval reaches from the proven radius to the largest that the votes so far leave possible. An image that
+        was never looked at comes before all others.
+        """
+        worth = np.full(len(places), np.inf)
+        for stage in np.unique(self.stage[places]):
+            if stage > 1:
+                here = np.flatnonzero(self.stage[places] == stage)
+                at, look = places[here], int(stage) - 2
+                least = failure_lower_bound(self.successes[at], self.plan.looks[look], self.plan.alpha)
+                least = np.maximum(least, self.plan.best_failure(self.successes[at], look))
+                width = self.noise.radius(least) - self.noise.radius(self.failure[at])
+                worth[here] = width / self.cost(at)
+        return worth
+
+
+class InTurn:
+    """Images one after the other, as many at once as fill the device; the oldest first."""
+
+    eager = True  # a look whose samples are there already is taken at once
+
+    def __init__(self, tracker: Tracker, capacity: int) -> None:
+        self._tracker, self._capacity = tracker, capacity
+
+    def wave(self) -> list[Request]:
+        """Return the next stages of the images in hand, and of fresh ones where there is room; nothing when done."""
+        tracker = self._tracker
+        waiting = np.flatnonzero(tracker.active)
+        ordered = np.concatenate([waiting[tracker.stage[waiting] > 0], waiting[tracker.stage[waiting] == 0]])
+        before = np.cumsum(tracker.cost(ordered)) - tracker.cost(ordered)
+        return [(int(place), int(tracker.stage[place])) for place in ordered[before < self._capacity]]
+
+
+class ByBudget:
+    """Each pool's samples go to its images of most worth, in waves that its votes alone decide."""
+
+    eager = False
+
+    def __init__(self, tracker: Tracker, rule: BudgetStop) -> None:
+        count = len(tracker.stage)
+        self._tracker, self._pools = tracker, np.asarray(rule.pools(count))
+        self.left = np.asarray(rule.pool_budgets(count), dtype=np.int64)
+
+    def wave(self) -> list[Request]:
+        """Return the next stages that the pools buy now; nothing when no pool can buy anything."""
+        return [request for pool in np.unique(self._pools) for request in self._pool_wave(int(pool))]
+
+    def _pool_wave(self, pool: int) -> list[Request]:
+        waiting = np.flatnonzero(self._tracker.active & (self._pools == pool))
+        cost, worth = self._tracker.cost(waiting), self._tracker.worth(waiting)
+        requests, spent, allowed = list[Request](), 0, int(self.left[pool]) // _WAVES
+        for i in np.lexsort((waiting, -worth)):
+            new = np.isinf(worth[i])
+            if spent + cost[i] > self.left[pool] or (requests and not new and spent + cost[i] > allowed):
+                continue
+            requests.append((int(waiting[i]), int(self._tracker.stage[waiting[i]])))
+            spent += int(cost[i])
+        self.left[pool] -= spent
+        return requests
+
+
+class ByClock:
+    """The images of most worth, a device full at a time, until the time is over."""
+
+    eager = False
+
+    def __init__(
+        self, tracker: Tracker, capacity: int, seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tracker, self._capacity, self._clock, self._end = tracker, capacity, clock, clock() + seconds
+
+    def wave(self) -> list[Request]:
+        """Return the next stages of most worth; nothing when the time is over."""
+        if self._clock() >= self._end:
+            return []
+        waiting = np.flatnonzero(self._tracker.active)
+        waiting = waiting[np.lexsort((waiting, -self._tracker.worth(waiting)))]
+        before = np.cumsum(self._tracker.cost(waiting)) - self._tracker.cost(waiting)
+        return [(int(place), int(self._tracker.stage[place])) for place in waiting[before < self._capacity]]
+
+
+Schedule = InTurn | ByBudget | ByClock
