@@ -72,7 +72,7 @@ def certify_dataset(
 
     settings = {"task": "certify", "sigma": classifier.sigma, "n0": n0, "n": n, "alpha": alpha, "seed": seed}
     settings |= {} if bound == "one-sided" else {"bound": bound}
-    return _run(Record, certify, classifier, data, out, settings, n0 + n, indices, model, on_progress)
+    return evaluate(Record, certify, classifier, data, out, settings, n0 + n, indices, model, on_progress)
 
 
 def predict_dataset(
@@ -106,12 +106,12 @@ def predict_dataset(
             yield Prediction(index, label, int(predicted), seconds, counts)
 
     settings = {"task": "predict", "sigma": classifier.sigma, "n": n, "alpha": alpha, "seed": seed}
-    return _run(Prediction, predict, classifier, data, out, settings, n, indices, model, on_progress)
+    return evaluate(Prediction, predict, classifier, data, out, settings, n, indices, model, on_progress)
 
 
-def _run(
+def evaluate(
     kind: type[R],
-    evaluate: Callable[[Tensor, list[int], list[int]], Iterable[R]],
+    make: Callable[[Tensor, list[int], list[int]], Iterable[R]],
     classifier: SmoothedClassifier,
     data: ImageData,
     out: str | Path | None,
@@ -121,7 +121,10 @@ def _run(
     model: Mapping[str, Any] | None,
     on_progress: Callable[[Progress[R]], None] | None,
 ) -> list[R]:
-    """Evaluate the images that are not on disk yet, a few at a time, and write each group when it is done."""
+    """Make the records of images that are not on disk yet, a few at a time, and write each group when it is done.
+
+    `make` is called with inputs, indices and labels; `samples` is how many noises it takes for each.
+    """
     chosen = choose_images(classifier, data, indices)
     device = classifier.device_for(torch.empty(0))
     settings |= describe_job(classifier, data, chosen, model)
@@ -135,7 +138,7 @@ def _run(
             begun = time.perf_counter()
             images = data.floats(group, device)
             classifier.check_values(images)
-            made = list(evaluate(images, group, data.labels[group].tolist()))
+            made = list(make(images, group, data.labels[group].tolist()))
             if writer:
                 writer.append(made)
             records += made

@@ -107,8 +107,8 @@ def recertify(path: Path, wanted: Wanted) -> tuple[list[Record], dict[str, Any],
     classes = wanted.classes or settings.get("classes") or CLASSES.get(name)
     if not classes:
         raise UsageError(f"{path} does not say how many classes there are; name it with `--classes`.")
-    alpha = wanted.alpha or settings["alpha"]
-    top = wanted.top or settings.get("top_k", 1)
+    alpha = settings["alpha"] if wanted.alpha is None else wanted.alpha
+    top = settings.get("top_k", 1) if wanted.top is None else wanted.top
     bound = wanted.bound or settings.get("bound", "two-sided" if top > 1 else "one-sided")
     noise = noise_of(settings)
     norm = wanted.norm or settings.get("norm", noise.norm)

@@ -181,6 +181,11 @@ class SmoothedClassifier(nn.Module):
             )
         return votes[..., :-1]
 
+    def scores(self, noisy: Tensor) -> Tensor:
+        """Return the deployed network's scores of a micro-batch of noisy inputs in float32."""
+        with self._voting(noisy.device):
+            return self._scores(noisy.to(input_dtype(self.model, self.form, self.precision)))
+
     def device_for(self, inputs: Tensor) -> torch.device:
         """Return where the votes are counted: where the model's weights are, or else the inputs."""
         if isinstance(self.model, nn.Module):

@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.options import add_data_options, batch_size, load_data, shard
+from smoothcert.cli import stopping
+from smoothcert.cli.job import load_job
+from smoothcert.cli.options import add_data_options, batch_size, shard
 from smoothcert.cli.report import print_table
 from smoothcert.cli.terminal import ProgressBar, duration, say
 from smoothcert.cli.train import COMPILING
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from smoothcert.checkpoint import Checkpoint
     from smoothcert.data import ImageData
     from smoothcert.smoothing import SmoothedClassifier
+    from smoothcert.stopping import StopRule
 
 
 def add_commands(commands: Any) -> None:
@@ -30,19 +33,21 @@ def add_commands(commands: Any) -> None:
         help="prove a radius within which the prediction cannot change",
         description="Certify the images of a data set. Interrupted runs go on when the same command is given again.",
     )
-    _add_options(certify, n=100_000)
+    add_options(certify, n=100_000)
     certify.add_argument("--n0", "--N0", type=int, default=100, metavar="N0", help="noises that select (default: 100)")
+    stopping.add_options(certify)
     certify.set_defaults(run=run, task="certify")
     predict = commands.add_parser(
         "predict",
         help="classify by majority vote under noise",
         description="Predict the images of a data set by majority vote, or abstain where the vote is unclear.",
     )
-    _add_options(predict, n=1000)
+    add_options(predict, n=1000)
     predict.set_defaults(run=run, task="predict")
 
 
-def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
+def add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
+    """Add what every command has that votes on images: checkpoint, data, protocol, execution, output."""
     parser.add_argument("checkpoint", nargs="?", help="a run folder, a .safetensors file, or a published checkpoint")
     parser.add_argument("--pretrained", metavar="NAME", help="a network of ours (see `smoothcert list pretrained`)")
     add_data_options(parser, default="the one the checkpoint was trained on")
@@ -75,34 +80,20 @@ def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
 def run(args: argparse.Namespace) -> None:
     """Certify or predict."""
     from smoothcert import bounds
-    from smoothcert.checkpoint import load_checkpoint
-    from smoothcert.data import select
     from smoothcert.engine.deploy import choose_deployment
-    from smoothcert.environment import choose_device
-    from smoothcert.errors import UsageError
-    from smoothcert.pretrained import pretrained_path
-    from smoothcert.runs import RunFolder
     from smoothcert.smoothing import SmoothedClassifier
 
     # What is wrong with the numbers is said before anything large is read.
-    if args.sigma is not None:
-        bounds.check_sigma(args.sigma)
-    bounds.check_alpha(args.alpha)
-    if args.task == "certify":
+    certifying = args.task == "certify"
+    if certifying:
         bounds.check_budget(args.n0, args.n, args.alpha)
-    if (args.checkpoint is None) == (args.pretrained is None):
-        raise UsageError("Name either a checkpoint or, with `--pretrained`, a network of ours.")
-    device = choose_device(args.device)
-    path = Path(args.checkpoint) if args.checkpoint else pretrained_path(args.pretrained)
-    checkpoint = load_checkpoint(path, normalization=args.normalization)
-    sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
-    if sigma is None:
-        raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
-    data = load_data(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
-    indices = select(len(data), args.skip, args.max, args.shard)
+        stopping.check(args)
+    job = load_job(args)
+    checkpoint, sigma, data, indices = job.checkpoint, job.sigma, job.data, job.indices
     # The choice must be the same for every shard, so it looks at all images.
-    samples = len(select(len(data), args.skip, args.max)) * args.n
-    form, precision = choose_deployment(checkpoint.model.to(device), data.shape, samples)
+    form, precision = choose_deployment(checkpoint.model, data.shape, job.images * args.n)
+    if certifying and args.sound and form == "compiled":
+        form = "folded"
     classifier = SmoothedClassifier(
         checkpoint.model,
         sigma,
@@ -111,12 +102,14 @@ def run(args: argparse.Namespace) -> None:
         precision=args.precision or precision,
         form=args.form or form,
         micro_batch=args.micro_batch,
+        noise=stopping.choose_noise(args, sigma, data) if certifying else "gaussian",
     )
+    rule = stopping.choose_rule(args, data.name, job.images) if certifying else None
     out = args.out or default_out(args, data, sigma)
     if args.dry_run:
-        print(_plan(args, classifier, data, indices, out, device))
+        print(_plan(args, classifier, data, indices, out, job.device))
         return
-    _run(args, checkpoint, classifier, data, indices, out)
+    _run(args, checkpoint, classifier, data, indices, out, rule)
 
 
 def _run(
@@ -126,8 +119,10 @@ def _run(
     data: ImageData,
     indices: list[int],
     out: Path,
+    rule: StopRule | None,
 ) -> None:
     from smoothcert.certification import certify_dataset, predict_dataset
+    from smoothcert.sequential_certification import certify_sequentially
 
     model = checkpoint.describe()
     options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
@@ -135,12 +130,16 @@ def _run(
         say(COMPILING.format("the network"))
     with ProgressBar(args.task, len(indices), "images") as bar:
         options |= {"indices": indices, "model": model, "on_progress": _Watch(bar)}
-        if args.task == "certify":
-            made: int = len(certify_dataset(classifier, data, out, n0=args.n0, **options))
+        if rule:
+            made = len(certify_sequentially(classifier, data, out, rule=rule, n0=args.n0, **options))
+        elif args.task == "certify":
+            made = len(certify_dataset(classifier, data, out, n0=args.n0, bound=args.bound, **options))
         else:
             made = len(predict_dataset(classifier, data, out, **options))
     if made < len(indices):
         say(f"{len(indices) - made:,} of {len(indices):,} images were there already.")
+    if rule:
+        stopping.say_samples(out, args.n)
     say(f"Results: {out}")
     if args.task == "certify":
         print_table([str(out)], as_json=args.json)
@@ -184,6 +183,7 @@ def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path
     from smoothcert.pipeline import results_name
 
     name = results_name(args.task, data, sigma, args.n, args.skip, args.max, args.shard)
+    name = "-".join([name.removesuffix(".tsv"), *stopping.name_parts(args)]) + ".tsv"
     if args.pretrained:
         return Path("runs", args.pretrained, name)
     checkpoint = Path(args.checkpoint)
@@ -199,7 +199,7 @@ def _plan(
     device: torch.device,
 ) -> str:
     """Say what would be done: the settings, the number of samples, and what a short trial says of the time."""
-    from smoothcert.bounds import largest_radius
+    from smoothcert.bounds import failure_upper_bound
 
     samples = args.n + (args.n0 if args.task == "certify" else 0)
     micro_batch = classifier.micro_batch_for(data.shape, device)
@@ -215,7 +215,8 @@ def _plan(
         **({"n0": args.n0} if args.task == "certify" else {}),
         "n": args.n,
         "alpha": args.alpha,
-        "largest radius": round(largest_radius(classifier.sigma, args.n, args.alpha), 4),
+        "largest radius": round(float(classifier.noise.radius(failure_upper_bound(args.n, args.n, args.alpha))), 4),
+        **({"noise": classifier.noise.name, "stop": args.stop} if args.task == "certify" else {}),
         "seed": args.seed,
         "precision": classifier.precision,
         "form": classifier.form,

@@ -85,7 +85,8 @@ def print_table(
     if "dataset" in given:
         given["dataset"] = canonical_name(given["dataset"])
     entries = []
-    shown = [text for text in files if not text.removesuffix(".gz").endswith(".counts.tsv")]  # a glob takes both
+    beside = (".counts.tsv", ".looks.tsv")  # a glob takes them too
+    shown = [text for text in files if not text.removesuffix(".gz").endswith(beside)]
     for text in shown or files:
         name, equals, path = text.partition("=")
         if not equals or Path(text).exists():
