@@ -79,8 +79,8 @@ def _print_summary(out: Path, n: int, alpha: float, *, as_json: bool) -> None:
         rows = list(csv.DictReader(file, delimiter="\t"))
     differ, votes = [int(row["differ"]) for row in rows], n * len(rows)
     right = [row["correct"] == "1" for row in rows]
-    mean = {
-        key: sum(float(row[key]) * ok for row, ok in zip(rows, right, strict=True)) / len(rows)
+    radii = {
+        key: sum(float(row[key]) for row, good in zip(rows, right, strict=True) if good) / len(rows)
         for key in ("radius", "transferred")
     }
     summary = {
@@ -88,8 +88,8 @@ def _print_summary(out: Path, n: int, alpha: float, *, as_json: bool) -> None:
         "differ": sum(differ) / votes,
         "differ_at_most": float(failure_upper_bound(votes - sum(differ), votes, alpha)),
         "differ_worst_image": max(differ) / n,
-        "acr": mean["radius"],
-        "acr_transferred": mean["transferred"],
+        "acr": radii["radius"],
+        "acr_transferred": radii["transferred"],
     }
     text = (
         "images {images:,}; share of votes that differ {differ:.2e} (at most {differ_at_most:.2e} on average, "

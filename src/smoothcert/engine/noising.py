@@ -63,7 +63,7 @@ def check_grid(inputs: Tensor) -> None:
 
 def _on_grid(sigma: float, inputs: Tensor, drawn: Tensor, shape: tuple[int, ...]) -> Tensor:
     table, offset, (low, high) = _table(sigma, inputs.device)
-    steps = torch.bucketize(drawn, table, right=True) - offset
+    steps = torch.bucketize(drawn.contiguous(), table, right=True) - offset
     return (_pixels(inputs).unsqueeze(1) + steps.view(shape)).clamp(low, high).float() / LEVELS
 
 
