@@ -100,6 +100,13 @@ def test_no_rule_for_stopping_can_break_the_bound(name):
         assert (best < 1 - p).mean() <= LIMIT
 
 
+def test_the_limit_has_teeth():
+    """A bound at 1.5 alpha is caught."""
+    careless = Scheme(fixed_plan(2000, 1.5 * ALPHA), [0.5])
+    rates = [(careless.run(walk(careless.plan, p, REPEATS, np.random.default_rng(3))) < 1 - p).mean() for p in edges()]
+    assert max(rates) > LIMIT
+
+
 def test_naive_peeking_fails():
     """The negative control: Clopper-Pearson with the whole alpha, read every 100 samples until it looks good."""
     looks = tuple(range(100, 10_001, 100))

@@ -3,6 +3,9 @@
 import dataclasses
 import json
 import random
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -249,3 +252,31 @@ def test_sound_and_sequential_go_together(model, mini, tmp_path):
     settings = json.loads(sidecar_path(tmp_path / "a.tsv").read_text())["settings"]
     assert settings["noise"] == "grid"
     assert settings["pinned"]["versions"]["torch"] == torch.__version__
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [["--stop", "table"], ["--stop", "budget", "--budget", "30000"]])
+def test_killed_and_resumed_rows_are_the_same(checkpoint, tmp_path, flags):
+    """SIGKILL, at moments nobody chose."""
+    command = [sys.executable, "-m", "smoothcert", "certify", str(checkpoint), "--n", "2000", "--skip", "50", *flags]
+    command += ["--sigma", "0.5", "--device", "cpu"]
+    whole, broken = tmp_path / "whole.tsv", tmp_path / "broken.tsv"
+    subprocess.run([*command, "--out", str(whole)], check=True, capture_output=True)
+    generator, kills = random.Random(0), 0
+    for _ in range(30):
+        process = subprocess.Popen([*command, "--out", str(broken)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        before = looks_path(broken).stat().st_size if looks_path(broken).exists() else 0
+        while process.poll() is None and (
+            not looks_path(broken).exists() or looks_path(broken).stat().st_size <= before + 60
+        ):
+            time.sleep(0.01)
+        time.sleep(generator.random() * 0.2)
+        if kills < 3:
+            process.kill()
+        process.communicate()
+        if process.returncode == 0:
+            break
+        kills += 1
+    assert process.returncode == 0
+    assert kills >= 2
+    assert rows(broken) == rows(whole)

@@ -153,7 +153,5 @@ def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, fai
 
 def grid_needs(noise: Noise, radii: Sequence[float]) -> Floats:
     """Return the failure probabilities that prove a grid of radii; radius 0, an answer at all, is always among them."""
-    if any(radius < 0 for radius in radii):
-        raise UsageError(f"Expected radii of at least 0, but got {min(radii)}.")
     needs = noise.failure_at([0.0, *radii])
     return np.unique(needs[needs > 0])

@@ -48,6 +48,10 @@ class TableStop(StopRule):
 
     radii: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse radii that no table has."""
+        check_radii(self.radii)
+
     def plan(self, n: int, alpha: float) -> Plan:
         """Return a few looks, of which the last has most of alpha."""
         return table_plan(n, alpha)
@@ -70,14 +74,16 @@ class RadiusStop(StopRule):
     radius: float = 0.0
     confidence: str = "union"
 
+    def __post_init__(self) -> None:
+        """Refuse a radius that no ball has."""
+        check_radii([self.radius])
+
     def plan(self, n: int, alpha: float) -> Plan:
         """Return looks a tenth apart."""
         return dense_plan(n, alpha, self.confidence)
 
     def needs(self, noise: Noise) -> Floats:
         """Return that of the radius alone."""
-        if self.radius < 0:
-            raise UsageError(f"Expected `--radius` to be at least 0, but got {self.radius}.")
         return noise.failure_at([self.radius])
 
     def settings(self) -> dict[str, Any]:
@@ -103,6 +109,7 @@ class BudgetStop(TableStop):
 
     def __post_init__(self) -> None:
         """Refuse no budget, two budgets, and shards that would cut pools."""
+        super().__post_init__()
         if (self.samples is None) == (self.seconds is None):
             raise UsageError("Name a budget in samples or in seconds, one of them.")
         amount = self.samples if self.samples is not None else self.seconds
@@ -131,3 +138,10 @@ class BudgetStop(TableStop):
         total, images = self.samples or 0, self.images or count
         sizes = [len(range(pool, images, POOLS)) for pool in range(POOLS)]
         return [total * size // images for size in sizes]
+
+
+def check_radii(radii: Sequence[float]) -> None:
+    """Refuse radii that are negative or no numbers."""
+    for radius in radii:
+        if not (radius >= 0 and math.isfinite(radius)):
+            raise UsageError(f"Expected a radius of at least 0, but got {radius}.")
