@@ -106,7 +106,7 @@ def _grid_kernel(
     x = tl.load(inputs + which * size + place, mask=place < size, other=0.0)
     pixel = tl.floor(x * 255.0 + 0.5).to(tl.int64)
     noisy = tl.minimum(tl.maximum(pixel + below - offset, low), high)
-    value = tl.div_rn(noisy.to(tl.float32), tl.full(noisy.shape, 255.0, tl.float32))
+    value = tl.div_rn(noisy.to(tl.float32), tl.full([2 * block], 255.0, tl.float32))
     tl.store(out + row * size + place, value.to(out.dtype.element_ty), mask=place < size)
 
 

@@ -46,14 +46,14 @@ class Sampler:
     ) -> None:
         self._classifier, self._data, self._indices, self._edges = classifier, data, indices, list(edges)
         self._device = classifier.device_for(torch.empty(0))
-        self._micro_batch = classifier.micro_batch_for(data.shape, self._device)
+        self.micro_batch = classifier.micro_batch_for(data.shape, self._device)
         self._seed, self._batch, self._held = seed, batch, dict[int, _Held]()
 
     def resume(self, place: int, stage: int, votes: NDArray[np.int64]) -> None:
         """Take an image in hand whose stages before this one are known; `votes` are those cumulated since selection."""
-        held = self._hold(place, stage)
+        self._hold([place], stage)
         if stage > 1:
-            held.votes[stage - 1] = votes
+            self._held[place].votes[stage - 1] = votes
 
     def holds(self, place: int) -> bool:
         """Say whether an image is in hand."""
@@ -62,18 +62,18 @@ class Sampler:
     def covers(self, place: int, stage: int) -> bool:
         """Say whether the votes of a stage are there."""
         held = self._held.get(place)
-        return held is not None and self._edges[stage + 1] <= held.next_block * self._micro_batch
+        return held is not None and self._edges[stage + 1] <= held.next_block * self.micro_batch
 
     def advance(self, requests: Sequence[Request]) -> None:
         """Count what the requested stages of these images lack."""
-        work = list[tuple[Request, range]]()
+        self._hold([place for place, _ in requests if place not in self._held], 0)
+        work = dict[int, range]()
         for place, stage in requests:
-            held = self._held.get(place) or self._hold(place, 0)
-            end = -(-self._edges[stage + 1] // self._micro_batch)
-            if end > held.next_block:
-                work.append(((place, stage), range(held.next_block, end)))
+            first, end = self._held[place].next_block, -(-self._edges[stage + 1] // self.micro_batch)
+            if end > first:
+                work[place] = range(first, end)
         if work:
-            self._count([place for (place, _), _ in work], [blocks for _, blocks in work])
+            self._count(list(work), list(work.values()))
 
     def _count(self, places: Sequence[int], blocks: Sequence[range]) -> None:
         started = time.perf_counter()
@@ -109,12 +109,13 @@ class Sampler:
         """Let go of an image that is done."""
         self._held.pop(place, None)
 
-    def _hold(self, place: int, stage: int) -> _Held:
-        inputs = self._data.floats([self._indices[place]], self._device)
+    def _hold(self, places: Sequence[int], stage: int) -> None:
+        if not places:
+            return
+        inputs = self._data.floats([self._indices[place] for place in places], self._device)
         self._classifier.check_values(inputs)
-        classes = self._classifier.num_classes
-        assert classes is not None
-        votes = np.zeros((len(self._edges) - 1, classes), dtype=np.int64)
-        held = _Held(inputs[0], votes, stage, self._edges[stage] // self._micro_batch)
-        self._held[place] = held
-        return held
+        assert self._classifier.num_classes is not None
+        shape = (len(self._edges) - 1, self._classifier.num_classes)
+        for place, one in zip(places, inputs, strict=True):
+            votes = np.zeros(shape, dtype=np.int64)
+            self._held[place] = _Held(one, votes, stage, self._edges[stage] // self.micro_batch)

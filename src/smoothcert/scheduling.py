@@ -1,13 +1,15 @@
 """Which images draw samples next. No torch: votes come in, requests go out.
 
 Stage 0 of an image is the selection of its class, stage i the i-th look of the plan. A request is an image's place in
-the list and its next stage.
+the list and its next stage. While some images are `busy`, their votes on the way, a schedule may ask for others.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +56,16 @@ class Tracker:
         steps = np.diff([0, self.n0, *(self.n0 + look for look in self.plan.looks)])
         return np.asarray(steps[self.stage[places]], dtype=np.int64)
 
+    def work(self, places: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
+        """Return the samples that the device counts for that: whole micro-batches of `unit`."""
+        return -(-self.cost(places) // unit) * unit
+
+    def waiting(self, busy: Sequence[int]) -> NDArray[np.int64]:
+        """Return the images that want more samples and are not busy."""
+        free = self.active.copy()
+        free[list(busy)] = False
+        return np.flatnonzero(free)
+
     def worth(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return how wide some images' radii are undecided, for each sample of their next stage.
 
@@ -72,35 +84,36 @@ class Tracker:
         return worth
 
 
+@dataclass(frozen=True)
 class InTurn:
     """Images one after the other, as many at once as fill the device; the oldest first."""
 
-    eager = True  # a look whose samples are there already is taken at once
+    tracker: Tracker
+    capacity: int
+    unit: int = 1
+    eager: ClassVar[bool] = True  # a look whose samples are there already is taken at once
 
-    def __init__(self, tracker: Tracker, capacity: int) -> None:
-        self._tracker, self._capacity = tracker, capacity
-
-    def wave(self) -> list[Request]:
+    def wave(self, busy: Sequence[int] = ()) -> list[Request]:
         """Return the next stages of the images in hand, and of fresh ones where there is room; nothing when done."""
-        tracker = self._tracker
-        waiting = np.flatnonzero(tracker.active)
-        ordered = np.concatenate([waiting[tracker.stage[waiting] > 0], waiting[tracker.stage[waiting] == 0]])
-        before = np.cumsum(tracker.cost(ordered)) - tracker.cost(ordered)
-        return [(int(place), int(tracker.stage[place])) for place in ordered[before < self._capacity]]
+        waiting = self.tracker.waiting(busy)
+        fresh = self.tracker.stage[waiting] == 0
+        return _fill(self.tracker, np.concatenate([waiting[~fresh], waiting[fresh]]), self.capacity, self.unit)
 
 
 class ByBudget:
     """Each pool's samples go to its images of most worth, in waves that its votes alone decide."""
 
-    eager = False
+    eager: ClassVar[bool] = False
 
     def __init__(self, tracker: Tracker, rule: BudgetStop) -> None:
         count = len(tracker.stage)
         self._tracker, self._pools = tracker, np.asarray(rule.pools(count))
         self.left = np.asarray(rule.pool_budgets(count), dtype=np.int64)
 
-    def wave(self) -> list[Request]:
-        """Return the next stages that the pools buy now; nothing when no pool can buy anything."""
+    def wave(self, busy: Sequence[int] = ()) -> list[Request]:
+        """Return the next stages that the pools buy now; nothing while votes are missing, or when all is spent."""
+        if busy:
+            return []
         return [request for pool in np.unique(self._pools) for request in self._pool_wave(int(pool))]
 
     def _pool_wave(self, pool: int) -> list[Request]:
@@ -120,21 +133,32 @@ class ByBudget:
 class ByClock:
     """The images of most worth, a device full at a time, until the time is over."""
 
-    eager = False
+    eager: ClassVar[bool] = False
 
     def __init__(
-        self, tracker: Tracker, capacity: int, seconds: float, clock: Callable[[], float] = time.monotonic
+        self,
+        tracker: Tracker,
+        capacity: int,
+        seconds: float,
+        unit: int = 1,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tracker, self._capacity, self._clock, self._end = tracker, capacity, clock, clock() + seconds
+        self._tracker, self._capacity, self._unit = tracker, capacity, unit
+        self._clock, self._end = clock, clock() + seconds
 
-    def wave(self) -> list[Request]:
+    def wave(self, busy: Sequence[int] = ()) -> list[Request]:
         """Return the next stages of most worth; nothing when the time is over."""
         if self._clock() >= self._end:
             return []
-        waiting = np.flatnonzero(self._tracker.active)
-        waiting = waiting[np.lexsort((waiting, -self._tracker.worth(waiting)))]
-        before = np.cumsum(self._tracker.cost(waiting)) - self._tracker.cost(waiting)
-        return [(int(place), int(self._tracker.stage[place])) for place in waiting[before < self._capacity]]
+        waiting = self._tracker.waiting(busy)
+        ordered = waiting[np.lexsort((waiting, -self._tracker.worth(waiting)))]
+        return _fill(self._tracker, ordered, self._capacity, self._unit)
+
+
+def _fill(tracker: Tracker, places: NDArray[np.int64], capacity: int, unit: int) -> list[Request]:
+    """Return the next stages of the first images, as many as fill the device."""
+    work = tracker.work(places, unit)
+    return [(int(place), int(tracker.stage[place])) for place in places[np.cumsum(work) - work < capacity]]
 
 
 Schedule = InTurn | ByBudget | ByClock

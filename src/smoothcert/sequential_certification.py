@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,32 +64,34 @@ def certify_sequentially(
     with LookStore(Path(out) if out else None, chosen, classes, settings, describe_environment(device)) as store:
         tracker = Tracker(plan, rule, classifier.noise, labels, n0)
         sampler = Sampler(classifier, data, chosen, edges, seed=seed, batch=batch)
-        run = _Run(store, tracker, sampler, chosen, labels, on_progress)
         capacity = samples_at_once(device)
-        schedule = _schedule(rule, tracker, capacity, store.seconds_before)
+        schedule = _schedule(rule, tracker, capacity, sampler.micro_batch, store.seconds_before)
+        run = _Run(store, tracker, sampler, chosen, labels, schedule.eager, isinstance(rule, BudgetStop), on_progress)
         if isinstance(schedule, ByClock):
             run.restore()
-        run.live = isinstance(rule, BudgetStop)
         finished = False
         try:
-            while wave := schedule.wave():
-                run.follow(wave, capacity, eager=schedule.eager)
+            run.follow(schedule, capacity)
             finished = True
         finally:
             records = run.publish(finished=finished)
     return records
 
 
-def _schedule(rule: StopRule, tracker: Tracker, capacity: int, seconds_before: float) -> Schedule:
+def _schedule(rule: StopRule, tracker: Tracker, capacity: int, unit: int, seconds_before: float) -> Schedule:
     if not isinstance(rule, BudgetStop):
-        return InTurn(tracker, capacity)
+        return InTurn(tracker, capacity, unit)
     if rule.seconds is None:
         return ByBudget(tracker, rule)
-    return ByClock(tracker, capacity, rule.seconds - seconds_before)
+    return ByClock(tracker, capacity, rule.seconds - seconds_before, unit)
 
 
 class _Run:
-    """Follows requests: looks that the store knows are taken from there, others are sampled and stored."""
+    """Follows a schedule: looks that the store knows are taken from there, others are sampled and stored.
+
+    While the device counts one part of the work, a second thread reads the votes of the part before: decides, and
+    writes. The two never hold the same images.
+    """
 
     def __init__(
         self,
@@ -96,37 +100,65 @@ class _Run:
         sampler: Sampler,
         indices: Sequence[int],
         labels: Sequence[int],
+        eager: bool,
+        live: bool,
         on_progress: Callable[[Progress[Record]], None] | None,
     ) -> None:
         self.store, self.tracker, self.sampler, self.on_progress = store, tracker, sampler, on_progress
         self.indices, self.labels = indices, labels
-        self.live, self._published = False, time.perf_counter()  # live: every image has a row at every moment
+        self.eager, self.live = eager, live  # live: every image has a row at every moment
+        self._published = time.perf_counter()
 
     def restore(self) -> None:
         """Take in all looks that the store knows."""
         while places := [place for place in range(len(self.indices)) if self._known(place)]:
             self._observe(places)
 
-    def follow(self, wave: Sequence[Request], capacity: int, *, eager: bool) -> None:
-        """Bring images to the requested stages, a device full at a time; with `eager` also to what comes for free."""
-        for part in _parts(wave, self.tracker, capacity):
-            begun = time.perf_counter()
-            lacking = [(place, stage) for place, stage in part if not self._known(place)]
-            for place, stage in lacking:
-                if stage and not self.sampler.holds(place):
-                    self.sampler.resume(place, stage, self.store.known[self.indices[place]][-1].votes)
-            self.sampler.advance(lacking)
-            ready = [place for place, _ in part]
-            done = list[int]()
-            while ready:
-                self._observe(ready)
-                done += [place for place in ready if not self.tracker.active[place]]
-                ready = [p for p in ready if eager and self.tracker.active[p] and (self._known(p) or self._covered(p))]
-            for place in done:
-                self.sampler.release(place)
-            self._report(done, time.perf_counter() - begun)
-            if self.live and time.perf_counter() - self._published > _SECONDS_BETWEEN_TABLES:
-                self.publish(finished=False)
+    def follow(self, schedule: Schedule, capacity: int) -> None:
+        """Do what the schedule asks for until it asks for nothing, a device full at a time."""
+        queue, busy, begun = deque[list[Request]](), list[int](), time.perf_counter()
+        reading: Future[list[Record]] | None = None
+        with ThreadPoolExecutor(max_workers=1) as reader:
+            while True:
+                if not queue and not busy:
+                    queue.extend(self._parts(schedule.wave(), capacity))
+                    if not queue:
+                        return
+                part = queue.popleft() if queue else []
+                self._sample(part)
+                if reading:
+                    begun = self._report(reading.result(), begun)
+                reading, busy = None, [place for place, _ in part]
+                if busy:
+                    if not queue:  # decided now, while nothing is being read
+                        queue.extend(self._parts(schedule.wave(busy), capacity))
+                    reading = reader.submit(self._read, busy)
+
+    def _parts(self, wave: Sequence[Request], capacity: int) -> list[list[Request]]:
+        """Cut a wave into parts that each fill the device once."""
+        work = self.tracker.work(np.array([place for place, _ in wave], dtype=np.int64), self.sampler.micro_batch)
+        numbers = (np.cumsum(work) - work) // capacity
+        return [[wave[int(i)] for i in np.flatnonzero(numbers == number)] for number in np.unique(numbers)]
+
+    def _sample(self, part: Sequence[Request]) -> None:
+        """Count the votes that some requests lack."""
+        lacking = [(place, stage) for place, stage in part if not self._known(place)]
+        for place, stage in lacking:
+            if stage and not self.sampler.holds(place):
+                self.sampler.resume(place, stage, self.store.known[self.indices[place]][-1].votes)
+        self.sampler.advance(lacking)
+
+    def _read(self, places: Sequence[int]) -> list[Record]:
+        """Take in the votes that images were sampled for, eagerly what came for free; return those that are done."""
+        ready, done = list(places), list[int]()
+        while ready:
+            self._observe(ready)
+            done += [place for place in ready if not self.tracker.active[place]]
+            more = [place for place in ready if self.eager and self.tracker.active[place]]
+            ready = [place for place in more if self._known(place) or self._covered(place)]
+        for place in done:
+            self.sampler.release(place)
+        return self.records(done) if self.on_progress else []
 
     def _observe(self, places: Sequence[int]) -> None:
         """Take in the next stage of each image, and store it where it is new."""
@@ -147,10 +179,14 @@ class _Run:
     def _covered(self, place: int) -> bool:
         return self.sampler.covers(place, int(self.tracker.stage[place]))
 
-    def _report(self, done: Sequence[int], seconds: float) -> None:
+    def _report(self, done: Sequence[Record], begun: float) -> float:
+        """Say which images are done since a moment, keep live rows up to date, and return the moment now."""
         if self.on_progress and done:
             finished = int((~self.tracker.active).sum())
-            self.on_progress(Progress(finished, len(self.indices), self.records(done), seconds))
+            self.on_progress(Progress(finished, len(self.indices), done, time.perf_counter() - begun))
+        if self.live and time.perf_counter() - self._published > _SECONDS_BETWEEN_TABLES:
+            self.publish(finished=False)
+        return time.perf_counter()
 
     def publish(self, *, finished: bool) -> list[Record]:
         """Write the rows that there are: of images that are done or, where it is live, of all."""
@@ -165,10 +201,3 @@ class _Run:
         looks = [self.store.known.get(self.indices[place], []) for place in places]
         indices, labels = ([whole[place] for place in places] for whole in (self.indices, self.labels))
         return certify_stored(indices, labels, looks, self.tracker.plan, self.tracker.noise)
-
-
-def _parts(wave: Sequence[Request], tracker: Tracker, capacity: int) -> list[list[Request]]:
-    """Cut a wave into parts that each fill the device once."""
-    costs = tracker.cost(np.array([place for place, _ in wave], dtype=np.int64))
-    numbers = (np.cumsum(costs) - costs) // capacity
-    return [[wave[int(i)] for i in np.flatnonzero(numbers == number)] for number in np.unique(numbers)]

@@ -26,7 +26,7 @@ _FARTHEST = 10  # standard deviations beyond which a tail is less than half of 2
 class Thresholds:
     """The table for one noise level: `counts[j]` of 2**60 equal parts give a noise of at most j - `offset` steps.
 
-    Noisy pixels are clipped to `low`..`high`, 255 being white: six standard deviations around the images.
+    Noisy pixels are clipped to `low`..`high`, where 0 is black and 255 white.
     """
 
     counts: tuple[int, ...]
