@@ -18,7 +18,7 @@ from smoothcert.thresholds import BITS, grid_noise, thresholds
 mpmath = pytest.importorskip("mpmath")  # comes with torch
 
 
-@pytest.mark.parametrize("sigma", [0.12, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("sigma", [0.25, *(pytest.param(sigma, marks=pytest.mark.slow) for sigma in (0.12, 0.5, 1.0))])
 def test_thresholds_are_exact(sigma):
     """Against mpmath at 300 bits: every one of the 2**60 parts is where rounding puts it."""
     table = thresholds(sigma)

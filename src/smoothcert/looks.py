@@ -86,7 +86,8 @@ def parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, l
 class LookStore:
     """Keeps the looks of one run: on disk where it has a path, or else in memory alone.
 
-    `known` holds, by image, the looks there are; a run that was interrupted finds them again.
+    `known` holds, by image, the looks there are; a run that was interrupted finds them again. `settings` is what the
+    looks depend on, `segment` says who makes those from here on; each start that makes any adds one to the sidecar.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class LookStore:
     ) -> None:
         self.path, self.known, self._file = path, dict[int, list[Look]](), None
         self._started, self._order = time.perf_counter(), {index: place for place, index in enumerate(indices)}
-        self.seconds_before = 0.0
+        self.seconds_before, self._segment = 0.0, dict(segment)
         if path is None:
             return
         if path.suffix != ".tsv" or path.name.endswith((".counts.tsv", ".looks.tsv")):
@@ -112,9 +113,8 @@ class LookStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open_locked(looks)
+            self._write_sidecar()  # before the first byte, which would otherwise belong to nobody
             self._recover(looks, classes)
-            self._about["segments"].append({"first_look": sum(map(len, self.known.values())), **segment})
-            self._write_sidecar()
         except OSError as error:
             raise cannot_write(path, error) from error
 
@@ -136,9 +136,16 @@ class LookStore:
 
     def append(self, looks: Sequence[Look]) -> None:
         """Add looks, each the next of its image."""
+        if not looks:
+            return
+        first = sum(map(len, self.known.values())) if self._segment else 0
         for look in looks:
             self.known.setdefault(look.idx, []).append(look)
         if self._file and self.path:
+            if self._segment:  # the first look of this start
+                self._about["segments"].append({"first_look": first, **self._segment})
+                self._segment = {}
+                self._write_sidecar()
             try:
                 self._file.write("".join(look.row() for look in looks))
                 self._file.flush()
@@ -150,7 +157,8 @@ class LookStore:
         if self.path is None or self._file is None:
             return
         self._about["samples"] = self.drawn
-        self._about["segments"][-1]["seconds"] = round(time.perf_counter() - self._started, 3)
+        if not self._segment:
+            self._about["segments"][-1]["seconds"] = round(time.perf_counter() - self._started, 3)
         if finished:
             ordered = sorted(self.known, key=self._order.__getitem__)
             write_text(looks_path(self.path), looks_text({idx: self.known[idx] for idx in ordered}))

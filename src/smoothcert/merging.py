@@ -31,7 +31,7 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
     about: dict[str, Any] = {"settings": {**settings[0], "images": images}}
     about["segments"] = [segment for part in abouts for segment in part["segments"]]
     if "stop" in settings[0]:  # certified sequentially: the votes of every look belong to it
-        about["samples"] = sum(part["samples"] for part in abouts)
+        about["samples"] = sum(part.get("samples", 0) for part in abouts)
         look_headers, looks = _join([looks_path(path) for path in files], several=True)
         write_text(looks_path(out), look_headers + "".join(looks[index] for index in sorted(looks)))
     write_text(sidecar_path(out), json.dumps(about, indent=2) + "\n")
