@@ -123,6 +123,8 @@ def check_votes():
         ("compiled", "fp32"),
         ("folded", "bf16"),
         ("compiled", "bf16"),
+        ("pinned", "fp32"),
+        ("pinned", "bf16"),
     ):
         smoothed = smoothcert.SmoothedClassifier(placed, 0.5, 10, form=form, precision=precision)
         counts[f"{form} {precision}"] = smoothed.counts(image, 20_000)

@@ -66,7 +66,7 @@ def test_budgets_are_shared_by_shards(checkpoint, tmp_path, capsys):
         (["--skip-wrong"], "fixed"),
         (["--noise", "laplac"], "Unknown noise"),
         (["--noise", "uniform", "--sound"], "noise of its own"),
-        (["--sound", "--form", "compiled"], "pins the kernels"),
+        (["--sound", "--form", "compiled"], "try `pinned`"),
         (["--bound", "two"], "did you mean 'two-sided'"),
         (["--stop", "table", "--bound", "two-sided"], "recertify"),
     ],

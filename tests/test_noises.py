@@ -66,7 +66,7 @@ def test_only_8_bit_images_are_certified_soundly(trained_lenet, mini):
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, noise=grid_noise(0.25, 784))
     with pytest.raises(UsageError, match="multiples of 1/255"):
         smoothed.certify(torch.rand(1, 28, 28), n=100)
-    with pytest.raises(UsageError, match="chooses them by timing"):
+    with pytest.raises(UsageError, match="choose `--form pinned`"):
         smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, noise=grid_noise(0.25, 784), form="compiled")
     with pytest.raises(UsageError, match="Expected noise of `sigma` 0.5"):
         smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, noise=grid_noise(0.25, 784))

@@ -12,6 +12,7 @@ from smoothcert import bounds
 from smoothcert.certificates import bound_uniforms, certify_looks, randomised_bound
 from smoothcert.errors import UsageError
 from smoothcert.noises import Gaussian
+from smoothcert.scheduling import ByBudget, InTurn, Tracker
 from smoothcert.sequential import (
     Plan,
     betting_bound,
@@ -23,6 +24,7 @@ from smoothcert.sequential import (
     table_plan,
     undecided,
 )
+from smoothcert.stopping import BudgetStop, RadiusStop, TableStop
 
 ALPHA, REPEATS = 0.05, 20_000
 NOISE = Gaussian(0.5)
@@ -98,6 +100,38 @@ def test_no_rule_for_stopping_can_break_the_bound(name):
         successes = walk(scheme.plan, p, REPEATS, np.random.default_rng(5))
         best = np.min([bound[successes[:, look]] for look, bound in enumerate(scheme.bounds)], axis=0)
         assert (best < 1 - p).mean() <= LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rule",
+    [
+        TableStop(radii=RADII),
+        RadiusStop(radius=0.5),
+        RadiusStop(radius=0.5, confidence="betting"),
+        BudgetStop(radii=RADII, samples=12_000_000, images=REPEATS),
+    ],
+    ids=lambda rule: f"{rule.name}{getattr(rule, 'confidence', '')}",
+)
+@pytest.mark.parametrize("radius", [0.0, 0.5])
+def test_images_under_a_schedule_keep_alpha(rule, radius):
+    """The scheduler itself, with 20,000 images at a boundary that compete for the samples of a budget."""
+    generator, p = np.random.default_rng(7), 1 - float(NOISE.failure_at(radius))
+    plan = rule.plan(2000, ALPHA)
+    tracker = Tracker(plan, rule, NOISE, [0] * REPEATS, 20)
+    schedule = ByBudget(tracker, rule) if isinstance(rule, BudgetStop) else InTurn(tracker, 1 << 40)
+    successes = np.zeros(REPEATS, dtype=np.int64)
+    while wave := schedule.wave():
+        places, stages = np.array(wave).T
+        later, totals = stages > 0, np.array([20, *plan.looks])[stages]
+        drawn = np.where(later, tracker.cost(places), 0)
+        successes[places] += generator.binomial(drawn, p)
+        won = np.where(later, successes[places], 20)
+        tracker.observe(places, np.stack([won, totals - won], axis=1))
+    assert 0 < (tracker.failure < 1 - p).mean() <= LIMIT
+    if isinstance(rule, BudgetStop):
+        assert 0 <= schedule.left.sum() < 0.01 * 12_000_000
+        assert len(np.unique(tracker.stage)) >= 3, "some images were given more than others"
 
 
 def test_the_limit_has_teeth():
@@ -215,6 +249,7 @@ def test_plans_spend_alpha_and_end_at_n(n):
         assert sum(plan.alphas) <= 0.001 * (1 + 1e-12)
         assert sum(plan.at(0.01).alphas) <= 0.01 * (1 + 1e-12)
     assert dense_plan(10**6, 0.001).looks[0] == 107
+    assert table_plan(100_000, 0.001).looks == (200, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 100_000)
 
 
 def test_the_last_look_loses_almost_nothing():

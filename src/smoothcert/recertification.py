@@ -107,27 +107,31 @@ def recertify(path: Path, wanted: Wanted) -> tuple[list[Record], dict[str, Any],
     classes = wanted.classes or settings.get("classes") or CLASSES.get(name)
     if not classes:
         raise UsageError(f"{path} does not say how many classes there are; name it with `--classes`.")
-    alpha = settings["alpha"] if wanted.alpha is None else wanted.alpha
     top = settings.get("top_k", 1) if wanted.top is None else wanted.top
     bound = wanted.bound or settings.get("bound", "two-sided" if top > 1 else "one-sided")
     noise = noise_of(settings)
     norm = wanted.norm or settings.get("norm", noise.norm)
     stored, looks = _stored(path, results, settings, classes)
-    plan, indices = stored.at(alpha), results.idx.tolist()
+    plan, indices = stored.at(settings["alpha"] if wanted.alpha is None else wanted.alpha), results.idx.tolist()
     seen = [looks.get(index, []) for index in indices]
     options: dict[str, Any] = {"bound": bound, "top": top, "seed": int(settings["seed"])}
     records = certify_stored(indices, results.label.tolist(), seen, plan, noise, **options)
     dimensions = wanted.dimensions or DIMENSIONS.get(name)
     radii = convert_radius([record.radius for record in records], noise.norm, norm, dimensions)
     records = [replace(record, radius=float(radius)) for record, radius in zip(records, radii, strict=True)]
-    settings |= {"alpha": alpha}
-    settings |= {"stop": {**settings["stop"], **plan.settings()}} if "stop" in settings else {}
-    for key, value, usual in (("bound", bound, "one-sided"), ("norm", norm, "l2"), ("top_k", top, 1)):
-        settings.pop(key, None)
-        settings |= {} if value == usual and not (key == "norm" and "noise" in settings) else {key: value}
     source = {"file": path.name, "sha256": file_hash(path), "counts_sha256": file_hash(counts_path(path))}
-    sidecar = {**results.about, "settings": settings, "recertified_from": source}
-    return records, sidecar, looks if "stop" in settings else {}
+    about = {"settings": _settings(settings, plan, bound, norm, top), "recertified_from": source}
+    return records, {**results.about, **about}, looks if "stop" in settings else {}
+
+
+def _settings(settings: Mapping[str, Any], plan: Plan, bound: str, norm: str, top: int) -> dict[str, Any]:
+    """Return the settings of another reading; what is the published protocol's is left out, as `certify` does."""
+    given = {"bound": bound, "norm": norm, "top_k": top}
+    usual = {"bound": "one-sided", "norm": None if "noise" in settings else "l2", "top_k": 1}
+    kept = {key: value for key, value in settings.items() if key not in given}
+    if "stop" in kept:
+        kept["stop"] = {**kept["stop"], **plan.settings()}
+    return {**kept, "alpha": plan.alpha, **{key: value for key, value in given.items() if value != usual[key]}}
 
 
 def write_recertified(

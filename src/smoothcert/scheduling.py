@@ -120,9 +120,13 @@ class ByBudget:
         waiting = np.flatnonzero(self._tracker.active & (self._pools == pool))
         cost, worth = self._tracker.cost(waiting), self._tracker.worth(waiting)
         requests, spent, allowed = list[Request](), 0, int(self.left[pool]) // _WAVES
+        cheapest = int(cost.min(initial=self.left[pool] + 1))
         for i in np.lexsort((waiting, -worth)):
-            new = np.isinf(worth[i])
-            if spent + cost[i] > self.left[pool] or (requests and not new and spent + cost[i] > allowed):
+            # What was never looked at is bought at once, of the rest a wave's worth, and at least one.
+            limit = self.left[pool] if np.isinf(worth[i]) or not requests else allowed
+            if spent + cheapest > limit:
+                break
+            if spent + cost[i] > limit:
                 continue
             requests.append((int(waiting[i]), int(self._tracker.stage[waiting[i]])))
             spent += int(cost[i])

@@ -20,7 +20,6 @@ from smoothcert.bounds import Floats, check_alpha, failure_upper_bound
 from smoothcert.errors import UsageError, unknown_name
 from smoothcert.noises import Noise
 
-TABLE_LOOKS = (200, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000)
 CONFIDENCES = ("union", "betting")
 
 
@@ -82,15 +81,20 @@ def table_plan(n: int, alpha: float) -> Plan:
     >>> table_plan(2000, 0.01).looks, [round(share, 9) for share in table_plan(2000, 0.01).alphas]
     ((200, 500, 1000, 2000), [0.000333333, 0.000333333, 0.000333333, 0.009])
     """
-    early = [look for look in TABLE_LOOKS if look < n]
+    early = _early_looks(n)
     if not early:
         return fixed_plan(n, alpha)
     return Plan((*early, n), (*[0.1 * alpha / len(early)] * len(early), 0.9 * alpha), alpha)
 
 
+def _early_looks(n: int) -> list[int]:
+    """Return 200, 500, 1,000 and then twice as many each time, below n."""
+    return [look for look in (200, 500, *(1000 << i for i in range(32))) if look < n]
+
+
 def even_plan(n: int, alpha: float) -> Plan:
     """Return the table's looks with alpha shared evenly, since a budget may end at any of them."""
-    looks = (*(look for look in TABLE_LOOKS if look < n), n)
+    looks = (*_early_looks(n), n)
     return Plan(looks, (alpha / len(looks),) * len(looks), alpha)
 
 

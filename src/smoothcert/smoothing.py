@@ -45,8 +45,8 @@ class SmoothedClassifier(nn.Module):
     Noise of standard deviation `sigma` is added to the input as given; images are taken in [0, 1], and whatever
     scaling a model does after that is part of the model (see `adapt_inputs`). A model that is an `nn.Module` runs in
     eval mode while it votes. The certified function is the deployed one: precision, form (`plain`; `folded`, without
-    BatchNorm; `compiled`) and micro-batch belong to it. Folded and compiled forms are made at the first vote: after a
-    change of the weights, make a new one.
+    BatchNorm; `compiled`; `pinned`, compiled without choosing kernels by timing) and micro-batch belong to it. All but
+    the plain form are made at the first vote: after a change of the weights, make a new one.
 
     Inputs of one or three dimensions are single, of two or four dimensions a batch; `input_shape` overrides that.
 
@@ -79,7 +79,7 @@ class SmoothedClassifier(nn.Module):
         if micro_batch is not None and micro_batch < 1:
             raise UsageError(f"Expected `micro_batch` to be at least 1, but got {micro_batch}.")
         if isinstance(self.noise, Grid) and form == "compiled":
-            raise UsageError("Sound certification pins the kernels, and `--form compiled` chooses them by timing.")
+            raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
         self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
         self.input_shape = None if input_shape is None else torch.Size(input_shape)
         self.input_range, self.precision, self.form, self.micro_batch = input_range, precision, form, micro_batch

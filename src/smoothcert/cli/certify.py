@@ -62,7 +62,9 @@ def add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
     group = parser.add_argument_group("execution")
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     group.add_argument("--precision", help="fp32, tf32 or bf16 (default: fp32 on the CPU, bf16 on a GPU)")
-    group.add_argument("--form", help="plain, folded or compiled (default: folded, compiled for large jobs on a GPU)")
+    group.add_argument(
+        "--form", help="plain, folded, compiled or pinned (default: folded, large jobs on a GPU compiled)"
+    )
     group.add_argument(
         "--batch",
         type=batch_size,
@@ -93,7 +95,7 @@ def run(args: argparse.Namespace) -> None:
     # The choice must be the same for every shard, so it looks at all images.
     form, precision = choose_deployment(checkpoint.model, data.shape, job.images * args.n)
     if certifying and args.sound and form == "compiled":
-        form = "folded"
+        form = "pinned"
     classifier = SmoothedClassifier(
         checkpoint.model,
         sigma,
@@ -126,7 +128,7 @@ def _run(
 
     model = checkpoint.describe()
     options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
-    if classifier.form == "compiled":
+    if classifier.form in ("compiled", "pinned"):
         say(COMPILING.format("the network"))
     with ProgressBar(args.task, len(indices), "images") as bar:
         options |= {"indices": indices, "model": model, "on_progress": _Watch(bar)}

@@ -55,7 +55,7 @@ def check(args: argparse.Namespace) -> None:
     if args.sound and args.noise != "gaussian":
         raise UsageError("`--sound` has a noise of its own, on the grid of 8-bit images; leave `--noise` away.")
     if args.sound and args.form == "compiled":
-        raise UsageError("`--sound` pins the kernels, and `--form compiled` chooses them by timing; try `folded`.")
+        raise UsageError("`--sound` needs the same kernels every time, and `--form compiled` times them; try `pinned`.")
     owners = {"grid": ("table", "budget"), "radius": ("radius",), "confidence": ("radius",), "budget": ("budget",)}
     for option, rules in owners.items():
         if getattr(args, option) is not None and args.stop not in rules:
