@@ -80,6 +80,7 @@ def perturb_images(
     with frozen(model):
         for _ in range(steps):
             slope = gradient(loss, delta)
+            slope = torch.where(lengths(slope) > 0, slope, noise[0])  # a saturated softmax has no slope
             delta = delta + 2.5 / steps * limit * slope / lengths(slope).clamp(min=1e-12)
             delta = within((images + within(delta, limit)).clamp(0, 1) - images, limit)
     if isinstance(classifier.noise, Grid):
