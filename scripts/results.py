@@ -18,6 +18,8 @@ import torch
 import smoothcert
 from smoothcert.bounds import certify_counts, gaussian_radius, lower_bound
 from smoothcert.pretrained import FOLDER as ZOO
+from smoothcert.report.corrupted import is_corrupted, read_corrupted
+from smoothcert.report.corruptions import corruption_sheets
 from smoothcert.report.formats import to_markdown
 from smoothcert.report.table import build_table, describe
 from smoothcert.reproduction import find_table, list_jobs
@@ -55,7 +57,7 @@ def keep_table(runs, table):
     """Copy what can be checked of a table's certified runs; weights, of CAT-RS alone, go into the package."""
     for job in list_jobs(table):
         source, target = runs / job.config.name, RESULTS / table / job.config.name
-        found = [path for path in source.glob("certify-*.tsv") if not path.name.endswith(".counts.tsv")]
+        found = [path for path in certificates(source) if is_corrupted(path) == bool(job.data)]
         if not RunFolder(source).finished or not found:
             continue
         target.mkdir(parents=True, exist_ok=True)
@@ -90,6 +92,9 @@ def results_page(folder):
     ]
     for table in sorted(path.name for path in folder.iterdir() if path.is_dir()):
         jobs = {job.config.name: job for job in list_jobs(table)}
+        if find_table(table).data:
+            lines += [f"## {find_table(table).title}", "", corruption_tables(folder / table), ""]
+            continue
         entries = []
         for path in certificates(folder / table):
             job = jobs[path.parent.name]
@@ -100,6 +105,13 @@ def results_page(folder):
             lines += ["| run | GPU | training, s | certification, s |", "| --- | --- | --- | --- |"]
             lines += [cost_line(path) for path in certificates(folder / table)] + [""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def corruption_tables(folder):
+    """Return the tables of the runs on corrupted images; those on clean ones are kept with their own table."""
+    clean = [path for path in certificates(folder.parent) if not is_corrupted(path)]
+    found = read_corrupted([*certificates(folder), *clean])
+    return "\n".join(to_markdown(sheet) for sheet in corruption_sheets(found, paper=True))
 
 
 def cost_line(path):
@@ -115,7 +127,7 @@ def verify_all(folder, images, n):
     for path in certificates(folder):
         results = read_results(path)
         settings = results.about["settings"]
-        votes = read_counts(path, CLASSES.get(settings["data"]["name"], 10))
+        votes = read_counts(path, CLASSES.get(settings["data"]["name"].partition("-c/")[0], 10))
         predict, radius, _ = certify_counts(*votes, settings["sigma"], settings["alpha"])
         assert np.array_equal(predict, results.predict), f"{path}: a class does not follow from the votes"
         assert np.array_equal(radius, results.radius), f"{path}: a radius does not follow from the votes"

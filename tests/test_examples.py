@@ -38,6 +38,15 @@ def test_own_resnet50():
     assert int(votes) > 12
 
 
+def test_own_method():
+    right, radius = re.search(
+        r"(\d+) of 20 images right, average certified radius (\d\.\d+)", run("own_method.py")
+    ).groups()
+    assert int(right) >= 12
+    assert float(radius) > 0.3
+    assert len((EXAMPLES / "own_method.py").read_text().splitlines()) < 60
+
+
 @pytest.mark.slow
 def test_demo(tmp_path):
     out = run("demo.py", tmp_path)

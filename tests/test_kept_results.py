@@ -1,5 +1,6 @@
 """The project's own results: every stored row follows from its votes, and the page shows what is stored."""
 
+import dataclasses
 import gzip
 import importlib.util
 import shutil
@@ -77,3 +78,32 @@ def test_packed_results_are_read(script, tmp_path):
     packed.write_bytes(packed.read_bytes()[:100])
     with pytest.raises(smoothcert.SmoothcertError, match="cannot be read"):
         smoothcert.read_results(packed)
+
+
+def test_certificates_on_corrupted_images_are_kept_apart(script, tmp_path, monkeypatch):
+    """A run with both kinds of certificates: each goes to its own table, and the page joins them again."""
+    run = tmp_path / "runs" / "mnist-gaussian-0.25"
+    model = smoothcert.create_model("lenet")
+    smoothcert.save_checkpoint(tmp_path / "net.safetensors", model, dataset="mnist", sigma=0.25, method="gaussian")
+    data = smoothcert.load_dataset("mnist-mini", "test")
+    run.mkdir(parents=True)
+    for name in ("config.toml", "metrics.jsonl", "segments.json"):
+        (run / name).write_text("{}" if name == "segments.json" else "")
+    shutil.copyfile(tmp_path / "net.safetensors", run / "model.safetensors")
+    smoothed = smoothcert.SmoothedClassifier(model, 0.25, 10)
+    about = {"method": "gaussian"}
+    for name in ("mnist", "mnist-c/fog", "mnist-c/stripe"):
+        named = dataclasses.replace(data, name=name)
+        out = run / f"certify-{name.replace('/', '-')}.tsv"
+        smoothcert.certify_dataset(smoothed, named, out, n0=5, n=10, indices=range(0, 1000, 250), model=about)
+    monkeypatch.setattr(script, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(script, "ZOO", tmp_path)
+    script.keep_table(tmp_path / "runs", "mnist")
+    script.keep_table(tmp_path / "runs", "mnist-c")
+    kept = {table: script.certificates(tmp_path / "results" / table) for table in ("mnist", "mnist-c")}
+    assert [len(files) for files in kept.values()] == [1, 2]
+    script.verify_all(tmp_path / "results", images=0, n=0)
+    page = script.corruption_tables(tmp_path / "results" / "mnist-c")
+    assert page.count("Gaussian") == 2
+    assert "fog" in page.splitlines()[0]

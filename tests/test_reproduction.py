@@ -7,13 +7,15 @@ import pytest
 
 import smoothcert
 from smoothcert.cli import main
+from smoothcert.data.corruptions import make_corrupted
 from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.recipes import paper_tables
-from smoothcert.report.paper import paper_row
+from smoothcert.report.corruptions import summarize
+from smoothcert.report.paper import paper_corruptions, paper_row
 from smoothcert.report.seeds import over_seeds, to_seed_text
 from smoothcert.report.table import build_table
-from smoothcert.reproduction import Workplace, list_jobs, read_entries, reproduce
+from smoothcert.reproduction import Workplace, list_jobs, read_corrupted_entries, read_entries, reproduce
 
 SMALL = {"epochs": 1, "label_samples": 4, "batch": 64}
 
@@ -53,11 +55,13 @@ def small_jobs(small, table="mnist", only="gaussian-*"):
 
 def test_every_table_has_its_runs_and_the_papers_rows():
     for name, table in paper_tables().items():
-        if name in ("cifar10-c", "mnist-c"):
-            continue
         jobs = list_jobs(name)
         assert len(jobs) == len(table.rows) * len(table.seeds)
         assert len({job.config.name for job in jobs}) == len(jobs)
+        if table.data:
+            means = [paper_corruptions(table.data, job.config.method, "acr")["mean"] for job in jobs]
+            assert all(0 < mean < 1 for mean in means)
+            continue
         for job in jobs if name != "linf" else ():
             config = job.config
             dataset = smoothcert.load_recipe(config.name.split("-seed")[0]).dataset
@@ -108,6 +112,29 @@ def test_a_table_in_slices_is_the_table_at_once(small, tmp_path):
     assert not watch.begun
 
 
+def test_a_table_of_corrupted_images(small, tmp_path):
+    """All corruptions of the test images, in slices, with the clean images' numbers beside the means."""
+    data = smoothcert.load_dataset(small["dataset"], "test")
+    make_corrupted(data, tmp_path / "few-c", workers=1)
+    (job,) = (dataclasses.replace(j, skip=5) for j in list_jobs("mnist-c", "gaussian-*", **small))
+    job = dataclasses.replace(job, data=str(tmp_path / "few-c"))
+    place = Workplace(tmp_path / "runs", n=200)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce([job], place, on_stage=Watch(12).begin)
+    assert 0 < place.progress(job).images < 15 * 8
+    reproduce([job, dataclasses.replace(job, data="")], place, on_stage=quiet)
+    assert place.progress(job).images == 15 * 8
+    (entry,) = read_corrupted_entries([job], place)
+    assert (entry.method, entry.suite, entry.missing, len(entry.images)) == ("gaussian", "mnist-c", [], 8)
+    summary = summarize(entry, "accuracy")
+    assert summary.clean is not None
+    assert len(summary.by_corruption) == 15
+    (tmp_path / "few-c" / "fog.npy").unlink()
+    other = Workplace(tmp_path / "runs", str(tmp_path), n=200)
+    with pytest.raises(SmoothcertError, match="few-c lacks fog"):
+        other.progress(job)
+
+
 def test_out_of_time_keeps_what_is_there(small, tmp_path):
     jobs = small_jobs(small)
     with pytest.raises(OutOfTimeError):
@@ -148,7 +175,7 @@ def test_what_was_made_otherwise_is_refused(small, tmp_path):
     (job,) = small_jobs(small, only="gaussian-0.25")
     place = Workplace(tmp_path, n=200)
     reproduce([job], place, on_stage=quiet)
-    path = place.results_path(job)
+    path = place.results_paths(job)[0]
     whole = path.read_text()
     path.write_text(whole[:-5])  # a torn last row is no row
     assert place.progress(job).images == place.progress(job).total - 1

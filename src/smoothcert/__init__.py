@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from smoothcert.config import TrainConfig
     from smoothcert.data import ImageData, list_datasets, load_dataset, select
     from smoothcert.errors import SmoothcertError, UsageError
-    from smoothcert.methods import create_method, list_methods
+    from smoothcert.methods import Method, StepOutput, create_method, list_methods, register_method
     from smoothcert.models import adapt_inputs, create_model, list_models
     from smoothcert.pipeline import train_run, train_runs
     from smoothcert.pretrained import list_pretrained, load_pretrained
@@ -34,7 +34,7 @@ _HOMES = {
     "config": ("TrainConfig",),
     "data": ("ImageData", "list_datasets", "load_dataset", "select"),
     "errors": ("SmoothcertError", "UsageError"),
-    "methods": ("create_method", "list_methods"),
+    "methods": ("Method", "StepOutput", "create_method", "list_methods", "register_method"),
     "models": ("adapt_inputs", "create_model", "list_models"),
     "pipeline": ("train_run", "train_runs"),
     "pretrained": ("list_pretrained", "load_pretrained"),
@@ -48,8 +48,10 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Certificate",
     "ImageData",
+    "Method",
     "SmoothcertError",
     "SmoothedClassifier",
+    "StepOutput",
     "TrainConfig",
     "UsageError",
     "adapt_inputs",
@@ -70,6 +72,7 @@ __all__ = [
     "predict_dataset",
     "read_counts",
     "read_results",
+    "register_method",
     "save_checkpoint",
     "select",
     "train_run",

@@ -171,12 +171,18 @@ def describe_job(
         "micro_batch": classifier.micro_batch_for(data.shape, device),
         "device": device.type,
         "images": _compact(chosen),
-        "data": {"name": data.name, "split": data.split, "sha256": data.fingerprint},
+        "data": _describe(data),
         "model": dict(model or {}),
         **noise,
         # A sound certificate is about one function: the same kernels, on the same device, from the first row on.
         **({"pinned": describe_function(device)} if noise.get("noise") == "grid" else {}),
     }
+
+
+def _describe(data: ImageData) -> dict[str, Any]:
+    """Name the images; of a corrupted set also how its rows are to be read."""
+    rows = {"severities": data.severities, "rows": len(data)} if "/" in data.name else {}
+    return {"name": data.name, "split": data.split, "sha256": data.fingerprint, **rows}
 
 
 def _compact(indices: list[int]) -> str | list[int]:

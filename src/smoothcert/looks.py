@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.results import (
+    BESIDE,
     Record,
     counts_path,
     pack_votes,
@@ -103,7 +104,7 @@ class LookStore:
         self.seconds_before, self._segment = 0.0, dict(segment)
         if path is None:
             return
-        if path.suffix != ".tsv" or path.name.endswith((".counts.tsv", ".looks.tsv")):
+        if path.suffix != ".tsv" or path.name.endswith(BESIDE):
             raise UsageError(f"`--out` {path} is no name for results; choose one ending in .tsv.")
         looks = looks_path(path)
         if not sidecar_path(path).exists() and any(file.exists() and file.stat().st_size for file in (path, looks)):

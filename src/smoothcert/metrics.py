@@ -89,6 +89,30 @@ def estimate(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10
     return Estimate(float(sample.mean()), error, float(low), float(high))
 
 
+def cluster_estimate(
+    totals: ArrayLike, counts: ArrayLike, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> Estimate:
+    """Return the mean over groups of their means, with an interval for images that appear in several groups.
+
+    `totals` and `counts`, [groups, images], are the sum of an image's values in a group and how many there are. The
+    bootstrap draws images, each with all its values: those of one image rise and fall together, so treating them as
+    independent would promise far too much.
+    """
+    sums, numbers = np.asarray(totals, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    images = sums.shape[1]
+    generator = np.random.default_rng(seed)
+    means = []
+    for _ in range(resamples):
+        drawn = generator.multinomial(images, np.full(images, 1 / images))
+        there = numbers @ drawn
+        means.append(float((sums @ drawn / np.where(there > 0, there, np.nan)).mean()))
+    tail = (1 - confidence) / 2
+    spread = np.array(means)[np.isfinite(means)]
+    low, high = np.quantile(spread, (tail, 1 - tail))
+    value = float((sums.sum(axis=1) / numbers.sum(axis=1)).mean())
+    return Estimate(value, float(spread.std(ddof=1)), float(low), float(high))
+
+
 def paired_difference(
     first: tuple[ArrayLike, ArrayLike, ArrayLike], second: tuple[ArrayLike, ArrayLike, ArrayLike]
 ) -> Estimate:

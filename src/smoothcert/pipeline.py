@@ -15,7 +15,7 @@ from torch import Tensor
 from smoothcert.certification import certify_dataset
 from smoothcert.checkpoint import load_checkpoint
 from smoothcert.config import TrainConfig, to_toml
-from smoothcert.data import ImageData, load_dataset, select
+from smoothcert.data import ImageData, load_dataset, select_rows
 from smoothcert.deadline import Deadline
 from smoothcert.engine.deploy import choose_deployment
 from smoothcert.methods import create_method
@@ -94,42 +94,40 @@ class _Sets(dict[str, tuple[ImageData, ImageData]]):
 
 def certify_run(
     run: Path,
+    sets: Sequence[ImageData],
     *,
     skip: int = 1,
     n0: int = 100,
     n: int = 100_000,
     alpha: float = 0.001,
-    data_dir: str | Path | None = None,
     device: torch.device | str = "cpu",
     on_stage: OnStage = _silent,
     time_limit: float | None = None,
-) -> Path:
-    """Certify a trained run on every `skip`-th test image of its data set, in the form that suits the device.
+) -> None:
+    """Certify a trained run on every `skip`-th image of some data sets, in the form that suits the device.
 
-    Returns the results file, which lies in the run's folder and is gone on with where it is unfinished. After
-    `time_limit` seconds OutOfTimeError is raised.
+    The results files lie in the run's folder and are gone on with where they are unfinished. After `time_limit`
+    seconds OutOfTimeError is raised.
     """
-    checkpoint = load_checkpoint(run)
-    data = load_dataset(RunFolder(run).dataset or checkpoint.about["dataset"], "test", data_dir)
-    model, indices = checkpoint.model.to(device), select(len(data), skip)
-    form, precision = choose_deployment(model, data.shape, n * len(indices))
-    sigma = checkpoint.about["sigma"]
+    checkpoint, deadline = load_checkpoint(run), Deadline(time_limit)
+    model, sigma = checkpoint.model.to(device), checkpoint.about["sigma"]
+    images = sum(len(select_rows(data, skip)) for data in sets)
+    form, precision = choose_deployment(model, sets[0].shape, n * images)
     classifier = SmoothedClassifier(model, sigma, model.num_classes, form=form, precision=precision)
-    out = run / results_name("certify", data, sigma, n, skip)
     if form == "compiled":
         on_stage("compile", "the network")
-    certify_dataset(
-        classifier,
-        data,
-        out,
-        n0=n0,
-        n=n,
-        alpha=alpha,
-        indices=indices,
-        model=checkpoint.describe(),
-        on_progress=Deadline(time_limit).watching(on_stage("certify", run.name)),
-    )
-    return out
+    for data in sets:
+        certify_dataset(
+            classifier,
+            data,
+            run / results_name("certify", data, sigma, n, skip),
+            n0=n0,
+            n=n,
+            alpha=alpha,
+            indices=select_rows(data, skip),
+            model=checkpoint.describe(),
+            on_progress=deadline.watching(on_stage("certify", run.name)),
+        )
 
 
 def results_name(
@@ -140,9 +138,10 @@ def results_name(
     skip: int = 1,
     most: int | None = None,
     shard: tuple[int, int] = (1, 1),
+    severities: str = "",
 ) -> str:
     """Return the name of a results file that says how it was made."""
-    parts = [task, data.name, data.split, f"sigma{sigma:g}", f"n{n}"]
+    parts = [task, data.name.replace("/", "-") + severities, data.split, f"sigma{sigma:g}", f"n{n}"]
     parts += [f"skip{skip}"] if skip > 1 else []
     parts += [f"max{most}"] if most else []
     parts += ["shard{}of{}".format(*shard)] if shard[1] > 1 else []

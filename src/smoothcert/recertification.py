@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from smoothcert.certificates import bound_uniforms, certify_looks
 from smoothcert.errors import UsageError
 from smoothcert.looks import Look, looks_path, looks_text, read_looks
-from smoothcert.names import CLASSES, DIMENSIONS
+from smoothcert.names import classes_of, dimensions_of
 from smoothcert.noises import Noise, convert_radius, noise_of
 from smoothcert.results import Record, Results, counts_path, read_counts, read_results, sidecar_path, write_rows
 from smoothcert.sequential import Plan, fixed_plan
@@ -104,7 +104,7 @@ def recertify(path: Path, wanted: Wanted) -> tuple[list[Record], dict[str, Any],
     if settings.get("task") != "certify" or not counts_path(path).exists():
         raise UsageError(f"{path} has no sidecar and counts of a certification beside it; only votes can be read anew.")
     name = settings["data"]["name"]
-    classes = wanted.classes or settings.get("classes") or CLASSES.get(name)
+    classes = wanted.classes or settings.get("classes") or classes_of(name)
     if not classes:
         raise UsageError(f"{path} does not say how many classes there are; name it with `--classes`.")
     top = settings.get("top_k", 1) if wanted.top is None else wanted.top
@@ -116,7 +116,7 @@ def recertify(path: Path, wanted: Wanted) -> tuple[list[Record], dict[str, Any],
     seen = [looks.get(index, []) for index in indices]
     options: dict[str, Any] = {"bound": bound, "top": top, "seed": int(settings["seed"])}
     records = certify_stored(indices, results.label.tolist(), seen, plan, noise, **options)
-    dimensions = wanted.dimensions or DIMENSIONS.get(name)
+    dimensions = wanted.dimensions or dimensions_of(name)
     radii = convert_radius([record.radius for record in records], noise.norm, norm, dimensions)
     records = [replace(record, radius=float(radius)) for record, radius in zip(records, radii, strict=True)]
     source = {"file": path.name, "sha256": file_hash(path), "counts_sha256": file_hash(counts_path(path))}

@@ -38,13 +38,17 @@ def load_recipe(name: str, /, **overrides: Any) -> TrainConfig:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of the paper: its rows as (recipe, setup in paper.csv), every how many-th test image, and the seeds."""
+    """A table of the paper: its rows as (recipe, setup in paper.csv), every how many-th test image, and the seeds.
+
+    `data` names the corrupted set that is certified in place of the recipe's own test images.
+    """
 
     title: str
     paper: str
     rows: tuple[tuple[str, str], ...]
     skip: int
     seeds: tuple[int, ...]
+    data: str = ""
 
 
 @cache
@@ -58,6 +62,7 @@ def paper_tables() -> Mapping[str, PaperTable]:
             tuple((row["recipe"], row.get("setup", "")) for row in table["rows"]),
             table["skip"],
             tuple(table["seeds"]),
+            table.get("data", ""),
         )
         for name, table in content.items()
     }

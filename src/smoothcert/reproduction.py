@@ -17,28 +17,32 @@ from typing import Any
 import torch
 
 from smoothcert.config import TrainConfig
-from smoothcert.data import ImageData, load_dataset, select
+from smoothcert.data import ImageData, find_corrupted, load_dataset, select_rows
 from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 from smoothcert.pipeline import OnStage, certify_run, results_name, train_runs
 from smoothcert.recipes import PaperTable, load_recipe, paper_tables
+from smoothcert.report.corrupted import CorruptedResults, read_corrupted
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
 from smoothcert.results import read_results, read_sidecar, sidecar_path
 from smoothcert.runs import RunFolder
 
 PROTOCOL: dict[str, Any] = {"n0": 100, "alpha": 0.001}
-_UNKNOWN_YET = ("cifar10-c", "mnist-c")
 _SMALL_TOGETHER = 6  # LeNet runs on a GPU; more add nothing, see benchmarks/README.md
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run that a table needs: its configuration, its row, and every how many-th image is certified."""
+    """A run that a table needs: its configuration, its row, and every how many-th image is certified.
+
+    `data` names a corrupted set, where it is not the run's own test images that are.
+    """
 
     config: TrainConfig
     setup: str
     skip: int
+    data: str = ""
 
     @property
     def label(self) -> str:
@@ -67,13 +71,13 @@ def find_table(name: str) -> PaperTable:
     tables = paper_tables()
     if name not in tables:
         raise unknown_name("table", name, tables)
-    if name in _UNKNOWN_YET:
-        raise UsageError(f"The table {name} needs corrupted images, which cannot be read yet.")
     return tables[name]
 
 
-def list_jobs(name: str, only: str = "*", **overrides: Any) -> list[Job]:
+def list_jobs(name: str, only: str = "*", skip: int | None = None, **overrides: Any) -> list[Job]:
     """Return the runs a table needs; `only` is a glob for the recipe's name, with or without its data set.
+
+    `skip` certifies fewer images than the table does.
 
     >>> [job.config.name for job in list_jobs("variance", "catrs-0.25")][:2]
     ['mnist-catrs-0.25', 'mnist-catrs-0.25-seed1']
@@ -83,7 +87,7 @@ def list_jobs(name: str, only: str = "*", **overrides: Any) -> list[Job]:
         if any(fnmatch(recipe, pattern) for pattern in (only, f"*-{only}")):
             for seed in table.seeds:
                 names = {"name": recipe, "seed": seed} if seed == 0 else {"name": f"{recipe}-seed{seed}", "seed": seed}
-                jobs.append(Job(load_recipe(recipe, **names, **overrides), setup, table.skip))
+                jobs.append(Job(load_recipe(recipe, **names, **overrides), setup, skip or table.skip, table.data))
     if not jobs:
         raise UsageError(
             f"No row of the table {name} matches {only!r}; its rows are {', '.join(r for r, _ in table.rows)}."
@@ -99,30 +103,44 @@ class Workplace:
     data_dir: str | Path | None = None
     n: int = 100_000
 
-    def results_path(self, job: Job) -> Path:
+    def test_sets(self, job: Job) -> list[ImageData]:
+        """Return the images a job certifies: its test images, or every corruption of them."""
+        return _test_sets(job.config.dataset, job.data, self.data_dir)
+
+    def results_paths(self, job: Job) -> list[Path]:
         """Return where a job's certificates lie."""
-        data = _test_images(job.config.dataset, self.data_dir)
-        return self.runs / job.config.name / results_name("certify", data, job.config.sigma, self.n, job.skip)
+        folder, sigma = self.runs / job.config.name, job.config.sigma
+        return [folder / results_name("certify", data, sigma, self.n, job.skip) for data in self.test_sets(job)]
 
     def progress(self, job: Job) -> Progress:
         """Return how far a job is, from its files; a run or certificates made with other settings are refused."""
-        total = len(select(len(_test_images(job.config.dataset, self.data_dir)), job.skip))
-        run, path = RunFolder(self.runs / job.config.name), self.results_path(job)
+        run = RunFolder(self.runs / job.config.name)
         if run.config.is_file():
             run.open(job.config)
+        totals = [len(select_rows(data, job.skip)) for data in self.test_sets(job)]
+        done = [self._rows(path, total) for path, total in zip(self.results_paths(job), totals, strict=True)]
+        return Progress(job, run.finished, sum(done), sum(totals))
+
+    def _rows(self, path: Path, total: int) -> int:
+        """Return how many images of a results file are done."""
         if not path.is_file() or not sidecar_path(path).is_file():
-            return Progress(job, run.finished, 0, total)
+            return 0
         made = read_sidecar(sidecar_path(path)).get("settings", {})
         other = sorted(key for key, value in PROTOCOL.items() if made.get(key) != value)
         if other:
             raise UsageError(f"{path} was made with another {', '.join(other)}; move it away.")
         rows = path.read_text(encoding="utf-8").count("\n") - 1
-        return Progress(job, run.finished, min(max(0, rows), total), total)
+        return min(max(0, rows), total)
 
 
 @lru_cache(maxsize=4)
-def _test_images(dataset: str, data_dir: str | Path | None) -> ImageData:
-    return load_dataset(dataset, "test", data_dir)
+def _test_sets(dataset: str, corrupted: str, data_dir: str | Path | None) -> list[ImageData]:
+    found = find_corrupted(corrupted, data_dir) if corrupted else None
+    if found is None:
+        return [load_dataset(dataset, "test", data_dir)]
+    if found.missing:
+        raise SmoothcertError(f"{found.name} lacks {', '.join(found.missing)} in {found.folder}.")
+    return [found.load(name) for name in found.corruptions]
 
 
 def reproduce(
@@ -154,7 +172,8 @@ def reproduce(
             folder = place.runs / job.config.name
             if RunFolder(folder).finished:
                 deadline.check()
-                certify_run(folder, skip=job.skip, n=place.n, time_limit=deadline.left, **PROTOCOL, **options)
+                done = {"skip": job.skip, "n": place.n, "device": device, "on_stage": on_stage, **PROTOCOL}
+                certify_run(folder, place.test_sets(job), time_limit=deadline.left, **done)
     if errors:
         raise SmoothcertError(" ".join(str(error) for error in errors)) from errors[0]
 
@@ -174,7 +193,22 @@ def read_entries(name: str, jobs: Sequence[Job], place: Workplace) -> list[Entry
     table, entries = find_table(name), []
     for job in jobs:
         if place.progress(job).finished:
-            entry = describe(read_results(place.results_path(job)), job.label)
+            entry = describe(read_results(place.results_paths(job)[0]), job.label)
             # The l_inf table is read off the certificates of the main one.
             entries.append(dataclasses.replace(entry, paper=(None, "") if name == "linf" else (table.paper, job.setup)))
+    return entries
+
+
+def read_corrupted_entries(jobs: Sequence[Job], place: Workplace) -> list[CorruptedResults]:
+    """Return the certified rows of a table of corrupted images, beside them the clean images where they are there."""
+    entries = []
+    for job in jobs:
+        if place.progress(job).finished:
+            clean = [
+                path
+                for skip in {1, job.skip}
+                for path in place.results_paths(dataclasses.replace(job, data="", skip=skip))
+            ]
+            files = [*place.results_paths(job), *(path for path in clean if path.is_file())]
+            entries += [dataclasses.replace(entry, name=job.label) for entry in read_corrupted(files)]
     return entries

@@ -23,6 +23,8 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.storage import write_text
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
+BESIDE = (".counts.tsv", ".looks.tsv")
+"""How the names of the tables beside a results file end."""
 
 
 @dataclass(frozen=True)

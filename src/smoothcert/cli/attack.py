@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smoothcert.cli.corrupted import add_corruption_options
 from smoothcert.cli.options import add_data_options, batch_size, shard
 from smoothcert.cli.terminal import ProgressBar, say
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from smoothcert.attack import Trial
     from smoothcert.cli.job import Job
+    from smoothcert.data import ImageData
     from smoothcert.results import Results
 
 _TOO_UNLIKELY = 1e-3
@@ -33,6 +35,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("--pretrained", metavar="NAME", help="a network of ours")
     parser.add_argument("--certificates", type=Path, metavar="FILE", help="its results (default: those in RUN)")
     add_data_options(parser, default="the one the checkpoint was trained on")
+    add_corruption_options(parser)
     group = parser.add_argument_group("protocol")
     group.add_argument("--radii", type=float, nargs="+", default=[0.25, 0.5, 1.0], metavar="R", help="l2 radii")
     group.add_argument("--steps", type=int, default=20, help="steps of the attack (default: 20)")
@@ -63,10 +66,11 @@ def run(args: argparse.Namespace) -> None:
     if min(args.radii) <= 0 or min(args.steps, args.noises, args.n) < 1:
         raise UsageError("Expected `--radii` to be > 0, and `--steps`, `--noises` and `--n` to be at least 1.")
     job = load_job(args)
+    data, chosen = job.only(args)
     certificates = read_results(_certificates(args))
-    settings = _checked(certificates, job)
+    settings = _checked(certificates, job, data)
     known = set(certificates.idx.tolist())
-    indices = [index for index in job.indices if index in known]
+    indices = [index for index in chosen if index in known]
     if not indices:
         raise UsageError(f"{certificates.name} has no certificate of the images that were asked for.")
     options = {"n": args.n, "alpha": args.alpha, "steps": args.steps, "num_noises": args.noises, "seed": args.seed}
@@ -74,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
         watch = _watch(bar)
         trials = attack_dataset(
             _classifier(settings, job),
-            job.data,
+            data,
             certificates,
             indices,
             args.radii,
@@ -96,18 +100,18 @@ def run(args: argparse.Namespace) -> None:
 
 def _certificates(args: argparse.Namespace) -> Path:
     from smoothcert.errors import UsageError
+    from smoothcert.results import BESIDE
 
     if args.certificates:
         return Path(args.certificates)
     folder = Path(args.checkpoint or Path("runs", args.pretrained))
-    beside = (".counts.tsv", ".looks.tsv")
-    found = [path for path in sorted(folder.glob("certify-*.tsv")) if not path.name.endswith(beside)]
+    found = [path for path in sorted(folder.glob("certify-*.tsv")) if not path.name.endswith(BESIDE)]
     if len(found) != 1:
         raise UsageError(f"{folder} holds {len(found)} results of `certify`; name one with `--certificates`.")
     return found[0]
 
 
-def _checked(certificates: Results, job: Job) -> dict[str, Any]:
+def _checked(certificates: Results, job: Job, data: ImageData) -> dict[str, Any]:
     """Return how the certificates were made, or refuse what they do not speak of."""
     from smoothcert.errors import UsageError
 
@@ -116,7 +120,7 @@ def _checked(certificates: Results, job: Job) -> dict[str, Any]:
         raise UsageError(f"{certificates.name} has no sidecar of a certification beside it.")
     if settings["model"].get("sha256") != job.checkpoint.sha256:
         raise UsageError(f"{certificates.name} is about another network.")
-    if settings["data"]["sha256"] != job.data.fingerprint:
+    if settings["data"]["sha256"] != data.fingerprint:
         raise UsageError(f"{certificates.name} is about other images.")
     if settings.get("norm", "l2") != "l2" or settings.get("top_k", 1) > 1:
         raise UsageError(f"{certificates.name} holds no l2 certificates of one class.")

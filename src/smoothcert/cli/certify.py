@@ -6,10 +6,12 @@ import argparse
 import csv
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli import stopping
+from smoothcert.cli.corrupted import add_corruption_options, choose_rows, results_suffix
 from smoothcert.cli.job import load_job
 from smoothcert.cli.options import add_data_options, batch_size, shard
 from smoothcert.cli.report import print_table
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from smoothcert.checkpoint import Checkpoint
     from smoothcert.data import ImageData
     from smoothcert.smoothing import SmoothedClassifier
-    from smoothcert.stopping import StopRule
 
 
 def add_commands(commands: Any) -> None:
@@ -51,6 +52,7 @@ def add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
     parser.add_argument("checkpoint", nargs="?", help="a run folder, a .safetensors file, or a published checkpoint")
     parser.add_argument("--pretrained", metavar="NAME", help="a network of ours (see `smoothcert list pretrained`)")
     add_data_options(parser, default="the one the checkpoint was trained on")
+    add_corruption_options(parser)
     group = parser.add_argument_group("protocol")
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
     group.add_argument("--n", "--N", type=int, default=n, metavar="N", help=f"noises an image (default: {n:,})")
@@ -63,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     group.add_argument("--precision", help="fp32, tf32 or bf16 (default: fp32 on the CPU, bf16 on a GPU)")
     group.add_argument(
-        "--form", help="plain, folded, compiled or pinned (default: folded, large jobs on a GPU compiled)"
+        "--form", help="plain, folded, compiled or pinned (default: folded; compiled for large GPU jobs)"
     )
     group.add_argument(
         "--batch",
@@ -82,7 +84,8 @@ def add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
 def run(args: argparse.Namespace) -> None:
     """Certify or predict."""
     from smoothcert import bounds
-    from smoothcert.engine.deploy import choose_deployment
+    from smoothcert.engine.deploy import COMPILED, choose_deployment
+    from smoothcert.errors import UsageError
     from smoothcert.smoothing import SmoothedClassifier
 
     # What is wrong with the numbers is said before anything large is read.
@@ -91,27 +94,38 @@ def run(args: argparse.Namespace) -> None:
         bounds.check_budget(args.n0, args.n, args.alpha)
         stopping.check(args)
     job = load_job(args)
-    checkpoint, sigma, data, indices = job.checkpoint, job.sigma, job.data, job.indices
+    model, sigma, shape = job.checkpoint.model, job.sigma, job.sets[0].shape
     # The choice must be the same for every shard, so it looks at all images.
-    form, precision = choose_deployment(checkpoint.model, data.shape, job.images * args.n)
+    samples = sum(len(choose_rows(args, data)) for data in job.sets) * args.n
+    form, precision = choose_deployment(model, shape, samples)
     if certifying and args.sound and form == "compiled":
         form = "pinned"
     classifier = SmoothedClassifier(
-        checkpoint.model,
+        model,
         sigma,
-        checkpoint.model.num_classes,
-        input_shape=data.shape,
+        model.num_classes,
+        input_shape=shape,
         precision=args.precision or precision,
         form=args.form or form,
         micro_batch=args.micro_batch,
-        noise=stopping.choose_noise(args, sigma, data) if certifying else "gaussian",
+        noise=stopping.choose_noise(args, sigma, shape.numel()) if certifying else "gaussian",
     )
-    rule = stopping.choose_rule(args, data.name, job.images) if certifying else None
-    out = args.out or default_out(args, data, sigma)
+    if args.out and len(job.sets) > 1:
+        raise UsageError(f"`--out` names one file, but {args.data} gives {len(job.sets)}; leave it out.")
+    jobs = [
+        (data, choose_rows(args, data, args.shard), args.out or default_out(args, data, sigma)) for data in job.sets
+    ]
     if args.dry_run:
-        print(_plan(args, classifier, data, indices, out, job.device))
+        print(_plan(args, classifier, jobs, job.device))
         return
-    _run(args, checkpoint, classifier, data, indices, out, rule)
+    if classifier.form in COMPILED:
+        say(COMPILING.format("the network"))
+    for part in jobs:
+        _run(args, job.checkpoint, classifier, *part)
+    if certifying:
+        print_table([str(out) for _, _, out in jobs], as_json=args.json)
+    else:
+        _print_predictions({data.name: out for data, _, out in jobs}, as_json=args.json)
 
 
 def _run(
@@ -121,16 +135,16 @@ def _run(
     data: ImageData,
     indices: list[int],
     out: Path,
-    rule: StopRule | None,
 ) -> None:
     from smoothcert.certification import certify_dataset, predict_dataset
     from smoothcert.sequential_certification import certify_sequentially
 
     model = checkpoint.describe()
+    images = len(choose_rows(args, data))
+    rule = stopping.choose_rule(args, data.name, images) if args.task == "certify" else None
     options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
-    if classifier.form in ("compiled", "pinned"):
-        say(COMPILING.format("the network"))
-    with ProgressBar(args.task, len(indices), "images") as bar:
+    title = f"{args.task} {data.name}" if "/" in data.name else args.task
+    with ProgressBar(title, len(indices), "images") as bar:
         options |= {"indices": indices, "model": model, "on_progress": _Watch(bar)}
         if rule:
             made = len(certify_sequentially(classifier, data, out, rule=rule, n0=args.n0, **options))
@@ -143,10 +157,6 @@ def _run(
     if rule:
         stopping.say_samples(out, args.n)
     say(f"Results: {out}")
-    if args.task == "certify":
-        print_table([str(out)], as_json=args.json)
-    else:
-        _print_predictions(out, as_json=args.json)
 
 
 class _Watch:
@@ -168,23 +178,32 @@ class _Watch:
         )
 
 
-def _print_predictions(out: Path, *, as_json: bool) -> None:
+def _print_predictions(outs: Mapping[str, Path], *, as_json: bool) -> None:
+    """Print what was predicted of each data set: a line, or one JSON object, or a list where there are several."""
+    found: list[dict[str, Any]] = [{"data": name, **_summary(out)} for name, out in outs.items()]
+    if as_json:
+        print(json.dumps(found[0] if len(found) == 1 else found))
+        return
+    for summary in found:
+        text = "images {images:,}, accuracy {accuracy:.2f}%, abstained {abstention:.2f}%".format(**summary)
+        print(text if len(found) == 1 else f"{summary['data']}: {text}")
+
+
+def _summary(out: Path) -> dict[str, Any]:
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    summary = {
+    return {
         "images": len(rows),
         "accuracy": 100 * sum(row["correct"] == "1" for row in rows) / len(rows),
         "abstention": 100 * sum(row["predict"] == "-1" for row in rows) / len(rows),
     }
-    text = "images {images:,}, accuracy {accuracy:.2f}%, abstained {abstention:.2f}%"
-    print(json.dumps(summary) if as_json else text.format(**summary))
 
 
 def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path:
     """Return a results file named by the protocol, beside the checkpoint; for one of ours, in a run's folder."""
     from smoothcert.pipeline import results_name
 
-    name = results_name(args.task, data, sigma, args.n, args.skip, args.max, args.shard)
+    name = results_name(args.task, data, sigma, args.n, args.skip, args.max, args.shard, results_suffix(args))
     name = "-".join([name.removesuffix(".tsv"), *stopping.name_parts(args)]) + ".tsv"
     if args.pretrained:
         return Path("runs", args.pretrained, name)
@@ -195,14 +214,14 @@ def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path
 def _plan(
     args: argparse.Namespace,
     classifier: SmoothedClassifier,
-    data: ImageData,
-    indices: list[int],
-    out: Path,
+    jobs: Sequence[tuple[ImageData, list[int], Path]],
     device: torch.device,
 ) -> str:
     """Say what would be done: the settings, the number of samples, and what a short trial says of the time."""
     from smoothcert.bounds import failure_upper_bound
 
+    data, indices, _ = jobs[0]
+    images = sum(len(rows) for _, rows, _ in jobs)
     samples = args.n + (args.n0 if args.task == "certify" else 0)
     micro_batch = classifier.micro_batch_for(data.shape, device)
     classifier.counts(data.floats(indices[:1], device)[0], micro_batch)
@@ -211,8 +230,8 @@ def _plan(
     speed = 4 * micro_batch / (time.perf_counter() - started)
     plan = {
         "task": args.task,
-        "data": f"{data.name} {data.split}",
-        "images": len(indices),
+        "data": ", ".join(f"{data.name} {data.split}" for data, _, _ in jobs),
+        "images": images,
         "sigma": classifier.sigma,
         **({"n0": args.n0} if args.task == "certify" else {}),
         "n": args.n,
@@ -224,10 +243,10 @@ def _plan(
         "form": classifier.form,
         "micro-batch": micro_batch,
         "device": str(device),
-        "samples": samples * len(indices),
+        "samples": samples * images,
         "samples a second": round(speed),
-        "time": duration(samples * len(indices) / speed),
-        "out": str(out),
+        "time": duration(samples * images / speed),
+        "out": ", ".join(str(out) for _, _, out in jobs),
     }
     if args.json:
         return json.dumps(plan, indent=2)

@@ -1,9 +1,10 @@
-"""`smoothcert data get|list|show`."""
+"""`smoothcert data get|make|list|show|montage`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from smoothcert.cli.options import add_data_dir, add_data_options, load_data
@@ -11,13 +12,20 @@ from smoothcert.cli.terminal import ProgressBar, say
 
 
 def add_commands(commands: Any) -> None:
-    """Add the command and its three verbs."""
+    """Add the command and its verbs."""
     data = commands.add_parser("data", help="fetch data sets, or see which are there")
     verbs = data.add_subparsers(title="verbs", metavar="VERB", required=True)
     get = verbs.add_parser("get", help="download data sets from their official addresses")
-    get.add_argument("names", nargs="+", metavar="NAME", help="mnist, fashion_mnist, cifar10 or cifar100")
+    get.add_argument(
+        "names",
+        nargs="+",
+        metavar="NAME",
+        help="mnist, fashion_mnist, cifar10, cifar100, or mnist-c, cifar10-c, cifar100-c",
+    )
     add_data_dir(get)
     get.set_defaults(run=run_get)
+    _add_make(verbs)
+    _add_montage(verbs)
     listing = verbs.add_parser("list", help="list the data sets, and whether they are there")
     add_data_dir(listing)
     listing.add_argument("--json", action="store_true", help="print as JSON")
@@ -26,6 +34,78 @@ def add_commands(commands: Any) -> None:
     add_data_options(show, default="none")
     show.add_argument("--json", action="store_true", help="print as JSON")
     show.set_defaults(run=run_show)
+
+
+def _add_make(verbs: Any) -> None:
+    make = verbs.add_parser(
+        "make",
+        help="make corrupted copies of a test set",
+        description="Corrupt the images of a test set: grey ones as in MNIST-C, colour ones as in CIFAR-10-C at five "
+        "severities. The same seed gives the same images.",
+    )
+    make.add_argument("name", help="mnist-c, fashion_mnist-c, cifar10-c, ..., or an .npz file or image folder")
+    make.add_argument(
+        "--corruption", nargs="+", default=(), metavar="TYPE", help="only these; also some that are held out"
+    )
+    make.add_argument("--seed", type=int, default=0, help="names the random numbers (default: 0)")
+    make.add_argument("--out", type=Path, metavar="DIR", help="where to (default: beside the data sets, by its name)")
+    make.add_argument("--workers", type=int, help="processes (default: one a core)")
+    add_data_dir(make)
+    make.set_defaults(run=run_make)
+
+
+def _add_montage(verbs: Any) -> None:
+    montage = verbs.add_parser("montage", help="draw an image beside all its corruptions")
+    montage.add_argument("name", help="mnist-c, cifar10-c, ... or the folder of such a set")
+    montage.add_argument("--image", type=int, default=0, metavar="I", help="which image (default: 0)")
+    montage.add_argument(
+        "--severity", type=int, default=3, metavar="S", help="from 1 to 5, where there are any (default: 3)"
+    )
+    montage.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png, .pdf or .svg file")
+    add_data_dir(montage)
+    montage.set_defaults(run=run_montage)
+
+
+def run_make(args: argparse.Namespace) -> None:
+    """Make a corrupted set."""
+    from smoothcert.data import data_dir, load_dataset
+    from smoothcert.data.corruptions import make_corrupted
+    from smoothcert.errors import UsageError
+    from smoothcert.names import CORRUPTED, canonical_name
+
+    name = canonical_name(args.name)
+    if name not in CORRUPTED and args.out is None:
+        raise UsageError(f"{args.name} is no set with a place of its own; say where its corruptions go with `--out`.")
+    data = load_dataset(name.removesuffix("-c") if name in CORRUPTED else args.name, "test", args.data_dir)
+    folder = args.out or data_dir(args.data_dir) / name
+    bars: dict[str, ProgressBar] = {}
+
+    def show(corruption: str, done: int, total: int) -> None:
+        if corruption not in bars:
+            bars[corruption] = ProgressBar(corruption, total, "parts").__enter__()
+        bars[corruption].update(done)
+        if done == total:
+            bars[corruption].__exit__(None, None, None)
+
+    try:
+        made = make_corrupted(data, folder, args.corruption, seed=args.seed, workers=args.workers, on_progress=show)
+    finally:
+        for bar in bars.values():
+            bar.__exit__(None, None, None)
+    say(f"{folder}: {len(made)} corruptions made" if made else f"{folder}: all there")
+
+
+def run_montage(args: argparse.Namespace) -> None:
+    """Draw an image and its corruptions."""
+    from smoothcert.data import find_corrupted
+    from smoothcert.errors import UsageError
+    from smoothcert.report.montage import corruption_pictures, draw_montage
+
+    found = find_corrupted(args.name, args.data_dir)
+    if found is None:
+        raise UsageError(f"{args.name} is no set of corrupted images; see `smoothcert data list`.")
+    draw_montage(corruption_pictures(found, args.image, args.severity, args.data_dir), args.out)
+    say(f"Wrote {args.out}")
 
 
 def run_get(args: argparse.Namespace) -> None:
@@ -54,11 +134,20 @@ def run_list(args: argparse.Namespace) -> None:
     """List."""
     from smoothcert.data import data_dir
     from smoothcert.data.registry import DATASETS, IMAGENET_ABOUT
+    from smoothcert.names import CORRUPTED
 
     root = data_dir(args.data_dir)
     rows = [
         {"name": name, "there": dataset.find(root, "test") is not None, "about": dataset.about}
         for name, dataset in DATASETS.items()
+    ]
+    rows += [
+        {
+            "name": name,
+            "there": _there(name, root),
+            "about": f"corrupted copies of {name.removesuffix('-c')}'s test set",
+        }
+        for name in CORRUPTED
     ]
     rows.append({"name": "imagenet", "there": (root / "imagenet").is_dir(), "about": IMAGENET_ABOUT})
     if args.json:
@@ -66,7 +155,17 @@ def run_list(args: argparse.Namespace) -> None:
         return
     say(f"Data sets in {root}:")
     for row in rows:
-        print(f"{row['name']:14} {'there ' if row['there'] else 'absent'}  {row['about']}")
+        print(f"{row['name']:15} {'there ' if row['there'] else 'absent'}  {row['about']}")
+
+
+def _there(name: str, root: Path) -> bool:
+    from smoothcert.data import find_corrupted
+    from smoothcert.errors import SmoothcertError
+
+    try:
+        return find_corrupted(name, root) is not None
+    except SmoothcertError:
+        return False
 
 
 def run_show(args: argparse.Namespace) -> None:

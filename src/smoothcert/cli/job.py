@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from smoothcert.cli.options import load_data
+from smoothcert.cli.corrupted import choose_rows, load_sets
 
 if TYPE_CHECKING:
     import torch
@@ -18,21 +18,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """A network, the noise level, the images chosen of a data set, and how many all shards have together."""
+    """A network where it is to run, the noise level, and the data sets: one, or each corruption of a corrupted one."""
 
     checkpoint: Checkpoint
     sigma: float
-    data: ImageData
-    indices: list[int]
-    images: int
+    sets: list[ImageData]
     device: torch.device
+
+    def only(self, args: argparse.Namespace) -> tuple[ImageData, list[int]]:
+        """Return the data set and the chosen images, for a command that takes one at a time."""
+        from smoothcert.errors import UsageError
+
+        if len(self.sets) > 1:
+            raise UsageError(f"{args.data} gives {len(self.sets)} sets of images; choose one with `--corruption`.")
+        return self.sets[0], choose_rows(args, self.sets[0], args.shard)
 
 
 def load_job(args: argparse.Namespace) -> Job:
     """Load what the options name."""
     from smoothcert import bounds
     from smoothcert.checkpoint import load_checkpoint
-    from smoothcert.data import select
     from smoothcert.environment import choose_device
     from smoothcert.errors import UsageError
     from smoothcert.pretrained import pretrained_path
@@ -49,7 +54,6 @@ def load_job(args: argparse.Namespace) -> Job:
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
     if sigma is None:
         raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
-    data = load_data(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
-    indices = select(len(data), args.skip, args.max, args.shard)
+    sets = load_sets(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
     checkpoint.model.to(device)
-    return Job(checkpoint, sigma, data, indices, len(select(len(data), args.skip, args.max)), device)
+    return Job(checkpoint, sigma, sets, device)

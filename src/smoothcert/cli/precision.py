@@ -42,12 +42,13 @@ def run(args: argparse.Namespace) -> None:
     if precisions[0] == precisions[1]:
         raise UsageError(f"Both precisions are {precisions[0]}; choose another with `--with`.")
     job = load_job(args)
+    data, indices = job.only(args)
     first, second = (
         SmoothedClassifier(
             job.checkpoint.model,
             job.sigma,
             job.checkpoint.model.num_classes,
-            input_shape=job.data.shape,
+            input_shape=data.shape,
             precision=precision,
             form=args.form or "folded",
             micro_batch=args.micro_batch,
@@ -55,17 +56,17 @@ def run(args: argparse.Namespace) -> None:
         for precision in precisions
     )
     if args.dry_run:
-        print(f"{len(job.indices):,} images, {args.n0 + args.n:,} samples each, {' and '.join(precisions)}")
+        print(f"{len(indices):,} images, {args.n0 + args.n:,} samples each, {' and '.join(precisions)}")
         return
     task = f"compare-{'-'.join(precisions)}"
-    name = results_name(task, job.data, job.sigma, args.n, args.skip, args.max, args.shard)
+    name = results_name(task, data, job.sigma, args.n, args.skip, args.max, args.shard)
     folder = Path(args.checkpoint) if args.checkpoint else Path("runs", args.pretrained)
     out = args.out or (folder / name if args.pretrained or folder.is_dir() else folder.with_name(name))
     options: dict[str, Any] = {"n0": args.n0, "n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
-    with ProgressBar("compare", len(job.indices), "images") as bar:
+    with ProgressBar("compare", len(indices), "images") as bar:
         options |= {"on_progress": lambda progress: bar.update(progress.done, "")}
-        options |= {"indices": job.indices, "model": job.checkpoint.describe()}
-        compare_precision(first, second, job.data, out, **options)
+        options |= {"indices": indices, "model": job.checkpoint.describe()}
+        compare_precision(first, second, data, out, **options)
     say(f"Results: {out}")
     _print_summary(out, args.n, args.alpha, as_json=args.json)
 

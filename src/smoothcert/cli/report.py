@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import fraction
+from smoothcert.cli.report_page import add_page_options, write_page
 from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
+    from smoothcert.report.corrupted import CorruptedResults
+    from smoothcert.report.formats import Sheet
+    from smoothcert.report.sources import Findings
     from smoothcert.report.table import Table
 
 
@@ -23,7 +28,12 @@ def add_commands(commands: Any) -> None:
         description="Print the paper's table: ACR, its standard error, and certified accuracy in percent by radius. "
         "A file without a sidecar is told by its name, METHOD-SIGMA.tsv, or by --dataset and --sigma.",
     )
-    report.add_argument("files", nargs="+", metavar="[NAME=]FILE", help="results files, each with a name if you like")
+    report.add_argument(
+        "files",
+        nargs="+",
+        metavar="[NAME=]RUN",
+        help="results files, run folders or folders of them",
+    )
     report.add_argument("--radii", type=float, nargs="+", metavar="R", help="radii (default: the paper's grid)")
     report.add_argument(
         "--linf", type=fraction, nargs="+", default=(), metavar="EPS", help="l_inf radii, such as 2/255"
@@ -41,6 +51,7 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="write to .md, .tex, .csv, .json or .txt too",
     )
+    add_page_options(report)
     report.set_defaults(run=run_report)
     merge = commands.add_parser(
         "merge",
@@ -53,8 +64,8 @@ def add_commands(commands: Any) -> None:
 
 
 def run_report(args: argparse.Namespace) -> None:
-    """Print the table, and write it where asked."""
-    print_table(
+    """Print the table, and write it, the page and the figures where asked."""
+    found, table = print_table(
         args.files,
         as_json=args.json,
         outputs=args.out,
@@ -64,6 +75,7 @@ def run_report(args: argparse.Namespace) -> None:
         baseline=args.baseline,
         paper=args.paper,
     )
+    write_page(args, found, table)
 
 
 def print_table(
@@ -73,28 +85,54 @@ def print_table(
     outputs: Sequence[Path] = (),
     about: dict[str, Any] | None = None,
     **options: Any,
-) -> None:
-    """Print the table of results files on stdout, and write it to files by their extension."""
+) -> tuple[Findings, Table | None]:
+    """Print the tables of results on stdout, write them to files by their extension, and return what was read."""
     from smoothcert.names import canonical_name
-    from smoothcert.report.formats import to_json_text, to_text
-    from smoothcert.report.table import build_table, describe
-    from smoothcert.results import read_results
+    from smoothcert.report.sources import read_findings
+    from smoothcert.report.table import build_table
 
     check_outputs(outputs)
     given = {key: value for key, value in (about or {}).items() if value is not None}
     if "dataset" in given:
         given["dataset"] = canonical_name(given["dataset"])
-    entries = []
-    beside = (".counts.tsv", ".looks.tsv")  # a glob takes them too
-    shown = [text for text in files if not text.removesuffix(".gz").endswith(beside)]
-    for text in shown or files:
-        name, equals, path = text.partition("=")
-        if not equals or Path(text).exists():
-            name, path = "", text
-        entries.append(describe(read_results(path), name or None, **given))
-    table = build_table(entries, **options)
-    write_outputs(table, outputs)
-    sys.stdout.write(to_json_text(table) if as_json else to_text(table))
+    found = read_findings(files, **given)
+    table = build_table([run.entry for run in found.listed], **options) if found.listed else None
+    show(table, found.corrupted, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
+    return found, table
+
+
+def show(
+    table: Table | None,
+    corrupted: Sequence[CorruptedResults] = (),
+    *,
+    as_json: bool,
+    outputs: Sequence[Path],
+    paper: bool = False,
+) -> None:
+    """Print what results say, those on corrupted images first, and write it to files by their extension."""
+    from smoothcert.cli.rich_table import show_table
+    from smoothcert.storage import write_text
+
+    for entry in corrupted:
+        if entry.missing:
+            say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the others.")
+    for out in outputs:
+        write_text(out, _as_text(out.suffix, table, corrupted, paper))
+        say(f"Wrote {out}")
+    if as_json or corrupted or table is None or not (sys.stdout.isatty() and show_table(table)):
+        sys.stdout.write(_as_text(".json" if as_json else ".txt", table, corrupted, paper))
+
+
+def _as_text(suffix: str, table: Table | None, corrupted: Sequence[CorruptedResults], paper: bool) -> str:
+    from smoothcert.report.corruptions import corruption_sheets, corruptions_json
+    from smoothcert.report.formats import SHEET_FORMATS
+    from smoothcert.report.table import to_json
+
+    if suffix == ".json":
+        rows = [*corruptions_json(corrupted, paper=paper), *(to_json(table) if table else [])]
+        return json.dumps(rows, indent=2) + "\n"
+    parts: list[Table | Sheet] = [*corruption_sheets(corrupted, paper=paper), *([table] if table else [])]
+    return "\n".join(SHEET_FORMATS[suffix](part) for part in parts)
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:
@@ -105,16 +143,6 @@ def check_outputs(outputs: Sequence[Path]) -> None:
     for out in outputs:
         if out.suffix not in FORMATS:
             raise unknown_name("extension", out.suffix, FORMATS)
-
-
-def write_outputs(table: Table, outputs: Sequence[Path]) -> None:
-    """Write a table to files, each in the format of its extension."""
-    from smoothcert.report.formats import FORMATS
-    from smoothcert.storage import write_text
-
-    for out in outputs:
-        write_text(out, FORMATS[out.suffix](table))
-        say(f"Wrote {out}")
 
 
 def run_merge(args: argparse.Namespace) -> None:

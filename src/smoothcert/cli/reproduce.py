@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import add_data_dir, seconds
-from smoothcert.cli.report import check_outputs, write_outputs
+from smoothcert.cli.report import check_outputs, show
 from smoothcert.cli.terminal import duration, say
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--precision", help="of the training (default: the recipe's)")
     parser.add_argument("--n", "--N", type=int, default=100_000, metavar="N", help="noises an image (default: 100,000)")
+    parser.add_argument("--skip", type=int, metavar="K", help="certify every K-th image only (default: the table's)")
     parser.add_argument(
         "--together", type=int, metavar="K", help="runs that train at once (default: 6 LeNets on a GPU, else 1)"
     )
@@ -60,10 +61,12 @@ def run(args: argparse.Namespace) -> None:
     # What is wrong with the numbers is said before hours of work.
     check_budget(PROTOCOL["n0"], args.n, PROTOCOL["alpha"])
     check_outputs(args.out)
+    if args.skip is not None and args.skip < 1:
+        raise UsageError(f"`--skip` must be at least 1, got {args.skip}.")
     if args.together is not None and args.together < 1:
         raise UsageError(f"`--together` must be at least 1, got {args.together}.")
     overrides = {"precision": args.precision} if args.precision else {}
-    jobs, device = list_jobs(args.table, args.only, **overrides), choose_device(args.device)
+    jobs, device = list_jobs(args.table, args.only, args.skip, **overrides), choose_device(args.device)
     place = Workplace(args.runs, args.data_dir, args.n)
     if args.plan:
         _print_plan(args, place, jobs, device)
@@ -124,23 +127,34 @@ def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job],
 
 
 def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
-    from smoothcert.report.formats import to_json_text, to_text
     from smoothcert.report.seeds import over_seeds, to_seed_text
     from smoothcert.report.table import build_table
     from smoothcert.reproduction import find_table, read_entries
 
     table = find_table(args.table)
+    if table.data:
+        _print_corruptions(args, place, jobs)
+        return
     entries = read_entries(args.table, jobs, place)
     if not entries:
         say("No run of the table is certified in full yet.")
         return
     made = build_table(entries, paper=True, linf=(2 / 255,) if args.table == "linf" else ())
-    write_outputs(made, args.out)
-    sys.stdout.write(to_json_text(made) if args.json else to_text(made))
+    show(made, as_json=args.json, outputs=args.out)
     if len(table.seeds) > 1 and not args.json:
         sys.stdout.write(to_seed_text(over_seeds(made.rows)))
     if args.table == "training-cost" and not args.json:
         sys.stdout.write(_hours(place, jobs, made))
+
+
+def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
+    from smoothcert.reproduction import read_corrupted_entries
+
+    entries = read_corrupted_entries(jobs, place)
+    if not entries:
+        say("No run of the table is certified in full yet.")
+        return
+    show(None, entries, as_json=args.json, outputs=args.out, paper=True)
 
 
 def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> str:

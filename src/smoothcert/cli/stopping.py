@@ -13,7 +13,6 @@ from smoothcert.cli.terminal import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from smoothcert.data import ImageData
     from smoothcert.noises import Noise
     from smoothcert.stopping import StopRule
 
@@ -33,7 +32,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--grid", type=float, nargs="+", metavar="R", help="radii of the table (default: the paper's)")
     group.add_argument("--radius", type=float, metavar="R", help="the radius to decide")
     group.add_argument("--confidence", choices=("union", "betting"), help="of --stop radius (default: union)")
-    group.add_argument("--budget", metavar="B", help="samples for all images, such as 5e8, or time: 90s, 9m, 1.5h")
+    group.add_argument(
+        "--budget", metavar="B", help="for all images of a data set: samples (5e8) or time (90s, 9m, 1.5h)"
+    )
     group.add_argument(
         "--skip-wrong", action="store_true", help="do not sample images whose selected class is wrong: for tables only"
     )
@@ -72,7 +73,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> StopRule | None:
-    """Return the rule that the options ask for; `images` are those of all shards."""
+    """Return the rule that the options ask for; `images` are those of a data set in all shards."""
     from smoothcert.metrics import radius_grid
     from smoothcert.stopping import BudgetStop, RadiusStop, TableStop
 
@@ -103,12 +104,12 @@ def budget(text: str) -> tuple[int | None, float | None]:
         raise UsageError(f"Expected `--budget` as samples (5e8) or time (90s, 9m, 1.5h), but got {text!r}.") from None
 
 
-def choose_noise(args: argparse.Namespace, sigma: float, data: ImageData) -> Noise:
+def choose_noise(args: argparse.Namespace, sigma: float, dimensions: int) -> Noise:
     """Return the noise that the options ask for."""
     from smoothcert.noises import make_noise
     from smoothcert.thresholds import grid_noise
 
-    return grid_noise(sigma, data.shape.numel()) if args.sound else make_noise(args.noise, sigma)
+    return grid_noise(sigma, dimensions) if args.sound else make_noise(args.noise, sigma)
 
 
 def name_parts(args: argparse.Namespace) -> Sequence[str]:

@@ -49,20 +49,23 @@ def add_commands(commands: Any, arguments: Sequence[str]) -> None:
             )
     if "train" in arguments:
         group = train.add_argument_group("the method's options (default: the recipe's, or the method's own)")
-        for name, (kind, methods) in _method_options().items():
-            _add_flag(group, name, kind, f"of {', '.join(methods)}", prefix="option_")
+        for name, (kind, texts) in _method_options().items():
+            words = "; ".join(f"{', '.join(methods)}: {text}" for text, methods in texts.items())
+            _add_flag(group, name, kind, words, prefix="option_")
     train.set_defaults(run=run)
 
 
-def _method_options() -> dict[str, tuple[type, list[str]]]:
+def _method_options() -> dict[str, tuple[type, dict[str, list[str]]]]:
+    """Return every option's type and, for each meaning it has, the methods where it has it."""
     from smoothcert.methods import METHODS
 
-    found: dict[str, tuple[type, list[str]]] = {}
+    found: dict[str, tuple[type, dict[str, list[str]]]] = {}
     for method in METHODS.values():
         for field in dataclasses.fields(method):
             if field.name != "sigma":
                 kind = int if field.default is None else type(field.default)
-                found.setdefault(field.name, (kind, []))[1].append(method.name)
+                texts = found.setdefault(field.name, (kind, {}))[1]
+                texts.setdefault(field.metadata.get("help", "its own option"), []).append(method.name)
     return found
 
 

@@ -1,7 +1,17 @@
 """Data sets as 8-bit images with labels: reading them where users have them, and fetching them."""
 
+from smoothcert.data.corrupted import find_corrupted
 from smoothcert.data.files import data_dir
-from smoothcert.data.image_data import ImageData, select
+from smoothcert.data.image_data import ImageData, select, select_rows
 from smoothcert.data.registry import DATASETS, list_datasets, load_dataset
 
-__all__ = ["DATASETS", "ImageData", "data_dir", "list_datasets", "load_dataset", "select"]
+__all__ = [
+    "DATASETS",
+    "ImageData",
+    "data_dir",
+    "find_corrupted",
+    "list_datasets",
+    "load_dataset",
+    "select",
+    "select_rows",
+]

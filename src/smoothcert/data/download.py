@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import shutil
+import tarfile
+import tempfile
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +26,15 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set is served: addresses to try in turn, the folder its files go to, name and MD5 of each."""
+    """Where a data set is served: addresses to try in turn, the folder its files go to, name and MD5 of each.
+
+    An archive that is `unpacked` gives its arrays to a folder of that name and is then removed.
+    """
 
     addresses: tuple[str, ...]
     folder: str
     files: Mapping[str, str]
+    unpacked: str = ""
 
 
 _CIFAR = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
@@ -53,6 +61,24 @@ SOURCES = {
     ),
     "cifar10": Source(_CIFAR, "", {"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"}),
     "cifar100": Source(_CIFAR, "", {"cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"}),
+    "cifar10-c": Source(
+        ("https://zenodo.org/records/2535967/files/",),
+        "",
+        {"CIFAR-10-C.tar": "56bf5dcef84df0e2308c6dcbcbbd8499"},
+        unpacked="CIFAR-10-C",
+    ),
+    "cifar100-c": Source(
+        ("https://zenodo.org/records/3555552/files/",),
+        "",
+        {"CIFAR-100-C.tar": "11f0ed0f1191edbf9fa23466ae6021d3"},
+        unpacked="CIFAR-100-C",
+    ),
+    "mnist-c": Source(
+        ("https://zenodo.org/records/3239543/files/",),
+        "",
+        {"mnist_c.zip": "4b34b33045869ee6d424616cd3a65da3"},
+        unpacked="mnist_c",
+    ),
 }
 
 
@@ -71,10 +97,25 @@ def fetch_dataset(
     if name not in sources:
         raise unknown_name("data set", name, sources)
     source, folder = sources[name], data_dir(root) / sources[name].folder
+    if source.unpacked and (folder / source.unpacked).is_dir():
+        return sorted((folder / source.unpacked).rglob("*.npy"))
     for file, md5 in source.files.items():
         if not ((folder / file).is_file() and file_hash(folder / file, "md5") == md5):
             _fetch_any([address + file for address in source.addresses], folder / file, md5, progress, name, folder)
-    return [folder / file for file in source.files]
+    paths = [folder / file for file in source.files]
+    return unpack_arrays(paths[0], folder / source.unpacked) if source.unpacked else paths
+
+
+def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
+    """Take a folder out of a tar or zip archive, whole or not at all, remove the archive, and return its arrays."""
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=folder.name) as scratch:
+            shutil.unpack_archive(archive, scratch, filter=None if archive.suffix == ".zip" else "data")
+            (Path(scratch) / folder.name).rename(folder)
+    except (OSError, EOFError, shutil.ReadError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise SmoothcertError(f"{archive} cannot be unpacked ({error}); remove it and fetch it again.") from error
+    archive.unlink()
+    return sorted(folder.rglob("*.npy"))
 
 
 def _fetch_any(addresses: list[str], path: Path, md5: str, progress: Progress | None, name: str, folder: Path) -> None:

@@ -32,7 +32,8 @@ class Images(Protocol):
 class ImageData:
     """Images of one data set and split, as stored: uint8, [count, channels, height, width].
 
-    `mean` and `std` are what the published networks normalise with (zeros and ones where they do not).
+    `mean` and `std` are what the published networks normalise with (zeros and ones where they do not). A corrupted
+    set holds the same images at several `severities`, the mildest first.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ImageData:
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    severities: int = 1
 
     def __post_init__(self) -> None:
         """Check that the parts belong together."""
@@ -107,3 +109,21 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
     if not chosen:
         raise UsageError(f"`--skip`, `--max` and `--shard` leave none of the {count} images.")
     return chosen
+
+
+def select_rows(
+    data: ImageData,
+    skip: int = 1,
+    limit: int | None = None,
+    shard: tuple[int, int] = (1, 1),
+    severities: Sequence[int] | None = None,
+) -> list[int]:
+    """Return the rows of a data set that the options leave: of a corrupted one the same images at each severity."""
+    levels = sorted(set(severities or range(1, data.severities + 1)))
+    wrong = [level for level in levels if not 1 <= level <= data.severities]
+    if wrong:
+        raise UsageError(f"Expected `--severity` from 1 to {data.severities}, but got {wrong[0]}.")
+    each = len(data) // data.severities
+    images = select(each, skip, limit)
+    rows = [(level - 1) * each + image for level in levels for image in images]
+    return [rows[place] for place in select(len(rows), shard=shard)]

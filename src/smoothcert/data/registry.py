@@ -14,7 +14,7 @@ from smoothcert.data.folder import read_folder
 from smoothcert.data.idx import find_idx
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
-from smoothcert.names import DIMENSIONS, canonical_name
+from smoothcert.names import CORRUPTED, DIMENSIONS, canonical_name
 
 SPLITS = ("train", "test")
 _GREY = ((0.0,), (1.0,))
@@ -99,6 +99,8 @@ def load_dataset(
 ) -> ImageData:
     """Load a data set by name, or a user's own image folder or .npz file by path.
 
+    Corrupted images are named as in `cifar10-c/fog`, or by a folder of them: `./mine-c/fog`.
+
     Files are looked for below `root`, else $SMOOTHCERT_DATA, else the platform's cache folder. `resize` and `crop`
     apply to image folders; ImageNet has 256 and 224.
 
@@ -116,6 +118,8 @@ def load_dataset(
         if found is None:
             raise SmoothcertError(missing("imagenet", data_dir(root)))
         return _load_folder("imagenet", found, split, resize or 256, crop or 224)
+    if (corrupted := _load_corrupted(name, split, root)) is not None:
+        return corrupted
     path = Path(name).expanduser()
     if path.suffix == ".npz" and path.is_file():
         return _load_npz(path, split)
@@ -124,6 +128,22 @@ def load_dataset(
     if path.suffix == ".npz" or "/" in name:
         raise SmoothcertError(f"{name} does not exist.")
     raise unknown_name("data set", name, list_datasets())
+
+
+def _load_corrupted(name: str, split: str, root: str | Path | None) -> ImageData | None:
+    """Load SET/CORRUPTION, where SET is the name of a corrupted set or a folder of one; None where it is not that."""
+    from smoothcert.data.corrupted import find_corrupted
+
+    place, _, corruption = name.rpartition("/")
+    if name in CORRUPTED:
+        raise UsageError(f"{name} is one set for each corruption; name one, such as {name}/fog.")
+    path = Path(name).expanduser()
+    if not place or (path.exists() and not (path / "test_images.npy").is_file()):
+        return None
+    found = find_corrupted(place, root)
+    if found and split != "test":
+        raise UsageError(f"{name} has a test split only.")
+    return found.load(corruption) if found else None
 
 
 def missing(name: str, root: Path) -> str:

@@ -22,7 +22,28 @@ METHODS: dict[str, type[Method]] = {
     for method in (Gaussian, Stability, SmoothAdv, Macer, Consistency, SmoothAdvConsistency, SmoothMix, CatRs)
 }
 
-__all__ = ["METHODS", "Draws", "Method", "StepOutput", "create_method", "list_methods"]
+__all__ = ["METHODS", "Draws", "Method", "StepOutput", "create_method", "list_methods", "register_method"]
+
+
+def register_method(method: type[Method]) -> type[Method]:
+    """Make a method of your own known by its `name`: a decorator for a frozen dataclass that extends `Method`.
+
+    From then on, and in this process, it is trained like ours: by `train_run`, and by the command line where a script
+    calls `smoothcert.cli.main` itself, with a flag for each of its options.
+    """
+    if not (isinstance(method, type) and issubclass(method, Method) and "__dataclass_params__" in vars(method)):
+        raise UsageError(f"Expected a dataclass that extends Method, but got {method!r}.")
+    name = getattr(method, "name", None)
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"{method.__name__} needs a class attribute `name`, which recipes call it by.")
+    for field in dataclasses.fields(method):
+        if field.name != "sigma" and field.default is dataclasses.MISSING:
+            raise UsageError(f"Option `{field.name}` of {method.__name__} needs a default, which also tells its type.")
+    known = METHODS.get(name, method)
+    if known.__qualname__ != method.__qualname__ or known.__module__ != method.__module__:
+        raise UsageError(f"There is a method {name!r} already; choose another name for {method.__name__}.")
+    METHODS[name] = method
+    return method
 
 
 def list_methods(pattern: str = "*") -> list[str]:

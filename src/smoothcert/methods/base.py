@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -18,26 +18,31 @@ from smoothcert.bounds import check_sigma
 from smoothcert.errors import UsageError
 
 
-def positive(default: float) -> Any:
+def option(default: Any, help: str, check: Callable[[Any], bool] | None = None, must: str = "") -> Any:
+    """A hyperparameter: a flag of `smoothcert train`, a line of a recipe, a row of the documentation."""
+    checked = {"check": check, "must": must} if check else {}
+    return dataclasses.field(default=default, metadata={"help": help, **checked})
+
+
+def positive(default: float, help: str) -> Any:
     """A hyperparameter above 0."""
-    return dataclasses.field(default=default, metadata={"check": lambda value: value > 0, "must": "be > 0"})
+    return option(default, help, lambda value: value > 0, "be > 0")
 
 
-def at_least_zero(default: float) -> Any:
+def at_least_zero(default: float, help: str) -> Any:
     """A hyperparameter of 0 or more."""
-    return dataclasses.field(default=default, metadata={"check": lambda value: value >= 0, "must": "be >= 0"})
+    return option(default, help, lambda value: value >= 0, "be >= 0")
 
 
-def at_least_one(default: int) -> Any:
+def at_least_one(default: int, help: str) -> Any:
     """A number of things."""
-    return dataclasses.field(default=default, metadata={"check": lambda value: value >= 1, "must": "be at least 1"})
+    return option(default, help, lambda value: value >= 1, "be at least 1")
 
 
-def one_of(default: str, *others: str) -> Any:
+def one_of(help: str, default: str, *others: str) -> Any:
     """A choice between names, the first of which is the paper's."""
     choices = (default, *others)
-    must = f"be one of {', '.join(choices)}"
-    return dataclasses.field(default=default, metadata={"check": choices.__contains__, "must": must})
+    return option(default, help, choices.__contains__, f"be one of {', '.join(choices)}")
 
 
 class Draws(Protocol):

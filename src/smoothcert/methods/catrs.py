@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from smoothcert.errors import UsageError
-from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, one_of, positive
+from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, one_of, option, positive
 from smoothcert.perturb import cross_entropies, divergence, frozen, gradient, lengths, scores_under, within
 
 
@@ -18,37 +18,51 @@ from smoothcert.perturb import cross_entropies, divergence, frozen, gradient, le
 class CatRs(Method):
     """Bottom-K loss for images the network is unsure of, worst-case loss for those it is sure of (Algorithm 1).
 
-    Of M = `num_noises` noises, the K easiest are learnt, K drawn from Bin(M, p) with p the image's accuracy under them
-    (Eq. 6); where K = M, the worst of the M noises, each moved by T = `attack_steps` steps within epsilon =
-    `attack_radius`, is learnt too (Eq. 7), with `weight` (lambda, Eq. 8). The ablations are options:
-
-    low: `bottom-k`, `mean` (all M noises: L_base), or `none`.
-    high: `max` over the noises, their `mean`, or `none`.
-    mask: whether the worst-case loss is for images with K = M only.
-    target: what worst-case predictions are held to: the `soft` label, the `mean-prediction`, or the hard `label`.
-    confidence: what p is: the `network`'s accuracy, or the `soft-label`'s entry for the class (ImageNet).
-    moments: how an attacked noise keeps its original's mean and size: `rms-each-step` (root mean square, as
-        published), `std-at-end` (mean and standard deviation, as the paper's text has it), or `free`.
-    attack: attack the noises of `all` images, or only of those whose mask is on (`masked`): less work for a large
-        network, in steps whose shapes vary; the second pass then shows BatchNorm only those.
-    late_radius, late_epoch: another attack radius from that epoch on (ImageNet: 2 from epoch 80).
+    Of M noises, the K easiest are learnt, K drawn from Bin(M, p) with p the image's accuracy under them (Eq. 6); where
+    K = M, the worst of the M noises, each moved by T steps within radius epsilon, is learnt too (Eq. 7), with weight
+    lambda (Eq. 8). The paper's ablations are options.
     """
 
     name = "catrs"
 
-    num_noises: int = at_least_one(4)
-    attack_radius: float = positive(1.0)
-    attack_steps: int = at_least_one(4)
-    weight: float = at_least_zero(1.0)
-    low: str = one_of("bottom-k", "mean", "none")
-    high: str = one_of("max", "mean", "none")
-    mask: bool = True
-    target: str = one_of("soft", "mean-prediction", "label")
-    confidence: str = one_of("network", "soft-label")
-    moments: str = one_of("rms-each-step", "std-at-end", "free")
-    attack: str = one_of("all", "masked")
-    late_radius: float = positive(2.0)
-    late_epoch: int | None = None
+    num_noises: int = at_least_one(4, "noises an image (M)")
+    attack_radius: float = positive(1.0, "l2 radius around each noise in which the worst one is sought (epsilon)")
+    attack_steps: int = at_least_one(4, "steps of that search (T)")
+    weight: float = at_least_zero(1.0, "weight of the worst-case loss (lambda)")
+    low: str = one_of(
+        "loss of unsure images: bottom-k (the K easiest noises), mean (of all noises: L_base) or none",
+        "bottom-k",
+        "mean",
+        "none",
+    )
+    high: str = one_of("worst-case loss: max over the noises, their mean, or none", "max", "mean", "none")
+    mask: bool = option(True, "worst-case loss for images with K = M only")
+    target: str = one_of(
+        "what worst-case predictions are held to: the soft label, the mean-prediction, or the hard label",
+        "soft",
+        "mean-prediction",
+        "label",
+    )
+    confidence: str = one_of(
+        "what p is: the accuracy of the network under the noises, or the soft-label's entry for the class (ImageNet)",
+        "network",
+        "soft-label",
+    )
+    moments: str = one_of(
+        "what an attacked noise keeps of its original: rms-each-step (mean and root mean square, as published), "
+        "std-at-end (mean and standard deviation, the paper's text), or nothing: free",
+        "rms-each-step",
+        "std-at-end",
+        "free",
+    )
+    attack: str = one_of(
+        "attack the noises of all images, or only of those whose mask is on (masked): less work for a large network, "
+        "in steps whose shapes vary; BatchNorm then sees only those in the second pass",
+        "all",
+        "masked",
+    )
+    late_radius: float = positive(2.0, "radius from late_epoch on")
+    late_epoch: int | None = option(None, "epoch from which late_radius holds (ImageNet: 80); never unless given")
 
     def __post_init__(self) -> None:
         """Refuse a loss of nothing."""

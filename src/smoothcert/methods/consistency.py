@@ -23,16 +23,15 @@ from smoothcert.perturb import (
 
 @dataclass(frozen=True, kw_only=True)
 class Consistency(Method):
-    """Cross-entropy under m noises, plus each prediction's divergence from their mean, plus the mean's entropy.
-
-    `weight` is lambda and `entropy_weight` eta of its authors' code (gamma in the CAT-RS paper).
-    """
+    """Cross-entropy under m noises, plus each prediction's divergence from their mean, plus the mean's entropy."""
 
     name = "consistency"
 
-    num_noises: int = at_least_one(2)
-    weight: float = at_least_zero(10.0)
-    entropy_weight: float = at_least_zero(0.5)
+    num_noises: int = at_least_one(2, "noises an image (m)")
+    weight: float = at_least_zero(10.0, "weight of the divergence from the mean prediction (lambda)")
+    entropy_weight: float = at_least_zero(
+        0.5, "weight of the mean prediction's entropy (eta; gamma in the CAT-RS paper)"
+    )
 
     @property
     def split(self) -> int:
@@ -67,10 +66,10 @@ class SmoothAdvConsistency(Consistency):
 
     name = "smoothadv-consistency"
 
-    weight: float = at_least_zero(1.0)
-    attack_radius: float = positive(2.0)
-    attack_steps: int = at_least_one(10)
-    warmup: int = at_least_one(1)
+    weight: float = at_least_zero(1.0, "weight of the divergence from the mean prediction (lambda)")
+    attack_radius: float = positive(2.0, "l2 radius of the attack (epsilon)")
+    attack_steps: int = at_least_one(10, "steps of the attack (T)")
+    warmup: int = at_least_one(1, "epochs over which the radius grows to its full size")
 
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None

@@ -14,19 +14,15 @@ from smoothcert.perturb import scores_under
 
 @dataclass(frozen=True, kw_only=True)
 class Macer(Method):
-    """-log of the mean probability over k noises, plus a hinge on the soft radius of images that are right.
-
-    `weight` is lambda, `margin` gamma (the hinge's width) and `temperature` beta, the inverse temperature of the soft
-    radius. With `defer_epochs` the radius term starts after that many epochs have passed.
-    """
+    """-log of the mean probability over k noises, plus a hinge on the soft radius of images that are right."""
 
     name = "macer"
 
-    num_noises: int = at_least_one(16)
-    weight: float = at_least_zero(12.0)
-    margin: float = positive(8.0)
-    temperature: float = positive(16.0)
-    defer_epochs: int = at_least_zero(0)
+    num_noises: int = at_least_one(16, "noises an image (k)")
+    weight: float = at_least_zero(12.0, "weight of the radius term (lambda)")
+    margin: float = positive(8.0, "width of the hinge on the radius (gamma)")
+    temperature: float = positive(16.0, "inverse temperature of the soft radius (beta)")
+    defer_epochs: int = at_least_zero(0, "epochs before the radius term starts")
 
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None

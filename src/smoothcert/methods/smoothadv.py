@@ -13,18 +13,17 @@ from smoothcert.perturb import cross_entropies, frozen, gradient, lengths, score
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothAdv(Method):
-    """Cross-entropy, under `num_noises` (m) noises, of an image moved within `attack_radius` (epsilon) by T steps.
+    """Cross-entropy, under m noises, of an image that T steps of an attack have moved within radius epsilon.
 
-    The attack climbs -log of the mean probability over the same noises (Eq. 7 of the CAT-RS paper). The radius grows
-    linearly over the first `warmup` epochs.
+    The attack climbs -log of the mean probability over the same noises (Eq. 7 of the CAT-RS paper).
     """
 
     name = "smoothadv"
 
-    num_noises: int = at_least_one(4)
-    attack_radius: float = positive(1.0)
-    attack_steps: int = at_least_one(10)
-    warmup: int = at_least_one(10)
+    num_noises: int = at_least_one(4, "noises an image (m)")
+    attack_radius: float = positive(1.0, "l2 radius of the attack (epsilon)")
+    attack_steps: int = at_least_one(10, "steps of the attack (T)")
+    warmup: int = at_least_one(10, "epochs over which the radius grows to its full size")
 
     @property
     def split(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, positive
+from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, option, positive
 from smoothcert.perturb import (
     cross_entropies,
     divergence,
@@ -24,19 +24,19 @@ from smoothcert.perturb import (
 class SmoothMix(Method):
     """Cross-entropy of the image, plus the divergence of a mixture's prediction from a mixed target, under m noises.
 
-    An attack without a ball, T steps of length `step_size` (alpha), finds the far end of the mixture. `weight` is eta;
-    it and the one-step adversary's radius grow linearly over the first `warmup` epochs. With `one_step_adversary` the
-    near end is not the image itself but what the first step made of it.
+    An attack without a ball, T steps of length alpha, finds the far end of the mixture; the near end is the image.
     """
 
     name = "smoothmix"
 
-    num_noises: int = at_least_one(4)
-    step_size: float = positive(1.0)
-    attack_steps: int = at_least_one(4)
-    weight: float = at_least_zero(5.0)
-    one_step_adversary: bool = False
-    warmup: int = at_least_one(10)
+    num_noises: int = at_least_one(4, "noises an image (m)")
+    step_size: float = positive(1.0, "length of a step of the attack (alpha), which has no ball")
+    attack_steps: int = at_least_one(4, "steps of the attack (T)")
+    weight: float = at_least_zero(5.0, "weight of the mixture (eta)")
+    one_step_adversary: bool = option(False, "begin the mixture at the attack's first step, not at the image itself")
+    warmup: int = at_least_one(
+        10, "epochs over which the weight, and the one-step adversary's radius, grow to their full size"
+    )
 
     @property
     def split(self) -> int:

@@ -14,12 +14,12 @@ from smoothcert.methods.base import Draws, Method, StepOutput, at_least_zero
 class Stability(Method):
     """Cross-entropy of the clean image, plus that between its prediction and the noisy image's.
 
-    `weight` is gamma of the CAT-RS paper. The clean prediction is a target with a gradient.
+    The clean prediction is a target with a gradient.
     """
 
     name = "stability"
 
-    weight: float = at_least_zero(2.0)
+    weight: float = at_least_zero(2.0, "weight of the stability term (gamma)")
 
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None

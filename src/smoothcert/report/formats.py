@@ -23,6 +23,25 @@ class Cell:
 Grid = list[list[Cell]]
 
 
+@dataclass(frozen=True)
+class Sheet:
+    """What is printed of a table: column titles, groups of lines, and which column holds names."""
+
+    titles: list[str]
+    groups: list[Grid]
+    names: str = "method"
+
+    @property
+    def lines(self) -> Grid:
+        """The lines of all groups."""
+        return [line for group in self.groups for line in group]
+
+
+def sheet(table: Table) -> Sheet:
+    """Return what is printed of the paper's table."""
+    return Sheet(header(table), groups(table))
+
+
 def header(table: Table) -> list[str]:
     """Return the column titles."""
     radii = [f"{radius:.2f}" for radius in table.radii]
@@ -64,19 +83,21 @@ def _lines(row: Row, table: Table) -> Grid:
     return [cells, beside + [Cell("")] * (len(cells) - len(beside))]
 
 
-def to_text(table: Table) -> str:
+def to_text(table: Table | Sheet) -> str:
     """Return an aligned table; `*` marks the best of a column and `_` the second."""
+    made = table if isinstance(table, Sheet) else sheet(table)
     marks = {"best": "*", "second": "_", "": " "}
-    titles = [title + " " for title in header(table)]
-    body = [[[cell.text + marks[cell.mark] for cell in line] for line in group] for group in groups(table)]
+    titles = [title + " " for title in made.titles]
+    body = [[[cell.text + marks[cell.mark] for cell in line] for line in group] for group in made.groups]
     widths = [
         max(len(line[i]) for line in [titles, *(line for group in body for line in group)]) for i in range(len(titles))
     ]
     rule = "-" * (sum(widths) + len(widths) - 1)
+    names = made.titles.index(made.names)
 
     def aligned(line: Sequence[str]) -> str:
         padded = [
-            f"{text:<{width}}" if i == 1 else f"{text:>{width}}"
+            f"{text:<{width}}" if i == names else f"{text:>{width}}"
             for i, (text, width) in enumerate(zip(line, widths, strict=True))
         ]
         return " ".join(padded).rstrip()
@@ -87,25 +108,24 @@ def to_text(table: Table) -> str:
     return "\n".join(parts) + "\n"
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: Table | Sheet) -> str:
     """Return a Markdown table, the best bold and the second underlined."""
+    made = table if isinstance(table, Sheet) else sheet(table)
     dress = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
-    titles = header(table)
-    lines = [titles, [":--" if title == "method" else "--:" for title in titles]]
-    lines += [
-        [dress[cell.mark].format(cell.text.strip()) for cell in line] for group in groups(table) for line in group
-    ]
+    lines = [made.titles, [":--" if title == made.names else "--:" for title in made.titles]]
+    lines += [[dress[cell.mark].format(cell.text.strip()) for cell in line] for line in made.lines]
     return "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
 
 
-def to_latex(table: Table) -> str:
+def to_latex(table: Table | Sheet) -> str:
     """Return a LaTeX tabular for the booktabs package, the best bold and the second underlined."""
+    made = table if isinstance(table, Sheet) else sheet(table)
     dress = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
-    names = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method"}
-    titles = header(table)
-    titles_tex = [names.get(title, _latex(title).replace(r"l\_inf", r"$\ell_\infty$")) for title in titles]
-    out = [rf"\begin{{tabular}}{{rl{'r' * (len(titles) - 2)}}}", r"\toprule", " & ".join(titles_tex) + r" \\"]
-    for group in groups(table):
+    special = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method"}
+    titles = [special.get(title, _latex(title).replace(r"l\_inf", r"$\ell_\infty$")) for title in made.titles]
+    columns = "".join("l" if title == made.names else "r" for title in made.titles)
+    out = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", " & ".join(titles) + r" \\"]
+    for group in made.groups:
         out.append(r"\midrule")
         out += [
             " & ".join(dress[cell.mark].format(_latex(cell.text.strip())) for cell in line) + r" \\" for line in group
@@ -113,12 +133,13 @@ def to_latex(table: Table) -> str:
     return "\n".join([*out, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: Table | Sheet) -> str:
     """Return plain numbers, one row a result, paper's numbers in rows of their own."""
+    made = table if isinstance(table, Sheet) else sheet(table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header(table))
-    writer.writerows([cell.text.strip().replace(",", "") for cell in line] for group in groups(table) for line in group)
+    writer.writerow(made.titles)
+    writer.writerows([cell.text.strip().replace(",", "") for cell in line] for line in made.lines)
     return out.getvalue()
 
 
@@ -127,13 +148,13 @@ def to_json_text(table: Table) -> str:
     return json.dumps(to_json(table), indent=2) + "\n"
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
+SHEET_FORMATS: dict[str, Callable[[Table | Sheet], str]] = {
     ".txt": to_text,
     ".md": to_markdown,
     ".tex": to_latex,
     ".csv": to_csv,
-    ".json": to_json_text,
 }
+FORMATS: dict[str, Callable[[Table], str]] = {**SHEET_FORMATS, ".json": to_json_text}
 """The writers by file extension."""
 
 

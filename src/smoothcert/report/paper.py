@@ -90,3 +90,23 @@ def _linf(dataset: str | None, sigma: float | None, method: str | None) -> dict[
         if row["metric"] == "linf_certified_accuracy"
         and (row["dataset"], row["method"], float(row["sigma"])) == (dataset, method, sigma)
     }
+
+
+def paper_corruptions(suite: str, method: str | None, kind: str) -> dict[str, float]:
+    """Return what the paper prints of a method on a corrupted set, at sigma 0.25: `acr`, or `accuracy` in percent.
+
+    Keys are its short names of corruptions, `mean`, `clean`, and `sev 1` to `sev 5`.
+
+    >>> paper_corruptions("mnist-c", "catrs", "acr")["mean"], paper_corruptions("cifar10-c", "catrs", "acr")["sev 1"]
+    (0.693, 0.521)
+    """
+    rows = [
+        row
+        for row in paper_numbers()
+        if (row["dataset"], row["method"]) == (suite.replace("-", ""), method) and row["metric"] == f"corruption_{kind}"
+    ]
+    types = {row["key"]: float(row["value"]) for row in rows if row["setup"] in ("", "mean")}
+    levels = {
+        f"sev {row['setup']}": float(row["value"]) for row in rows if row["setup"].isdigit() and row["key"] == "mean"
+    }
+    return types | levels

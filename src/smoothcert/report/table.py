@@ -11,7 +11,7 @@ from typing import Any
 from smoothcert import metrics
 from smoothcert.bounds import largest_radius
 from smoothcert.errors import UsageError
-from smoothcert.names import DIMENSIONS
+from smoothcert.names import dimensions_of
 from smoothcert.report.paper import ALIASES, METHODS, PaperRow, paper_row
 from smoothcert.report.protocol import check_comparable, check_same_protocol, protocol_of
 from smoothcert.results import Results
@@ -118,9 +118,9 @@ def _row(entry: Entry, radii: Sequence[float], linf: Sequence[float], base: Entr
     accuracy = metrics.certified_accuracy(results.radius, results.correct, radii)
     cube: tuple[float, ...] = ()
     if linf:
-        if entry.dataset not in DIMENSIONS:
+        dimensions = dimensions_of(entry.dataset)
+        if dimensions is None:
             raise UsageError(f"{entry.name}: name its data set with `--dataset`, for the dimensions l_inf needs.")
-        dimensions = DIMENSIONS[entry.dataset]
         cube = tuple(100 * metrics.linf_accuracy(results.radius, results.correct, linf, dimensions))
     return Row(
         entry=entry,

@@ -1,0 +1,111 @@
+"""What `smoothcert report` writes beside the table: the page and the figures."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smoothcert.cli.options import add_data_dir
+from smoothcert.cli.terminal import say
+
+if TYPE_CHECKING:
+    from smoothcert.report.montage import Picture
+    from smoothcert.report.page.pictures import Load
+    from smoothcert.report.sources import Findings
+    from smoothcert.report.table import Table
+
+
+def add_page_options(parser: argparse.ArgumentParser) -> None:
+    """Add what asks for the page and the figures."""
+    group = parser.add_argument_group("page and figures")
+    group.add_argument("--html", type=Path, metavar="FILE", help="write one page that opens from disk, offline")
+    group.add_argument("--title", default="Certified robustness", help="its title")
+    group.add_argument("--figures", type=Path, metavar="DIR", help="write figures as PDF, SVG and PNG")
+    add_data_dir(group)
+
+
+def write_page(args: argparse.Namespace, found: Findings, table: Table | None) -> None:
+    """Write the page and the figures, where they were asked for; `table` is that of the runs listed."""
+    from smoothcert.errors import UsageError
+
+    if args.html:
+        if not found.runs:
+            raise UsageError("`--html` needs certificates on clean images beside those on corrupted ones.")
+        _write_html(args, found, table)
+    if args.figures:
+        if args.figures.is_file():
+            raise UsageError(f"`--figures` must name a folder, and {args.figures} is a file.")
+        _write_figures(args, found)
+
+
+def _write_html(args: argparse.Namespace, found: Findings, table: Table | None) -> None:
+    from smoothcert.report.page import corruption_maps, render_page
+    from smoothcert.report.table import build_table
+    from smoothcert.storage import write_text
+
+    if table is None or found.listed != found.runs:
+        table = build_table([run.entry for run in found.runs], radii=args.radii)
+    maps = corruption_maps(found.corrupted)
+    page = render_page(found.runs, table, title=args.title, load=find_test_images(args.data_dir), corruptions=maps)
+    write_text(args.html, page)
+    say(f"Wrote {args.html} ({len(page.encode()) / 1e3:,.0f} kB)")
+
+
+def _write_figures(args: argparse.Namespace, found: Findings) -> None:
+    from smoothcert.report.figure_set import write_figures
+    from smoothcert.report.figures import SUFFIXES
+    from smoothcert.report.heatmap import draw_heat_map
+    from smoothcert.report.montage import draw_montage
+
+    for path in write_figures(found.runs, args.figures):
+        say(f"Wrote {path}")
+    for entry in found.corrupted:
+        for suffix in SUFFIXES:
+            path = (
+                args.figures / f"corruption-{entry.dataset or entry.suite}-{entry.name}-{entry.sigma or 0:.2f}{suffix}"
+            )
+            draw_heat_map(entry, path)
+            say(f"Wrote {path}")
+    for name, pictures in _montages(found, args.data_dir).items():
+        for suffix in SUFFIXES:
+            draw_montage(pictures, args.figures / f"{name}{suffix}", columns=8)
+            say(f"Wrote {args.figures / name}{suffix}")
+
+
+def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping[str, Picture]]:
+    """Return the paper's figures 7 and 8, of the corrupted sets that were certified and whose images are here."""
+    from smoothcert.data import find_corrupted
+    from smoothcert.errors import SmoothcertError
+    from smoothcert.report.montage import corruption_pictures
+
+    montages: dict[str, Mapping[str, Picture]] = {}
+    for name, suite in (("figure-7", "cifar10-c"), ("figure-8", "mnist-c")):
+        datasets = [entry.dataset or suite for entry in found.corrupted if entry.suite == suite]
+        try:
+            images = find_corrupted(datasets[0], data_dir) if datasets else None
+            if images:
+                montages[name] = corruption_pictures(images, 0, data_dir=data_dir)
+        except SmoothcertError as error:
+            say(f"No {name}: {error}")
+    return montages
+
+
+def find_test_images(data_dir: str | Path | None) -> Load:
+    """Return what finds the test images of a data set by its name, as the page wants them."""
+
+    def load(name: str) -> Any:
+        import torch
+
+        from smoothcert.data import load_dataset
+        from smoothcert.report.page import Pictures
+
+        data = load_dataset(name, "test", data_dir)
+
+        def pixels(indices: Any) -> Any:
+            return data.images[torch.as_tensor(indices)].permute(0, 2, 3, 1).numpy()
+
+        return Pictures(pixels, data.labels.numpy(), data.classes, data.fingerprint)
+
+    return load

@@ -1,0 +1,109 @@
+"""Lenses out of focus, frosted glass, moving cameras."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+from numpy.random import Generator
+from scipy import ndimage
+
+from smoothcert.data.corruptions.noise import Image, as_floats
+
+
+def gaussian_blur(image: Image, random: Generator, sigma: float) -> Image:
+    """Blur with a Gaussian kernel."""
+    return ndimage.gaussian_filter(image, (sigma, sigma, 0), mode="nearest")
+
+
+def defocus_blur(image: Image, random: Generator, radius: float, softness: float) -> Image:
+    """Blur with a disc, its edge softened by a Gaussian of three pixels."""
+    return ndimage.correlate(image, _disc(radius, softness)[..., None], mode="mirror")
+
+
+@cache
+def _disc(radius: float, softness: float) -> Image:
+    reach = math.ceil(radius) + 1
+    steps = np.arange(-reach, reach + 1)
+    disc = (steps[:, None] ** 2 + steps**2 <= radius**2).astype(np.float64)
+    edge = np.exp(-(np.arange(-1, 2) ** 2) / (2 * softness**2))
+    soft = ndimage.correlate(disc / disc.sum(), np.outer(edge, edge) / edge.sum() ** 2, mode="constant")
+    return as_floats(soft)
+
+
+def glass_blur(image: Image, random: Generator, sigma: float, reach: int, rounds: int, chance: float) -> Image:
+    """Blur, let neighbouring pixels change places with some chance, and blur again.
+
+    As published, a pixel of a colour image does not change places: its neighbour overwrites it. And a grey image is
+    blurred downwards only, because the generator takes its columns for channels.
+    """
+    height, width, channels = image.shape
+    grey = channels == 1
+    spread = (sigma, 0, 0) if grey else (sigma, sigma, 0)
+    before = cut_to_bytes(ndimage.gaussian_filter(image, spread, mode="nearest"))
+    source = list(range(height * width))  # which pixel each pixel shows
+    places = [(row, column) for row in range(height - reach, reach, -1) for column in range(width - reach, reach, -1)]
+    for _ in range(rounds):
+        shifts = random.integers(-reach, reach, size=(len(places), 2)).tolist()
+        moves = (random.random(len(places)) < chance).tolist()
+        for (row, column), (right, down), move in zip(places, shifts, moves, strict=True):
+            if move:
+                here, there = row * width + column, (row + down) * width + column + right
+                source[here], source[there] = source[there], source[here if grey else there]
+    shuffled = before.reshape(height * width, channels)[source].reshape(image.shape)
+    return ndimage.gaussian_filter(shuffled, spread, mode="nearest")
+
+
+def motion_blur(image: Image, random: Generator, radius: int, sigma: float) -> Image:
+    """Blur along a line at an angle of up to 45 degrees."""
+    return smear(image, radius, sigma, random.uniform(-45, 45))
+
+
+def smear(image: Image, radius: int, sigma: float, degrees: float) -> Image:
+    """Blur towards one side along a line, with half a Gaussian as weights and whole pixels as steps.
+
+    This is the motion blur of ImageMagick, which both published generators call.
+    """
+    steps = np.arange(2 * radius + 1)
+    weights = np.exp(-(steps**2) / (2 * sigma**2))
+    angle = math.radians(degrees)
+    across = np.ceil(steps * math.cos(angle) - 0.5).astype(int)
+    down = np.ceil(steps * math.sin(angle) - 0.5).astype(int)
+    height, width = image.shape[:2]
+    rows = np.clip(np.arange(height) + down[:, None], 0, height - 1)
+    columns = np.clip(np.arange(width) + across[:, None], 0, width - 1)
+    seen = image[rows[:, :, None], columns[:, None, :]]  # [steps, height, width, channels]
+    return cut_to_bytes(np.tensordot(weights / weights.sum(), seen, axes=1))
+
+
+def cut_to_bytes(image: Image) -> Image:
+    """Cut values off to whole 255ths, as they are where the published generators keep bytes on the way."""
+    return as_floats(np.floor(image * 255 + 1e-6) / 255)
+
+
+def zoom_blur(image: Image, random: Generator, furthest: float, step: float) -> Image:
+    """Average the image with itself at magnifications from 1 to `furthest`."""
+    down, across = (_zooms(size, furthest, step) for size in image.shape[:2])
+    rows = np.tensordot(down, image, axes=1)  # [zooms, height, width, channels]
+    zoomed = np.tensordot(rows, across, axes=([0, 2], [0, 2]))  # [height, channels, width]
+    return as_floats((image + np.moveaxis(zoomed, 1, 2)) / (len(down) + 1))
+
+
+@cache
+def _zooms(size: int, furthest: float, step: float) -> Image:
+    """Return one matrix a magnification, [size, size], that zooms a column of pixels."""
+    factors = np.arange(1, furthest + step / 2, step)
+    return np.stack([zoom(np.eye(size), float(factor), axes=(0,)) for factor in factors])
+
+
+def zoom(image: Image, factor: float, axes: tuple[int, ...] = (0, 1)) -> Image:
+    """Magnify the centre of an image to the size of the whole, linearly interpolated."""
+    for axis in axes:
+        size = image.shape[axis]
+        part = math.ceil(size / factor)
+        centre = image.take(range((size - part) // 2, (size - part) // 2 + part), axis=axis)
+        large = ndimage.zoom(centre, [factor if other == axis else 1 for other in range(image.ndim)], order=1)
+        spare = (large.shape[axis] - size) // 2
+        image = large.take(range(spare, spare + size), axis=axis)
+    return image

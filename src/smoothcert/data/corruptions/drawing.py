@@ -1,0 +1,123 @@
+"""Lines drawn over an image, inverted stripes, edges alone, and the traces of lossy storage."""
+
+from __future__ import annotations
+
+import io
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from smoothcert.data.corruptions.noise import Image, as_floats
+from smoothcert.errors import SmoothcertError
+
+Point = tuple[float, float]
+"""Across, down."""
+
+
+def _line(shape: tuple[int, ...], start: Point, end: Point) -> NDArray[np.float64]:
+    """Draw a line from left to right that fades with the vertical distance, to nothing at 1.45 pixels."""
+    height, width = shape[:2]
+    slope = (end[1] - start[1]) / (end[0] - start[0])
+    across = np.arange(width)
+    distance = np.abs(np.arange(height)[:, None] - (start[1] + slope * (across - start[0])))
+    ink = np.clip(np.log1p(-np.minimum(distance, 2.29) / 2.3) + 1, 0, 1)
+    return np.where((across >= math.floor(start[0])) & (across < math.ceil(end[0])), ink, 0.0)
+
+
+def line(image: Image, random: Generator) -> Image:
+    """Draw a line from the left part to the right part."""
+    height, width = image.shape[:2]
+    left, right = int(random.integers(0, 5)), int(random.integers(width - 6, width - 1))
+    start, end = random.integers(0, height - 1, size=2).tolist()
+    return image + _line(image.shape, (left, start), (right, end))[..., None]
+
+
+def dotted_line(image: Image, random: Generator) -> Image:
+    """Draw a line from edge to edge, two pixels of it and then two left out."""
+    height, width = image.shape[:2]
+    start, end = random.integers(0, height - 1, size=2).tolist()
+    ink = _line(image.shape, (0, start), (width - 1, end))
+    return image + np.where(np.arange(width) // 2 % 2 == 1, ink, 0.0)[..., None]
+
+
+def zigzag(image: Image, random: Generator) -> Image:
+    """Draw a zigzag with teeth of two pixels around a line that leans a little."""
+    height, width = image.shape[:2]
+    row = int(random.integers(0, height - 1))
+    return image + _zigzag(image.shape, (2, row), (width - 3, row + int(random.integers(-5, 5))))[..., None]
+
+
+def _zigzag(shape: tuple[int, ...], start: Point, end: Point, tooth: float = 2.0) -> NDArray[np.float64]:
+    lean = math.atan2(end[1] - start[1], end[0] - start[0])
+    length = math.hypot(end[0] - start[0], end[1] - start[1])
+    teeth = int((length - tooth) // (2 * tooth)) + 1
+    along = [0.0, *((2 * i + 1) * tooth for i in range(teeth))]
+    away = [0.0, *((-1) ** i * tooth for i in range(teeth))]
+    rest = length - 2 * tooth * (length // (2 * tooth))
+    if rest:
+        along.append(length)
+        away.append(away[-1] / (2 * rest))  # as published: not quite on the line
+    across = start[0] + np.array(along) * math.cos(lean) - np.array(away) * math.sin(lean)
+    down = start[1] + np.array(along) * math.sin(lean) + np.array(away) * math.cos(lean)
+    points = list(zip(across.tolist(), down.tolist(), strict=True))
+    return as_floats(np.sum([_line(shape, *ends) for ends in pairwise(points)], axis=0))
+
+
+def stripe(image: Image, random: Generator) -> Image:
+    """Invert the left and the right quarter."""
+    quarter = image.shape[1] // 4
+    across = np.arange(image.shape[1])[:, None]
+    return np.where((across < quarter) | (across >= image.shape[1] - quarter), 1 - image, image)
+
+
+def inverse(image: Image, random: Generator) -> Image:
+    """Make black white."""
+    return 1 - image
+
+
+def quantize(image: Image, random: Generator, bits: int) -> Image:
+    """Keep this many bits of each value."""
+    levels = 2**bits - 1
+    return as_floats(np.rint(image * levels) / levels)
+
+
+def canny_edges(image: Image, random: Generator) -> Image:
+    """Keep nothing but the edges that Canny's detector finds."""
+    try:
+        from skimage.feature import canny
+    except ImportError:
+        raise SmoothcertError("canny_edges needs scikit-image: run `pip install smoothcert[corruptions]`.") from None
+
+    return as_floats(np.stack([canny(channel) for channel in np.moveaxis(image, 2, 0)], axis=2))  # type: ignore[no-untyped-call]
+
+
+def pixelate(image: Image, random: Generator, share: float) -> Image:
+    """Shrink to a share of the size and enlarge again, without smoothing."""
+    from PIL import Image as Pillow
+
+    height, width = image.shape[:2]
+    small = _pillow(image).resize((int(width * share), int(height * share)), Pillow.Resampling.BOX)
+    return _floats(small.resize((width, height), Pillow.Resampling.BOX), image)
+
+
+def jpeg_compression(image: Image, random: Generator, quality: int) -> Image:
+    """Store as JPEG and read again."""
+    from PIL import Image as Pillow
+
+    content = io.BytesIO()
+    _pillow(image).save(content, "JPEG", quality=quality)
+    return _floats(Pillow.open(content), image)
+
+
+def _pillow(image: Image) -> Any:
+    from PIL import Image as Pillow
+
+    return Pillow.fromarray(np.rint(image * 255).astype(np.uint8).squeeze())
+
+
+def _floats(picture: Any, image: Image) -> Image:
+    return as_floats(picture).reshape(image.shape) / 255

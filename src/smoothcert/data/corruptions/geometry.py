@@ -1,0 +1,72 @@
+"""Moved, turned and bent images."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from smoothcert.data.corruptions.noise import Image
+
+Matrix = NDArray[np.float64]
+
+
+def _warp(image: Image, matrix: Matrix, shift: Matrix, mode: Literal["constant", "mirror"]) -> Image:
+    """Show at each place (across, down) what was at matrix @ place + shift, linearly interpolated."""
+    flip = [1, 0]  # arrays count down first
+    return np.stack(
+        [
+            ndimage.affine_transform(channel, matrix[flip][:, flip], shift[flip], order=1, mode=mode)
+            for channel in np.moveaxis(image, 2, 0)
+        ],
+        axis=2,
+    )
+
+
+def _about_centre(image: Image, matrix: Matrix) -> Image:
+    centre = (np.array(image.shape[1::-1]) - 1) / 2
+    return _warp(image, matrix, centre - matrix @ centre, mode="constant")
+
+
+def shear(image: Image, random: Generator, angle: float) -> Image:
+    """Slant to one side or the other, by an angle in radians."""
+    angle *= random.choice([-1, 1])
+    return _about_centre(image, np.array([[1, -math.sin(angle)], [0, math.cos(angle)]]))
+
+
+def rotate(image: Image, random: Generator, angle: float) -> Image:
+    """Turn to one side or the other, by an angle in radians."""
+    angle *= random.choice([-1, 1])
+    sine, cosine = math.sin(angle), math.cos(angle)
+    return _about_centre(image, np.array([[cosine, -sine], [sine, cosine]]))
+
+
+def scale(image: Image, random: Generator, factor: float) -> Image:
+    """Shrink to this share of the size."""
+    return _about_centre(image, np.eye(2) / factor)
+
+
+def translate(image: Image, random: Generator, pixels: int) -> Image:
+    """Move along both axes, each way or the other."""
+    return _warp(image, np.eye(2), pixels * random.choice([-1.0, 1.0], size=2), mode="constant")
+
+
+def elastic_transform(image: Image, random: Generator, strength: float, smoothness: float, tilt: float) -> Image:
+    """Displace three points at random, the image affinely with them, then bend it; in shares of its side."""
+    side = image.shape[0]
+    middle, reach = side // 2, side // 3
+    corners = middle + reach * np.array([[1, 1], [1, -1], [-1, -1]])
+    moved = corners + random.uniform(-tilt * side, tilt * side, size=(3, 2))
+    solved = np.linalg.solve(np.column_stack([moved, np.ones(3)]), corners)  # from where each point came
+    image = _warp(image, solved[:2].T, solved[2], mode="mirror")
+    shifts = [
+        ndimage.gaussian_filter(random.uniform(-1, 1, size=image.shape[:2]), smoothness * side, truncate=3)
+        for _ in range(2)
+    ]
+    places = np.indices(image.shape[:2]) + strength * side * np.stack(shifts)
+    bent = [ndimage.map_coordinates(channel, places, order=1, mode="reflect") for channel in np.moveaxis(image, 2, 0)]
+    return np.stack(bent, axis=2)

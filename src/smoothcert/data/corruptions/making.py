@@ -1,0 +1,119 @@
+"""Making a corrupted set: every image from its own random numbers, so that any part of it can be made alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcert.data.corruptions.suites import Suite, suite_for
+from smoothcert.data.image_data import ImageData
+from smoothcert.errors import UsageError
+from smoothcert.storage import replacing, write_text
+
+Bytes = NDArray[np.uint8]
+ABOUT = "about.json"
+_CHUNK = 250
+
+
+def corrupt(images: Bytes, name: str, severity: int = 1, *, seed: int = 0, first: int = 0) -> Bytes:
+    """Corrupt 8-bit images, [count, height, width, channels]; `first` is the index of the first in its data set.
+
+    An image's random numbers depend on the seed, the corruption, the severity and its index alone.
+
+    >>> grey = np.full((2, 28, 28, 1), 100, dtype=np.uint8)
+    >>> corrupt(grey, "brightness")[0, 0, 0].tolist(), corrupt(grey, "stripe")[1, 0, [0, 14]].ravel().tolist()
+    ([228], [155, 100])
+    """
+    suite = suite_for(images.shape[3])
+    function, settings = suite.find(name)
+    if not 1 <= severity <= len(settings):
+        raise UsageError(f"Expected the severity of {name} to be from 1 to {len(settings)}, but got {severity}.")
+    out = np.empty_like(images)
+    for place, image in enumerate(images):
+        random = np.random.default_rng((seed, zlib.crc32(name.encode()), severity, first + place))
+        out[place] = _as_bytes(function(image / 255, random, *settings[severity - 1]), suite)
+    return out
+
+
+def _as_bytes(image: NDArray[np.float64], suite: Suite) -> Bytes:
+    values = 255 * np.clip(image, 0, 1)
+    return (np.rint(values) if suite.rounded else np.floor(values + 1e-6)).astype(np.uint8)
+
+
+def make_corrupted(
+    data: ImageData,
+    folder: Path,
+    names: Sequence[str] = (),
+    *,
+    seed: int = 0,
+    workers: int | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
+) -> list[Path]:
+    """Write corrupted copies of a data set's images into a folder, in CIFAR-10-C's layout; return the new files.
+
+    Each corruption is one array of the images at severity 1, then at 2, and so on, beside `labels.npy`. Without names
+    that is the whole suite. What is there already, made from the same images and seed, is kept.
+    """
+    suite = suite_for(data.shape[0])
+    wanted = list(names) or list(suite.corruptions)
+    for name in wanted:
+        suite.find(name)
+    _claim(data, folder, suite, seed)
+    labels = np.tile(data.labels.numpy(), suite.severities).astype(np.uint8 if len(data.classes) <= 256 else np.int64)
+    if not (folder / "labels.npy").is_file():
+        with replacing(folder / "labels.npy") as part, part.open("wb") as file:
+            np.save(file, labels)
+    left = [name for name in wanted if not (folder / f"{name}.npy").is_file()]
+    starts = range(0, len(data), _CHUNK)
+    jobs = [(severity, first) for severity in range(1, suite.severities + 1) for first in starts]
+    with ProcessPoolExecutor(workers or os.cpu_count()) as pool:
+        for name in left:
+            with replacing(folder / f"{name}.npy") as part:
+                shape = (len(labels), *data.shape[1:], data.shape[0])
+                array = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
+                chunks = (_pixels(data, first) for _, first in jobs)
+                made = pool.map(partial(_corrupt_chunk, name, seed), jobs, chunks)
+                for done, ((severity, first), images) in enumerate(zip(jobs, made, strict=True), 1):
+                    start = (severity - 1) * len(data) + first
+                    array[start : start + len(images)] = images
+                    if on_progress:
+                        on_progress(name, done, len(jobs))
+                array.flush()
+                del array
+    return [folder / f"{name}.npy" for name in left]
+
+
+def _pixels(data: ImageData, first: int) -> Bytes:
+    chosen = data.subset(range(first, min(first + _CHUNK, len(data)))).images
+    return np.asarray(chosen).transpose(0, 2, 3, 1)
+
+
+def _corrupt_chunk(name: str, seed: int, job: tuple[int, int], images: Bytes) -> Bytes:
+    return corrupt(images, name, job[0], seed=seed, first=job[1])
+
+
+def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
+    """Note how the folder's files are made, or refuse one that holds others."""
+    about = {
+        "made_from": {"name": data.name, "split": data.split, "sha256": data.fingerprint},
+        "classes": list(data.classes),
+        "severities": suite.severities,
+        "seed": seed,
+    }
+    path = folder / ABOUT
+    if path.is_file():
+        if json.loads(path.read_text(encoding="utf-8")) != about:
+            raise UsageError(f"{folder} holds corruptions of other images or of another seed; choose another `--out`.")
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"{folder} holds files that were not made here; choose another `--out`.")
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(about, indent=2) + "\n")

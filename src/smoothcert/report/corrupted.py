@@ -1,0 +1,197 @@
+"""Reading certificates on corrupted images: one network on every corruption of a set.
+
+A file holds one corruption. Ours say in their sidecar which rows belong to which severity; published ones are told by
+their names: a folder a method, in it `fog.tsv` with the rows of all severities, `fog-3.tsv` with those of one, or
+`3/fog.tsv`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcert import metrics
+from smoothcert.errors import SmoothcertError
+from smoothcert.names import CORRUPTIONS
+from smoothcert.report.table import Entry, describe
+from smoothcert.results import BESIDE, Results, read_results, read_sidecar, sidecar_path
+
+_ROWS_A_SEVERITY = 10_000  # in the published arrays
+_NAMES = sorted({name for names in CORRUPTIONS.values() for name in names})
+_FILE = re.compile(rf"({'|'.join(_NAMES)})(?:[-_]?([1-5]))?")
+_LEVEL_FOLDER = re.compile(r"(?:severity[-_]?)?([1-5])")
+_CLEAN = ("identity", "clean")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One corruption at one severity: which image each row is, its robust radius, and whether it is right."""
+
+    images: NDArray[np.int64]
+    radius: NDArray[np.float64]
+    correct: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CorruptedResults:
+    """Certificates of one network on the corruptions of a set, by corruption and severity.
+
+    `suite` is the published set whose corruptions these are; a mean counts those alone.
+    """
+
+    name: str
+    dataset: str | None
+    sigma: float | None
+    method: str | None
+    n: int | None
+    suite: str
+    parts: Mapping[tuple[str, int], Part]
+    clean: Part | None = None
+
+    @property
+    def corruptions(self) -> list[str]:
+        """The corruptions that are there, in the order of their set."""
+        there = {corruption for corruption, _ in self.parts}
+        return [name for name in CORRUPTIONS[self.suite] if name in there]
+
+    @property
+    def missing(self) -> list[str]:
+        """The corruptions of the set that are not."""
+        return [name for name in CORRUPTIONS[self.suite] if name not in self.corruptions]
+
+    @property
+    def severities(self) -> list[int]:
+        """The severities that are there."""
+        return sorted({severity for _, severity in self.parts})
+
+    @property
+    def images(self) -> NDArray[np.int64]:
+        """The images that appear at all."""
+        return np.unique(np.concatenate([part.images for part in self.parts.values()]))
+
+
+@dataclass(frozen=True)
+class _File:
+    """A results file: the folder its network is told by, what it says of itself, and its rows; clean if no part."""
+
+    home: Path
+    entry: Entry
+    dataset: str | None
+    parts: Mapping[tuple[str, int], Part]
+
+    @property
+    def network(self) -> tuple[Path, str | None, float | None, str]:
+        return self.home, self.dataset, self.entry.sigma, self.entry.protocol
+
+
+def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedResults]:
+    """Read results files of corrupted images, one network's being those of one folder, set and noise level.
+
+    Certificates of the clean images, in a folder of the same name, are kept beside them; `given` says the noise level
+    and the data set of files that do not.
+    """
+    files = [_read(Path(path), given) for path in paths]
+    corrupted: dict[tuple[Any, ...], list[_File]] = {}
+    for file in files:
+        if file.parts:
+            corrupted.setdefault(file.network, []).append(file)
+    return [_join(group, [file for file in files if not file.parts]) for group in corrupted.values()]
+
+
+def _read(path: Path, given: Mapping[str, Any]) -> _File:
+    results, told = read_results(path), _LEVEL_FOLDER.fullmatch(path.parent.name)
+    home = path.parent.parent if told else path.parent
+    if results.about:
+        entry = describe(results)
+        dataset, _, corruption = (entry.dataset or "").rpartition("/")
+        return _File(home, entry, dataset or entry.dataset, _own_parts(results, corruption) if dataset else {})
+    # A published file: the method is its folder's name.
+    entry = describe(replace(results, name=home.name), **given)
+    parts = _published_parts(results)
+    if told:
+        parts = {(corruption, int(told[1])): part for (corruption, _), part in parts.items()}
+    return _File(home, entry, given.get("dataset"), parts)
+
+
+def _own_parts(results: Results, corruption: str) -> dict[tuple[str, int], Part]:
+    data = results.about["settings"]["data"]
+    return _split(results, corruption, data["rows"] // data["severities"])
+
+
+def _published_parts(results: Results) -> dict[tuple[str, int], Part]:
+    told = _FILE.fullmatch(results.name)
+    if told is None:
+        if results.name in _CLEAN:
+            return {}
+        raise SmoothcertError(
+            f"{results.name} is named after no corruption, as fog.tsv is; known are {', '.join(_NAMES)}."
+        )
+    if results.idx.max() >= 5 * _ROWS_A_SEVERITY:
+        raise SmoothcertError(f"{results.name}: row {results.idx.max()} is beyond five severities of 10,000 rows.")
+    if told[2]:
+        return {(told[1], int(told[2])): _part(results, results.idx % _ROWS_A_SEVERITY)}
+    return _split(results, told[1], _ROWS_A_SEVERITY)
+
+
+def _split(results: Results, corruption: str, each: int) -> dict[tuple[str, int], Part]:
+    levels, images = results.idx // each + 1, results.idx % each
+    return {(corruption, int(level)): _part(results, images, levels == level) for level in np.unique(levels)}
+
+
+def _part(results: Results, images: NDArray[np.int64], chosen: Any = slice(None)) -> Part:
+    radius = metrics.robust_radius(results.radius, results.correct)
+    return Part(images[chosen], radius[chosen], results.correct[chosen])
+
+
+def _join(group: list[_File], others: list[_File]) -> CorruptedResults:
+    first = group[0]
+    parts = {place: part for file in group for place, part in file.parts.items()}
+    bases = (first.dataset, (first.dataset or "").removesuffix("-c"))
+    beside = (
+        file.entry.results
+        for file in others
+        if file.home.name == first.home.name
+        and file.entry.sigma == first.entry.sigma
+        and file.dataset in bases
+        and file.entry.protocol == first.entry.protocol
+    )
+    clean = next((_part(results, results.idx) for results in beside), None)
+    entry, suite = first.entry, _suite(parts)
+    return CorruptedResults(entry.name, first.dataset, entry.sigma, entry.method, entry.n, suite, parts, clean)
+
+
+def _suite(parts: Mapping[tuple[str, int], Part]) -> str:
+    """Return the set of corruptions that has these: by their names, or, where both do, by the severities."""
+    names = {corruption for corruption, _ in parts} & set(_NAMES)
+    fitting = [suite for suite, known in CORRUPTIONS.items() if names <= set(known)]
+    if not fitting:
+        raise SmoothcertError(f"No one set has all of the corruptions {', '.join(sorted(names))}.")
+    return fitting[-1] if any(severity > 1 for _, severity in parts) else fitting[0]
+
+
+def is_corrupted(path: Path) -> bool:
+    """Whether a results file is of corrupted images, by its sidecar or, where it has none, by its name."""
+    sidecar = sidecar_path(path)
+    if sidecar.is_file():
+        return "/" in read_sidecar(sidecar).get("settings", {}).get("data", {}).get("name", "")
+    return _FILE.fullmatch(path.name.removesuffix(".gz").removesuffix(".tsv")) is not None
+
+
+def find_files(paths: Iterable[str | Path]) -> list[Path]:
+    """Return these files and the results files below these folders."""
+    files: list[Path] = []
+    for path in map(Path, paths):
+        inside = sorted(file for file in path.rglob("*") if file.is_file() and _may_be_results(file))
+        files += inside if path.is_dir() else [path]
+    return files
+
+
+def _may_be_results(path: Path) -> bool:
+    name = path.name.removesuffix(".gz")
+    return name.endswith(".tsv") and not name.endswith(BESIDE)

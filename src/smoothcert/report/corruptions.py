@@ -1,0 +1,154 @@
+"""What certificates on corrupted images say: ACR and accuracy by corruption and severity, and their means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from smoothcert import metrics
+from smoothcert.names import CORRUPTIONS
+from smoothcert.report.corrupted import CorruptedResults
+from smoothcert.report.formats import Cell, Grid, Sheet
+from smoothcert.report.paper import METHODS, paper_corruptions
+
+_SHORT = {"canny_edges": "edges", "dotted_line": "line", "brightness": "bright", "pixelate": "pixel"}
+KINDS = {"acr": ("ACR", "radius", 1.0, ".3f"), "accuracy": ("acc %", "correct", 100.0, ".1f")}
+"""What is measured: its title, the values it averages, their unit, and how it is printed."""
+
+
+def short_name(corruption: str) -> str:
+    """Return what the paper calls a corruption.
+
+    >>> short_name("gaussian_noise"), short_name("canny_edges")
+    ('gaussian', 'edges')
+    """
+    return _SHORT.get(corruption, corruption.partition("_")[0])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """ACR or accuracy: the mean over corruptions with its interval over images, and what it averages.
+
+    `clean` is the value on the same images before they were corrupted, where that is known.
+    """
+
+    mean: metrics.Estimate
+    by_corruption: Mapping[str, float]
+    by_severity: Mapping[int, float]
+    cells: Mapping[tuple[str, int], float]
+    clean: float | None
+
+
+def summarize(results: CorruptedResults, kind: str) -> Summary:
+    """Return the summary of one kind of measure, `acr` or `accuracy`."""
+    _, values_of, unit, _ = KINDS[kind]
+    names, images = results.corruptions, results.images
+    totals, counts = np.zeros((2, len(names), len(images)))
+    cells = {}
+    for (corruption, severity), part in results.parts.items():
+        values = unit * np.asarray(getattr(part, values_of), dtype=np.float64)
+        cells[corruption, severity] = float(values.mean())
+        if corruption in names:
+            where = np.searchsorted(images, part.images)
+            np.add.at(totals[names.index(corruption)], where, values)
+            np.add.at(counts[names.index(corruption)], where, 1.0)
+    by_severity = {
+        severity: float(np.mean([value for (name, at), value in cells.items() if at == severity and name in names]))
+        for severity in results.severities
+    }
+    clean = None
+    if results.clean is not None and np.isin(images, results.clean.images).all():
+        before = np.asarray(getattr(results.clean, values_of), dtype=np.float64)
+        clean = float(unit * before[np.isin(results.clean.images, images)].mean())
+    by_corruption = dict(zip(names, (totals.sum(axis=1) / counts.sum(axis=1)).tolist(), strict=True))
+    return Summary(metrics.cluster_estimate(totals, counts), by_corruption, by_severity, cells, clean)
+
+
+def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[Sheet]:
+    """Return one sheet for each set of corruptions, a group of lines for ACR and one for accuracy."""
+    order = [*METHODS, None]
+
+    def key(entry: CorruptedResults) -> tuple[str, float]:
+        return entry.suite, entry.sigma or 0.0
+
+    ranked = sorted(entries, key=lambda entry: (*key(entry), order.index(entry.method)))
+    sheets = []
+    for _, same in groupby(ranked, key=key):
+        members = list(same)
+        levels = sorted({level for entry in members for level in entry.severities})
+        levels = levels if len(levels) > 1 else []
+        names = [name for name in CORRUPTIONS[members[0].suite] if any(name in e.corruptions for e in members)]
+        titles = ["", "sigma", "method", "mean", "+-", *map(short_name, names)]
+        titles += [*(f"sev {level}" for level in levels), "clean", "images", "n"]
+        sheets.append(Sheet(titles, [_group(members, kind, names, levels, paper) for kind in KINDS]))
+    return sheets
+
+
+def _group(
+    members: Sequence[CorruptedResults], kind: str, names: Sequence[str], levels: Sequence[int], paper: bool
+) -> Grid:
+    title, _, _, form = KINDS[kind]
+    summaries = [summarize(entry, kind) for entry in members]
+    columns = [_numbers(summary, names, levels) for summary in summaries]
+    ranks = [
+        sorted({f"{value:{form}}" for value in column if value}, key=float) for column in zip(*columns, strict=True)
+    ]
+    lines = []
+    for entry, summary, numbers in zip(members, summaries, columns, strict=True):
+        texts = ["" if value is None else f"{value:{form}}" for value in numbers]
+        marks = [_mark(text, rank, len(members)) for text, rank in zip(texts, ranks, strict=True)]
+        cells = [Cell(text, mark) for text, mark in zip(texts, marks, strict=True)]
+        spread = Cell(f"{summary.mean.standard_error:{form}}")
+        about = [Cell(title), Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"), Cell(entry.name)]
+        end = [Cell(f"{len(entry.images):,}"), Cell(f"{entry.n:,}" if entry.n else "?")]
+        lines.append([*about, cells[0], spread, *cells[1:], *end])
+        if paper and (beside := paper_corruptions(entry.suite, entry.method, kind)):
+            printed = [beside.get("mean"), None, *(beside.get(short_name(name)) for name in names)]
+            printed += [*(beside.get(f"sev {level}") for level in levels), beside.get("clean"), None, None]
+            shown = ["" if value is None else f"{value:{form}}" for value in printed]
+            lines.append([Cell(""), Cell(""), Cell("  paper"), *map(Cell, shown)])
+    return lines
+
+
+def _numbers(summary: Summary, names: Sequence[str], levels: Sequence[int]) -> list[float | None]:
+    types = [summary.by_corruption.get(name) for name in names]
+    return [summary.mean.value, *types, *(summary.by_severity.get(level) for level in levels), summary.clean]
+
+
+def _mark(text: str, rank: Sequence[str], rows: int) -> str:
+    if rows < 2 or not text or text not in rank[-2:]:
+        return ""
+    return "best" if text == rank[-1] else "second"
+
+
+def corruptions_json(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[dict[str, Any]]:
+    """Return everything as plain values: the means (mACR, mAcc) with intervals, and every value they average."""
+    return [_entry_json(entry, paper) for entry in entries]
+
+
+def _entry_json(entry: CorruptedResults, paper: bool) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "name": entry.name,
+        "dataset": entry.dataset,
+        "sigma": entry.sigma,
+        "method": entry.method,
+        "n": entry.n,
+        "images": len(entry.images),
+        "missing": entry.missing,
+    }
+    for kind, name in (("acr", "mACR"), ("accuracy", "mAcc")):
+        summary = summarize(entry, kind)
+        about[name] = vars(summary.mean)
+        about[kind] = {
+            "by_corruption": dict(summary.by_corruption),
+            "by_severity": {str(level): value for level, value in summary.by_severity.items()},
+            "cells": {f"{corruption}/{severity}": value for (corruption, severity), value in summary.cells.items()},
+            "clean": summary.clean,
+        }
+        if paper:
+            about[kind]["paper"] = paper_corruptions(entry.suite, entry.method, kind)
+    return about

@@ -1,0 +1,90 @@
+"""Which figures a set of runs gives: one for each data set and noise level, and the paper's own by their numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from smoothcert.recipes import paper_tables
+from smoothcert.report.figures import Curves, Panel, Tradeoff, write_figure
+from smoothcert.report.paper import METHODS
+from smoothcert.report.sources import Run, paper_places, recipe_of
+from smoothcert.results import Results
+
+_NOISES = (0.25, 0.5, 1.0)
+
+
+def write_figures(runs: Sequence[Run], folder: Path) -> list[Path]:
+    """Write every figure the runs give into a folder, as PDF, SVG and PNG."""
+    panels = own_figures(runs) | paper_figures(runs)
+    return [path for name, drawn in panels.items() for path in write_figure(drawn, folder / name)]
+
+
+def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
+    """Return certified accuracy against radius, a figure for each data set and noise level."""
+    found: dict[str, list[Panel]] = {}
+    for dataset, sigma in sorted({run.entry.group for run in runs}):
+        members = sorted((run for run in runs if run.entry.group == (dataset, sigma)), key=_rank)
+        name = "-".join(["certified-accuracy", re.sub(r"\W", "-", dataset) or "unknown", f"{sigma:.2f}"])
+        found[name] = [Curves(rf"{dataset}, $\sigma={sigma:.2f}$", _named(members))]
+    return found
+
+
+def paper_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
+    """Return the paper's figures 2 to 6 as far as the runs give them, by the names figure-2 and so on."""
+    found: dict[str, list[Panel]] = {
+        "figure-2": [*_ablation(runs, "ablation-lambda"), *_ablation(runs, "ablation-m")],
+        "figure-3": _tradeoff(runs, [2.0]),
+        "figure-4": _main(runs, "mnist"),
+        "figure-5": _main(runs, "cifar10"),
+        "figure-6": _tradeoff(runs, [None, 1.0, 2.0]),
+    }
+    return {name: panels for name, panels in found.items() if panels}
+
+
+def _ablation(runs: Sequence[Run], table: str) -> list[Panel]:
+    """Return a curve for each row of an ablation's table, where there are two to compare."""
+    made = {recipe_of(run): run.entry.results for run in reversed(runs)}
+    rows = paper_tables()[table].rows
+    curves = {setup.replace("lambda", r"$\lambda$"): made[recipe] for recipe, setup in rows if recipe in made}
+    return [Curves("", curves)] if len(curves) > 1 else []
+
+
+def _main(runs: Sequence[Run], dataset: str) -> list[Panel]:
+    """Return the methods' curves at each noise level of a main table; of several seeds the first."""
+    panels: list[Panel] = []
+    for sigma in _NOISES:
+        members = {
+            METHODS[run.entry.method]: run.entry.results
+            for run in reversed(runs)
+            if run.entry.group == (dataset, sigma) and run.entry.method and recipe_of(run) not in paper_places()
+        }
+        ordered = {name: members[name] for name in METHODS.values() if name in members}
+        panels += [Curves(rf"$\sigma={sigma:.2f}$", ordered)] if ordered else []
+    return panels
+
+
+def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None]) -> list[Panel]:
+    """Return clean accuracy against robustness over each method's setting, where one has two to join."""
+    made = {recipe_of(run): run for run in reversed(runs)}
+    lines: dict[str, list[Results]] = {}
+    for recipe, _ in paper_tables()["tradeoff"].rows:
+        if recipe in made:
+            lines.setdefault(METHODS[made[recipe].entry.method or ""], []).append(made[recipe].entry.results)
+    return [Tradeoff(radius, lines) for radius in radii] if any(len(line) > 1 for line in lines.values()) else []
+
+
+def _rank(run: Run) -> int:
+    """Return a run's place in the paper's order of methods."""
+    return list(METHODS).index(run.entry.method) if run.entry.method else len(METHODS)
+
+
+def _named(runs: Sequence[Run]) -> dict[str, Results]:
+    """Return results by name; where two share one, by their own names too."""
+    names = [run.entry.name for run in runs]
+    shown = [name if names.count(name) == 1 else f"{name} ({run.name})" for name, run in zip(names, runs, strict=True)]
+    return {
+        name if shown.count(name) == 1 else f"{name} {number}": run.entry.results
+        for number, (name, run) in enumerate(zip(shown, runs, strict=True), 1)
+    }

@@ -1,0 +1,10 @@
+// Draw everything once, and again when the colours change or the page is printed.
+
+redraw();
+byId("contents").append(
+  ...[...document.querySelectorAll("main h2")]
+    .filter((title) => !title.closest("section").hidden)
+    .map((title) => h("a", { href: `#${title.id}` }, title.textContent)),
+);
+for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", redraw);
+document.documentElement.dataset.ready = "yes";

@@ -1,0 +1,95 @@
+// Pure functions on plain arrays. A run's `right[i]` is how many of its images are right with a radius in step i.
+
+/** Certified accuracy at every radius of the grid: the share of images in this step or a later one. */
+function certifiedAccuracy(right, images) {
+  const shares = new Array(right.length);
+  let left = 0;
+  for (let i = right.length - 1; i >= 0; i--) {
+    left += right[i];
+    shares[i] = left / images;
+  }
+  return shares;
+}
+
+const Z = 1.959963984540054; // two-sided 95 %
+
+/** Wilson's interval of a share among `images` images. */
+function wilson(share, images) {
+  const z2 = (Z * Z) / images;
+  const middle = (share + z2 / 2) / (1 + z2);
+  const half = (Z / (1 + z2)) * Math.sqrt((share * (1 - share)) / images + z2 / (4 * images));
+  return [share === 0 ? 0 : Math.max(0, middle - half), share === 1 ? 1 : Math.min(1, middle + half)];
+}
+
+/** The highest of several curves at every radius, and which of them it is. */
+function envelope(curves) {
+  const best = curves[0].map((_, i) => curves.reduce((top, curve, k) => (curve[i] > curves[top][i] ? k : top), 0));
+  return { best, shares: best.map((k, i) => curves[k][i]) };
+}
+
+/**
+ * Difference in certified accuracy of two runs at every radius of the grid, with the 95 % interval of a paired
+ * difference of shares, from each shared image's step under both (0: not right).
+ */
+function pairedDifference(first, second, count) {
+  const onlyFirst = new Float64Array(count + 1),
+    onlySecond = new Float64Array(count + 1);
+  let wins = 0,
+    losses = 0;
+  first.forEach((a, i) => {
+    const b = second[i];
+    // From radius min(a, b) up to max(a, b) - 1 exactly one of the two is certified.
+    if (a > b) {
+      onlyFirst[b] += 1;
+      onlyFirst[a] -= 1;
+      wins += 1;
+    }
+    if (b > a) {
+      onlySecond[a] += 1;
+      onlySecond[b] -= 1;
+      losses += 1;
+    }
+  });
+  const n = first.length,
+    value = [],
+    low = [],
+    high = [];
+  let b = 0,
+    c = 0;
+  for (let i = 0; i < count; i++) {
+    b += onlyFirst[i];
+    c += onlySecond[i];
+    const gap = (b - c) / n,
+      half = Z * Math.sqrt(Math.max(0, (b + c) / n - gap * gap) / n);
+    value.push(gap);
+    low.push(gap - half);
+    high.push(gap + half);
+  }
+  return { value, low, high, wins, losses, ties: n - wins - losses, images: n };
+}
+
+/** Join neighbouring bins until at most `most` are left; returns them and how many made one. */
+function rebin(bins, most) {
+  const size = Math.ceil(bins.length / most),
+    joined = [];
+  for (let i = 0; i < bins.length; i += size) joined.push(sum(bins.slice(i, i + size)));
+  return { joined, size };
+}
+
+/** For each row and column "best", "second" or "", as printed; rows are compared within their group. */
+function rankMarks(rows) {
+  const marks = rows.map((row) => row.values.map(() => ""));
+  for (const group of unique(rows.map((row) => row.group))) {
+    const members = rows.flatMap((row, i) => (row.group === group ? [i] : []));
+    if (members.length < 2) continue;
+    rows[members[0]].values.forEach((_, column) => {
+      const printed = members.map((i) => Number(rows[i].values[column]));
+      const ranking = unique(printed.filter((value) => value > 0)).sort((a, b) => b - a);
+      members.forEach((i, k) => {
+        const place = printed[k] > 0 ? ranking.indexOf(printed[k]) : -1;
+        marks[i][column] = place === 0 ? "best" : place === 1 ? "second" : "";
+      });
+    });
+  }
+  return marks;
+}

@@ -1,0 +1,140 @@
+// The paper's table: sortable, best and second marked among the rows shown, the paper's numbers on demand.
+
+const tableView = { sort: null, falling: true, beside: "ours" };
+
+/** The cells of a run as they are printed: ACR, then certified accuracy by radius. */
+const rowOf = (run) => ({ run, group: `${run.dataset}\n${run.sigma}`, values: run.printed });
+
+const paperAt = (run, radius) => run.paper?.accuracy.find(([at]) => Math.abs(at - radius) < 1e-6)?.[1];
+
+/** The paper's numbers of a row as numbers, undefined where it prints none. */
+const paperValues = (run) => [run.paper?.acr, ...data.radii.map((radius) => paperAt(run, radius))];
+
+const sorters = {
+  dataset: (run) => run.dataset ?? "",
+  sigma: (run) => run.sigma ?? 0,
+  name: (run) => run.label.toLowerCase(),
+  acr: (run) => run.acr[0],
+  abstained: (run) => run.abstained / run.images,
+  images: (run) => run.images,
+  ...Object.fromEntries(data.radii.map((_, i) => [`r${i}`, (run) => run.table[i] / run.images])),
+};
+
+function tableRuns() {
+  const runs = shownRuns();
+  if (!tableView.sort) return runs;
+  const key = sorters[tableView.sort],
+    sign = tableView.falling ? -1 : 1;
+  return [...runs].sort((a, b) => (key(a) < key(b) ? -sign : key(a) > key(b) ? sign : a.id - b.id));
+}
+
+/** The first click sorts, names from A and numbers from the largest; the second turns it round; the third undoes it. */
+function sortBy(column) {
+  const falling = !["name", "sigma", "dataset"].includes(column);
+  if (tableView.sort !== column) Object.assign(tableView, { sort: column, falling });
+  else if (tableView.falling === falling) tableView.falling = !falling;
+  else tableView.sort = null;
+  drawTable();
+  byId("table").querySelector(`[data-column="${column}"] button`).focus();
+}
+
+function heading(column, text, kind = "") {
+  const on = tableView.sort === column;
+  return h(
+    "th",
+    {
+      scope: "col",
+      class: kind,
+      "data-column": column,
+      "aria-sort": on ? (tableView.falling ? "descending" : "ascending") : null,
+    },
+    h(
+      "button",
+      { type: "button", onclick: () => sortBy(column) },
+      text,
+      h("span", { class: "arrow", "aria-hidden": "true" }, on ? (tableView.falling ? "↓" : "↑") : ""),
+    ),
+  );
+}
+
+function besideRow(run) {
+  if (tableView.beside === "ours" || !run.paper) return null;
+  const ours = run.printed.map(Number),
+    theirs = paperValues(run),
+    gaps = tableView.beside === "difference";
+  const cell = (i, digits) =>
+    theirs[i] === undefined ? "" : gaps ? signed(ours[i] - theirs[i], digits) : theirs[i].toFixed(digits);
+  return h(
+    "tr",
+    { class: "beside" },
+    severalSets() && h("td"),
+    h("td"),
+    h("th", { scope: "row" }, gaps ? "minus the paper" : "in the paper"),
+    h("td", {}, cell(0, 3)),
+    h("td"),
+    ...data.radii.map((_, i) => h("td", {}, cell(i + 1, 1))),
+    h("td"),
+    h("td"),
+  );
+}
+
+function drawTable() {
+  const rows = tableRuns().map(rowOf),
+    marks = rankMarks(rows);
+  let last = null;
+  const body = rows.flatMap(({ run, group, values }, k) => {
+    const first = tableView.sort === null && last !== null && last !== group;
+    last = group;
+    const row = h(
+      "tr",
+      { class: first ? "first" : null, "data-run": run.id },
+      severalSets() && h("td", { class: "text" }, run.set),
+      h("td", {}, sigmaText(run.sigma)),
+      h(
+        "th",
+        { scope: "row" },
+        swatch(
+          run,
+          rows.map((other) => other.run),
+        ),
+        run.label,
+      ),
+      ...values.flatMap((value, i) => {
+        const cell = h(
+          "td",
+          { class: marks[k][i] || null },
+          marks[k][i] === "best" ? h("b", {}, value) : marks[k][i] === "second" ? h("u", {}, value) : value,
+        );
+        return i === 0
+          ? [cell, h("td", { class: "quiet" }, `${run.acr[2].toFixed(3)}–${run.acr[3].toFixed(3)}`)]
+          : [cell];
+      }),
+      h("td", { class: "quiet" }, ((100 * run.abstained) / run.images).toFixed(1)),
+      h("td", { class: "quiet" }, run.images.toLocaleString("en")),
+    );
+    return [row, besideRow(run)].filter(Boolean);
+  });
+  const head = h(
+    "tr",
+    {},
+    severalSets() && heading("dataset", "data set", "text"),
+    heading("sigma", "σ"),
+    heading("name", "run", "text run-name"),
+    heading("acr", "ACR"),
+    h("th", { scope: "col" }, "95 %"),
+    ...data.radii.map((radius, i) => heading(`r${i}`, radius.toFixed(2))),
+    heading("abstained", "abst. %"),
+    heading("images", "images"),
+  );
+  byId("table").replaceChildren(
+    h(
+      "table",
+      {},
+      h("caption", { class: "unseen" }, "Average certified radius and certified accuracy in percent by radius"),
+      h("thead", {}, head),
+      h("tbody", {}, ...body),
+    ),
+  );
+}
+
+panels.push(drawTable);

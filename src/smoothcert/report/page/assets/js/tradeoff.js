@@ -1,0 +1,115 @@
+// Clean accuracy against certified accuracy at a chosen radius, one point a run.
+
+const middleRadius = data.radii.findIndex((radius) => radius >= 0.5);
+const tradeoffView = { radius: Math.max(1, middleRadius), paper: false };
+const cleanOf = (run) => run.table[0] / run.images;
+const robustOf = (run) => run.table[tradeoffView.radius] / run.images;
+
+/** Points of one method, data set and noise level whose setting differs, in its order. */
+function settingPaths(runs) {
+  const key = (run) => `${run.dataset}\n${run.method}\n${run.sigma}`;
+  const varied = runs.filter((run) => run.setting);
+  return unique(varied.map(key))
+    .map((group) => varied.filter((run) => key(run) === group).sort((a, b) => a.setting.value - b.setting.value))
+    .filter((members) => members.length > 1);
+}
+
+/** Where the paper has a run, as shares; null where it says nothing or is not asked for. */
+function paperPoint(run) {
+  const robust = paperAt(run, data.radii[tradeoffView.radius]);
+  return tradeoffView.paper && robust !== undefined ? { clean: paperAt(run, 0) / 100, robust: robust / 100 } : null;
+}
+
+function drawTradeoff() {
+  const holder = byId("tradeoff");
+  const runs = shownRuns();
+  if (!runs.length) return holder.replaceChildren(h("p", { class: "note" }, "No run is shown."));
+  const radius = data.radii[tradeoffView.radius].toFixed(2);
+  const papers = runs.map((run) => ({ run, point: paperPoint(run) })).filter(({ point }) => point);
+  const scales = makeScales(
+    holder,
+    [...runs.map(cleanOf), ...papers.map(({ point }) => point.clean)],
+    [...runs.map(robustOf), ...papers.map(({ point }) => point.robust)],
+  );
+  const levels = unique(runs.map((run) => run.sigma)).sort((a, b) => a - b);
+  const label = `Clean accuracy against certified accuracy at radius ${radius}, a point for each of ${runs.length} runs`;
+  const size = { viewBox: `0 0 ${scales.width} ${scales.height}`, width: scales.width, height: scales.height };
+  holder.replaceChildren(
+    s(
+      "svg",
+      { ...size, role: "group", "aria-label": label },
+      scatterFrame(scales, "clean accuracy (r = 0)", `certified accuracy at r = ${radius}`),
+      ...settingPaths(runs).map((members) => settingLine(members, scales)),
+      ...papers.map(({ run, point }) => paperMark(run, point, scales)),
+      ...runs.map((run) => tradeoffPoint(run, scales, levels.indexOf(run.sigma))),
+      s("g", { class: "names", "aria-hidden": "true" }, ...tradeoffNames(runs, scales, levels)),
+    ),
+  );
+}
+
+const runColour = (run) => `var(--run-${colourSlot(run)})`;
+
+function settingLine(members, { x, y }) {
+  const points = members.map((run) => `${x(cleanOf(run))},${y(robustOf(run))}`).join(" ");
+  return s("polyline", { class: "path", stroke: runColour(members[0]), points });
+}
+
+function paperMark(run, { clean, robust }, { x, y }) {
+  return s(
+    "g",
+    { class: "theirs", stroke: runColour(run) },
+    s("line", { x1: x(cleanOf(run)), y1: y(robustOf(run)), x2: x(clean), y2: y(robust) }),
+    s("circle", { cx: x(clean), cy: y(robust), r: 5 }),
+  );
+}
+
+function tradeoffPoint(run, { x, y }, level) {
+  const setting = run.setting ? `, ${run.setting.name} ${run.setting.value}` : "";
+  const radius = data.radii[tradeoffView.radius].toFixed(2);
+  const text = `${run.title}${setting}: ${percent(cleanOf(run))} clean, ${percent(robustOf(run))} at r = ${radius}`;
+  const place = { d: SHAPES[level % SHAPES.length], transform: `translate(${x(cleanOf(run))} ${y(robustOf(run))})` };
+  const about = { class: "point", fill: runColour(run), tabindex: 0, role: "img", "aria-label": text };
+  return s("path", { ...place, ...about, "data-run": run.id }, s("title", {}, text));
+}
+
+function tradeoffNames(runs, { x, y, width }, levels) {
+  const name = (run) => (levels.length > 1 ? `${run.label} ${sigmaText(run.sigma)}` : run.label);
+  const spots = runs.map((run) => ({
+    x: x(cleanOf(run)),
+    y: y(robustOf(run)),
+    text: run.setting ? String(run.setting.value) : name(run),
+  }));
+  return labelSpots(spots, EDGE.left, width - EDGE.right);
+}
+
+function tradeoffControls() {
+  const shown = h("output", {}, `r = ${data.radii[tradeoffView.radius].toFixed(2)}`);
+  const slider = h("input", {
+    type: "range",
+    min: 1,
+    max: data.radii.length - 1,
+    step: 1,
+    value: tradeoffView.radius,
+    oninput: () => {
+      tradeoffView.radius = Number(slider.value);
+      shown.textContent = `r = ${data.radii[tradeoffView.radius].toFixed(2)}`;
+      drawTradeoff();
+    },
+  });
+  return [
+    h("label", { class: "picker" }, h("span", {}, "Radius"), slider, shown),
+    withPaper &&
+      toggle("Paper's numbers", false, (on) => {
+        tradeoffView.paper = on;
+        drawTradeoff();
+      }),
+  ].filter(Boolean);
+}
+
+if (data.radii.length > 1) {
+  byId("tradeoff-controls").append(...tradeoffControls());
+  panels.push(drawTradeoff);
+  new ResizeObserver(drawTradeoff).observe(byId("tradeoff"));
+} else {
+  byId("tradeoff").closest("section").hidden = true;
+}

@@ -1,0 +1,220 @@
+"""Corrupted sets on disk: the layouts users have, making them, fetching them, and what can be wrong with them."""
+
+import functools
+import http.server
+import json
+import shutil
+import tarfile
+import threading
+import zipfile
+
+import numpy as np
+import pytest
+
+import smoothcert
+from smoothcert.cli import main
+from smoothcert.data import find_corrupted
+from smoothcert.data.corruptions import corrupt, make_corrupted
+from smoothcert.data.download import Source, fetch_dataset
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.names import CORRUPTIONS
+from smoothcert.storage import file_hash
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.fixture
+def cifar_c(tmp_path):
+    """Three images at five severities, as published."""
+    folder = tmp_path / "CIFAR-10-C"
+    folder.mkdir()
+    np.save(folder / "fog.npy", RNG.integers(0, 256, (15, 32, 32, 3), dtype=np.uint8))
+    np.save(folder / "labels.npy", np.tile(np.array([3, 1, 4], dtype=np.uint8), 5))
+    return folder
+
+
+def test_the_published_layouts(tmp_path, cifar_c):
+    data = smoothcert.load_dataset("cifar10-c/fog", "test", tmp_path)
+    assert (data.name, data.severities, data.classes[3]) == ("cifar10-c/fog", 5, "cat")
+    stored = np.load(cifar_c / "fog.npy")
+    assert np.array_equal(data.images[[0, 7]].numpy(), stored[[0, 7]].transpose(0, 3, 1, 2))
+    assert data.floats([2]).shape == (1, 3, 32, 32)
+    found = find_corrupted("CIFAR-10-C", tmp_path)
+    assert found.there == ["fog"]
+    assert len(found.missing) == 14
+
+    folder = tmp_path / "mnist_c" / "zigzag"
+    folder.mkdir(parents=True)
+    images = RNG.integers(0, 256, (10, 28, 28, 1), dtype=np.uint8)
+    np.save(folder / "test_images.npy", images)
+    np.save(folder / "test_labels.npy", np.arange(10))
+    np.savez(tmp_path / "mnist_c" / "fog.npz", images=images[..., 0], labels=np.arange(10))
+    for name in ("mnist-c/zigzag", "mnist-c/fog"):
+        data = smoothcert.load_dataset(name, "test", tmp_path)
+        assert (len(data), data.severities) == (10, 1)
+        assert np.array_equal(data.images[[9]].numpy()[0, 0], images[9, ..., 0])
+    assert smoothcert.load_dataset(str(tmp_path / "mnist_c/zigzag"), "test").labels.tolist() == list(range(10))
+
+
+def test_only_the_rows_asked_for_are_read(tmp_path):
+    """A file of 2.5 GB, nearly all of it a hole, is as quick as a small one."""
+    folder = tmp_path / "cifar10-c"
+    folder.mkdir()
+    large = np.lib.format.open_memmap(folder / "fog.npy", mode="w+", dtype=np.uint8, shape=(800_000, 32, 32, 3))
+    large[799_999] = 7
+    large.flush()
+    np.save(folder / "labels.npy", np.zeros(800_000, dtype=np.uint8))
+    data = smoothcert.load_dataset("cifar10-c/fog", "test", tmp_path)
+    assert int(data.images[[799_999]].min()) == 7
+    assert len(data.fingerprint) == 64
+
+
+def test_the_samples_are_read(shared):
+    data = smoothcert.load_dataset(str(shared / "data/cifar10-c-sample/frost"))
+    assert (len(data), data.severities, tuple(data.shape)) == (500, 5, (3, 32, 32))
+    assert find_corrupted("mnist-c", shared / "data").there == list(CORRUPTIONS["mnist-c"])
+
+
+def spoil(folder, what):
+    labels, images = np.load(folder / "labels.npy"), np.load(folder / "fog.npy")
+    if what == "rows":
+        np.save(folder / "fog.npy", images[:14]), np.save(folder / "labels.npy", labels[:14])
+    elif what == "labels":
+        np.save(folder / "labels.npy", labels[:10])
+    elif what == "order":
+        np.save(folder / "labels.npy", np.sort(labels))
+    elif what == "shape":
+        np.save(folder / "fog.npy", images[:, :28])
+    elif what == "type":
+        np.save(folder / "fog.npy", images.astype(np.float32))
+    elif what == "broken":
+        (folder / "fog.npy").write_bytes(b"no array")
+    elif what == "class":
+        np.save(folder / "labels.npy", labels + 9)
+    elif what == "text":
+        np.save(folder / "labels.npy", labels.astype(float))
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("rows", "14 rows, which is not the same number at 5 severities"),
+        ("labels", "15 rows, but there are 10 labels"),
+        ("order", "labels of its 5 severities differ"),
+        ("shape", r"shape \[3, 32, 32\], but got \[3, 28, 32\]"),
+        ("type", "expected uint8 images"),
+        ("broken", "cannot be read as an .npy array"),
+        ("class", "label 13 lies outside the 10 classes"),
+        ("text", "one whole number a label"),
+    ],
+)
+def test_bad_files(tmp_path, cifar_c, what, message):
+    spoil(cifar_c, what)
+    with pytest.raises(SmoothcertError, match=message):
+        smoothcert.load_dataset("cifar10-c/fog", "test", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "message"),
+    [
+        ("cifar10-c", "test", "one set for each corruption; name one, such as cifar10-c/fog"),
+        ("cifar10-c/frog", "test", "Unknown corruption 'frog'; did you mean 'fog'"),
+        ("cifar10-c/snow", "test", "holds no snow; there are fog"),
+        ("cifar10-c/fog", "train", "a test split only"),
+        ("mnist-c/fog", "test", "mnist-c is not in .*smoothcert data make mnist-c"),
+    ],
+)
+def test_bad_names(tmp_path, cifar_c, name, split, message):
+    with pytest.raises(SmoothcertError, match=message):
+        smoothcert.load_dataset(name, split, tmp_path)
+
+
+def test_making_a_set(tmp_path, mini):
+    few = mini.subset(range(300))
+    made = make_corrupted(few, tmp_path / "mine-c", ["zigzag", "line"], seed=4, workers=2)
+    assert [path.name for path in made] == ["zigzag.npy", "line.npy"]
+    data = smoothcert.load_dataset(str(tmp_path / "mine-c/zigzag"))
+    assert data.labels.tolist() == few.labels.tolist()
+    pixels = few.images.numpy().transpose(0, 2, 3, 1)
+    assert np.array_equal(data.images[range(300)].numpy()[:, 0], corrupt(pixels, "zigzag", seed=4)[..., 0])
+    assert make_corrupted(few, tmp_path / "mine-c", ["zigzag", "line"], seed=4) == []  # nothing is made twice
+    clean = find_corrupted(str(tmp_path / "mine-c")).find_clean()
+    assert clean is None  # mnist-mini itself has another number of images
+    with pytest.raises(UsageError, match="other images or of another seed"):
+        make_corrupted(few, tmp_path / "mine-c", ["fog"], seed=5)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "fog.npy").touch()
+    with pytest.raises(UsageError, match="were not made here"):
+        make_corrupted(few, tmp_path / "other", ["fog"])
+    with pytest.raises(UsageError, match="Unknown corruption 'snow'"):
+        make_corrupted(few, tmp_path / "third", ["snow"])
+
+
+def test_making_colour_images_from_a_users_own_file(tmp_path, capsys):
+    images = RNG.integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
+    np.savez(tmp_path / "mine.npz", images=images, labels=np.arange(4))
+    arguments = ["data", "make", str(tmp_path / "mine.npz"), "--corruption", "contrast", "frost"]
+    assert main(arguments) == 2
+    assert "say where its corruptions go with `--out`" in capsys.readouterr().err
+    assert main([*arguments, "--out", str(tmp_path / "mine-c"), "--workers", "1"]) == 0
+    data = smoothcert.load_dataset(str(tmp_path / "mine-c/contrast"))
+    assert (len(data), data.severities, data.labels.tolist()) == (20, 5, [0, 1, 2, 3] * 5)
+    worst = data.images[range(16, 20)].numpy().transpose(0, 2, 3, 1)
+    assert np.array_equal(worst, corrupt(images, "contrast", 5))
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_fetching_and_unpacking(tmp_path, cifar_c, kind):
+    served, home = tmp_path / "served", tmp_path / "home"
+    served.mkdir()
+    archive = served / f"set.{kind}"
+    if kind == "tar":
+        with tarfile.open(archive, "w") as tar:
+            tar.add(cifar_c, "CIFAR-10-C")
+    else:
+        with zipfile.ZipFile(archive, "w") as out:
+            for file in cifar_c.iterdir():
+                out.write(file, f"CIFAR-10-C/{file.name}")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=served)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    md5 = file_hash(archive, "md5")
+    address = f"http://127.0.0.1:{server.server_port}/"
+    sources = {"cifar10-c": Source((address,), "", {archive.name: md5}, unpacked="CIFAR-10-C")}
+    files = fetch_dataset("cifar10-c", home, sources=sources)
+    server.shutdown()
+    assert [file.name for file in files] == ["fog.npy", "labels.npy"]
+    assert [path.name for path in home.iterdir()] == ["CIFAR-10-C"]
+    assert len(smoothcert.load_dataset("cifar10-c/fog", "test", home)) == 15
+    assert fetch_dataset("cifar10-c", home, sources=sources) == files  # no network any more, and none needed
+
+
+def test_a_damaged_archive(tmp_path):
+    from smoothcert.data.download import unpack_arrays
+
+    (tmp_path / "set.tar").write_bytes(b"no archive")
+    with pytest.raises(SmoothcertError, match="cannot be unpacked"):
+        unpack_arrays(tmp_path / "set.tar", tmp_path / "set")
+    assert [path.name for path in tmp_path.iterdir()] == ["set.tar"]
+
+
+def test_montage(tmp_path, cifar_c, capsys):
+    out = tmp_path / "montage.png"
+    assert main(["data", "montage", "cifar10-c", "--data-dir", str(tmp_path), "--image", "2", "--out", str(out)]) == 0
+    assert out.stat().st_size > 1000
+    for options, message in (
+        (["--image", "3"], "`--image` to be from 0 to 2"),
+        (["--severity", "6"], "`--severity` to be from 1 to 5"),
+    ):
+        assert main(["data", "montage", "cifar10-c", "--data-dir", str(tmp_path), *options, "--out", str(out)]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["data", "montage", "mnist-mini", "--out", str(out)]) == 2
+    assert "no set of corrupted images" in capsys.readouterr().err
+
+
+def test_the_list_shows_corrupted_sets(tmp_path, cifar_c, capsys):
+    assert main(["data", "list", "--data-dir", str(tmp_path), "--json"]) == 0
+    there = {row["name"]: row["there"] for row in json.loads(capsys.readouterr().out)["datasets"]}
+    assert there["cifar10-c"] is True
+    assert there["mnist-c"] is False
+    shutil.rmtree(cifar_c)

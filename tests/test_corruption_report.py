@@ -1,0 +1,215 @@
+"""What is said of certificates on corrupted images, and the whole way to them."""
+
+import json
+
+import numpy as np
+import pytest
+
+import smoothcert
+from smoothcert import metrics
+from smoothcert.cli import main
+from smoothcert.errors import SmoothcertError
+from smoothcert.names import CORRUPTIONS
+from smoothcert.report.corrupted import find_files, read_corrupted
+from smoothcert.report.corruptions import summarize
+
+HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
+
+
+def write(path, idx, radius, correct):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = (f"{i}\t1\t{int(c)}\t{r:.3g}\t{int(c)}\t0:00:01\n" for i, r, c in zip(idx, radius, correct, strict=True))
+    path.write_text(HEADER + "".join(rows))
+
+
+@pytest.fixture
+def published(tmp_path):
+    """Two methods as published: rows 0, 100, ... of 50,000, one file a corruption; values of every row, to check by."""
+    rng, values = np.random.default_rng(3), {}
+    for method in ("cat-rs", "cohen"):
+        for corruption in CORRUPTIONS["cifar10-c"]:
+            radius, correct = rng.uniform(0, 1, 500).round(3), rng.random(500) < 0.7
+            write(tmp_path / method / f"{corruption}.tsv", range(0, 50_000, 100), radius, correct)
+            values[method, corruption] = (radius, correct)
+        write(tmp_path / method / "clean.tsv", range(0, 10_000, 50), np.full(200, 0.25), np.arange(200) % 4 > 0)
+    return tmp_path, values
+
+
+def test_published_results_pooled_over_severities(published, capsys):
+    folder, values = published
+    assert main(["report", str(folder), "--json", "--paper"]) == 0
+    ours = {entry["method"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert set(ours) == {"catrs", "gaussian"}
+    for method, name in (("cat-rs", "catrs"), ("cohen", "gaussian")):
+        by_type = {c: values[method, c] for c in CORRUPTIONS["cifar10-c"]}
+        acr = {c: (radius * correct).mean() for c, (radius, correct) in by_type.items()}
+        assert ours[name]["mACR"]["value"] == pytest.approx(np.mean(list(acr.values())))
+        assert ours[name]["mAcc"]["value"] == pytest.approx(100 * np.mean([c.mean() for _, c in by_type.values()]))
+        assert ours[name]["acr"]["by_corruption"] == pytest.approx(acr)
+        third = [(r * c)[200:300].mean() for r, c in by_type.values()]
+        assert ours[name]["acr"]["by_severity"]["3"] == pytest.approx(np.mean(third))
+        assert ours[name]["accuracy"]["clean"] == pytest.approx(
+            50.0
+        )  # rows 0, 100, ...: every second of the clean ones
+        assert ours[name]["images"] == 100
+        assert ours[name]["missing"] == []
+    assert ours["catrs"]["acr"]["paper"]["mean"] == 0.475
+
+
+def test_results_on_clean_images_beside_them(published, shared, capsys, tmp_path):
+    """One list, one text, one file: of everything that was named."""
+    folder, _ = published
+    plain = str(shared / "published/cifar10/cat-rs-0.25.tsv")
+    arguments = ["report", str(folder), plain, "--dataset", "cifar10"]
+    assert main([*arguments, "--json", "--out", str(tmp_path / "all.md")]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert ["mACR" in row for row in rows] == [True, True, False]
+    assert (tmp_path / "all.md").read_text().count("| :-- |") == 2
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.count("CAT-RS") == 3
+
+
+def test_one_file_a_severity_is_the_same(published, tmp_path):
+    folder, values = published
+    for corruption in CORRUPTIONS["cifar10-c"]:
+        radius, correct = values["cat-rs", corruption]
+        for level in range(1, 6):
+            rows = slice(100 * level - 100, 100 * level)
+            indices = range(0, 10_000, 100)
+            write(tmp_path / "names" / "cat-rs" / f"{corruption}-{level}.tsv", indices, radius[rows], correct[rows])
+            write(
+                tmp_path / "folders" / "cat-rs" / str(level) / f"{corruption}.tsv", indices, radius[rows], correct[rows]
+            )
+    (pooled,) = read_corrupted(find_files([folder / "cat-rs"]))
+    for other in ("names", "folders"):
+        (apart,) = read_corrupted(find_files([tmp_path / other]))
+        assert apart.method == "catrs"
+        for kind in ("acr", "accuracy"):
+            assert summarize(apart, kind).cells == summarize(pooled, kind).cells
+            assert summarize(apart, kind).mean == summarize(pooled, kind).mean
+
+
+def test_the_table(published, capsys, tmp_path):
+    folder, _ = published
+    assert main(["report", str(folder), "--paper", "--sigma", "0.25", "--out", str(tmp_path / "t.md")]) == 0
+    text = capsys.readouterr().out
+    assert text.count("CAT-RS") == text.count("Gaussian") == 2
+    assert "sev 5" in text
+    assert text.count("paper") == 4
+    assert (tmp_path / "t.md").read_text().count("|") > 100
+    (folder / "cohen" / "fog.tsv").unlink()
+    assert main(["report", str(folder)]) == 0
+    assert "Gaussian: no fog; the mean is over the others." in capsys.readouterr().err
+
+
+def test_files_that_do_not_fit(tmp_path, capsys):
+    write(tmp_path / "a" / "fog.tsv", [50_000], [0.1], [True])
+    with pytest.raises(SmoothcertError, match="row 50000 is beyond five severities"):
+        read_corrupted(find_files([tmp_path / "a"]))
+    write(tmp_path / "b" / "fig.tsv", [0], [0.1], [True])
+    with pytest.raises(SmoothcertError, match="fig is named after no corruption"):
+        read_corrupted(find_files([tmp_path / "b"]))
+    write(tmp_path / "c" / "zigzag.tsv", [0], [0.1], [True])
+    write(tmp_path / "c" / "snow.tsv", [0], [0.1], [True])
+    with pytest.raises(SmoothcertError, match="No one set has all of the corruptions snow, zigzag"):
+        read_corrupted(find_files([tmp_path / "c"]))
+    (tmp_path / "d").mkdir()
+    assert main(["report", str(tmp_path / "d")]) == 2
+    assert "holds no certification result" in capsys.readouterr().err
+
+
+def test_the_interval_respects_that_images_repeat():
+    """An image's values move together: the error is that of 50 images, not of 750 rows, and it has a closed form."""
+    rng = np.random.default_rng(0)
+    each = rng.normal(size=50)
+    totals = np.tile(each, (15, 1)) + 1e-3 * rng.normal(size=(15, 50))
+    found = metrics.cluster_estimate(totals, np.ones_like(totals))
+    assert found.value == pytest.approx(totals.mean())
+    assert found.standard_error == pytest.approx(totals.mean(axis=0).std() / np.sqrt(50), rel=0.1)
+    assert found.low < found.value < found.high
+    # Groups of different sizes count the same.
+    counts = np.ones_like(totals)
+    counts[0, 10:] = 0
+    expected = np.mean([totals[0, :10].mean(), *totals[1:].mean(axis=1)])
+    assert metrics.cluster_estimate(totals * counts, counts).value == pytest.approx(expected)
+
+
+@pytest.fixture(scope="module")
+def mini_c(tmp_path_factory):
+    """All corruptions of mnist-mini at the real severities."""
+    root = tmp_path_factory.mktemp("data")
+    assert main(["data", "make", "mnist-mini-c", "--data-dir", str(root)]) == 0
+    return root
+
+
+def test_generate_certify_and_read(mini_c, tmp_path, monkeypatch, capsys):
+    """The whole path on all 15 corruptions of MNIST-C, with a network of ours and few noises."""
+    monkeypatch.chdir(tmp_path)
+    clean = smoothcert.load_dataset("mnist-mini", "test")
+    for name in CORRUPTIONS["mnist-c"]:
+        data = smoothcert.load_dataset(f"mnist-mini-c/{name}", "test", mini_c)
+        assert data.labels.tolist() == clean.labels.tolist()
+        change = (data.images[range(1000)].float() - clean.images.float()).abs().mean()
+        assert 5 < change < 140, name
+    arguments = ["certify", "--pretrained", "mnist-catrs-0.25", "--n", "50", "--n0", "10", "--skip", "100"]
+    corrupted = [*arguments, "--data", "mnist-mini-c", "--data-dir", str(mini_c)]
+    assert main([*arguments, "--data", "mnist-mini"]) == 0
+    assert main([*corrupted, "--dry-run"]) == 0
+    assert "150" in capsys.readouterr().out
+    assert main([*corrupted, "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert entry["missing"] == []
+    assert entry["images"] == 10
+    run = tmp_path / "runs" / "mnist-catrs-0.25"
+    before = {path.name: path.read_bytes() for path in run.glob("*.tsv")}
+    assert len(before) == 32
+    assert main(corrupted) == 0  # nothing is done twice
+    assert {path.name: path.read_bytes() for path in run.glob("*.tsv")} == before
+    capsys.readouterr()
+    assert main(["report", str(run), "--json"]) == 0
+    (again,) = json.loads(capsys.readouterr().out)
+    assert again["mACR"] == entry["mACR"]
+    assert again["accuracy"]["clean"] == 100.0
+    assert main(["predict", *arguments[1:5], "--data", "mnist-mini-c", "--data-dir", str(mini_c), "--skip", "250"]) == 0
+    assert "mnist-mini-c/zigzag: images 4, accuracy" in capsys.readouterr().out
+    # Fog and translation break the network, dotted lines and shot noise hardly do: as in the paper.
+    assert again["accuracy"]["by_corruption"]["fog"] < 60 < again["accuracy"]["by_corruption"]["dotted_line"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--data", "mnist-mini", "--corruption", "fog"], "which mnist-mini is not"),
+        (["--data", "mnist-mini", "--severity", "1"], "which mnist-mini is not"),
+        (["--data", "mnist-mini-c", "--severity", "2"], "`--severity` from 1 to 1, but got 2"),
+        (["--data", "mnist-mini-c", "--corruption", "frog"], "Unknown corruption 'frog'"),
+        (["--data", "mnist-mini-c", "--out", "a.tsv"], "`--out` names one file, but mnist-mini-c gives 15"),
+        (["--data", "mnist-mini-c", "--split", "train"], "a test split only"),
+    ],
+)
+def test_bad_options(mini_c, capsys, options, message):
+    arguments = ["certify", "--pretrained", "mnist-catrs-0.25", "--n", "50", "--data-dir", str(mini_c)]
+    assert main([*arguments, *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_severities_and_partial_sets(tmp_path, capsys, monkeypatch):
+    """Five severities of colour images: rows are chosen alike in each, and files say which."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "cifar10-c"
+    folder.mkdir()
+    np.save(folder / "fog.npy", rng.integers(0, 256, (20, 32, 32, 3), dtype=np.uint8))
+    np.save(folder / "labels.npy", np.tile(np.arange(4, dtype=np.uint8), 5))
+    model = smoothcert.create_model("cifar_resnet20")
+    smoothcert.save_checkpoint(tmp_path / "net.safetensors", model, dataset="cifar10", sigma=0.25, method="gaussian")
+    arguments = ["certify", str(tmp_path / "net.safetensors"), "--data", "cifar10-c", "--data-dir", str(tmp_path)]
+    arguments += ["--n", "10", "--n0", "5", "--skip", "3"]
+    assert main([*arguments, "--severity", "2", "5"]) == 0
+    said = capsys.readouterr()
+    assert "no gaussian_noise, shot_noise" in said.err
+    results = smoothcert.read_results(next(tmp_path.glob("*severity25*n10-skip3.tsv")))
+    assert results.idx.tolist() == [4, 7, 16, 19]
+    (read,) = read_corrupted(find_files([tmp_path]))
+    assert sorted(read.parts) == [("fog", 2), ("fog", 5)]
+    assert read.images.tolist() == [0, 3]
+    assert (read.suite, read.dataset) == ("cifar10-c", "cifar10-c")

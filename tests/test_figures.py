@@ -1,0 +1,134 @@
+"""Figures for papers, and the table on a terminal."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import PIL.Image
+import pytest
+from page_runs import make_run
+from rich.console import Console
+
+from smoothcert import metrics
+from smoothcert.cli import main
+from smoothcert.cli.rich_table import show_table
+from smoothcert.recipes import load_recipe, paper_tables
+from smoothcert.report.figure_set import own_figures, paper_figures
+from smoothcert.report.figures import Curves, Tradeoff, plot_certified_accuracy, write_figure
+from smoothcert.report.paper import METHODS
+from smoothcert.report.sources import read_runs
+from smoothcert.report.sparkline import curve_line
+from smoothcert.report.table import build_table
+
+LABELS = np.arange(40) % 10
+
+
+def recipes(root, *names):
+    """Runs as `smoothcert reproduce` leaves them, each in the folder of its recipe."""
+    for name in names:
+        config = load_recipe(name)
+        settings = {"method": config.method, "sigma": config.sigma, "dataset": config.dataset}
+        make_run(root / name, LABELS, options=dict(config.options), **settings)
+    return read_runs([str(root)])
+
+
+def test_the_published_results_give_figure_5(shared):
+    figures = paper_figures(read_runs([str(shared / "published/cifar10")]))
+    assert list(figures) == ["figure-5"]
+    assert [len(panel.curves) for panel in figures["figure-5"]] == [7, 7, 6]
+    assert list(figures["figure-5"][0].curves) == list(METHODS.values()), "the paper's order"
+
+
+def test_ablations_give_figure_2(tmp_path):
+    weights = [recipe for recipe, _ in paper_tables()["ablation-lambda"].rows]
+    runs = recipes(tmp_path, *weights, "cifar10-resnet20-catrs-0.50-m8")
+    figures = paper_figures(runs)
+    assert list(figures) == ["figure-2"], "ablations are no part of figure 5"
+    weights, noises = figures["figure-2"]
+    assert list(weights.curves) == [rf"$\lambda$={value}" for value in ("0.25", "0.50", "1.00", "2.00", "4.00")]
+    assert list(noises.curves) == ["M=4", "M=8"]
+
+
+def test_settings_give_figures_3_and_6(tmp_path):
+    catrs = [f"mnist-catrs-1.00{setting}" for setting in ("-lambda4.00", "", "-lambda0.25")]
+    runs = recipes(tmp_path, "mnist-gaussian-1.00", *catrs)
+    figures = paper_figures(runs)
+    assert list(figures) == ["figure-3", "figure-4", "figure-6"]
+    assert [panel.radius for panel in figures["figure-6"]] == [None, 1.0, 2.0]
+    (panel,) = figures["figure-3"]
+    assert {name: len(line) for name, line in panel.lines.items()} == {"Gaussian": 1, "CAT-RS": 3}
+    assert list(figures["figure-4"][0].curves) == ["Gaussian", "CAT-RS"], "the row of the main table, not the others"
+    names = [name for panels in own_figures(runs).values() for name in panels[0].curves]
+    assert sorted(names) == ["CAT-RS", "CAT-RS, lambda=0.25", "CAT-RS, lambda=4.00", "Gaussian"]
+
+
+@pytest.mark.slow
+def test_a_figure_is_the_same_each_time(tmp_path):
+    (run,) = recipes(tmp_path / "runs", "mnist-catrs-1.00")
+    panels = [Curves("title", {"one": run.entry.results})]
+    for one, two in zip(write_figure(panels, tmp_path / "a"), write_figure(panels, tmp_path / "b"), strict=True):
+        assert one.read_bytes() == two.read_bytes(), f"{one.suffix} differs from itself"
+
+
+def test_a_curve_is_drawn_where_it_belongs(tmp_path):
+    runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00")
+    results = runs[0].entry.results
+    figure = write_figure([Curves("", {"only": results})], tmp_path / "x")
+    assert {path.suffix for path in figure} == {".pdf", ".svg", ".png"}
+    from smoothcert.report import figures
+
+    drawn = figures._draw([Curves("", {"only": results}), Tradeoff(None, {"only": [results]})], (6, 3))
+    radii, accuracy = drawn.axes[0].lines[0].get_data()
+    assert np.array_equal(accuracy, 100 * metrics.certified_accuracy(results.radius, results.correct, radii))
+    (clean,), (acr,) = drawn.axes[1].lines[0].get_data()
+    assert clean == pytest.approx(accuracy[0])
+    assert acr == metrics.average_certified_radius(results.radius, results.correct)
+    plot_certified_accuracy([runs[0].entry], tmp_path / "y.png", "title")
+    assert PIL.Image.open(tmp_path / "y.png").size == (1040, 720)
+
+
+def test_the_command_writes_figures(tmp_path, capsys):
+    recipes(tmp_path / "runs", "mnist-gaussian-1.00")
+    assert main(["report", str(tmp_path / "runs"), "--figures", str(tmp_path / "figures")]) == 0
+    assert len(list((tmp_path / "figures").iterdir())) == 6
+    assert "figure-4.pdf" in capsys.readouterr().err
+
+
+def test_figures_need_matplotlib_and_say_so(tmp_path):
+    recipes(tmp_path / "runs", "mnist-gaussian-1.00")
+    code = "import sys; sys.modules['matplotlib'] = None; from smoothcert.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "report", str(tmp_path / "runs"), "--figures", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'smoothcert[plots]'" in done.stderr
+
+
+@pytest.fixture
+def table(tmp_path):
+    runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00", "mnist-catrs-1.00", "mnist-gaussian-0.25")
+    return build_table([run.entry for run in runs], paper=True)
+
+
+def test_the_terminal_shows_the_same_table_with_curves(table):
+    out = io.StringIO()
+    assert show_table(table, Console(file=out, width=160, force_terminal=False))
+    text = out.getvalue()
+    for row in table.rows:
+        assert f"{row.acr.value:.3f}" in text
+        assert curve_line(row.entry.results, table.radii[-1]).rstrip() in text
+        assert f"{row.paper.acr:.3f}" in text
+    assert text.count("paper") == 3
+
+
+def test_a_narrow_terminal_gets_the_plain_table(table):
+    out = io.StringIO()
+    assert not show_table(table, Console(file=out, width=80))
+    assert out.getvalue() == ""
+
+
+def test_the_curves_line_follows_the_curve(table):
+    line = curve_line(table.rows[0].entry.results, 10.0)
+    assert len(line) == 16
+    assert line[-1] == " ", "nothing is certified at radius 10"
+    assert line[0] != " "
