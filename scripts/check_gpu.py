@@ -11,9 +11,14 @@ import torch
 
 import smoothcert
 from smoothcert.data.batches import ResidentData
+from smoothcert.engine.noising import add_noise
 from smoothcert.engine.stepping import Stepper
 from smoothcert.methods import METHODS, create_method
+from smoothcert.noises import Uniform
 from smoothcert.philox import Purpose, normal, triton_kernels, uniform
+from smoothcert.sequential_certification import certify_sequentially
+from smoothcert.stopping import TableStop
+from smoothcert.thresholds import grid_noise
 
 DEVICE = torch.device("cuda")
 
@@ -39,6 +44,30 @@ def check_noise():
     fused = triton_kernels().noisy_copies(*placed, dtype=torch.float32, **options)
     plain = inputs[rows] + 0.5 * normal(seed, (samples, indices[rows], 0), 3072).view(300, 3, 32, 32)
     check("fused noise against the CPU", float((fused.cpu() - plain).abs().max()), 1e-5)
+
+
+def check_other_noises():
+    """Uniform noise and the integers of sound certification are the CPU's to the bit."""
+    inputs, rows = torch.randint(256, (5, 3, 32, 32)).float() / 255, torch.randint(5, (300,))
+    indices, samples = torch.arange(5) * 1000, torch.randint(2**32 - 1, (300, 2))
+    for noise in (Uniform(0.5), grid_noise(0.25, 3072), grid_noise(1.0, 3072)):
+        plain = add_noise(noise, inputs, rows, indices, samples, seed=2**40 + 17, purpose=0)
+        placed = (tensor.to(DEVICE) for tensor in (inputs, rows, indices, samples))
+        ours = add_noise(noise, *placed, seed=2**40 + 17, purpose=0)
+        check(f"{noise.name} noise of {noise.sigma} against the CPU", float((ours.cpu() - plain).abs().max()), 0)
+
+
+def check_stopping():
+    """A wave of images at different stages votes as each image alone does."""
+    torch.manual_seed(0)
+    model = smoothcert.create_model("lenet").to(DEVICE).eval()
+    data = smoothcert.load_dataset("mnist-mini", "test")
+    smoothed = smoothcert.SmoothedClassifier(model, 1.0, 10, form="folded", precision="bf16")
+    options = {"rule": TableStop(radii=(0.25, 0.5)), "n": 20_000}
+    together = certify_sequentially(smoothed, data, indices=range(40), **options)
+    alone = [certify_sequentially(smoothed, data, indices=[index], **options)[0] for index in range(40)]
+    different = sum(list(a.estimation) != list(b.estimation) for a, b in zip(together, alone, strict=True))
+    check("images whose votes depend on their wave, of 40", different, 0)
 
 
 def train(name, network, *, graphs=False, compiled=False, precision="fp32", steps=12):
@@ -94,6 +123,8 @@ def check_votes():
         ("compiled", "fp32"),
         ("folded", "bf16"),
         ("compiled", "bf16"),
+        ("pinned", "fp32"),
+        ("pinned", "bf16"),
     ):
         smoothed = smoothcert.SmoothedClassifier(placed, 0.5, 10, form=form, precision=precision)
         counts[f"{form} {precision}"] = smoothed.counts(image, 20_000)
@@ -126,6 +157,8 @@ if __name__ == "__main__":
     # A step that falls back to ordinary execution would compare eager with eager.
     warnings.filterwarnings("error", message="Steps run")
     check_noise()
+    check_other_noises()
+    check_stopping()
     check_steps(args.networks, args.compiled)
     check_votes()
     check_memory()

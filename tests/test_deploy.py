@@ -58,3 +58,11 @@ def test_folded_bf16_casts_once(trained_lenet, mini):
     full = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded").counts(image, 256)
     half = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded", precision="bf16").counts(image, 256)
     assert (full - half).abs().max() < 20
+
+
+@pytest.mark.slow
+def test_pinned_votes_are_those_of_the_folded_form(trained_lenet, mini):
+    image, votes = mini.floats([3])[0], {}
+    for form in ("folded", "pinned"):
+        votes[form] = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, form=form).counts(image, 512)
+    assert (votes["folded"] - votes["pinned"]).abs().max() <= 2

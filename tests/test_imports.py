@@ -29,6 +29,7 @@ assert main(["certify", path + "/m.safetensors", "--n", "50", "--max", "2"]) == 
 LIGHT = """
 import sys
 from smoothcert import bounds, metrics, results, writer, merging
+from smoothcert import certificates, looks, noises, recertification, scheduling, sequential, stopping, thresholds
 from smoothcert.report import figure_set, formats, page, paper, sparkline, table
 assert "torch" not in sys.modules
 """

@@ -88,12 +88,15 @@ def test_pairs_are_those_of_metrics(count, seed):
 
 
 class _Entry:
-    def __init__(self, dataset, some):
-        self.dataset, self.results = dataset, some
+    def __init__(self, dataset, some, protocol=""):
+        self.dataset, self.results, self.protocol = dataset, some, protocol
 
 
-def test_runs_of_two_data_sets_are_no_pair():
-    assert compare_pairs([_Entry("mnist", results([1, 2], [1, 1])), _Entry("cifar10", results([1, 2], [1, 1]))]) == []
+def test_runs_of_two_data_sets_or_protocols_are_no_pair():
+    some = results([1, 2], [1, 1])
+    assert compare_pairs([_Entry("mnist", some), _Entry("cifar10", some)]) == []
+    assert compare_pairs([_Entry("mnist", some), _Entry("mnist", some, "two-sided")]) == []
+    assert len(compare_pairs([_Entry("mnist", some, "two-sided"), _Entry("mnist", some, "two-sided")])) == 1
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -106,15 +106,15 @@ def test_batch_changes_nothing(trained_lenet, mini, batch):
 def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch):
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, micro_batch=16)
     image, tried = mini.floats([0])[0], []
-    expected, make = smoothed.counts(image, 200), counting._noisy
+    expected, make = smoothed.counts(image, 200), counting.add_noise
 
-    def scarce(inputs, image, *rest):
+    def scarce(noise, inputs, image, *rest, **options):
         tried.append(len(image))
         if len(image) > room:
             raise torch.OutOfMemoryError("no memory")
-        return make(inputs, image, *rest)
+        return make(noise, inputs, image, *rest, **options)
 
-    monkeypatch.setattr(counting, "_noisy", scarce)
+    monkeypatch.setattr(counting, "add_noise", scarce)
     room = 3
     assert torch.equal(smoothed.counts(image, 200, batch=160), expected)
     assert tried[:3] == [10, 5, 2]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from smoothcert.pretrained import list_pretrained, load_pretrained
     from smoothcert.recipes import list_recipes, load_recipe
     from smoothcert.results import read_counts, read_results
+    from smoothcert.sequential_certification import certify_sequentially
     from smoothcert.smoothing import Certificate, SmoothedClassifier
 
 # Names are imported when first used, so that `smoothcert --help` never waits for torch.
@@ -39,6 +40,7 @@ _HOMES = {
     "pretrained": ("list_pretrained", "load_pretrained"),
     "recipes": ("list_recipes", "load_recipe"),
     "results": ("read_counts", "read_results"),
+    "sequential_certification": ("certify_sequentially",),
     "smoothing": ("Certificate", "SmoothedClassifier"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -54,6 +56,7 @@ __all__ = [
     "UsageError",
     "adapt_inputs",
     "certify_dataset",
+    "certify_sequentially",
     "create_method",
     "create_model",
     "export_checkpoint",

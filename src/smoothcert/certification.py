@@ -12,13 +12,14 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from smoothcert import bounds
+from smoothcert import bounds, certificates
 from smoothcert.data.image_data import ImageData
 from smoothcert.engine.counting import inputs_at_once
-from smoothcert.environment import describe_environment
+from smoothcert.environment import describe_environment, describe_function
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
 from smoothcert.results import Prediction, Record
+from smoothcert.sequential import fixed_plan
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.writer import ResultWriter
 
@@ -47,26 +48,31 @@ def certify_dataset(
     indices: Sequence[int] | None = None,
     batch: int | None = None,
     model: Mapping[str, Any] | None = None,
+    bound: str = "one-sided",
     on_progress: Callable[[Progress[Record]], None] | None = None,
 ) -> list[Record]:
     """Certify images of a data set, into a results file if `out` is given; return the records made now.
 
     A file that was interrupted is continued, one made with other settings is refused. `indices` chooses images (all
     by default; see `select`), `batch` bounds the noisy samples in memory, and `model` describes the base classifier
-    in the sidecar (its checkpoint's hash, say).
+    in the sidecar (its checkpoint's hash, say). `bound` is one of `smoothcert.certificates.BOUNDS`.
     """
     bounds.check_budget(n0, n, alpha)
+    certificates.check_bound(bound, 1, fixed_plan(n, alpha))
 
     def certify(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Record]:
         started = time.perf_counter()
         votes = classifier.count_stages(images, (0, n0, n0 + n), seed=seed, index=chosen, batch=batch)
-        found = bounds.certify_counts(votes[:, 0].numpy(), votes[:, 1].numpy(), classifier.sigma, alpha)
+        drawn = certificates.bound_uniforms(seed, chosen) if bound == "randomised" else None
+        stages = votes.numpy()
+        found = certificates.certify_votes(stages[:, 0], stages[:, 1], classifier.noise, alpha, bound, drawn)
         seconds = (time.perf_counter() - started) / len(chosen)
-        for index, label, predict, radius, counts in zip(chosen, labels, *found[:2], votes.tolist(), strict=True):
+        for index, label, predict, radius, counts in zip(chosen, labels, *found, votes.tolist(), strict=True):
             yield Record(index, label, int(predict), float(radius), seconds, *counts)
 
     settings = {"task": "certify", "sigma": classifier.sigma, "n0": n0, "n": n, "alpha": alpha, "seed": seed}
-    return _run(Record, certify, classifier, data, out, settings, n0 + n, indices, model, on_progress)
+    settings |= {} if bound == "one-sided" else {"bound": bound}
+    return evaluate(Record, certify, classifier, data, out, settings, n0 + n, indices, model, on_progress)
 
 
 def predict_dataset(
@@ -100,12 +106,12 @@ def predict_dataset(
             yield Prediction(index, label, int(predicted), seconds, counts)
 
     settings = {"task": "predict", "sigma": classifier.sigma, "n": n, "alpha": alpha, "seed": seed}
-    return _run(Prediction, predict, classifier, data, out, settings, n, indices, model, on_progress)
+    return evaluate(Prediction, predict, classifier, data, out, settings, n, indices, model, on_progress)
 
 
-def _run(
+def evaluate(
     kind: type[R],
-    evaluate: Callable[[Tensor, list[int], list[int]], Iterable[R]],
+    make: Callable[[Tensor, list[int], list[int]], Iterable[R]],
     classifier: SmoothedClassifier,
     data: ImageData,
     out: str | Path | None,
@@ -115,24 +121,13 @@ def _run(
     model: Mapping[str, Any] | None,
     on_progress: Callable[[Progress[R]], None] | None,
 ) -> list[R]:
-    """Evaluate the images that are not on disk yet, a few at a time, and write each group when it is done."""
-    chosen = list(range(len(data)) if indices is None else indices)
-    if not all(0 <= index < len(data) for index in chosen):
-        raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
-    if classifier.num_classes is not None and int(data.labels.max()) >= classifier.num_classes:
-        raise UsageError(
-            f"{data.name} has label {int(data.labels.max())}, but the model only {classifier.num_classes} classes."
-        )
+    """Make the records of images that are not on disk yet, a few at a time, and write each group when it is done.
+
+    `make` is called with inputs, indices and labels; `samples` is how many noises it takes for each.
+    """
+    chosen = choose_images(classifier, data, indices)
     device = classifier.device_for(torch.empty(0))
-    settings |= {
-        "precision": classifier.precision,
-        "form": classifier.form,
-        "micro_batch": classifier.micro_batch_for(data.shape, device),
-        "device": device.type,
-        "images": _compact(chosen),
-        "data": _describe(data),
-        "model": dict(model or {}),
-    }
+    settings |= describe_job(classifier, data, chosen, model)
     writer = ResultWriter(Path(out), kind, chosen, settings, describe_environment(device)) if out is not None else None
     records: list[R] = []
     at_once = inputs_at_once(samples, device)
@@ -143,13 +138,45 @@ def _run(
             begun = time.perf_counter()
             images = data.floats(group, device)
             classifier.check_values(images)
-            made = list(evaluate(images, group, data.labels[group].tolist()))
+            made = list(make(images, group, data.labels[group].tolist()))
             if writer:
                 writer.append(made)
             records += made
             if on_progress:
                 on_progress(Progress(first + len(group), len(chosen), made, time.perf_counter() - begun))
     return records
+
+
+def choose_images(classifier: SmoothedClassifier, data: ImageData, indices: Sequence[int] | None) -> list[int]:
+    """Return the images to evaluate, all by default, after a look whether they and the classifier go together."""
+    chosen = list(range(len(data)) if indices is None else indices)
+    if not all(0 <= index < len(data) for index in chosen):
+        raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
+    if classifier.num_classes is not None and int(data.labels.max()) >= classifier.num_classes:
+        raise UsageError(
+            f"{data.name} has label {int(data.labels.max())}, but the model only {classifier.num_classes} classes."
+        )
+    return chosen
+
+
+def describe_job(
+    classifier: SmoothedClassifier, data: ImageData, chosen: list[int], model: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return what the rows depend on beside the protocol: the function that votes, and the images."""
+    device = classifier.device_for(torch.empty(0))
+    noise = classifier.noise.settings()
+    return {
+        "precision": classifier.precision,
+        "form": classifier.form,
+        "micro_batch": classifier.micro_batch_for(data.shape, device),
+        "device": device.type,
+        "images": _compact(chosen),
+        "data": _describe(data),
+        "model": dict(model or {}),
+        **noise,
+        # A sound certificate is about one function: the same kernels, on the same device, from the first row on.
+        **({"pinned": describe_function(device)} if noise.get("noise") == "grid" else {}),
+    }
 
 
 def _describe(data: ImageData) -> dict[str, Any]:

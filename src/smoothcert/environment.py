@@ -36,6 +36,16 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
     }
 
 
+def describe_function(device: torch.device) -> dict[str, Any]:
+    """Return what decides how a network's arithmetic rounds, beside its precision, form and micro-batch."""
+    about = describe_environment(device)
+    return {
+        "device": about["device"],
+        "threads": about["threads"],
+        "versions": {key: about["versions"][key] for key in ("torch", "cuda") if key in about["versions"]},
+    }
+
+
 @cache
 def source_hash() -> str:
     """Return a short hash of the package's own sources: the code version, also where it was changed since."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.looks import looks_path
 from smoothcert.results import counts_path, read_sidecar, sidecar_path
 from smoothcert.storage import write_text
 
 
 def merge_results(files: Sequence[Path], out: Path) -> int:
     """Write one results file, ordered by image, from several; return the number of images."""
-    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out))):
+    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
         raise UsageError(f"{out} exists; choose another `--out`.")
     abouts = [read_sidecar(sidecar_path(path)) for path in files]
     settings = [{**about["settings"], "images": None} for about in abouts]
@@ -26,14 +28,20 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
     if rows.keys() != counts.keys():
         raise SmoothcertError("Rows and counts are not of the same images; finish each shard before joining them.")
     images = [about["settings"]["images"] for about in abouts]
-    about = {"settings": {**settings[0], "images": images}, "segments": [s for a in abouts for s in a["segments"]]}
+    about: dict[str, Any] = {"settings": {**settings[0], "images": images}}
+    about["segments"] = [segment for part in abouts for segment in part["segments"]]
+    if "stop" in settings[0]:  # certified sequentially: the votes of every look belong to it
+        about["samples"] = sum(part.get("samples", 0) for part in abouts)
+        look_headers, looks = _join([looks_path(path) for path in files], several=True)
+        write_text(looks_path(out), look_headers + "".join(looks[index] for index in sorted(looks)))
     write_text(sidecar_path(out), json.dumps(about, indent=2) + "\n")
     write_text(counts_path(out), count_headers + "".join(counts[index] for index in sorted(counts)))
     write_text(out, headers + "".join(rows[index] for index in sorted(rows)))
     return len(rows)
 
 
-def _join(files: Sequence[Path]) -> tuple[str, dict[int, str]]:
+def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[int, str]]:
+    """Return the header that all files share, and the row of each image, or with `several` its rows."""
     header, rows = "", dict[int, str]()
     for path in files:
         try:
@@ -42,10 +50,11 @@ def _join(files: Sequence[Path]) -> tuple[str, dict[int, str]]:
             raise SmoothcertError(f"{path} cannot be read ({error}).") from error
         if header not in ("", first):
             raise UsageError(f"{path} has other columns than {files[0]}.")
-        header = first
+        header, own = first, dict[int, str]()
         for line in lines:
             index = int(line.split("\t", 1)[0])
-            if index in rows:
+            if index in rows or (index in own and not several):
                 raise UsageError(f"Image {index} stands in two files; the second is {path}.")
-            rows[index] = line
+            own[index] = own.get(index, "") + line
+        rows |= own
     return header, rows

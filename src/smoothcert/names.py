@@ -12,6 +12,8 @@ DIMENSIONS = {
 }
 """The data sets, and how many numbers one of their images has."""
 
+CLASSES = {"mnist": 10, "mnist-mini": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100, "imagenet": 1000}
+"""How many classes each of them has."""
 
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")
 """The data sets of corrupted images: one array a corruption, named as in cifar10-c/fog."""
@@ -49,7 +51,17 @@ def dimensions_of(name: str | None) -> int | None:
     >>> dimensions_of("cifar10"), dimensions_of("mnist-c/fog"), dimensions_of("my/folder")
     (3072, 784, None)
     """
-    return DIMENSIONS.get((name or "").partition("/")[0].removesuffix("-c"))
+    return DIMENSIONS.get(_clean(name))
+
+
+def classes_of(name: str | None) -> int | None:
+    """Return how many classes a data set has, where it is one of those known here."""
+    return CLASSES.get(_clean(name))
+
+
+def _clean(name: str | None) -> str:
+    """Return the data set whose images a corrupted one has."""
+    return (name or "").partition("/")[0].removesuffix("-c")
 
 
 def _plain(name: str) -> str:

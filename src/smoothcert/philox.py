@@ -35,6 +35,7 @@ class Purpose(IntEnum):
     ORDER = 4 << 16
     AUGMENTATION = 5 << 16
     EVALUATION = 6 << 16
+    ATTACK = 7 << 16
 
 
 def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> Words:
@@ -83,6 +84,12 @@ def uniform(seed: int, address: tuple[Word, Word, Word], size: int, *, device: t
     if device is not None and device.type == "cuda" and (kernels := triton_kernels()):
         return kernels.draw(seed, *_placed(address, device), size, False)  # type: ignore[no-any-return]
     return _interleave([(word >> 8).float() * 2.0**-24 for word in _words(seed, address, size, device)], size)
+
+
+def long_words(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:
+    """Draw `size` integers below 2**60 (int64), each from two 32-bit words, for every element of the address words."""
+    a, b, c, d = _words(seed, address, 2 * size, device)
+    return _interleave([a << 28 | b >> 4, c << 28 | d >> 4], size)
 
 
 def permutation(seed: int, address: tuple[int, int, int], size: int) -> Tensor:

@@ -83,6 +83,33 @@ def _noisy_kernel(out, inputs, image, index, sample, third, sigma, k0, k1, size,
     tl.store(out + row * size + place, (x + sigma * noise).to(out.dtype.element_ty), mask=place < size)
 
 
+@triton.jit(do_not_specialize=["k0", "k1"])
+def _grid_kernel(
+    out, inputs, image, index, sample, third, table, count, offset, low, high, k0, k1, size,
+    steps: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    group = part * block + tl.arange(0, block)
+    which = tl.load(image + row)
+    a, b = tl.load(sample + row), tl.load(index + which)
+    c = (which * 0 + third).to(tl.uint32)
+    w0, w1, w2, w3 = _words(a.to(tl.uint32), b.to(tl.uint32), c, group, k0.to(tl.uint32), k1.to(tl.uint32))
+    first = (w0.to(tl.int64) << 28) | (w1.to(tl.int64) >> 4)
+    second = (w2.to(tl.int64) << 28) | (w3.to(tl.int64) >> 4)
+    drawn = tl.interleave(first, second)
+    below = tl.zeros_like(drawn)  # how many thresholds are at most `drawn`, by bisection
+    for i in tl.static_range(steps):
+        tried = below + (1 << (steps - 1 - i))
+        bound = tl.load(table + tried - 1, mask=tried <= count, other=1 << 62)
+        below = tl.where(bound <= drawn, tried, below)
+    place = part * 2 * block + tl.arange(0, 2 * block)
+    x = tl.load(inputs + which * size + place, mask=place < size, other=0.0)
+    pixel = tl.floor(x * 255.0 + 0.5).to(tl.int64)
+    noisy = tl.minimum(tl.maximum(pixel + below - offset, low), high)
+    value = tl.div_rn(noisy.to(tl.float32), tl.full([2 * block], 255.0, tl.float32))
+    tl.store(out + row * size + place, value.to(out.dtype.element_ty), mask=place < size)
+
+
 @library.custom_op("smoothcert::draw", mutates_args=())
 def draw(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gaussian: bool) -> Tensor:
     """Draw `size` standard normals, or uniforms in [0, 1), for every element of the broadcast address words.
@@ -127,6 +154,35 @@ def noisy_copies(
     flat = (inputs.contiguous(), image.contiguous(), indices.contiguous(), samples.contiguous())
     with torch.cuda.device_of(out):
         _noisy_kernel[grid](out, *flat, purpose, sigma, *_key(seed), size, block=_BLOCK)
+    return out
+
+
+def grid_copies(
+    inputs: Tensor,
+    image: Tensor,
+    indices: Tensor,
+    samples: Tensor,
+    *,
+    table: Tensor,
+    offset: int,
+    limits: tuple[int, int],
+    seed: int,
+    purpose: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Return inputs[image] plus integer noise on the grid of 8-bit images, clipped, divided by 255 and cast once.
+
+    `table` holds the thresholds (see `smoothcert.thresholds`).
+    """
+    size, block = inputs[0].numel(), _BLOCK
+    out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)
+    grid = (len(image), triton.cdiv(size, 2 * block))
+    flat = (inputs.contiguous(), image.contiguous(), indices.contiguous(), samples.contiguous())
+    numbers = (len(table), offset, *limits)
+    with torch.cuda.device_of(out):
+        _grid_kernel[grid](
+            out, *flat, purpose, table, *numbers, *_key(seed), size, steps=len(table).bit_length(), block=block
+        )
     return out
 
 

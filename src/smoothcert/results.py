@@ -20,8 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError
+from smoothcert.storage import write_text
 
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
+BESIDE = (".counts.tsv", ".looks.tsv")
+"""How the names of the tables beside a results file end."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Prediction:
 
     def count_row(self) -> str:
         """The line of class counts: `class:count` for every class that got a vote, most votes first."""
-        return _line(self.idx, _pack(self.votes))
+        return _line(self.idx, pack_votes(self.votes))
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Record:
 
     def count_row(self) -> str:
         """The line of class counts of both stages."""
-        return _line(self.idx, _pack(self.selection), _pack(self.estimation))
+        return _line(self.idx, pack_votes(self.selection), pack_votes(self.estimation))
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,8 @@ def _split(path: Path) -> tuple[str, str]:
     return path.name.removesuffix(packed).removesuffix(".tsv"), packed
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a file, unpacked where it ends in .gz."""
     return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
 
 
@@ -127,7 +131,7 @@ def read_results(path: str | Path) -> Results:
     """
     path = Path(path)
     try:
-        lines = _read_text(path).splitlines()
+        lines = read_text(path).splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise SmoothcertError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
     header = lines[0].split("\t") if lines else []
@@ -166,13 +170,16 @@ def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], 
 
 def read_votes(file: Path, column: int, num_classes: int) -> NDArray[np.int64]:
     """Return one column of a file of counts as an array [images, classes]."""
-    rows = [line.split("\t")[column] for line in _read_text(file).splitlines()[1:]]
-    votes = np.zeros((len(rows), num_classes), dtype=np.int64)
-    for row, text in zip(votes, rows, strict=True):
-        for pair in text.split():
-            label, _, count = pair.partition(":")
-            row[int(label)] = int(count)
-    return votes
+    rows = [line.split("\t")[column] for line in read_text(file).splitlines()[1:]]
+    votes = np.array([unpack_votes(row, num_classes) for row in rows], dtype=np.int64)
+    return votes.reshape(len(rows), num_classes)
+
+
+def write_rows(path: Path, records: Sequence[Record]) -> None:
+    """Write a whole results file and its counts, each in one step."""
+    headers = ["\t".join(columns) + "\n" for columns in (Record.columns, Record.count_columns)]
+    write_text(counts_path(path), headers[1] + "".join(record.count_row() for record in records))
+    write_text(path, headers[0] + "".join(record.row() for record in records))
 
 
 def read_sidecar(path: Path) -> dict[str, Any]:
@@ -203,6 +210,20 @@ def _line(*fields: object) -> str:
     return "\t".join(str(field) for field in fields) + "\n"
 
 
-def _pack(counts: Sequence[int]) -> str:
+def pack_votes(counts: Sequence[int]) -> str:
+    """Write class counts as `class:count`, most votes first, classes without a vote left out.
+
+    >>> pack_votes([1, 0, 5]), unpack_votes("2:5 0:1", 3).tolist()
+    ('2:5 0:1', [1, 0, 5])
+    """
     present = sorted(((count, -label) for label, count in enumerate(counts) if count), reverse=True)
     return " ".join(f"{-label}:{count}" for count, label in present)
+
+
+def unpack_votes(text: str, num_classes: int) -> NDArray[np.int64]:
+    """Read class counts as `pack_votes` writes them."""
+    votes = np.zeros(num_classes, dtype=np.int64)
+    for pair in text.split():
+        label, _, count = pair.partition(":")
+        votes[int(label)] = int(count)
+    return votes

@@ -1,4 +1,4 @@
-"""The smoothed classifier: what the base classifier answers most often under Gaussian noise."""
+"""The smoothed classifier: what the base classifier answers most often under noise."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert import bounds
-from smoothcert.engine.counting import count_within_memory, default_batch, default_micro_batch
+from smoothcert.certificates import certify_votes
+from smoothcert.engine.counting import Work, count_within_memory, default_batch, default_micro_batch
 from smoothcert.engine.deploy import FORMS, deploy, input_dtype
+from smoothcert.engine.noising import check_grid
 from smoothcert.engine.precision import check_precision, numerics
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.noises import Grid, Noise, make_noise
 from smoothcert.philox import Purpose
 
 AUTO = "auto"
@@ -42,10 +45,13 @@ class SmoothedClassifier(nn.Module):
     Noise of standard deviation `sigma` is added to the input as given; images are taken in [0, 1], and whatever
     scaling a model does after that is part of the model (see `adapt_inputs`). A model that is an `nn.Module` runs in
     eval mode while it votes. The certified function is the deployed one: precision, form (`plain`; `folded`, without
-    BatchNorm; `compiled`) and micro-batch belong to it. Folded and compiled forms are made at the first vote: after a
-    change of the weights, make a new one.
+    BatchNorm; `compiled`; `pinned`, compiled without choosing kernels by timing) and micro-batch belong to it. All but
+    the plain form are made at the first vote: after a change of the weights, make a new one.
 
     Inputs of one or three dimensions are single, of two or four dimensions a batch; `input_shape` overrides that.
+
+    `noise` is `gaussian`, with an l2 radius, `uniform`, with an l1 radius, or the noise of sound certification for
+    8-bit images (`smoothcert.thresholds.grid_noise`), which takes no network whose kernels are chosen by timing.
     """
 
     def __init__(
@@ -59,9 +65,12 @@ class SmoothedClassifier(nn.Module):
         precision: str = "fp32",
         form: str = "plain",
         micro_batch: int | None = None,
+        noise: str | Noise = "gaussian",
     ) -> None:
         super().__init__()
-        bounds.check_sigma(sigma)
+        self.noise = make_noise(noise, float(sigma)) if isinstance(noise, str) else noise
+        if self.noise.sigma != sigma:
+            raise UsageError(f"Expected noise of `sigma` {sigma}, but got {self.noise}.")
         check_precision(precision)
         if form not in FORMS:
             raise unknown_name("form", form, FORMS)
@@ -69,6 +78,8 @@ class SmoothedClassifier(nn.Module):
             raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
         if micro_batch is not None and micro_batch < 1:
             raise UsageError(f"Expected `micro_batch` to be at least 1, but got {micro_batch}.")
+        if isinstance(self.noise, Grid) and form == "compiled":
+            raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
         self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
         self.input_shape = None if input_shape is None else torch.Size(input_shape)
         self.input_range, self.precision, self.form, self.micro_batch = input_range, precision, form, micro_batch
@@ -121,7 +132,8 @@ class SmoothedClassifier(nn.Module):
         inputs, single = self._inputs(x)
         votes = self.count_stages(inputs, (0, n0, n0 + n), seed=seed, index=index, batch=batch)
         selection, estimation = votes[:, 0], votes[:, 1]
-        found = bounds.certify_counts(selection.numpy(), estimation.numpy(), self.sigma, alpha)
+        stages = selection.numpy(), estimation.numpy()
+        found = *certify_votes(*stages, self.noise, alpha), bounds.certify_counts(*stages, self.sigma, alpha)[2]
         prediction, radius, p_lower = (torch.from_numpy(values) for values in found)
         if single:
             return Certificate(int(prediction), float(radius), float(p_lower), estimation[0], selection[0])
@@ -136,8 +148,13 @@ class SmoothedClassifier(nn.Module):
         index: Any = None,
         batch: int | None = None,
         purpose: int = Purpose.CERTIFY,
+        work: Work | None = None,
     ) -> Tensor:
-        """Return the votes [batch, stages, classes], on the CPU, of the samples between consecutive edges."""
+        """Return the votes [batch, stages, classes], on the CPU, of the samples between consecutive edges.
+
+        `work` names the micro-batches to count where not all are wanted: for each its place in the batch, and its
+        number.
+        """
         if edges[-1] >= 1 << 32:
             raise UsageError(f"Expected fewer than 2**32 samples an input, but got {edges[-1]:,}.")
         device = self.device_for(inputs)
@@ -150,18 +167,24 @@ class SmoothedClassifier(nn.Module):
                 _indices(index, len(inputs), device),
                 edges,
                 num_classes=self._classes(placed, micro_batch),
-                sigma=self.sigma,
+                noise=self.noise,
                 seed=_seed(seed),
                 purpose=purpose,
                 micro_batch=micro_batch,
                 batch=default_batch(micro_batch, device) if batch is None else _at_least_one("batch", batch),
                 dtype=input_dtype(self.model, self.form, self.precision),
+                work=None if work is None else (work[0].to(device), work[1].to(device)),
             ).cpu()
         if invalid := int(votes[..., -1].sum()):
             raise SmoothcertError(
                 f"The model returned NaN for {invalid:,} of {edges[-1] * len(inputs):,} noisy inputs."
             )
         return votes[..., :-1]
+
+    def scores(self, noisy: Tensor) -> Tensor:
+        """Return the deployed network's scores of a micro-batch of noisy inputs in float32."""
+        with self._voting(noisy.device):
+            return self._scores(noisy.to(input_dtype(self.model, self.form, self.precision)))
 
     def device_for(self, inputs: Tensor) -> torch.device:
         """Return where the votes are counted: where the model's weights are, or else the inputs."""
@@ -197,6 +220,8 @@ class SmoothedClassifier(nn.Module):
         """Refuse NaN and values outside the range that the noise level refers to."""
         if bool(batch.isnan().any()):
             raise UsageError("The inputs contain NaN.")
+        if isinstance(self.noise, Grid):
+            check_grid(batch)
         limits = self.input_range
         if limits == AUTO:
             limits = (0.0, 1.0) if batch.dim() == 4 else None

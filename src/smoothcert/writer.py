@@ -63,7 +63,7 @@ class ResultWriter:
                 self._about["segments"].append({"first_row": self.done, **segment})
                 self._write_sidecar()
         except OSError as error:
-            raise _cannot_write(path, error) from error
+            raise cannot_write(path, error) from error
 
     def __enter__(self) -> ResultWriter:
         return self
@@ -89,31 +89,21 @@ class ResultWriter:
                 self._about["segments"][-1]["seconds"] = round(self._noted - self._started, 3)
                 self._write_sidecar()
         except OSError as error:
-            raise _cannot_write(self.path, error, f" The first {self.done} images are safe.") from error
+            raise cannot_write(self.path, error, f" The first {self.done} images are safe.") from error
 
     def _open_sidecar(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        plain: dict[str, Any] = json.loads(json.dumps(settings))
         path = sidecar_path(self.path)
-        if not path.exists():
-            if self.path.exists() and not self._headers[0].encode().startswith(self.path.read_bytes()):
-                raise UsageError(f"{self.path} exists, but {path.name} beside it does not; choose another `--out`.")
-            return {"settings": plain, "segments": []}
-        about = read_sidecar(path)
-        before = about.get("settings", {})
-        changed = sorted(key for key in {*before, *plain} if before.get(key) != plain.get(key))
-        if changed:
-            what = "; ".join(f"{key} was {before.get(key)}, now {plain.get(key)}" for key in changed)
-            raise UsageError(
-                f"{self.path} was made with other settings ({what}); move it away or choose another `--out`."
-            )
-        return {"settings": before, "segments": list(about.get("segments", []))}
+        foreign = self.path.exists() and not self._headers[0].encode().startswith(self.path.read_bytes())
+        if foreign and not path.exists():
+            raise UsageError(f"{self.path} exists, but {path.name} beside it does not; choose another `--out`.")
+        return open_sidecar(self.path, settings)
 
     def _write_sidecar(self) -> None:
         write_text(sidecar_path(self.path), json.dumps(self._about, indent=2) + "\n")
 
     def _recover(self) -> int:
         """Cut both files to the rows that both hold in full, and return how many those are."""
-        rows, counts = (_whole_lines(file) for file in self._files)
+        rows, counts = (whole_lines(file) for file in self._files)
         good = min(len(rows), len(counts), 1 + len(self.indices))
         for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
             if lines[:1] not in ([], [header]):
@@ -129,13 +119,30 @@ class ResultWriter:
         return max(0, good - 1)
 
 
-def _whole_lines(file: IO[str]) -> list[str]:
+def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sidecar of a results file, new or as it was; refuse one of other settings."""
+    plain: dict[str, Any] = json.loads(json.dumps(settings))
+    path = sidecar_path(results)
+    if not path.exists():
+        return {"settings": plain, "segments": []}
+    about = read_sidecar(path)
+    before = about.get("settings", {})
+    changed = sorted(key for key in {*before, *plain} if before.get(key) != plain.get(key))
+    if changed:
+        what = "; ".join(f"{key} was {before.get(key)}, now {plain.get(key)}" for key in changed)
+        raise UsageError(f"{results} was made with other settings ({what}); move it away or choose another `--out`.")
+    return {"settings": before, "segments": list(about.get("segments", []))}
+
+
+def whole_lines(file: IO[str]) -> list[str]:
+    """Return the lines of a file, without one that a kill cut off."""
     file.seek(0)
     lines = file.readlines()
     return lines[:-1] if lines and not lines[-1].endswith("\n") else lines
 
 
-def _cannot_write(path: Path, error: OSError, safe: str = "") -> SmoothcertError:
+def cannot_write(path: Path, error: OSError, safe: str = "") -> SmoothcertError:
+    """Return the error for a file that cannot be written."""
     return SmoothcertError(
         f"{path} cannot be written ({error.strerror or error}).{safe} Make room or choose another `--out`; "
         "the same command then goes on where this one stopped."

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from smoothcert import __version__
-from smoothcert.cli import certify, checkpoints, data, listing, report, reproduce, train
+from smoothcert.cli import attack, certify, checkpoints, data, listing, precision, recertify, report, reproduce, train
 from smoothcert.errors import SmoothcertError, UsageError
 
 
@@ -23,7 +23,7 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     data.add_commands(commands)
     train.add_commands(commands, arguments)
-    for module in (certify, reproduce, report, checkpoints, listing):
+    for module in (certify, recertify, precision, attack, reproduce, report, checkpoints, listing):
         module.add_commands(commands)
     return parser
 

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.corrupted import add_corruption_options, choose_rows, load_sets, results_suffix
+from smoothcert.cli import stopping
+from smoothcert.cli.corrupted import add_corruption_options, choose_rows, results_suffix
+from smoothcert.cli.job import load_job
 from smoothcert.cli.options import add_data_options, batch_size, shard
 from smoothcert.cli.report import print_table
 from smoothcert.cli.terminal import ProgressBar, duration, say
@@ -32,19 +34,21 @@ def add_commands(commands: Any) -> None:
         help="prove a radius within which the prediction cannot change",
         description="Certify the images of a data set. Interrupted runs go on when the same command is given again.",
     )
-    _add_options(certify, n=100_000)
+    add_options(certify, n=100_000)
     certify.add_argument("--n0", "--N0", type=int, default=100, metavar="N0", help="noises that select (default: 100)")
+    stopping.add_options(certify)
     certify.set_defaults(run=run, task="certify")
     predict = commands.add_parser(
         "predict",
         help="classify by majority vote under noise",
         description="Predict the images of a data set by majority vote, or abstain where the vote is unclear.",
     )
-    _add_options(predict, n=1000)
+    add_options(predict, n=1000)
     predict.set_defaults(run=run, task="predict")
 
 
-def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
+def add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
+    """Add what every command has that votes on images: checkpoint, data, protocol, execution, output."""
     parser.add_argument("checkpoint", nargs="?", help="a run folder, a .safetensors file, or a published checkpoint")
     parser.add_argument("--pretrained", metavar="NAME", help="a network of ours (see `smoothcert list pretrained`)")
     add_data_options(parser, default="the one the checkpoint was trained on")
@@ -60,7 +64,9 @@ def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
     group = parser.add_argument_group("execution")
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     group.add_argument("--precision", help="fp32, tf32 or bf16 (default: fp32 on the CPU, bf16 on a GPU)")
-    group.add_argument("--form", help="plain, folded or compiled (default: folded, compiled for large jobs on a GPU)")
+    group.add_argument(
+        "--form", help="plain, folded, compiled or pinned (default: folded; compiled for large GPU jobs)"
+    )
     group.add_argument(
         "--batch",
         type=batch_size,
@@ -78,52 +84,45 @@ def _add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
 def run(args: argparse.Namespace) -> None:
     """Certify or predict."""
     from smoothcert import bounds
-    from smoothcert.checkpoint import load_checkpoint
-    from smoothcert.engine.deploy import choose_deployment
-    from smoothcert.environment import choose_device
+    from smoothcert.engine.deploy import COMPILED, choose_deployment
     from smoothcert.errors import UsageError
-    from smoothcert.pretrained import pretrained_path
-    from smoothcert.runs import RunFolder
     from smoothcert.smoothing import SmoothedClassifier
 
     # What is wrong with the numbers is said before anything large is read.
-    if args.sigma is not None:
-        bounds.check_sigma(args.sigma)
-    bounds.check_alpha(args.alpha)
-    if args.task == "certify":
+    certifying = args.task == "certify"
+    if certifying:
         bounds.check_budget(args.n0, args.n, args.alpha)
-    if (args.checkpoint is None) == (args.pretrained is None):
-        raise UsageError("Name either a checkpoint or, with `--pretrained`, a network of ours.")
-    device = choose_device(args.device)
-    path = Path(args.checkpoint) if args.checkpoint else pretrained_path(args.pretrained)
-    checkpoint = load_checkpoint(path, normalization=args.normalization)
-    sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
-    if sigma is None:
-        raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
-    sets = load_sets(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
+        stopping.check(args)
+    job = load_job(args)
+    model, sigma, shape = job.checkpoint.model, job.sigma, job.sets[0].shape
     # The choice must be the same for every shard, so it looks at all images.
-    samples = sum(len(choose_rows(args, data)) for data in sets) * args.n
-    form, precision = choose_deployment(checkpoint.model.to(device), sets[0].shape, samples)
+    samples = sum(len(choose_rows(args, data)) for data in job.sets) * args.n
+    form, precision = choose_deployment(model, shape, samples)
+    if certifying and args.sound and form == "compiled":
+        form = "pinned"
     classifier = SmoothedClassifier(
-        checkpoint.model,
+        model,
         sigma,
-        checkpoint.model.num_classes,
-        input_shape=sets[0].shape,
+        model.num_classes,
+        input_shape=shape,
         precision=args.precision or precision,
         form=args.form or form,
         micro_batch=args.micro_batch,
+        noise=stopping.choose_noise(args, sigma, shape.numel()) if certifying else "gaussian",
     )
-    if args.out and len(sets) > 1:
-        raise UsageError(f"`--out` names one file, but {args.data} gives {len(sets)}; leave it out.")
-    jobs = [(data, choose_rows(args, data, args.shard), args.out or default_out(args, data, sigma)) for data in sets]
+    if args.out and len(job.sets) > 1:
+        raise UsageError(f"`--out` names one file, but {args.data} gives {len(job.sets)}; leave it out.")
+    jobs = [
+        (data, choose_rows(args, data, args.shard), args.out or default_out(args, data, sigma)) for data in job.sets
+    ]
     if args.dry_run:
-        print(_plan(args, classifier, jobs, device))
+        print(_plan(args, classifier, jobs, job.device))
         return
-    if classifier.form == "compiled":
+    if classifier.form in COMPILED:
         say(COMPILING.format("the network"))
-    for job in jobs:
-        _run(args, checkpoint, classifier, *job)
-    if args.task == "certify":
+    for part in jobs:
+        _run(args, job.checkpoint, classifier, *part)
+    if certifying:
         print_table([str(out) for _, _, out in jobs], as_json=args.json)
     else:
         _print_predictions({data.name: out for data, _, out in jobs}, as_json=args.json)
@@ -138,18 +137,25 @@ def _run(
     out: Path,
 ) -> None:
     from smoothcert.certification import certify_dataset, predict_dataset
+    from smoothcert.sequential_certification import certify_sequentially
 
     model = checkpoint.describe()
+    images = len(choose_rows(args, data))
+    rule = stopping.choose_rule(args, data.name, images) if args.task == "certify" else None
     options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
     title = f"{args.task} {data.name}" if "/" in data.name else args.task
     with ProgressBar(title, len(indices), "images") as bar:
         options |= {"indices": indices, "model": model, "on_progress": _Watch(bar)}
-        if args.task == "certify":
-            made: int = len(certify_dataset(classifier, data, out, n0=args.n0, **options))
+        if rule:
+            made = len(certify_sequentially(classifier, data, out, rule=rule, n0=args.n0, **options))
+        elif args.task == "certify":
+            made = len(certify_dataset(classifier, data, out, n0=args.n0, bound=args.bound, **options))
         else:
             made = len(predict_dataset(classifier, data, out, **options))
     if made < len(indices):
         say(f"{len(indices) - made:,} of {len(indices):,} images were there already.")
+    if rule:
+        stopping.say_samples(out, args.n)
     say(f"Results: {out}")
 
 
@@ -198,6 +204,7 @@ def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path
     from smoothcert.pipeline import results_name
 
     name = results_name(args.task, data, sigma, args.n, args.skip, args.max, args.shard, results_suffix(args))
+    name = "-".join([name.removesuffix(".tsv"), *stopping.name_parts(args)]) + ".tsv"
     if args.pretrained:
         return Path("runs", args.pretrained, name)
     checkpoint = Path(args.checkpoint)
@@ -211,7 +218,7 @@ def _plan(
     device: torch.device,
 ) -> str:
     """Say what would be done: the settings, the number of samples, and what a short trial says of the time."""
-    from smoothcert.bounds import largest_radius
+    from smoothcert.bounds import failure_upper_bound
 
     data, indices, _ = jobs[0]
     images = sum(len(rows) for _, rows, _ in jobs)
@@ -229,7 +236,8 @@ def _plan(
         **({"n0": args.n0} if args.task == "certify" else {}),
         "n": args.n,
         "alpha": args.alpha,
-        "largest radius": round(largest_radius(classifier.sigma, args.n, args.alpha), 4),
+        "largest radius": round(float(classifier.noise.radius(failure_upper_bound(args.n, args.n, args.alpha))), 4),
+        **({"noise": classifier.noise.name, "stop": args.stop} if args.task == "certify" else {}),
         "seed": args.seed,
         "precision": classifier.precision,
         "form": classifier.form,

@@ -13,11 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from smoothcert.engine.noising import add_noise
 from smoothcert.errors import SmoothcertError
-from smoothcert.philox import normal, triton_kernels
+from smoothcert.noises import Noise
 
 Classify = Callable[[Tensor], Tensor]
 """Maps one micro-batch of noisy inputs to scores [micro_batch, classes]."""
+Work = tuple[Tensor, Tensor]
+"""Micro-batches to count: the place of each one's input, and its number among that input's micro-batches."""
 
 
 def count_votes(
@@ -27,33 +30,32 @@ def count_votes(
     edges: Sequence[int],
     *,
     num_classes: int,
-    sigma: float,
+    noise: Noise,
     seed: int,
     purpose: int,
     micro_batch: int,
     batch: int,
     dtype: torch.dtype = torch.float32,
+    work: Work | None = None,
 ) -> Tensor:
     """Count how often each class wins under noise, for samples edges[i] to edges[i+1] - 1 of each input.
 
     `inputs` [count, ...] and `indices` [count] lie on the device. About `batch` noisy samples are in memory at once;
-    noise is drawn and added in float32, and the sum cast to `dtype` once. Returns int64 [count, stages, classes + 1];
-    the last column counts samples whose scores were NaN.
+    noise is drawn and added in float32, and the sum cast to `dtype` once. `work` names the micro-batches to count, by
+    default all of every input. Returns int64 [count, stages, classes + 1]; the last column counts samples whose scores
+    were NaN.
     """
     device, count = inputs.device, len(inputs)
     stages, columns = len(edges) - 1, num_classes + 1
     # Two more rows take what lies before the first and after the last edge: the padding of cut micro-batches.
     votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
     boundaries = torch.tensor(edges, device=device)
-    first = edges[0] // micro_batch
-    blocks = -(-edges[-1] // micro_batch) - first
     slots = torch.arange(micro_batch, device=device)
     per_pass = max(1, batch // micro_batch)
-    for start in range(0, count * blocks, per_pass):
-        work = torch.arange(start, min(start + per_pass, count * blocks), device=device)
-        image = work // blocks
-        samples = (first + work % blocks).unsqueeze(1) * micro_batch + slots
-        noisy = _noisy(inputs, image, indices, samples, sigma, seed, purpose, dtype)
+    images, blocks = work or _all_work(count, edges, micro_batch, device)
+    for image, block in zip(torch.split(images, per_pass), torch.split(blocks, per_pass), strict=True):
+        samples = block.unsqueeze(1) * micro_batch + slots
+        noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
         winners = torch.stack([_winner(classify(part), num_classes) for part in noisy])
         row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
         votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
@@ -77,26 +79,11 @@ def count_within_memory(
             torch.cuda.empty_cache()
 
 
-def _noisy(
-    inputs: Tensor,
-    image: Tensor,
-    indices: Tensor,
-    samples: Tensor,
-    sigma: float,
-    seed: int,
-    purpose: int,
-    dtype: torch.dtype,
-) -> Tensor:
-    """Return inputs[image] under the noises of these samples, [parts, micro_batch, ...]; one kernel where it can be."""
-    shape = (*samples.shape, *inputs.shape[1:])
-    if inputs.is_cuda and (kernels := triton_kernels()):
-        rows = image.unsqueeze(1).expand_as(samples).reshape(-1)
-        options = {"sigma": sigma, "seed": seed, "purpose": purpose, "dtype": dtype}
-        flat: Tensor = kernels.noisy_copies(inputs, rows, indices, samples.reshape(-1), **options)
-        return flat.view(shape)
-    address = (samples, indices[image].unsqueeze(1), purpose)
-    noise = normal(seed, address, inputs[0].numel(), device=inputs.device).view(shape)
-    return (inputs[image].unsqueeze(1) + sigma * noise).to(dtype)
+def _all_work(count: int, edges: Sequence[int], micro_batch: int, device: torch.device) -> Work:
+    first = edges[0] // micro_batch
+    blocks = -(-edges[-1] // micro_batch) - first
+    work = torch.arange(count * blocks, device=device)
+    return work // blocks, first + work % blocks
 
 
 def _winner(scores: Tensor, num_classes: int) -> Tensor:
@@ -120,4 +107,9 @@ def default_batch(micro_batch: int, device: torch.device) -> int:
 
 def inputs_at_once(samples: int, device: torch.device) -> int:
     """Return how many inputs, of so many samples each, are counted before the host reads the votes."""
-    return max(1, (1 << 10 if device.type == "cpu" else 1 << 22) // samples)
+    return max(1, samples_at_once(device) // samples)
+
+
+def samples_at_once(device: torch.device) -> int:
+    """Return how many samples are counted before the host reads the votes: enough to hide what the host does."""
+    return 1 << 10 if device.type == "cpu" else 1 << 22

@@ -1,5 +1,8 @@
 """The form in which a network votes: as it is, folded, or folded and compiled.
 
+A `compiled` network's kernels are chosen by timing them; a `pinned` one's by rules alone, so that they are the same
+every time.
+
 Folding merges BatchNorm and the normalisation's scale into the convolutions: the same function up to rounding, with
 fewer passes over memory. Which form is used is part of the certified function and stands in the sidecar.
 """
@@ -17,7 +20,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from smoothcert.models import Classifier
 
-FORMS = ("plain", "folded", "compiled")
+FORMS = ("plain", "folded", "compiled", "pinned")
+COMPILED: dict[str, dict[str, Any]] = {
+    "compiled": {"mode": "max-autotune"},
+    "pinned": {"options": {"deterministic": True, "triton.cudagraphs": True}},
+}
+"""How the forms are compiled that are."""
 # A job of more arithmetic than this, about half a minute uncompiled on an H200, repays the compiler's time.
 _WORTH_COMPILING = 1e15
 
@@ -51,8 +59,8 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
         network = fold(model)
         if precision == "bf16":
             network = network.to(torch.bfloat16)
-    if form == "compiled":
-        network = torch.compile(network, mode="max-autotune", dynamic=False)
+    if form in COMPILED:
+        network = torch.compile(network, dynamic=False, **COMPILED[form])
     return network  # type: ignore[no-any-return]
 
 

@@ -20,7 +20,7 @@ from smoothcert import metrics
 from smoothcert.errors import SmoothcertError
 from smoothcert.names import CORRUPTIONS
 from smoothcert.report.table import Entry, describe
-from smoothcert.results import Results, read_results, read_sidecar, sidecar_path
+from smoothcert.results import BESIDE, Results, read_results, read_sidecar, sidecar_path
 
 _ROWS_A_SEVERITY = 10_000  # in the published arrays
 _NAMES = sorted({name for names in CORRUPTIONS.values() for name in names})
@@ -86,8 +86,8 @@ class _File:
     parts: Mapping[tuple[str, int], Part]
 
     @property
-    def network(self) -> tuple[Path, str | None, float | None]:
-        return self.home, self.dataset, self.entry.sigma
+    def network(self) -> tuple[Path, str | None, float | None, str]:
+        return self.home, self.dataset, self.entry.sigma, self.entry.protocol
 
 
 def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedResults]:
@@ -156,7 +156,10 @@ def _join(group: list[_File], others: list[_File]) -> CorruptedResults:
     beside = (
         file.entry.results
         for file in others
-        if file.home.name == first.home.name and file.entry.sigma == first.entry.sigma and file.dataset in bases
+        if file.home.name == first.home.name
+        and file.entry.sigma == first.entry.sigma
+        and file.dataset in bases
+        and file.entry.protocol == first.entry.protocol
     )
     clean = next((_part(results, results.idx) for results in beside), None)
     entry, suite = first.entry, _suite(parts)
@@ -191,4 +194,4 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
 
 def _may_be_results(path: Path) -> bool:
     name = path.name.removesuffix(".gz")
-    return name.endswith(".tsv") and not name.endswith(".counts.tsv")
+    return name.endswith(".tsv") and not name.endswith(BESIDE)

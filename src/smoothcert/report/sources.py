@@ -19,7 +19,7 @@ from smoothcert.recipes import paper_tables
 from smoothcert.report.corrupted import CorruptedResults, is_corrupted, read_corrupted
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
-from smoothcert.results import COLUMNS, read_results, sidecar_path
+from smoothcert.results import BESIDE, COLUMNS, read_results, sidecar_path
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:
 def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
     """Return (name, results file) of each `[NAME=]FILE`, and of all files below each folder.
 
-    Of what a glob or a folder offers, files of counts are left out.
+    Of what a glob or a folder offers, files of counts and looks are left out.
     """
     found: list[tuple[str | None, Path]] = []
     for text in texts:
@@ -94,7 +94,7 @@ def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
             found += [(name, file) for file in files]
         else:
             found.append((name, path))
-    shown = [(name, path) for name, path in found if ".counts.tsv" not in path.name]
+    shown = [(name, path) for name, path in found if not path.name.removesuffix(".gz").endswith(BESIDE)]
     return list(dict.fromkeys(shown or found))
 
 
@@ -128,7 +128,7 @@ def _read_run(path: Path, name: str | None, given: dict[str, Any]) -> Run:
 def _of_the_paper(run: Run, name: str | None) -> Entry:
     """Give a run that is a row of one of the paper's other tables that row, and a name that tells it apart."""
     place = paper_places().get(recipe_of(run))
-    if place is None:
+    if place is None or run.entry.protocol:  # the paper's rows are of its own protocol
         return run.entry
     table, setup = place
     told = name or f"{METHODS.get(run.entry.method or '', run.entry.name)}, {setup}"

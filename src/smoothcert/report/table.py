@@ -13,6 +13,7 @@ from smoothcert.bounds import largest_radius
 from smoothcert.errors import UsageError
 from smoothcert.names import dimensions_of
 from smoothcert.report.paper import ALIASES, METHODS, PaperRow, paper_row
+from smoothcert.report.protocol import check_comparable, check_same_protocol, protocol_of
 from smoothcert.results import Results
 
 
@@ -27,6 +28,7 @@ class Entry:
     method: str | None
     n: int | None
     alpha: float | None
+    protocol: str = ""  # what sets it apart from CERTIFY as published
     paper: tuple[str | None, str] = (None, "")  # its table in the paper, where not the main one, and its setup there
 
     @property
@@ -75,14 +77,17 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
         sigma = given.get("sigma")  # a number in the name that cannot be the noise level of such radii
     method = settings.get("model", {}).get("method") or (told["method"] if told else results.name)
     method = ALIASES.get(method.lower(), method.lower())
+    protocol = protocol_of(settings)
+    called = name or METHODS.get(method, results.name)
     return Entry(
         results=results,
-        name=name or METHODS.get(method, results.name),
+        name=f"{called} [{protocol}]" if protocol else called,
         dataset=settings.get("data", {}).get("name") or given.get("dataset"),
         sigma=sigma,
         method=method if method in METHODS else None,
         n=settings.get("n"),
         alpha=settings.get("alpha"),
+        protocol=protocol,
     )
 
 
@@ -99,10 +104,12 @@ def build_table(
     grid = tuple(radii) if radii is not None else max(grids, key=len)
     order = list(METHODS)
     ranked = sorted(entries, key=lambda e: (e.group, order.index(e.method) if e.method else len(order)))
+    check_comparable(ranked, linf=bool(linf), paper=paper)
     rows = tuple(_row(entry, grid, linf, _find(ranked, baseline, entry), paper) for entry in ranked)
     table = Table(rows, grid, tuple(linf), baseline)
     for group in table.groups():
-        _mark(group)
+        for protocol in {row.entry.protocol for row in group}:
+            _mark([row for row in group if row.entry.protocol == protocol])
     return table
 
 
@@ -132,11 +139,15 @@ def _columns(results: Results) -> tuple[Any, Any, Any]:
 def _find(entries: Sequence[Entry], baseline: str | None, entry: Entry) -> Entry | None:
     if baseline is None:
         return None
-    wanted = [other for other in entries if baseline in (other.name, other.method, other.results.name)]
+    names = [(other.name, other.name.partition(" [")[0], other.method, other.results.name) for other in entries]
+    wanted = [other for other, known in zip(entries, names, strict=True) if baseline in known]
     if not wanted:
         raise UsageError(f"No result is called {baseline!r}; there are {', '.join(e.name for e in entries)}.")
     same = next((other for other in wanted if other.group == entry.group), None)
-    return None if same is entry else same
+    if same is None or same is entry:
+        return None
+    check_same_protocol(entry, same)
+    return same
 
 
 def _mark(group: Sequence[Row]) -> None:
@@ -170,6 +181,7 @@ def _row_json(row: Row, table: Table) -> dict[str, Any]:
         "images": len(results),
         "n": row.entry.n,
         "alpha": row.entry.alpha,
+        "protocol": row.entry.protocol,
         "acr": vars(row.acr),
         "radii": list(table.radii),
         "certified_accuracy": list(row.accuracy),

@@ -17,19 +17,19 @@ Pair = tuple[int, int, float, float, int]
 
 
 def compare_pairs(entries: Sequence[Entry]) -> list[Pair]:
-    """Compare all pairs of one data set; those without two common images are left out.
+    """Compare all pairs of one data set and protocol; those without two common images are left out.
 
     Runs on the same images, the usual case, are compared at once through their covariance.
     """
-    tables: dict[tuple[str | None, bytes], list[int]] = {}
+    tables: dict[tuple[tuple[str | None, str], bytes], list[int]] = {}
     ordered = [_by_index(entry) for entry in entries]
     for position, (entry, (idx, _)) in enumerate(zip(entries, ordered, strict=True)):
-        tables.setdefault((entry.dataset, idx.tobytes()), []).append(position)
+        tables.setdefault(((entry.dataset, entry.protocol), idx.tobytes()), []).append(position)
     found: list[Pair] = []
     for members in tables.values():
         found += _same_images(members, np.stack([ordered[member][1] for member in members]))
-    for ((dataset, _), some), ((other, _), others) in combinations(tables.items(), 2):
-        if dataset == other:
+    for ((kind, _), some), ((other, _), others) in combinations(tables.items(), 2):
+        if kind == other:
             for first in some:
                 for second in others:
                     found += _shared_images(first, second, *ordered[first], *ordered[second])

@@ -1,0 +1,129 @@
+"""Samples that sequential certification saves, simulated on the published CIFAR-10 confidences of CAT-RS.
+
+    SMOOTHCERT_TEST_DATA=FOLDER python benchmarks/sequential.py [--sigmas 0.25 0.5 1.0] [--no-radius] [--json FILE]
+
+FOLDER holds published/cifar10/cat-rs-SIGMA.tsv, as their authors publish them. A radius tells how many of the 100,000
+votes an image had; that share is taken for its true probability. Images that abstained get one from U(0.3, 0.5). Then
+every rule draws its votes from those probabilities, and its table is held against what all 100,000 votes of the same
+draw give (fixed), in the worst of three draws. The published table is another draw: how far the mean of ours is off it,
+and how far that of fixed is, stands beside.
+"""
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from smoothcert import bounds, metrics
+from smoothcert.noises import Gaussian
+from smoothcert.results import read_results
+from smoothcert.scheduling import InTurn, Tracker
+from smoothcert.stopping import RadiusStop, TableStop
+
+N0, N, ALPHA = 100, 100_000, 0.001
+GRID = tuple(metrics.radius_grid("cifar10"))
+MOST = 1 << 40
+
+
+def confidences(results, sigma, generator):
+    """Recover each image's probability from its published radius: the share of votes that gives it."""
+    votes = np.arange(N // 2, N + 1)
+    radii = Gaussian(sigma).radius(bounds.failure_upper_bound(votes, N, ALPHA))
+    after = np.clip(np.searchsorted(radii, results.radius), 1, len(radii) - 1)
+    nearest = after - (results.radius - radii[after - 1] < radii[after] - results.radius)
+    unknown = generator.uniform(0.3, 0.5, len(results))
+    return np.where(results.predict >= 0, votes[nearest] / N, unknown)
+
+
+def simulate(rule, probabilities, right, sigma, generator):
+    """Certify every image with votes of its probability.
+
+    Returns radii, -1 for no answer; those of all N votes of the same draw; and the samples each image took. Class 0 is
+    the one selected; it is the label where the published prediction is right.
+    """
+    noise, plan = Gaussian(sigma), rule.plan(N, ALPHA)
+    steps = np.diff([0, *plan.looks])
+    votes = np.cumsum(generator.binomial(steps, probabilities[:, None]), axis=1)
+    tracker = Tracker(plan, rule, noise, np.where(right, 0, 1), N0)
+    schedule, samples = InTurn(tracker, MOST), np.zeros(len(right), dtype=np.int64)
+    while wave := schedule.wave():
+        places = np.array([place for place, _ in wave])
+        stage = int(tracker.stage[places[0]])  # all are at the same one
+        samples[places] += tracker.cost(places)
+        won = votes[places, stage - 1] if stage else np.full(len(places), N0)
+        tracker.observe(places, np.stack([won, (plan.looks[stage - 1] if stage else N0) - won], axis=1))
+    failures = tracker.failure, bounds.failure_upper_bound(votes[:, -1], N, ALPHA)
+    return *(np.where(failure <= 0.5, noise.radius(failure), -1.0) for failure in failures), samples
+
+
+def table_row(folder, sigma, skip_wrong, draws=3):
+    results, sigma = read_results(folder / f"cat-rs-{sigma}.tsv"), float(sigma)
+    rule, tables, fixed, samples = TableStop(skip_wrong, GRID), [], [], []
+    for draw in range(draws):
+        generator = np.random.default_rng(draw)
+        probabilities = confidences(results, sigma, generator)
+        ours, all_votes, taken = simulate(rule, probabilities, results.correct, sigma, generator)
+        tables.append(100 * metrics.certified_accuracy(ours, results.correct, GRID))
+        fixed.append(100 * metrics.certified_accuracy(all_votes, results.correct, GRID))
+        samples.append(taken.mean())
+    published = 100 * metrics.certified_accuracy(results.radius, results.correct & (results.predict >= 0), GRID)
+    return {
+        "sigma": sigma,
+        "skip_wrong": skip_wrong,
+        "samples": float(np.mean(samples)),
+        "saving": (N0 + N) / float(np.mean(samples)),
+        "to_fixed": float(abs(np.array(tables) - fixed).max()),
+        "to_published": float(abs(np.mean(tables, axis=0) - published).max()),
+        "fixed_to_published": float(abs(np.mean(fixed, axis=0) - published).max()),
+        "table": np.mean(tables, axis=0).tolist(),
+        "published": published.tolist(),
+    }
+
+
+def radius_row(folder, sigma, radius, confidence):
+    results, generator = read_results(folder / f"cat-rs-{sigma}.tsv"), np.random.default_rng(0)
+    sigma = float(sigma)
+    probabilities = confidences(results, sigma, generator)
+    rule = RadiusStop(radius=radius, confidence=confidence)
+    ours, fixed, samples = simulate(rule, probabilities, results.correct, sigma, generator)
+    shares = [100 * metrics.certified_accuracy(found, results.correct, [radius])[0] for found in (ours, fixed)]
+    return {
+        "sigma": sigma,
+        "radius": radius,
+        "confidence": confidence,
+        "samples": float(samples.mean()),
+        "to_fixed": float(shares[0] - shares[1]),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sigmas", nargs="+", default=["0.25", "0.5", "1.0"])
+    parser.add_argument("--no-radius", action="store_true", help="the table alone")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    args = parser.parse_args()
+    folder = Path(os.environ["SMOOTHCERT_TEST_DATA"]) / "published/cifar10"
+    tables = [table_row(folder, sigma, skip) for sigma in args.sigmas for skip in (False, True)]
+    print("--stop table           samples an image  saving  most points off: fixed; published (and fixed off that)")
+    for row in tables:
+        what = f"sigma {row['sigma']:.2f}" + (" skip-wrong" if row["skip_wrong"] else "")
+        off = f"{row['to_fixed']:.2f}; {row['to_published']:.2f} ({row['fixed_to_published']:.2f})"
+        print(f"{what:22} {row['samples']:16,.0f}  {row['saving']:5.2f}x  {off}")
+    rows = []
+    if not args.no_radius:
+        print("--stop radius            samples an image  points off fixed (union, betting)")
+        for sigma in args.sigmas:
+            for radius in [r for r in GRID if r <= bounds.largest_radius(float(sigma), N, ALPHA)]:
+                pair = [radius_row(folder, sigma, radius, confidence) for confidence in ("union", "betting")]
+                rows += pair
+                counts = f"{pair[0]['samples']:7,.0f}, {pair[1]['samples']:7,.0f}"
+                what = f"sigma {float(sigma):.2f} radius {radius:.2f}"
+                print(f"{what:24} {counts}  {pair[0]['to_fixed']:+.2f}, {pair[1]['to_fixed']:+.2f}", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps({"table": tables, "radius": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What sequential and sound certification cost in time, on a real network: seconds beside samples, in one run.
+
+    python benchmarks/stopping.py [--device cuda] [--pretrained mnist-catrs-0.50] [--data mnist] [--skip 20]
+
+The wall-clock saving of `--stop table` should be at least 80 % of its saving in samples, and sound certification should
+take less than 1.5 times as long as the ordinary one (with `--form compiled`: as that, itself pinned).
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import smoothcert
+from smoothcert.environment import choose_device, describe_environment
+from smoothcert.metrics import radius_grid
+from smoothcert.sequential_certification import certify_sequentially
+from smoothcert.stopping import TableStop
+from smoothcert.thresholds import grid_noise
+
+
+def timed(certify, **options):
+    """Return the seconds of a run, and the samples that its certificates rest on."""
+    started = time.perf_counter()
+    records = certify(**options)
+    samples = sum(sum(record.selection) + sum(record.estimation) for record in records)
+    return time.perf_counter() - started, samples
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--pretrained", default="mnist-catrs-0.50")
+    parser.add_argument("--data", default="mnist")
+    parser.add_argument("--skip", type=int, default=20)
+    parser.add_argument("--n", type=int, default=100_000)
+    parser.add_argument("--precision", help="default: bf16 on a GPU")
+    parser.add_argument("--form", default="folded", help="of the ordinary run; a compiled one is pinned for the sound")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    args = parser.parse_args()
+    device = choose_device(args.device)
+    checkpoint = smoothcert.load_pretrained(args.pretrained)
+    model, sigma = checkpoint.model.to(device), checkpoint.about["sigma"]
+    data = smoothcert.load_dataset(args.data, "test")
+    precision = args.precision or ("bf16" if device.type == "cuda" else "fp32")
+    common = (model, sigma, model.num_classes)
+    ordinary = smoothcert.SmoothedClassifier(*common, form=args.form, precision=precision)
+    form = "pinned" if args.form == "compiled" else args.form
+    noise = grid_noise(sigma, data.shape.numel())
+    sound = smoothcert.SmoothedClassifier(*common, form=form, precision=precision, noise=noise)
+    for classifier in (ordinary, sound):
+        classifier.certify(data.floats([0], device), n=10_000)
+    options = {"data": data, "n": args.n, "indices": smoothcert.select(len(data), args.skip)}
+    about = describe_environment(device)
+    print(f"{about['device']}, torch {about['versions']['torch']}, {precision}, {len(options['indices'])} images")
+    seconds, samples = timed(smoothcert.certify_dataset, classifier=ordinary, **options)
+    rows = [{"mode": "fixed", "seconds": seconds, "samples": samples}]
+    print(f"{'fixed':20} {samples:15,} samples {seconds:8.2f} s", flush=True)
+    for skip_wrong in (False, True):
+        rule = TableStop(skip_wrong, tuple(radius_grid(data.name)))
+        mode = "table" + (", skip-wrong" if skip_wrong else "")
+        took, drawn = timed(certify_sequentially, classifier=ordinary, rule=rule, **options)
+        saving, faster = samples / drawn, seconds / took
+        rows.append({"mode": mode, "seconds": took, "samples": drawn, "saving": saving, "faster": faster})
+        print(f"{mode:20} {drawn:15,} samples {took:8.2f} s: {saving:.2f}x fewer, {faster:.2f}x faster", flush=True)
+        print(f"{'':20} {100 * faster / saving:.0f} % of the saving (at least 80 %)")
+    took, _ = timed(smoothcert.certify_dataset, classifier=sound, **options)
+    rows.append({"mode": "sound", "seconds": took, "samples": samples, "cost": took / seconds})
+    print(f"{'sound':20} {samples:15,} samples {took:8.2f} s: {took / seconds:.2f}x the ordinary time (below 1.5x)")
+    if args.json:
+        args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What a command about a checkpoint and a data set works on: loaded once its numbers were found to be good."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from smoothcert.cli.corrupted import choose_rows, load_sets
+
+if TYPE_CHECKING:
+    import torch
+
+    from smoothcert.checkpoint import Checkpoint
+    from smoothcert.data import ImageData
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network where it is to run, the noise level, and the data sets: one, or each corruption of a corrupted one."""
+
+    checkpoint: Checkpoint
+    sigma: float
+    sets: list[ImageData]
+    device: torch.device
+
+    def only(self, args: argparse.Namespace) -> tuple[ImageData, list[int]]:
+        """Return the data set and the chosen images, for a command that takes one at a time."""
+        from smoothcert.errors import UsageError
+
+        if len(self.sets) > 1:
+            raise UsageError(f"{args.data} gives {len(self.sets)} sets of images; choose one with `--corruption`.")
+        return self.sets[0], choose_rows(args, self.sets[0], args.shard)
+
+
+def load_job(args: argparse.Namespace) -> Job:
+    """Load what the options name."""
+    from smoothcert import bounds
+    from smoothcert.checkpoint import load_checkpoint
+    from smoothcert.environment import choose_device
+    from smoothcert.errors import UsageError
+    from smoothcert.pretrained import pretrained_path
+    from smoothcert.runs import RunFolder
+
+    if args.sigma is not None:
+        bounds.check_sigma(args.sigma)
+    bounds.check_alpha(args.alpha)
+    if (args.checkpoint is None) == (args.pretrained is None):
+        raise UsageError("Name either a checkpoint or, with `--pretrained`, a network of ours.")
+    device = choose_device(args.device)
+    path = Path(args.checkpoint) if args.checkpoint else pretrained_path(args.pretrained)
+    checkpoint = load_checkpoint(path, normalization=args.normalization)
+    sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
+    if sigma is None:
+        raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
+    sets = load_sets(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
+    checkpoint.model.to(device)
+    return Job(checkpoint, sigma, sets, device)

@@ -1,0 +1,161 @@
+"""Certificates from stored votes: another alpha, bound or norm without touching the network. No torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcert.certificates import bound_uniforms, certify_looks
+from smoothcert.errors import UsageError
+from smoothcert.looks import Look, looks_path, looks_text, read_looks
+from smoothcert.names import classes_of, dimensions_of
+from smoothcert.noises import Noise, convert_radius, noise_of
+from smoothcert.results import Record, Results, counts_path, read_counts, read_results, sidecar_path, write_rows
+from smoothcert.sequential import Plan, fixed_plan
+from smoothcert.storage import file_hash, write_text
+
+_AT_ONCE = 256  # images whose looks are laid out as one array
+
+
+def certify_stored(
+    indices: Sequence[int],
+    labels: Sequence[int],
+    looks: Sequence[Sequence[Look]],
+    plan: Plan,
+    noise: Noise,
+    *,
+    bound: str = "one-sided",
+    top: int = 1,
+    seed: int = 0,
+) -> list[Record]:
+    """Return the certificates that the looks at some images prove; the first look of each is the selection.
+
+    With `top` beyond 1 the class is the label, which nobody chose by looking at votes.
+    """
+    records = list[Record]()
+    for first in range(0, len(indices), _AT_ONCE):
+        part = slice(first, first + _AT_ONCE)
+        records += _certify(indices[part], labels[part], looks[part], plan, noise, bound, top, seed)
+    return records
+
+
+def _certify(
+    indices: Sequence[int],
+    labels: Sequence[int],
+    looks: Sequence[Sequence[Look]],
+    plan: Plan,
+    noise: Noise,
+    bound: str,
+    top: int,
+    seed: int,
+) -> list[Record]:
+    selection, counts, reached = _arrays(looks)
+    chosen = np.asarray(labels) if top > 1 else selection.argmax(axis=1)
+    drawn = bound_uniforms(seed, indices) if bound == "randomised" else None
+    predict, radius = certify_looks(chosen, counts, reached, plan, noise, bound, top=top, uniforms=drawn)
+    made = []
+    for row, seen in enumerate(looks):
+        last = counts[row, reached[row] - 1].tolist() if reached[row] else []
+        stages = selection[row].tolist(), last
+        seconds = sum(look.seconds for look in seen)
+        made.append(Record(indices[row], labels[row], int(predict[row]), float(radius[row]), seconds, *stages))
+    return made
+
+
+def _arrays(
+    looks: Sequence[Sequence[Look]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Lay looks out as selection [images, classes], counts [images, looks, classes] and the number of looks."""
+    classes = max((len(look.votes) for seen in looks for look in seen), default=1)
+    reached = np.array([max(0, len(seen) - 1) for seen in looks], dtype=np.int64)
+    selection = np.zeros((len(looks), classes), dtype=np.int64)
+    counts = np.zeros((len(looks), max(1, reached.max(initial=0)), classes), dtype=np.int64)
+    for row, seen in enumerate(looks):
+        for look in seen:
+            (selection[row] if look.look == 0 else counts[row, look.look - 1])[:] = look.votes
+    return selection, counts, reached
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What another reading of the votes is to be: nothing given means as it was.
+
+    `classes` and `dimensions` are asked of the user where neither the sidecar nor the data set's name tells them.
+    """
+
+    alpha: float | None = None
+    bound: str | None = None
+    norm: str | None = None
+    top: int | None = None
+    classes: int | None = None
+    dimensions: int | None = None
+
+
+def recertify(path: Path, wanted: Wanted) -> tuple[list[Record], dict[str, Any], dict[int, list[Look]]]:
+    """Read a results file's votes anew; return the records, what their sidecar says, and the looks behind them."""
+    results = read_results(path)
+    settings: dict[str, Any] = dict(results.about.get("settings", {}))
+    if settings.get("task") != "certify" or not counts_path(path).exists():
+        raise UsageError(f"{path} has no sidecar and counts of a certification beside it; only votes can be read anew.")
+    name = settings["data"]["name"]
+    classes = wanted.classes or settings.get("classes") or classes_of(name)
+    if not classes:
+        raise UsageError(f"{path} does not say how many classes there are; name it with `--classes`.")
+    top = settings.get("top_k", 1) if wanted.top is None else wanted.top
+    bound = wanted.bound or settings.get("bound", "two-sided" if top > 1 else "one-sided")
+    noise = noise_of(settings)
+    norm = wanted.norm or settings.get("norm", noise.norm)
+    stored, looks = _stored(path, results, settings, classes)
+    plan, indices = stored.at(settings["alpha"] if wanted.alpha is None else wanted.alpha), results.idx.tolist()
+    seen = [looks.get(index, []) for index in indices]
+    options: dict[str, Any] = {"bound": bound, "top": top, "seed": int(settings["seed"])}
+    records = certify_stored(indices, results.label.tolist(), seen, plan, noise, **options)
+    dimensions = wanted.dimensions or dimensions_of(name)
+    radii = convert_radius([record.radius for record in records], noise.norm, norm, dimensions)
+    records = [replace(record, radius=float(radius)) for record, radius in zip(records, radii, strict=True)]
+    source = {"file": path.name, "sha256": file_hash(path), "counts_sha256": file_hash(counts_path(path))}
+    about = {"settings": _settings(settings, plan, bound, norm, top), "recertified_from": source}
+    return records, {**results.about, **about}, looks if "stop" in settings else {}
+
+
+def _settings(settings: Mapping[str, Any], plan: Plan, bound: str, norm: str, top: int) -> dict[str, Any]:
+    """Return the settings of another reading; what is the published protocol's is left out, as `certify` does."""
+    given = {"bound": bound, "norm": norm, "top_k": top}
+    usual = {"bound": "one-sided", "norm": None if "noise" in settings else "l2", "top_k": 1}
+    kept = {key: value for key, value in settings.items() if key not in given}
+    if "stop" in kept:
+        kept["stop"] = {**kept["stop"], **plan.settings()}
+    return {**kept, "alpha": plan.alpha, **{key: value for key, value in given.items() if value != usual[key]}}
+
+
+def write_recertified(
+    out: Path, records: Sequence[Record], about: Mapping[str, Any], looks: Mapping[int, Sequence[Look]]
+) -> None:
+    """Write what was found as a results file of its own, with its votes beside it."""
+    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
+        raise UsageError(f"{out} exists; choose another `--out`.")
+    if looks:
+        write_text(looks_path(out), looks_text(looks))
+    write_text(sidecar_path(out), json.dumps(about, indent=2) + "\n")
+    write_rows(out, records)
+
+
+def _stored(
+    path: Path, results: Results, settings: Mapping[str, Any], classes: int
+) -> tuple[Plan, dict[int, list[Look]]]:
+    """Return the plan a results file was made with, and its looks; for one look, from the file of counts."""
+    alpha, stop = float(settings["alpha"]), settings.get("stop")
+    if stop:
+        plan = Plan(tuple(stop["looks"]), tuple(stop["alphas"]), alpha, stop["confidence"])
+        return plan, read_looks(path, classes)
+    looks = {}
+    for row in zip(results.idx.tolist(), results.seconds, *read_counts(path, classes), strict=True):
+        idx, seconds, selection, estimation = row
+        looks[idx] = [Look(idx, 0, selection, 0.0), Look(idx, 1, estimation, float(seconds))]
+    return fixed_plan(int(settings["n"]), alpha), looks

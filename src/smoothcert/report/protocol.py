@@ -1,0 +1,53 @@
+"""How results were certified, where not in the published way: so that nothing is compared silently that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from smoothcert.errors import UsageError
+
+if TYPE_CHECKING:
+    from smoothcert.report.table import Entry
+
+
+def protocol_of(settings: Mapping[str, Any]) -> str:
+    """Return what sets results apart from CERTIFY as published, or nothing.
+
+    >>> protocol_of({"bound": "two-sided", "stop": {"rule": "table", "skip_wrong": True}})
+    'stop table, wrong skipped, two-sided'
+    """
+    stop = settings.get("stop", {})
+    noise = settings.get("noise", "gaussian")
+    parts = [
+        f"stop {stop['rule']}" if stop else "",
+        "wrong skipped" if stop.get("skip_wrong") else "",
+        {"gaussian": "", "grid": "sound"}.get(noise, f"{noise} noise"),
+        norm_of(settings) if norm_of(settings) != "l2" else "",
+        settings.get("bound", ""),
+        f"top {settings['top_k']}" if "top_k" in settings else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def norm_of(settings: Mapping[str, Any]) -> str:
+    """Return the norm of the radii."""
+    return str(settings.get("norm", "l2"))
+
+
+def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> None:
+    """Refuse to set side by side what cannot be; rows of another protocol are otherwise named after it."""
+    norms = {norm_of(entry.results.about.get("settings", {})) for entry in entries}
+    if len(norms) > 1:
+        raise UsageError(f"Radii in {' and '.join(sorted(norms))} cannot stand in one table; report them one by one.")
+    if linf and norms != {"l2"}:
+        raise UsageError(f"`--linf` converts l2 radii, and these are in {norms.pop()}.")
+    for entry in entries:
+        if paper and entry.protocol:
+            raise UsageError(f"{entry.name} cannot be set beside the paper's numbers, which have another protocol.")
+
+
+def check_same_protocol(entry: Entry, other: Entry) -> None:
+    """Refuse the difference of two results that were certified in different ways."""
+    if entry.protocol != other.protocol:
+        raise UsageError(f"{entry.name} and {other.name} were certified in different ways: no fair difference.")

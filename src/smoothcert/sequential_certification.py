@@ -1,0 +1,203 @@
+"""Certifying a data set with as many samples as each image needs: the same rows however it is run."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from smoothcert import bounds
+from smoothcert.certification import Progress, choose_images, describe_job
+from smoothcert.data.image_data import ImageData
+from smoothcert.engine.counting import samples_at_once
+from smoothcert.environment import describe_environment
+from smoothcert.errors import UsageError
+from smoothcert.looks import Look, LookStore
+from smoothcert.recertification import certify_stored
+from smoothcert.results import Record
+from smoothcert.sampling import Sampler
+from smoothcert.scheduling import ByBudget, ByClock, InTurn, Request, Schedule, Tracker
+from smoothcert.smoothing import SmoothedClassifier
+from smoothcert.stopping import BudgetStop, StopRule
+
+_SECONDS_BETWEEN_TABLES = 30.0  # a budget's rows are brought up to date this often
+
+
+def certify_sequentially(
+    classifier: SmoothedClassifier,
+    data: ImageData,
+    out: str | Path | None = None,
+    *,
+    rule: StopRule,
+    n0: int = 100,
+    n: int = 100_000,
+    alpha: float = 0.001,
+    seed: int = 0,
+    indices: Sequence[int] | None = None,
+    batch: int | None = None,
+    model: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress[Record]], None] | None = None,
+) -> list[Record]:
+    """Certify images until the rule has seen enough, with at most n samples each; return all records.
+
+    Otherwise as `certify_dataset`. The votes of every look lie beside the results; what an interrupted run has looked
+    at is not sampled again.
+    """
+    bounds.check_budget(n0, n, alpha)
+    chosen = choose_images(classifier, data, indices)
+    classes = classifier.num_classes
+    if classes is None:
+        raise UsageError("Expected the classifier to know its `num_classes`.")
+    plan = rule.plan(n, alpha)
+    device = classifier.device_for(torch.empty(0))
+    settings = {"task": "certify", "sigma": classifier.sigma, "n0": n0, "n": n, "alpha": alpha, "seed": seed}
+    settings |= {"stop": {**rule.settings(), **plan.settings()}, "classes": classes}
+    settings |= describe_job(classifier, data, chosen, model)
+    edges = (0, n0, *(n0 + look for look in plan.looks))
+    labels = data.labels[chosen].tolist()
+    with LookStore(Path(out) if out else None, chosen, classes, settings, describe_environment(device)) as store:
+        tracker = Tracker(plan, rule, classifier.noise, labels, n0)
+        sampler = Sampler(classifier, data, chosen, edges, seed=seed, batch=batch)
+        capacity = samples_at_once(device)
+        schedule = _schedule(rule, tracker, capacity, sampler.micro_batch, store.seconds_before)
+        run = _Run(store, tracker, sampler, chosen, labels, schedule.eager, isinstance(rule, BudgetStop), on_progress)
+        if isinstance(schedule, ByClock):
+            run.restore()
+        finished = False
+        try:
+            run.follow(schedule, capacity)
+            finished = True
+        finally:
+            records = run.publish(finished=finished)
+    return records
+
+
+def _schedule(rule: StopRule, tracker: Tracker, capacity: int, unit: int, seconds_before: float) -> Schedule:
+    if not isinstance(rule, BudgetStop):
+        return InTurn(tracker, capacity, unit)
+    if rule.seconds is None:
+        return ByBudget(tracker, rule)
+    return ByClock(tracker, capacity, rule.seconds - seconds_before, unit)
+
+
+class _Run:
+    """Follows a schedule: looks that the store knows are taken from there, others are sampled and stored.
+
+    While the device counts one part of the work, a second thread reads the votes of the part before: decides, and
+    writes. The two never hold the same images.
+    """
+
+    def __init__(
+        self,
+        store: LookStore,
+        tracker: Tracker,
+        sampler: Sampler,
+        indices: Sequence[int],
+        labels: Sequence[int],
+        eager: bool,
+        live: bool,
+        on_progress: Callable[[Progress[Record]], None] | None,
+    ) -> None:
+        self.store, self.tracker, self.sampler, self.on_progress = store, tracker, sampler, on_progress
+        self.indices, self.labels = indices, labels
+        self.eager, self.live = eager, live  # live: every image has a row at every moment
+        self._published = time.perf_counter()
+
+    def restore(self) -> None:
+        """Take in all looks that the store knows."""
+        while places := [place for place in range(len(self.indices)) if self._known(place)]:
+            self._observe(places)
+
+    def follow(self, schedule: Schedule, capacity: int) -> None:
+        """Do what the schedule asks for until it asks for nothing, a device full at a time."""
+        queue, busy, begun = deque[list[Request]](), list[int](), time.perf_counter()
+        reading: Future[list[Record]] | None = None
+        with ThreadPoolExecutor(max_workers=1) as reader:
+            while True:
+                if not queue and not busy:
+                    queue.extend(self._parts(schedule.wave(), capacity))
+                    if not queue:
+                        return
+                part = queue.popleft() if queue else []
+                self._sample(part)
+                if reading:
+                    begun = self._report(reading.result(), begun)
+                reading, busy = None, [place for place, _ in part]
+                if busy:
+                    if not queue:  # decided now, while nothing is being read
+                        queue.extend(self._parts(schedule.wave(busy), capacity))
+                    reading = reader.submit(self._read, busy)
+
+    def _parts(self, wave: Sequence[Request], capacity: int) -> list[list[Request]]:
+        """Cut a wave into parts that each fill the device once."""
+        work = self.tracker.work(np.array([place for place, _ in wave], dtype=np.int64), self.sampler.micro_batch)
+        numbers = (np.cumsum(work) - work) // capacity
+        return [[wave[int(i)] for i in np.flatnonzero(numbers == number)] for number in np.unique(numbers)]
+
+    def _sample(self, part: Sequence[Request]) -> None:
+        """Count the votes that some requests lack."""
+        lacking = [(place, stage) for place, stage in part if not self._known(place)]
+        for place, stage in lacking:
+            if stage and not self.sampler.holds(place):
+                self.sampler.resume(place, stage, self.store.known[self.indices[place]][-1].votes)
+        self.sampler.advance(lacking)
+
+    def _read(self, places: Sequence[int]) -> list[Record]:
+        """Take in the votes that images were sampled for, eagerly what came for free; return those that are done."""
+        ready, done = list(places), list[int]()
+        while ready:
+            self._observe(ready)
+            done += [place for place in ready if not self.tracker.active[place]]
+            more = [place for place in ready if self.eager and self.tracker.active[place]]
+            ready = [place for place in more if self._known(place) or self._covered(place)]
+        for place in done:
+            self.sampler.release(place)
+        return self.records(done) if self.on_progress else []
+
+    def _observe(self, places: Sequence[int]) -> None:
+        """Take in the next stage of each image, and store it where it is new."""
+        fresh = list[Look]()
+        for place in places:
+            if not self._known(place):
+                stage = int(self.tracker.stage[place])
+                votes, seconds = self.sampler.votes(place, stage), self.sampler.take_seconds(place)
+                fresh.append(Look(self.indices[place], stage, votes.copy(), seconds))
+        self.store.append(fresh)
+        stages = self.tracker.stage
+        votes_of = [self.store.known[self.indices[place]][stages[place]].votes for place in places]
+        self.tracker.observe(places, votes_of)
+
+    def _known(self, place: int) -> bool:
+        return len(self.store.known.get(self.indices[place], ())) > int(self.tracker.stage[place])
+
+    def _covered(self, place: int) -> bool:
+        return self.sampler.covers(place, int(self.tracker.stage[place]))
+
+    def _report(self, done: Sequence[Record], begun: float) -> float:
+        """Say which images are done since a moment, keep live rows up to date, and return the moment now."""
+        if self.on_progress and done:
+            finished = int((~self.tracker.active).sum())
+            self.on_progress(Progress(finished, len(self.indices), done, time.perf_counter() - begun))
+        if self.live and time.perf_counter() - self._published > _SECONDS_BETWEEN_TABLES:
+            self.publish(finished=False)
+        return time.perf_counter()
+
+    def publish(self, *, finished: bool) -> list[Record]:
+        """Write the rows that there are: of images that are done or, where it is live, of all."""
+        count = len(self.indices)
+        records = self.records([p for p in range(count) if finished or self.live or not self.tracker.active[p]])
+        self.store.publish(records, finished=finished)
+        self._published = time.perf_counter()
+        return records
+
+    def records(self, places: Sequence[int]) -> list[Record]:
+        """Return the certificates of images, from their looks alone."""
+        looks = [self.store.known.get(self.indices[place], []) for place in places]
+        indices, labels = ([whole[place] for place in places] for whole in (self.indices, self.labels))
+        return certify_stored(indices, labels, looks, self.tracker.plan, self.tracker.noise)

@@ -1,0 +1,40 @@
+"""The CUDA kernels' definition, run by Triton's interpreter where Triton is installed; no GPU is needed."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+CODE = """
+import contextlib
+import torch
+
+torch.cuda.device_of = lambda tensor: contextlib.nullcontext()  # there is none here
+from smoothcert import philox_triton
+from smoothcert.engine.noising import _table, add_noise
+from smoothcert.thresholds import grid_noise
+
+torch.manual_seed(0)
+for sigma, shape in ((0.25, (1, 28, 28)), (1.0, (3, 5, 7))):
+    size = torch.Size(shape).numel()
+    inputs = torch.randint(256, (5, *shape)).float() / 255
+    rows, samples = torch.randint(5, (12,)), torch.randint(2**32 - 1, (12,))
+    indices = torch.arange(5) * 1000 + 2**31
+    table, offset, limits = _table(sigma, torch.device("cpu"))
+    options = {"seed": 2**40 + 17, "purpose": 0, "dtype": torch.float32}
+    ours = philox_triton.grid_copies(
+        inputs, rows, indices, samples, table=table, offset=offset, limits=limits, **options
+    )
+    plain = add_noise(grid_noise(sigma, size), inputs, rows, indices, samples.unsqueeze(1), **options)
+    assert torch.equal(ours, plain.view_as(ours)), sigma
+print("equal")
+"""
+
+
+# Triton comes with torch for CUDA alone; elsewhere there is no such test, rather than one that is always skipped.
+if importlib.util.find_spec("triton"):
+
+    def test_the_grid_kernel_is_the_plain_definition_to_the_bit():
+        environment = {**os.environ, "TRITON_INTERPRET": "1"}
+        done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment)
+        assert done.stdout.strip() == "equal", done.stderr
