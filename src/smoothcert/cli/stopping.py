@@ -129,6 +129,5 @@ def say_samples(out: Path, fixed: int) -> None:
     images = len(read_results(out))
     drawn = json.loads(sidecar_path(out).read_text())["samples"]
     if drawn:
-        say(
-            f"{drawn / images:,.0f} samples an image; fixed takes {fixed:,}, {fixed * images / drawn:.1f} times as many."
-        )
+        each = drawn / images
+        say(f"{each:,.0f} samples an image; fixed takes {fixed:,}, {fixed / each:.1f} times as many.")
