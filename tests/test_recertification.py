@@ -127,7 +127,7 @@ def test_the_command_writes_files_that_can_be_read_again(fixed, sequential, caps
     assert json.loads(sidecar_path(back).read_text())["settings"] == SETTINGS
     capsys.readouterr()
     assert main(["recertify", str(sequential[0]), "--alpha", "0.01", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["protocol"] == "stop table, wrong skipped"
+    assert json.loads(capsys.readouterr().out)[0]["protocol"] == "stop table, wrong skipped, alpha 0.01"
     again = sequential[0].with_name("looks-alpha0.01.tsv")
     assert recertify(again, Wanted())[0][0].radius == smoothcert.read_results(again).radius[0]
 

@@ -155,7 +155,7 @@ def _run(
     if made < len(indices):
         say(f"{len(indices) - made:,} of {len(indices):,} images were there already.")
     if rule:
-        stopping.say_samples(out, args.n)
+        stopping.say_samples(out, args.n0 + args.n)
     say(f"Results: {out}")
 
 

@@ -122,11 +122,12 @@ def name_parts(args: argparse.Namespace) -> Sequence[str]:
     return [part for part in (rule, "skip-wrong" if args.skip_wrong else "", noise, bound) if part]
 
 
-def say_samples(out: Path, n: int) -> None:
-    """Say what a sequential run saved."""
+def say_samples(out: Path, fixed: int) -> None:
+    """Say what a sequential run saved against the samples that `--stop fixed` takes."""
     from smoothcert.results import read_results, sidecar_path
 
     images = len(read_results(out))
     drawn = json.loads(sidecar_path(out).read_text())["samples"]
     if drawn:
-        say(f"{drawn / images:,.0f} samples an image, {n * images / drawn:.1f} times fewer than {n:,}.")
+        each = drawn / images
+        say(f"{each:,.0f} samples an image; fixed takes {fixed:,}, {fixed / each:.1f} times as many.")

@@ -10,6 +10,8 @@ from smoothcert.errors import UsageError
 if TYPE_CHECKING:
     from smoothcert.report.table import Entry
 
+_ALPHA = 0.001  # of every published table
+
 
 def protocol_of(settings: Mapping[str, Any]) -> str:
     """Return what sets results apart from CERTIFY as published, or nothing.
@@ -26,6 +28,7 @@ def protocol_of(settings: Mapping[str, Any]) -> str:
         norm_of(settings) if norm_of(settings) != "l2" else "",
         settings.get("bound", ""),
         f"top {settings['top_k']}" if "top_k" in settings else "",
+        f"alpha {settings['alpha']:g}" if settings.get("alpha", _ALPHA) != _ALPHA else "",
     ]
     return ", ".join(part for part in parts if part)
 
