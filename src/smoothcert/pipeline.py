@@ -17,7 +17,9 @@ from smoothcert.checkpoint import load_checkpoint
 from smoothcert.config import TrainConfig, to_toml
 from smoothcert.data import ImageData, load_dataset, select
 from smoothcert.deadline import Deadline
+from smoothcert.engine.agreement import decide, settle
 from smoothcert.engine.deploy import choose_deployment
+from smoothcert.engine.ranks import joined
 from smoothcert.methods import create_method
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
@@ -54,7 +56,7 @@ def train_runs(
     trainings = []
     for config in configs:
         folder = runs / config.name
-        if RunFolder(folder).finished:
+        if decide(joined(), RunFolder(folder).finished):
             RunFolder(folder).open(config)
             continue
         train, test = sets[config.dataset]
@@ -81,15 +83,17 @@ def train_runs(
 
 
 class _Sets(dict[str, tuple[ImageData, ImageData]]):
-    """Training and test images by the data set's name, read once."""
+    """Training and test images by the data set's name, read once, and the same on every rank."""
 
     def __init__(self, data_dir: str | Path | None) -> None:
         super().__init__()
         self.data_dir = data_dir
 
     def __missing__(self, name: str) -> tuple[ImageData, ImageData]:
-        self[name] = load_dataset(name, "train", self.data_dir), load_dataset(name, "test", self.data_dir)
-        return self[name]
+        train, test = (load_dataset(name, split, self.data_dir) for split in ("train", "test"))
+        settle(joined(), {"class folders": " ".join(train.classes), "images": f"{len(train)} + {len(test)}"})
+        self[name] = train, test
+        return train, test
 
 
 def certify_run(

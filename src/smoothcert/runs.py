@@ -21,8 +21,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from smoothcert.checkpoint import save_checkpoint
 from smoothcert.config import TrainConfig, read_config, to_toml
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.models import Classifier
 from smoothcert.storage import open_locked, replacing, write_text
 
 
@@ -56,6 +58,12 @@ class RunFolder:
                 raise UsageError(f"{self.path} holds a run of another configuration ({', '.join(fields)} differ).")
         else:
             write_text(self.config, to_toml(config))
+
+    def write_network(self, card: str, model: Classifier, **about: Any) -> None:
+        """Write the network and its card; the state to resume from is no longer needed."""
+        write_text(self.card, card)
+        save_checkpoint(self.model, model, **about)
+        self.state.unlink(missing_ok=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -117,3 +125,27 @@ class RunFolder:
         if not self.metrics.is_file():
             return []
         return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+
+
+class SilentRunFolder(RunFolder):
+    """A run's folder as a rank that does not write sees it: rank 0 does, for all."""
+
+    def open(self, config: TrainConfig) -> None:
+        """Leave it to rank 0, which refuses another configuration."""
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Leave the lock to rank 0."""
+        yield
+
+    def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Every rank has the same state; one copy is enough."""
+
+    def write_segment(self, segment: Mapping[str, Any]) -> None:
+        """Write nothing."""
+
+    def write_metrics(self, line: Mapping[str, Any]) -> None:
+        """Write nothing."""
+
+    def write_network(self, card: str, model: Classifier, **about: Any) -> None:
+        """Write nothing."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import add_data_dir, seconds
 from smoothcert.cli.terminal import ProgressBar, duration, say
-from smoothcert.config import TrainConfig, make_config, to_toml
+from smoothcert.config import TrainConfig, describe, make_config, to_toml
 from smoothcert.errors import UsageError
 
 if TYPE_CHECKING:
@@ -96,16 +96,21 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
 
 def run(args: argparse.Namespace) -> None:
     """Train, after whatever the runs need first."""
-    from smoothcert.environment import choose_device
+    from smoothcert.engine.agreement import check_shared, settle
+    from smoothcert.engine.ranks import join
+    from smoothcert.environment import choose_device, facts
     from smoothcert.pipeline import train_runs
     from smoothcert.runs import RunFolder
 
+    ranks = join()
     configs, device = resolve(args), choose_device(args.device)
     if args.dry_run:
         for config in configs:
             print(to_toml(config))
             say(_estimate(config, args, device))
         return
+    settle(ranks, {**facts(device), **{name: value for config in configs for name, value in describe(config).items()}})
+    check_shared(ranks, args.runs)
     folders = [RunFolder(args.runs / config.name) for config in configs]
     for folder in folders:
         if folder.finished:
@@ -113,7 +118,7 @@ def run(args: argparse.Namespace) -> None:
     options = {"data_dir": args.data_dir, "device": device, "compile": args.compile, "time_limit": args.time_limit}
     with Stages() as stages:
         train_runs(configs, args.runs, on_stage=stages.begin, **options)
-    for folder in folders:
+    for folder in folders if ranks.first else ():
         say(f"Network: {folder.model}")
         last = (folder.read_metrics() or [{}])[-1]
         print(json.dumps(last) if args.json else ", ".join(f"{k} {v:.4g}" for k, v in last.items()))
