@@ -46,7 +46,12 @@ class RunFolder:
     @property
     def dataset(self) -> str | None:
         """The data set it was trained on, as the configuration names it: a file's path, where it is a file."""
-        return read_config(self.config).dataset if self.config.is_file() else None
+        config = self.read_config()
+        return config.dataset if config else None
+
+    def read_config(self) -> TrainConfig | None:
+        """Return the configuration of a run that has begun."""
+        return read_config(self.config) if self.config.is_file() else None
 
     def open(self, config: TrainConfig) -> None:
         """Begin or continue a run; a folder with another configuration is refused."""

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from smoothcert.card import model_card
 from smoothcert.config import TrainConfig
-from smoothcert.data.batches import to_device
 from smoothcert.data.image_data import ImageData
+from smoothcert.data.streaming import choose_source
 from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.engine.agreement import decide
 from smoothcert.engine.precision import check_precision, numerics
@@ -24,6 +24,7 @@ from smoothcert.environment import describe_environment
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import create_method
 from smoothcert.models import Classifier, create_model
+from smoothcert.packed_labels import PackedLabels
 from smoothcert.philox import Purpose, normal, permutation
 from smoothcert.runs import RunFolder, SilentRunFolder
 
@@ -54,9 +55,10 @@ def fit(
     train: ImageData,
     test: ImageData,
     *,
-    soft: Tensor | None = None,
+    soft: Tensor | PackedLabels | None = None,
     device: torch.device | str = "cpu",
     compile: bool | None = None,
+    workers: int | None = None,
     on_progress: OnProgress | None = None,
     time_limit: float | None = None,
 ) -> Path:
@@ -64,9 +66,11 @@ def fit(
 
     A finished run is left as it is, one of another configuration is refused. `soft` holds the training images' soft
     labels [images, classes], for a method that uses them. Steps are compiled where that pays, unless `compile` says
-    so or not. After `time_limit` seconds the state is saved and OutOfTimeError raised.
+    so or not. `workers` processes decode image folders (default: this process's share of the cores). After `time_limit`
+    seconds the state is saved and OutOfTimeError raised.
     """
-    run = Training(config, folder, train, test, soft=soft, device=device, compile=compile, on_progress=on_progress)
+    options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
+    run = Training(config, folder, train, test, soft=soft, on_progress=on_progress, **options)
     fit_together([run], time_limit)
     return run.folder.model
 
@@ -124,9 +128,10 @@ class Training:
         train: ImageData,
         test: ImageData,
         *,
-        soft: Tensor | None = None,
+        soft: Tensor | PackedLabels | None = None,
         device: torch.device | str = "cpu",
         compile: bool | None = None,
+        workers: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
         self.config, self.test, self.on_progress = config, test, on_progress
@@ -148,7 +153,8 @@ class Training:
         self.ranks.connect(self.device)
         self.model = model = _new_model(config, train).to(self.device)
         soft = soft if method.uses_soft_labels else None
-        self.source, self.images = to_device(train, self.device, config.augmentation, soft), len(train)
+        self.images = len(train)
+        self.source = choose_source(train, self.device, config.augmentation, soft, seed=config.seed, workers=workers)
         rate: Any = torch.tensor(config.learning_rate, device=self.device) if self.on_gpu else config.learning_rate
         optimizer = torch.optim.SGD(
             model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=self.on_gpu

@@ -77,13 +77,16 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert import bounds
     from smoothcert.checkpoint import load_checkpoint
     from smoothcert.data import select
+    from smoothcert.engine.agreement import settle
     from smoothcert.engine.deploy import choose_deployment
-    from smoothcert.environment import choose_device
+    from smoothcert.engine.ranks import join
+    from smoothcert.environment import choose_device, facts
     from smoothcert.errors import UsageError
     from smoothcert.pretrained import pretrained_path
     from smoothcert.runs import RunFolder
     from smoothcert.smoothing import SmoothedClassifier
 
+    ranks = join()
     # What is wrong with the numbers is said before anything large is read.
     if args.sigma is not None:
         bounds.check_sigma(args.sigma)
@@ -93,12 +96,16 @@ def run(args: argparse.Namespace) -> None:
     if (args.checkpoint is None) == (args.pretrained is None):
         raise UsageError("Name either a checkpoint or, with `--pretrained`, a network of ours.")
     device = choose_device(args.device)
+    settle(ranks, facts(device))
     path = Path(args.checkpoint) if args.checkpoint else pretrained_path(args.pretrained)
     checkpoint = load_checkpoint(path, normalization=args.normalization)
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
     if sigma is None:
         raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
-    data = load_data(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
+    trained = RunFolder(path).read_config()
+    if trained and args.data is None:
+        args.resize, args.crop = args.resize or trained.resize or None, args.crop or trained.crop or None
+    data = load_data(args, trained.dataset if trained else checkpoint.about.get("dataset"))
     indices = select(len(data), args.skip, args.max, args.shard)
     # The choice must be the same for every shard, so it looks at all images.
     samples = len(select(len(data), args.skip, args.max)) * args.n
@@ -128,6 +135,7 @@ def _run(
     out: Path,
 ) -> None:
     from smoothcert.certification import certify_dataset, predict_dataset
+    from smoothcert.engine.ranks import joined
 
     model = checkpoint.describe()
     options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
@@ -139,6 +147,8 @@ def _run(
             made: int = len(certify_dataset(classifier, data, out, n0=args.n0, **options))
         else:
             made = len(predict_dataset(classifier, data, out, **options))
+    if not joined().first:
+        return
     if made < len(indices):
         say(f"{len(indices) - made:,} of {len(indices):,} images were there already.")
     say(f"Results: {out}")

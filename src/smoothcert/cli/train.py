@@ -35,6 +35,9 @@ def add_commands(commands: Any, arguments: Sequence[str]) -> None:
     train.add_argument(
         "--compile", action=argparse.BooleanOptionalAction, help="compile steps (default: on a GPU, for long runs)"
     )
+    train.add_argument(
+        "--workers", type=int, metavar="N", help="processes that decode image folders (default: the cores' share)"
+    )
     train.add_argument("--dry-run", action="store_true", help="print the configuration and an estimate of the cost")
     train.add_argument("--json", action="store_true", help="print the last metrics as JSON")
     add_data_dir(train)
@@ -115,9 +118,9 @@ def run(args: argparse.Namespace) -> None:
     for folder in folders:
         if folder.finished:
             say(f"{folder.path} is finished.")
-    options = {"data_dir": args.data_dir, "device": device, "compile": args.compile, "time_limit": args.time_limit}
+    options = {"data_dir": args.data_dir, "device": device, "compile": args.compile, "workers": args.workers}
     with Stages() as stages:
-        train_runs(configs, args.runs, on_stage=stages.begin, **options)
+        train_runs(configs, args.runs, on_stage=stages.begin, time_limit=args.time_limit, **options)
     for folder in folders if ranks.first else ():
         say(f"Network: {folder.model}")
         last = (folder.read_metrics() or [{}])[-1]

@@ -12,7 +12,6 @@ import pickle
 import threading
 import time
 from collections.abc import Mapping
-from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,8 +23,8 @@ T = TypeVar("T")
 _SECONDS_BETWEEN_BEATS = 1.0
 _SECONDS_TO_START = 600.0
 _SECONDS_TO_BE_HEARD = 5.0
-_LOOK = timedelta(seconds=0.5)
-_numbers = count()  # of agreements; all ranks make the same ones in the same order
+_SECONDS_TO_APPEAR = 5.0
+_SECONDS_BETWEEN_LOOKS = 0.02
 
 ADVICE = {
     "code version": "install the same smoothcert on every node",
@@ -84,30 +83,36 @@ def watch_over(ranks: Ranks) -> None:
 
 def wait_for(ranks: Ranks, key: str, pulses: Pulses | None = None) -> bytes:
     """Return a value of the store once it is there; stop where a rank has failed or died before that."""
-    pulses = pulses or Pulses(ranks)
-    while True:
-        try:
-            ranks.store.wait([key], _LOOK)
-            return bytes(ranks.store.get(key))
-        except RuntimeError as error:
+    pulses, looked, pause = pulses or Pulses(ranks), time.monotonic(), 1e-3
+    while not _is_there(ranks, key):
+        time.sleep(pause)
+        pause = min(2 * pause, _SECONDS_BETWEEN_LOOKS)
+        if time.monotonic() - looked > _SECONDS_BETWEEN_BEATS:
+            looked = time.monotonic()
             check_peers(ranks)
             if dead := [rank for rank in pulses.dead() if rank != ranks.rank]:
                 text = f"Rank {dead[0]} has not been heard of for {seconds_to_live():.0f} seconds; the work stops."
-                raise (SmoothcertError if ranks.first else PeerError)(text) from error
+                raise SmoothcertError(text) if ranks.first else PeerError(text)
+    return bytes(ranks.store.get(key))
+
+
+def _is_there(ranks: Ranks, key: str) -> bool:
+    try:
+        return bool(ranks.store.check([key]))
+    except RuntimeError as error:
+        raise PeerError("the store that the ranks meet in is gone") from error
 
 
 def check_peers(ranks: Ranks) -> None:
     """Raise what another rank has failed with, if one has."""
-    try:
-        failed = ranks.store.check(["failed"]) and json.loads(ranks.store.get("failed"))
-    except RuntimeError as error:
-        raise PeerError("rank 0 is gone") from error
-    if failed:
-        if not ranks.first:
-            raise PeerError("another rank has failed")
-        ranks.store.set("heard", "")
-        kind = UsageError if failed["usage"] else SmoothcertError
-        raise kind(f"On rank {failed['rank']}: {failed['text']}")
+    if not _is_there(ranks, "failed"):
+        return
+    if not ranks.first:
+        raise PeerError("another rank has failed")
+    failed = json.loads(ranks.store.get("failed"))
+    ranks.store.set("heard", "")
+    kind = UsageError if failed["usage"] else SmoothcertError
+    raise kind(f"On rank {failed['rank']}: {failed['text']}")
 
 
 def tell(ranks: Ranks, error: SmoothcertError) -> bool:
@@ -118,18 +123,22 @@ def tell(ranks: Ranks, error: SmoothcertError) -> bool:
             ranks.store.set("failed", json.dumps(report))
         if ranks.first:
             return False
-        ranks.store.wait(["heard"], timedelta(seconds=_SECONDS_TO_BE_HEARD))
+        end = time.monotonic() + _SECONDS_TO_BE_HEARD
+        while time.monotonic() < end:
+            if ranks.store.check(["heard"]):
+                time.sleep(1.0)  # a launcher stops everyone when the first is gone; rank 0 speaks before that
+                return True
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
     except RuntimeError:
-        return False
-    time.sleep(_LOOK.total_seconds())  # a launcher stops everyone when the first is gone; rank 0 speaks before that
-    return True
+        pass
+    return False
 
 
 def decide(ranks: Ranks, value: T) -> T:
     """Return rank 0's value to all."""
     if ranks.size == 1:
         return value
-    key = f"decided/{next(_numbers)}"
+    key = f"decided/{next(ranks.numbers)}"
     if ranks.first:
         ranks.store.set(key, pickle.dumps(value))
         return value
@@ -143,7 +152,7 @@ def settle(ranks: Ranks, facts: Mapping[str, Any]) -> None:
     """
     if ranks.size == 1:
         return
-    here = f"settled/{next(_numbers)}"
+    here = f"settled/{next(ranks.numbers)}"
     plain = {name: str(value) for name, value in facts.items()}
     ranks.store.set(f"{here}/{ranks.rank}", json.dumps(plain))
     if not ranks.first:
@@ -182,8 +191,9 @@ def check_shared(ranks: Ranks, folder: Path) -> None:
 
 def _appears(mark: Path) -> bool:
     """Whether a file is there, or comes to be within a few seconds: network file systems show new ones late."""
-    for _ in range(50):
-        if mark.exists():
-            return True
-        time.sleep(0.1)
-    return False
+    end = time.monotonic() + _SECONDS_TO_APPEAR
+    while not mark.exists():
+        if time.monotonic() > end:
+            return False
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    return True

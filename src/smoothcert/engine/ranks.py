@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -49,6 +50,8 @@ class Ranks:
     rank: int = 0
     size: int = 1
     store: Any = None
+    numbers: Iterator[int] = field(default_factory=count, compare=False, repr=False)
+    """Names for what the ranks do together; all do the same things in the same order."""
 
     @property
     def first(self) -> bool:
