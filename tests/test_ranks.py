@@ -26,13 +26,15 @@ def together(work, size, *, absent=()):
     store, found = HashStore(), {}
 
     def run(ranks):
-        watch_over(ranks)
+        stop = watch_over(ranks)
         try:
             found[ranks.rank] = work(ranks)
         except SmoothcertError as error:
             if not isinstance(error, PeerError):
                 tell(ranks, error)
             found[ranks.rank] = error
+        finally:
+            stop()
 
     threads = []
     for rank in range(size):

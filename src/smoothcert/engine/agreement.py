@@ -11,7 +11,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,8 +67,9 @@ class Pulses:
         return dead
 
 
-def watch_over(ranks: Ranks) -> None:
-    """Give this rank a pulse that stops when the process does."""
+def watch_over(ranks: Ranks) -> Callable[[], None]:
+    """Give this rank a pulse, which stops with the process, or when the returned function is called."""
+    over = threading.Event()
 
     def beat() -> None:
         for number in count():
@@ -76,9 +77,17 @@ def watch_over(ranks: Ranks) -> None:
                 ranks.store.set(f"beat/{ranks.rank}", str(number))
             except RuntimeError:  # the store is gone, and with it everyone who could look
                 return
-            time.sleep(_SECONDS_BETWEEN_BEATS)
+            if over.wait(_SECONDS_BETWEEN_BEATS):
+                return
 
-    threading.Thread(target=beat, daemon=True).start()
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        over.set()
+        thread.join()
+
+    return stop
 
 
 def wait_for(ranks: Ranks, key: str, pulses: Pulses | None = None) -> bytes:

@@ -9,7 +9,7 @@ everything here then costs nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -128,6 +128,7 @@ def _peers_needed() -> Iterator[None]:
 
 
 _joined = Ranks()
+_leaving: list[Callable[[], None]] = []
 
 
 def joined() -> Ranks:
@@ -150,7 +151,7 @@ def join() -> Ranks:
             raise SmoothcertError(f"The other processes cannot be reached ({reason}).") from error
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # what an earlier attempt left there is void
         _joined = Ranks(rank, size, _below(store, f"smoothcert/{attempt}"))
-        watch_over(_joined)
+        _leaving.append(watch_over(_joined))
     return _joined
 
 
@@ -170,6 +171,8 @@ def leave() -> None:
     """Close the connections to the others."""
     import torch.distributed as dist
 
+    while _leaving:
+        _leaving.pop()()
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 
