@@ -78,6 +78,8 @@ def _map(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
+            if length > path.stat().st_size:
+                raise ValueError("its header is longer than the file")
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
         first, mapped = 8 + length, dict[str, NDArray[Any]]()

@@ -39,6 +39,7 @@ def add_commands(commands: Any, arguments: Sequence[str]) -> None:
         "--workers", type=int, metavar="N", help="processes that decode image folders (default: the cores' share)"
     )
     train.add_argument("--dry-run", action="store_true", help="print the configuration and an estimate of the cost")
+    train.add_argument("--plan", action="store_true", help="print what a model of the cost says for 1, 8 and 64 GPUs")
     train.add_argument("--json", action="store_true", help="print the last metrics as JSON")
     add_data_dir(train)
     group = train.add_argument_group("the run")
@@ -105,6 +106,9 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.pipeline import train_runs
     from smoothcert.runs import RunFolder
 
+    if args.plan:
+        _print_plan(resolve(args), as_json=args.json)
+        return
     ranks = join()
     configs, device = resolve(args), choose_device(args.device)
     if args.dry_run:
@@ -125,6 +129,30 @@ def run(args: argparse.Namespace) -> None:
         say(f"Network: {folder.model}")
         last = (folder.read_metrics() or [{}])[-1]
         print(json.dumps(last) if args.json else ", ".join(f"{k} {v:.4g}" for k, v in last.items()))
+
+
+def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
+    """Print time and memory of runs on H200s that share every mini-batch, as docs/scaling.md explains them."""
+    from smoothcert.scaling import GPUS, IMAGES, RATES, estimated, run_cost
+
+    lines = []
+    for config in configs:
+        if config.dataset not in IMAGES or config.architecture not in RATES:
+            raise UsageError(f"{config.name}: `--plan` knows the paper's data sets and networks; try `--dry-run`.")
+        for gpus in GPUS:
+            cost = run_cost(config, gpus, skip=100 if config.dataset == "imagenet" else 1)  # as the paper's tables
+            parts = {key: round(getattr(cost, key)) for key in ("training", "labels", "certification")}
+            about = {"run": config.name, "gpus": gpus, "measured": not estimated([config])}
+            lines.append({**about, **parts, "memory": round(cost.memory / 2**30, 2)})
+    if as_json:
+        print(json.dumps(lines, indent=2))
+        return
+    for line in lines:
+        times = ", ".join(
+            f"{key} {duration(line[key])}" for key in ("training", "labels", "certification") if line[key]
+        )
+        mark = "" if line["measured"] else " (estimated)"
+        print(f"{line['run']:32} {line['gpus']:3} GPUs: {times}; {line['memory']:.1f} GiB each{mark}")
 
 
 COMPILING = "Compiling {}; the first time this can take a minute, later it is read from the compiler's cache."
