@@ -1,6 +1,6 @@
 """ResNet-50 at 224x224: steps a second of each ImageNet recipe, and noisy inputs a second of certification.
 
-    python benchmarks/resnet50.py [--device cuda] [--precision bf16] [--batch 256] [--seconds 10] [--json FILE]
+    python benchmarks/resnet50.py [--device cuda] [--precision bf16] [--batch 256] [--steps 30] [--json FILE]
     torchrun --nproc-per-node 8 benchmarks/resnet50.py       # the mini-batch split over eight GPUs
 
 Images are random and lie in memory, which changes no timing; decoding has a benchmark of its own (decode.py). With the
@@ -56,16 +56,11 @@ def training(name, ranks, device, args):
     for step in range(warm):
         stepper.run(inputs, images, 20, step, 0.01)
     wait(device)
-    began, steps = time.perf_counter(), 0
-    while (
-        steps < 1 or (ranks.size == 1 and time.perf_counter() - began < args.seconds) or (1 < ranks.size > steps - 20)
-    ):
-        stepper.run(inputs, images, 20, warm + steps, 0.01)
-        steps += 1
-        if steps % 5 == 0:
-            wait(device)
+    began = time.perf_counter()
+    for step in range(args.steps):
+        stepper.run(inputs, images, 20, warm + step, 0.01)
     wait(device)
-    return images, (time.perf_counter() - began) / steps
+    return images, (time.perf_counter() - began) / args.steps
 
 
 def voting(device, seconds):
@@ -89,7 +84,8 @@ def main():
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--batch", type=int, help="images in a mini-batch (default: the recipe's)")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--steps", type=int, default=30, help="that are timed of each recipe")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of voting")
     parser.add_argument("--recipes", nargs="*", default=smoothcert.list_recipes("imagenet-*"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()

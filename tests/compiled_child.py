@@ -2,8 +2,8 @@
 
 import torch
 from ranks_child import Doubles
+from torch import nn
 
-import smoothcert
 from smoothcert.engine.ranks import join, leave
 from smoothcert.engine.stepping import Stepper
 from smoothcert.methods import create_method
@@ -14,7 +14,8 @@ def train(ranks, compiled):
     data = Doubles(
         torch.randint(256, (16, 1, 8, 8), dtype=torch.uint8), torch.arange(16) % 10, torch.full((16, 10), 0.1), "none"
     )
-    model = smoothcert.create_model("cifar_resnet8", in_channels=1).double().train()
+    layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10)
+    model = nn.Sequential(*layers).double().train()
     optimizer = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9)
     method = create_method("consistency", 0.25, {})
     stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32", ranks=ranks, sync=True)

@@ -1,10 +1,12 @@
 """Several processes do what one does: train to its weights, certify to its rows, and survive a SIGKILL."""
 
 import csv
+import os
 import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -183,3 +185,38 @@ def test_one_process_of_a_group_of_one_is_one_process(few, tmp_path, monkeypatch
     again = fit(configure("gaussian", epochs=1), tmp_path / "b", few, few)
     assert all(torch.equal(a, b) for a, b in zip(load_file(whole).values(), load_file(again).values(), strict=True))
     assert smoothcert.load_checkpoint(again).about["method"] == "gaussian"
+
+
+def run_script(path, *arguments, **variables):
+    """Run a shell script of the examples, with this Python's torchrun."""
+    here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {"PATH": here, **{key: str(value) for key, value in variables.items()}}
+    done = subprocess.run(
+        ["bash", str(path), *(str(argument) for argument in arguments)],
+        env={**environment(), **variables},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_example_for_one_machine(tmp_path):
+    output = run_script(SOURCE.parent / "examples/several_processes.sh", 2, tmp_path / "runs")
+    assert "Consistency" in output
+    assert RunFolder(tmp_path / "runs/several").finished
+
+
+def test_the_example_for_slurm(tmp_path):
+    """Its body, with the variables of a job and stand-ins for Slurm's two commands."""
+    for name, body in (("srun", 'exec "$@"'), ("scontrol", "echo 127.0.0.1")):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    job = {"SLURM_JOB_ID": os.getpid(), "SLURM_JOB_NUM_NODES": 1, "SLURM_JOB_NODELIST": "here"}
+    few = {"SMOOTHCERT_RUNS": tmp_path / "runs", "SMOOTHCERT_PROCESSES": 2, "SMOOTHCERT_SKIP": 50, "SMOOTHCERT_N": 500}
+    path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
+    script = SOURCE.parent / "examples/slurm/train.sbatch"
+    output = run_script(script, "mnist-mini-gaussian-1.00", "--epochs", 1, **job, **few, PATH=path)
+    assert "Gaussian" in output
+    assert len(list((tmp_path / "runs/mnist-mini-gaussian-1.00").glob("certify-*-n500-skip50.tsv"))) == 1
