@@ -54,11 +54,11 @@ def _is_said_elsewhere(error: SmoothcertError) -> bool:
     """Whether another process of a launched group tells the user, who should read it once."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
         return False
-    from smoothcert.engine.agreement import tell
+    from smoothcert.engine.agreement import is_said, tell
     from smoothcert.engine.ranks import PeerError, joined
 
     if isinstance(error, PeerError):
-        return True
+        return is_said(joined(), error)
     if joined().size == 1:  # it never came to meeting the others; a machine's processes all got the same command
         return os.environ.get("LOCAL_RANK", "0") != "0"
     return tell(joined(), error)

@@ -65,7 +65,6 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.reproduction import PROTOCOL, Workplace, list_jobs, reproduce
 
-    ranks = join()
     # What is wrong with the numbers is said before hours of work.
     check_budget(PROTOCOL["n0"], args.n, PROTOCOL["alpha"])
     check_outputs(args.out)
@@ -77,6 +76,7 @@ def run(args: argparse.Namespace) -> None:
     if args.plan:
         _print_plan(args, place, jobs, device)
         return
+    ranks = join()
     same = {name: value for job in jobs for name, value in describe(job.config).items()}
     settle(ranks, {**facts(device), **same, "n": args.n, "data parallel": args.data_parallel})
     check_shared(ranks, args.runs)

@@ -109,13 +109,13 @@ def run(args: argparse.Namespace) -> None:
     if args.plan:
         _print_plan(resolve(args), as_json=args.json)
         return
+    if args.dry_run:
+        for config in resolve(args):
+            print(to_toml(config))
+            say(_estimate(config, args, choose_device(args.device)))
+        return
     ranks = join()
     configs, device = resolve(args), choose_device(args.device)
-    if args.dry_run:
-        for config in configs:
-            print(to_toml(config))
-            say(_estimate(config, args, device))
-        return
     settle(ranks, {**facts(device), **{name: value for config in configs for name, value in describe(config).items()}})
     check_shared(ranks, args.runs)
     folders = [RunFolder(args.runs / config.name) for config in configs]

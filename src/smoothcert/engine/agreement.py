@@ -101,7 +101,9 @@ def wait_for(ranks: Ranks, key: str, pulses: Pulses | None = None) -> bytes:
             check_peers(ranks)
             if dead := [rank for rank in pulses.dead() if rank != ranks.rank]:
                 text = f"Rank {dead[0]} has not been heard of for {seconds_to_live():.0f} seconds; the work stops."
-                raise SmoothcertError(text) if ranks.first else PeerError(text)
+                if ranks.first:
+                    raise SmoothcertError(text)
+                raise PeerError(text) if 0 in dead else _said(text)
     return bytes(ranks.store.get(key))
 
 
@@ -117,11 +119,37 @@ def check_peers(ranks: Ranks) -> None:
     if not _is_there(ranks, "failed"):
         return
     if not ranks.first:
-        raise PeerError("another rank has failed")
+        raise _said("another rank has failed")
     failed = json.loads(ranks.store.get("failed"))
     ranks.store.set("heard", "")
     kind = UsageError if failed["usage"] else SmoothcertError
     raise kind(f"On rank {failed['rank']}: {failed['text']}")
+
+
+def _said(text: str) -> PeerError:
+    error = PeerError(text)
+    error.said = True
+    return error
+
+
+def depart(ranks: Ranks) -> None:
+    """Leave the group; rank 0 waits a little for the others, which may have something to read in its store yet."""
+    try:
+        ranks.store.set(f"left/{ranks.rank}", "")
+        end = time.monotonic() + _SECONDS_TO_BE_HEARD
+        others = [f"left/{rank}" for rank in range(1, ranks.size)] if ranks.first else []
+        while time.monotonic() < end and not all(ranks.store.check([key]) for key in others):
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+    except RuntimeError:  # the store is gone
+        pass
+
+
+def is_said(ranks: Ranks, error: PeerError) -> bool:
+    """Whether rank 0 tells the user what became of the group."""
+    try:
+        return error.said or bool(ranks.store.check(["failed"]))
+    except RuntimeError:
+        return False
 
 
 def tell(ranks: Ranks, error: SmoothcertError) -> bool:
@@ -173,9 +201,24 @@ def settle(ranks: Ranks, facts: Mapping[str, Any]) -> None:
         for name in sorted(plain.keys() | theirs.keys()):
             if plain.get(name) != theirs.get(name):
                 advice = ADVICE.get(name, "give the same command on every node")
-                both = f"{plain.get(name)} on rank 0, {theirs.get(name)} on rank {rank}"
+                both = _difference(str(plain.get(name)), str(theirs.get(name)), rank)
                 raise UsageError(f"The ranks do not agree on {name}: {both}; {advice}.")
     ranks.store.set(f"{here}/well", "")
+
+
+def _difference(ours: str, theirs: str, rank: int) -> str:
+    """Say what differs; of long lists the first words that only one has.
+
+    >>> _difference("0", "3", 1)
+    '0 on rank 0, 3 on rank 1'
+    >>> _difference(" ".join(map(str, range(99))), " ".join(map(str, range(98))), 2)
+    '98 on rank 0 alone, not on rank 2'
+    """
+    only_ours, only_theirs = (set(a.split()) - set(b.split()) for a, b in ((ours, theirs), (theirs, ours)))
+    if max(len(ours), len(theirs)) < 100 or not only_ours | only_theirs:
+        return f"{ours} on rank 0, {theirs} on rank {rank}"
+    has, lacks, words = (0, rank, only_ours) if only_ours else (rank, 0, only_theirs)
+    return f"{', '.join(sorted(words)[:3])} on rank {has} alone, not on rank {lacks}"
 
 
 def check_shared(ranks: Ranks, folder: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,7 +27,9 @@ _PATIENCE = timedelta(minutes=10)  # with a launcher that starts its processes o
 
 
 class PeerError(SmoothcertError):
-    """Another process of the group failed, or is gone; whoever knows why says it."""
+    """Another process of the group failed, or is gone; `said` where rank 0 tells the user why."""
+
+    said = False
 
 
 class Part(NamedTuple):
@@ -142,7 +145,7 @@ def join() -> Ranks:
     if _joined.store is None and launched_with_others():
         from torch.distributed.rendezvous import rendezvous
 
-        from smoothcert.engine.agreement import watch_over
+        from smoothcert.engine.agreement import depart, watch_over
 
         try:
             store, rank, size = next(iter(rendezvous("env://", timeout=_PATIENCE)))
@@ -151,7 +154,7 @@ def join() -> Ranks:
             raise SmoothcertError(f"The other processes cannot be reached ({reason}).") from error
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # what an earlier attempt left there is void
         _joined = Ranks(rank, size, _below(store, f"smoothcert/{attempt}"))
-        _leaving.append(watch_over(_joined))
+        _leaving.extend((watch_over(_joined), partial(depart, _joined)))
     return _joined
 
 
@@ -168,7 +171,7 @@ def launched_with_others() -> bool:
 
 
 def leave() -> None:
-    """Close the connections to the others."""
+    """Close the connections to the others; rank 0, where they may meet, is the last to go."""
     import torch.distributed as dist
 
     while _leaving:
