@@ -173,12 +173,12 @@ def test_full_size_photographs_decode(shared, tmp_path):
 @pytest.mark.slow
 def test_the_recipe_trains_and_certifies_end_to_end(shared, tmp_path, capsys):
     """ResNet-50 by the recipe of CAT-RS, on real photographs of 64x64 pixels: teacher, soft labels, training, votes."""
-    for split, most in (("train", 6), ("val", 5)):
+    for split, most in (("train", 3), ("val", 5)):
         for wnid in sorted((shared / "data/tiny-imagenet-sample" / split).iterdir()):
             (tmp_path / "imagenet" / split / wnid.name).mkdir(parents=True)
             for image in sorted(wnid.iterdir())[:most]:
                 (tmp_path / "imagenet" / split / wnid.name / image.name).symlink_to(image)
-    cut = ["--resize", "64", "--crop", "64", "--workers", "1", "--data-dir", str(tmp_path), "--precision", "bf16"]
+    cut = ["--resize", "64", "--crop", "64", "--workers", "1", "--data-dir", str(tmp_path)]
     small = ["--epochs", "2", "--late-epoch", "1", "--batch", "30", "--label-samples", "3", "--learning-rate", "0.01"]
     runs = tmp_path / "runs"
     assert main(["train", "imagenet-catrs-1.00", *cut, *small, "--runs", str(runs), "--json"]) == 0
