@@ -5,7 +5,9 @@ import time
 
 import pytest
 from torch.distributed import HashStore
+from training_child import configure, train
 
+from smoothcert import environment, trainer
 from smoothcert.engine import agreement, sharing
 from smoothcert.engine.agreement import check_shared, decide, settle, tell, watch_over
 from smoothcert.engine.ranks import PeerError, Ranks
@@ -154,3 +156,25 @@ def test_a_failing_worker_stops_the_work():
     first, _ = together(work, 2)
     assert isinstance(first, SmoothcertError)
     assert "On rank 1: image" in str(first)
+
+
+def test_masked_attacks_and_synchronised_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):
+    """Ranks with nothing to attack would not take part in the exchange."""
+    config = configure("catrs", options={"attack": "masked"}, batch_norm="synced", architecture="cifar_resnet8")
+    monkeypatch.setattr(trainer, "joined", lambda: Ranks(0, 2))
+    with pytest.raises(UsageError, match="`--attack masked` cannot be used with `--batch-norm synced`"):
+        train(config, tmp_path / "run", few)
+
+
+def test_each_process_of_a_machine_has_its_own_gpu(monkeypatch):
+    tried = []
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setattr(environment.torch, "empty", lambda *size, device: tried.append(str(device)))
+    monkeypatch.setattr(environment.torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(environment.torch.cuda, "is_available", lambda: True)
+    assert [str(environment.choose_device(name)) for name in ("auto", "cuda", "cuda:1")] == [
+        "cuda:3",
+        "cuda:3",
+        "cuda:1",
+    ]
+    assert tried == ["cuda:3", "cuda:3", "cuda:1"], "each is tried before it is used"

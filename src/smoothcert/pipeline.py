@@ -16,6 +16,7 @@ from smoothcert.certification import certify_dataset
 from smoothcert.checkpoint import load_checkpoint
 from smoothcert.config import TrainConfig, to_toml
 from smoothcert.data import ImageData, load_dataset, select
+from smoothcert.data.folder import FolderImages
 from smoothcert.deadline import Deadline
 from smoothcert.engine.agreement import decide, settle
 from smoothcert.engine.deploy import choose_deployment
@@ -139,7 +140,7 @@ class _Sets(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
         if key in self:
             return self[key]
         train, test = (load_images(config, split, self.data_dir) for split in ("train", "test"))
-        if train.classes != test.classes:
+        if isinstance(train.images, FolderImages) and train.classes != test.classes:
             name = sorted(set(train.classes) ^ set(test.classes))[0]
             here, there = ("training", "test") if name in train.classes else ("test", "training")
             raise SmoothcertError(f"{train.name}: the {here} images have a class {name}, the {there} images do not.")

@@ -146,6 +146,9 @@ class SilentRunFolder(RunFolder):
     def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Every rank has the same state; one copy is enough."""
 
+    def load_state(self) -> None:
+        """Rank 0 reads it and sends it on."""
+
     def write_segment(self, segment: Mapping[str, Any]) -> None:
         """Write nothing."""
 

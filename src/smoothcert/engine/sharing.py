@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from smoothcert.engine.agreement import Pulses, check_peers
 from smoothcert.engine.ranks import PeerError, Ranks
@@ -53,7 +53,7 @@ class _Queue:
         while given < self.items:
             item = self._item(ticket)
             if item is not None:
-                if item not in self._results and not self._has(f"result/{item}"):
+                if item >= given and item not in self._results and not self._has(f"result/{item}"):
                     self._results[item] = pickle.dumps(work(item))
                 ticket = self._draw()
             while given < self.items and (result := self._take(given)) is not None:
@@ -139,10 +139,10 @@ class _Queue:
     def _set(self, key: str, value: bytes) -> None:
         self._call("set", f"{self.name}/{key}", value)
 
-    def _call(self, name: str, *arguments: object) -> int:
+    def _call(self, name: str, *arguments: object) -> Any:
         if name in ("add", "delete_key"):
             arguments = (f"{self.name}/{arguments[0]}", *arguments[1:])
         try:
-            return getattr(self.ranks.store, name)(*arguments)  # type: ignore[no-any-return]
+            return getattr(self.ranks.store, name)(*arguments)
         except RuntimeError as error:
             raise PeerError("the store that the ranks meet in is gone") from error
