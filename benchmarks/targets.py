@@ -85,7 +85,7 @@ def measure_step(network, device, seconds):
 
     def steps(count):
         for _ in range(count):
-            stepper.run(indices, 0, next(counter), 0.01)
+            stepper.run((indices,), len(indices), 0, next(counter), 0.01)
 
     steps(6)
     warm_up, block = time.perf_counter() - started, 20 if device.type == "cuda" else 1
@@ -128,7 +128,7 @@ def measure_eight(network, device, seconds, runs=8):
         for _ in range(count):
             for stepper, stream in members:
                 with torch.cuda.stream(stream):
-                    stepper.run(indices, 0, next(counter), 0.01)
+                    stepper.run((indices,), len(indices), 0, next(counter), 0.01)
 
     lanes = list(zip(steppers, streams, strict=True))
     steps(lanes, 6)

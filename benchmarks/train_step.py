@@ -47,7 +47,7 @@ def measure(name, network, device, precision, seconds):
 
     def rounds(count, start):
         for step in range(start, start + count):
-            stepper.run(indices, 20, step, 0.01)
+            stepper.run((indices,), size, 20, step, 0.01)
         if on_gpu:
             torch.cuda.synchronize()
 

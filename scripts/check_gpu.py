@@ -89,7 +89,8 @@ def train(name, network, *, graphs=False, compiled=False, precision="fp32", step
         stepper.compile(32)
     for step in range(steps):
         first = 32 * step % 224
-        stepper.run(torch.arange(first, first + 32, device=DEVICE), step // 4, step, 0.01 if step < 8 else 0.001)
+        indices = torch.arange(first, first + 32, device=DEVICE)
+        stepper.run((indices,), 32, step // 4, step, 0.01 if step < 8 else 0.001)
     return copy.deepcopy(model.state_dict()), stepper.sums.clone()
 
 

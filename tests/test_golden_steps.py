@@ -72,6 +72,9 @@ class Recorded:
     def direction(self, x):
         return torch.full_like(x, float("nan"))  # no gradient vanishes in the recorded steps
 
+    def images(self, x):
+        return len(x)
+
 
 def load(shared, case):
     folder = shared / "published/steps"

@@ -31,7 +31,7 @@ def train(method, *, compiled, steps=3, size=8):
     if compiled:
         stepper.compile(size)
     for step in range(steps):
-        stepper.run(torch.arange(size * step, size * (step + 1)), 5 * step, step, 0.05)
+        stepper.run((torch.arange(size * step, size * (step + 1)),), size, 5 * step, step, 0.05)
     gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
     return {**model.state_dict(), **gradients, "sums": stepper.sums}
 

@@ -14,7 +14,10 @@ from torch import Tensor
 
 from smoothcert import bounds, certificates
 from smoothcert.data.image_data import ImageData
+from smoothcert.engine.agreement import decide, settle
 from smoothcert.engine.counting import inputs_at_once
+from smoothcert.engine.ranks import joined
+from smoothcert.engine.sharing import share_out
 from smoothcert.environment import describe_environment, describe_function
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
@@ -24,6 +27,7 @@ from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.writer import ResultWriter
 
 R = TypeVar("R", Record, Prediction)
+_MOST_VALUES = 1 << 28  # of the images in memory at once, as floats
 
 
 @dataclass(frozen=True)
@@ -128,22 +132,30 @@ def evaluate(
     chosen = choose_images(classifier, data, indices)
     device = classifier.device_for(torch.empty(0))
     settings |= describe_job(classifier, data, chosen, model)
-    writer = ResultWriter(Path(out), kind, chosen, settings, describe_environment(device)) if out is not None else None
-    records: list[R] = []
-    at_once = inputs_at_once(samples, device)
+    ranks = joined()
+    settle(ranks, settings)
+    segment = {**describe_environment(device), "processes": ranks.size}
+    path = Path(out) if out is not None and ranks.first else None
+    writer = ResultWriter(path, kind, chosen, settings, segment) if path else None
+    done = decide(ranks, writer.done if writer else 0)
+    left, records = chosen[done:], list[R]()
+    groups = _groups(left, inputs_at_once(samples, device), data.shape.numel(), ranks.size)
+
+    def work(number: int) -> tuple[list[R], float]:
+        group, begun = groups[number], time.perf_counter()
+        images = data.floats(group, device)
+        classifier.check_values(images)
+        made = list(make(images, group, data.labels[group].tolist()))
+        return made, time.perf_counter() - begun
+
     with writer or nullcontext():
-        start = writer.done if writer else 0
-        for first in range(start, len(chosen), at_once):
-            group = chosen[first : first + at_once]
-            begun = time.perf_counter()
-            images = data.floats(group, device)
-            classifier.check_values(images)
-            made = list(make(images, group, data.labels[group].tolist()))
+        for made, seconds in share_out(ranks, len(groups), work):
             if writer:
                 writer.append(made)
             records += made
             if on_progress:
-                on_progress(Progress(first + len(group), len(chosen), made, time.perf_counter() - begun))
+                on_progress(Progress(done + len(records), len(chosen), made, seconds))
+    decide(ranks, True)  # nobody reads the file before it is closed
     return records
 
 
@@ -183,6 +195,13 @@ def _describe(data: ImageData) -> dict[str, Any]:
     """Name the images; of a corrupted set also how its rows are to be read."""
     rows = {"severities": data.severities, "rows": len(data)} if "/" in data.name else {}
     return {"name": data.name, "split": data.split, "sha256": data.fingerprint, **rows}
+
+
+def _groups(indices: list[int], most: int, numel: int, ranks: int) -> list[list[int]]:
+    """Cut the images that are left into groups that fit into memory and leave every rank some of the last ones."""
+    fair = -(-len(indices) // (4 * ranks)) if ranks > 1 else most
+    size = max(1, min(most, fair, _MOST_VALUES // numel))
+    return [indices[first : first + size] for first in range(0, len(indices), size)]
 
 
 def _compact(indices: list[int]) -> str | list[int]:

@@ -17,6 +17,7 @@ LR_DROPS = ("late", "on-time")
 FINAL_DROPS = ("none", "one-epoch", "to-the-end")
 STEPS = ("split", "whole")
 AUGMENTATIONS = ("none", "crop-flip", "resized-crop-flip")
+BATCH_NORMS = ("local", "synced")
 LABEL_VIEWS = ("clean", "augmented")
 
 
@@ -49,7 +50,11 @@ class TrainConfig:
     final_drop_epoch: int = _field(85, "epoch of that drop")
     momentum: float = _field(0.9, "momentum of SGD")
     weight_decay: float = _field(1e-4, "weight decay, on all parameters")
+    batch_norm: str = _field("local", "local: each process's own statistics; synced: those of the whole mini-batch")
     augmentation: str = _field("none", "none; crop-flip: shift by up to 4 and mirror; resized-crop-flip: ImageNet's")
+    resize: int = _field(0, "image folders: what a test image's shorter side is brought to (0: the data set's own)")
+    crop: int = _field(0, "image folders: side of the square that is then cut out, and of training views (0: likewise)")
+    skip_broken: bool = _field(False, "image folders: let the next image take the place of one that cannot be decoded")
     precision: str = _field("fp32", "fp32, tf32 or bf16")
     teacher: str = _field("", "checkpoint whose votes are the soft labels (default: a Gaussian one, trained first)")
     label_sigma: float = _field(0.25, "noise level of the soft labels (sigma_0)")
@@ -62,7 +67,7 @@ class TrainConfig:
             _check(self, name, getattr(self, name) > 0, "be > 0")
         for name in ("epochs", "batch", "lr_step", "label_samples"):
             _check(self, name, getattr(self, name) >= 1, "be at least 1")
-        for name in ("momentum", "weight_decay", "seed"):
+        for name in ("momentum", "weight_decay", "seed", "resize", "crop"):
             _check(self, name, getattr(self, name) >= 0, "be >= 0")
         _check(self, "momentum", self.momentum < 1, "be below 1")
         choices = {
@@ -70,6 +75,7 @@ class TrainConfig:
             "lr_drops": LR_DROPS,
             "final_drop": FINAL_DROPS,
             "steps": STEPS,
+            "batch_norm": BATCH_NORMS,
             "augmentation": AUGMENTATIONS,
             "label_view": LABEL_VIEWS,
         }
@@ -107,6 +113,16 @@ def to_toml(config: TrainConfig) -> str:
     lines += ["", "[method]", f"name = {json.dumps(config.method)}"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in config.options.items()]
     return "\n".join(lines) + "\n"
+
+
+def describe(config: TrainConfig) -> dict[str, str]:
+    """Return every value of a configuration by its name and the run's.
+
+    >>> describe(TrainConfig(name="small", seed=3))["seed of small"]
+    '3'
+    """
+    lines = [line.split(" = ", 1) for line in to_toml(config).splitlines() if " = " in line]
+    return {f"{name} of {config.name}": value for name, value in lines}
 
 
 def read_config(path: Path, **overrides: Any) -> TrainConfig:

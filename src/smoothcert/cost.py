@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from smoothcert.config import TrainConfig
-from smoothcert.data import ImageData, load_dataset
+from smoothcert.data import ImageData
 from smoothcert.engine.deploy import choose_deployment
 from smoothcert.methods import create_method
 from smoothcert.models import create_model
-from smoothcert.pipeline import teacher_config
+from smoothcert.pipeline import load_images, teacher_config
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.trainer import TrainProgress, fit, pays_to_compile, plan_epoch
@@ -52,7 +52,7 @@ def estimate_training(
 
     A teacher that is finished, in the folder of runs, costs nothing.
     """
-    data = load_dataset(config.dataset, "train", data_dir)
+    data = load_images(config, "train", data_dir)
     steps, seconds = _time_steps(config, data, device, compile)
     if not create_method(config.method, config.sigma, config.options).uses_soft_labels:
         return TrainingCost(steps, seconds, 0.0, 0.0)
@@ -69,12 +69,12 @@ def estimate_training(
 
 def estimate_steps(config: TrainConfig, data_dir: str | Path | None, device: torch.device) -> tuple[int, float]:
     """Return the number of steps of a run and the seconds of one, without what it needs first."""
-    return _time_steps(config, load_dataset(config.dataset, "train", data_dir), device)
+    return _time_steps(config, load_images(config, "train", data_dir), device)
 
 
 def estimate_certification(config: TrainConfig, data_dir: str | Path | None, device: torch.device, n: int) -> float:
     """Return the seconds an image takes, from a short trial of an untrained network."""
-    data = load_dataset(config.dataset, "test", data_dir)
+    data = load_images(config, "test", data_dir)
     model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device).eval()
     form, precision = choose_deployment(model, data.shape, n * len(data))
     smoothed = SmoothedClassifier(model, config.sigma, form=form, precision=precision)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from datetime import UTC, datetime
 from functools import cache
@@ -46,6 +47,11 @@ def describe_function(device: torch.device) -> dict[str, Any]:
     }
 
 
+def facts(device: torch.device) -> dict[str, str]:
+    """Return what processes that work together must have in common."""
+    return {"code version": source_hash(), "torch": torch.__version__, "device": device.type}
+
+
 @cache
 def source_hash() -> str:
     """Return a short hash of the package's own sources: the code version, also where it was changed since."""
@@ -56,9 +62,16 @@ def source_hash() -> str:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Return the named device, or the best one here; refuse one that is not."""
+    """Return the named device, or the best one here; refuse one that is not.
+
+    Of several processes that a launcher starts on a machine, each has the GPU of its own number.
+    """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        if "LOCAL_RANK" not in os.environ:
+            return torch.device(name)
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
         device = torch.device(name)
         torch.empty(1, device=device)

@@ -16,9 +16,15 @@ from smoothcert.certification import certify_dataset
 from smoothcert.checkpoint import load_checkpoint
 from smoothcert.config import TrainConfig, to_toml
 from smoothcert.data import ImageData, load_dataset, select_rows
+from smoothcert.data.folder import FolderImages
 from smoothcert.deadline import Deadline
+from smoothcert.engine.agreement import decide, settle
 from smoothcert.engine.deploy import choose_deployment
+from smoothcert.engine.ranks import alone, joined
+from smoothcert.engine.sharing import share_out
+from smoothcert.errors import SmoothcertError
 from smoothcert.methods import create_method
+from smoothcert.packed_labels import PackedLabels
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.soft_labels import make_soft_labels
@@ -44,28 +50,26 @@ def train_runs(
     data_dir: str | Path | None = None,
     device: torch.device | str = "cpu",
     compile: bool | None = None,
+    workers: int | None = None,
     on_stage: OnStage = _silent,
     time_limit: float | None = None,
 ) -> list[Path]:
     """Make several runs: first what each needs, then their training, a step of each in turn."""
     deadline = Deadline(time_limit)
-    options: dict[str, Any] = {"device": device, "compile": compile}
+    options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
     sets = _Sets(data_dir)
     trainings = []
     for config in configs:
         folder = runs / config.name
-        if RunFolder(folder).finished:
+        if decide(joined(), RunFolder(folder).finished):
             RunFolder(folder).open(config)
             continue
-        train, test = sets[config.dataset]
+        train, test = sets.of(config)
         soft = None
-        if create_method(config.method, config.sigma, config.options).uses_soft_labels:
+        if _uses_soft_labels(config):
             teacher = Path(config.teacher)
             if not config.teacher:
-                before = teacher_config(config)
-                teacher = runs / before.name
-                progress = None if RunFolder(teacher).finished else on_stage("train", before.name)
-                fit(before, teacher, train, test, on_progress=progress, time_limit=deadline.left, **options)
+                teacher = _train_teacher(teacher_config(config), runs, sets, on_stage, deadline, options)
             progress = deadline.watching(on_stage("label", f"soft labels of {train.name}"))
             soft = _soft_labels(config, teacher, train, device, progress)
         trainings.append(Training(config, folder, train, test, soft=soft, **options))
@@ -80,16 +84,81 @@ def train_runs(
     return [RunFolder(runs / config.name).model for config in configs]
 
 
-class _Sets(dict[str, tuple[ImageData, ImageData]]):
-    """Training and test images by the data set's name, read once."""
+def prepare_runs(
+    configs: Sequence[TrainConfig],
+    runs: Path,
+    *,
+    data_dir: str | Path | None = None,
+    device: torch.device | str = "cpu",
+    on_stage: OnStage = _silent,
+    time_limit: float | None = None,
+) -> None:
+    """Make what several runs need, shared out over the ranks: teachers, one on each, then the images of soft labels."""
+    deadline, sets = Deadline(time_limit), _Sets(data_dir)
+    needing = [config for config in configs if _uses_soft_labels(config)]
+    wanted = {before.name: before for before in map(teacher_config, (c for c in needing if not c.teacher))}
+    teachers = list(wanted.values())
+    for before in teachers:
+        sets.of(before)  # all ranks compare what they have of it
+
+    def train(number: int) -> None:
+        with alone():
+            _train_teacher(teachers[number], runs, sets, on_stage, deadline, {"device": device})
+
+    for _ in share_out(joined(), len(teachers), train):
+        pass
+    for config in needing:
+        data, _ = sets.of(config)
+        progress = deadline.watching(on_stage("label", f"soft labels of {data.name}"))
+        _soft_labels(config, Path(config.teacher or runs / teacher_config(config).name), data, device, progress)
+
+
+def _uses_soft_labels(config: TrainConfig) -> bool:
+    return bool(create_method(config.method, config.sigma, config.options).uses_soft_labels)
+
+
+def _train_teacher(
+    config: TrainConfig, runs: Path, sets: _Sets, on_stage: OnStage, deadline: Deadline, options: dict[str, Any]
+) -> Path:
+    """Train the network that votes on soft labels, if it is not there, and return its folder."""
+    folder = runs / config.name
+    progress = None if RunFolder(folder).finished else on_stage("train", config.name)
+    fit(config, folder, *sets.of(config), on_progress=progress, time_limit=deadline.left, **options)
+    return folder
+
+
+class _Sets(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
+    """Training and test images, by the data set's name and how they are cut, read once, and the same on every rank."""
 
     def __init__(self, data_dir: str | Path | None) -> None:
         super().__init__()
         self.data_dir = data_dir
 
-    def __missing__(self, name: str) -> tuple[ImageData, ImageData]:
-        self[name] = load_dataset(name, "train", self.data_dir), load_dataset(name, "test", self.data_dir)
-        return self[name]
+    def of(self, config: TrainConfig) -> tuple[ImageData, ImageData]:
+        """Return training and test images of a run."""
+        key = (config.dataset, config.resize, config.crop, config.skip_broken)
+        if key in self:
+            return self[key]
+        train, test = (load_images(config, split, self.data_dir) for split in ("train", "test"))
+        if isinstance(train.images, FolderImages) and train.classes != test.classes:
+            name = sorted(set(train.classes) ^ set(test.classes))[0]
+            here, there = ("training", "test") if name in train.classes else ("test", "training")
+            raise SmoothcertError(f"{train.name}: the {here} images have a class {name}, the {there} images do not.")
+        settle(joined(), {"class folders": " ".join(train.classes), "images": f"{len(train)} + {len(test)}"})
+        self[key] = train, test
+        return train, test
+
+
+def load_images(config: TrainConfig, split: str, data_dir: str | Path | None) -> ImageData:
+    """Return the images of a run; only among training images may others stand in for broken ones."""
+    return load_dataset(
+        config.dataset,
+        split,
+        data_dir,
+        resize=config.resize or None,
+        crop=config.crop or None,
+        skip_broken=config.skip_broken and split == "train",
+    )
 
 
 def certify_run(
@@ -161,7 +230,7 @@ def teacher_config(config: TrainConfig) -> TrainConfig:
 
 def _soft_labels(
     config: TrainConfig, teacher: Path, train: ImageData, device: torch.device | str, progress: Callable[[Any], None]
-) -> Tensor:
+) -> Tensor | PackedLabels:
     return make_soft_labels(
         teacher,
         train,

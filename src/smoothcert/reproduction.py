@@ -19,8 +19,11 @@ import torch
 from smoothcert.config import TrainConfig
 from smoothcert.data import ImageData, find_corrupted, load_dataset, select_rows
 from smoothcert.deadline import Deadline, OutOfTimeError
+from smoothcert.engine.agreement import decide
+from smoothcert.engine.ranks import alone, joined
+from smoothcert.engine.sharing import share_out
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
-from smoothcert.pipeline import OnStage, certify_run, results_name, train_runs
+from smoothcert.pipeline import OnStage, certify_run, prepare_runs, results_name, train_runs
 from smoothcert.recipes import PaperTable, load_recipe, paper_tables
 from smoothcert.report.corrupted import CorruptedResults, read_corrupted
 from smoothcert.report.paper import METHODS
@@ -105,7 +108,8 @@ class Workplace:
 
     def test_sets(self, job: Job) -> list[ImageData]:
         """Return the images a job certifies: its test images, or every corruption of them."""
-        return _test_sets(job.config.dataset, job.data, self.data_dir)
+        config = job.config
+        return _test_sets(config.dataset, config.resize, config.crop, job.data, self.data_dir)
 
     def results_paths(self, job: Job) -> list[Path]:
         """Return where a job's certificates lie."""
@@ -134,10 +138,10 @@ class Workplace:
 
 
 @lru_cache(maxsize=4)
-def _test_sets(dataset: str, corrupted: str, data_dir: str | Path | None) -> list[ImageData]:
+def _test_sets(dataset: str, resize: int, crop: int, corrupted: str, data_dir: str | Path | None) -> list[ImageData]:
     found = find_corrupted(corrupted, data_dir) if corrupted else None
     if found is None:
-        return [load_dataset(dataset, "test", data_dir)]
+        return [load_dataset(dataset, "test", data_dir, resize=resize or None, crop=crop or None)]
     if found.missing:
         raise SmoothcertError(f"{found.name} lacks {', '.join(found.missing)} in {found.folder}.")
     return [found.load(name) for name in found.corruptions]
@@ -149,6 +153,7 @@ def reproduce(
     *,
     device: torch.device | str = "cpu",
     together: int | None = None,
+    data_parallel: bool = False,
     on_stage: OnStage,
     time_limit: float | None = None,
 ) -> None:
@@ -156,26 +161,55 @@ def reproduce(
 
     By default that is several small networks on a GPU, else one run. A run that fails does not stop the others; what
     went wrong is raised at the end. OutOfTimeError is raised when the time is up; everything made so far is kept.
+
+    Ranks share the work: first groups of runs, each trained by the rank that is free, unless `data_parallel` has all
+    of them train each run together; then the images of every run's certification.
     """
-    deadline, errors = Deadline(time_limit), []
+    deadline, errors = Deadline(time_limit), list[SmoothcertError]()
     options: dict[str, Any] = {"data_dir": place.data_dir, "device": device, "on_stage": on_stage}
-    left = [job for job in jobs if not place.progress(job).finished]
-    for group in _groups(left, together, torch.device(device)):
+    unfinished = [number for number, job in enumerate(jobs) if not place.progress(job).finished]
+    left = [jobs[number] for number in decide(joined(), unfinished)]
+    groups = list(_groups(left, together, torch.device(device)))
+    apart = joined().size > 1 and not data_parallel
+    if apart:
+        errors += _train_apart(groups, place, deadline, options)
+    for group in groups:
         deadline.check()
         try:
-            train_runs([job.config for job in group], place.runs, time_limit=deadline.left, **options)
+            if not apart:
+                train_runs([job.config for job in group], place.runs, time_limit=deadline.left, **options)
         except OutOfTimeError:
             raise
         except SmoothcertError as error:
+            if joined().size > 1:
+                raise
             errors.append(error)
         for job in group:
             folder = place.runs / job.config.name
-            if RunFolder(folder).finished:
+            if decide(joined(), RunFolder(folder).finished):
                 deadline.check()
                 done = {"skip": job.skip, "n": place.n, "device": device, "on_stage": on_stage, **PROTOCOL}
                 certify_run(folder, place.test_sets(job), time_limit=deadline.left, **done)
     if errors:
         raise SmoothcertError(" ".join(str(error) for error in errors)) from errors[0]
+
+
+def _train_apart(
+    groups: Sequence[Sequence[Job]], place: Workplace, deadline: Deadline, options: dict[str, Any]
+) -> list[SmoothcertError]:
+    """Train each group of runs on the rank that is free, after what several of them need; return what went wrong."""
+    configs = [[job.config for job in group] for group in groups]
+    prepare_runs([config for group in configs for config in group], place.runs, time_limit=deadline.left, **options)
+
+    def train(number: int) -> SmoothcertError | None:
+        try:
+            with alone():
+                train_runs(configs[number], place.runs, time_limit=deadline.left, **options)
+        except SmoothcertError as error:
+            return error
+        return None
+
+    return [error for error in share_out(joined(), len(configs), train) if error]
 
 
 def _groups(jobs: Sequence[Job], together: int | None, device: torch.device) -> Iterator[list[Job]]:

@@ -21,8 +21,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from smoothcert.checkpoint import save_checkpoint
 from smoothcert.config import TrainConfig, read_config, to_toml
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.models import Classifier
 from smoothcert.storage import open_locked, replacing, write_text
 
 
@@ -44,7 +46,12 @@ class RunFolder:
     @property
     def dataset(self) -> str | None:
         """The data set it was trained on, as the configuration names it: a file's path, where it is a file."""
-        return read_config(self.config).dataset if self.config.is_file() else None
+        config = self.read_config()
+        return config.dataset if config else None
+
+    def read_config(self) -> TrainConfig | None:
+        """Return the configuration of a run that has begun."""
+        return read_config(self.config) if self.config.is_file() else None
 
     def open(self, config: TrainConfig) -> None:
         """Begin or continue a run; a folder with another configuration is refused."""
@@ -56,6 +63,12 @@ class RunFolder:
                 raise UsageError(f"{self.path} holds a run of another configuration ({', '.join(fields)} differ).")
         else:
             write_text(self.config, to_toml(config))
+
+    def write_network(self, card: str, model: Classifier, **about: Any) -> None:
+        """Write the network and its card; the state to resume from is no longer needed."""
+        write_text(self.card, card)
+        save_checkpoint(self.model, model, **about)
+        self.state.unlink(missing_ok=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -117,3 +130,30 @@ class RunFolder:
         if not self.metrics.is_file():
             return []
         return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+
+
+class SilentRunFolder(RunFolder):
+    """A run's folder as a rank that does not write sees it: rank 0 does, for all."""
+
+    def open(self, config: TrainConfig) -> None:
+        """Leave it to rank 0, which refuses another configuration."""
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Leave the lock to rank 0."""
+        yield
+
+    def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Every rank has the same state; one copy is enough."""
+
+    def load_state(self) -> None:
+        """Rank 0 reads it and sends it on."""
+
+    def write_segment(self, segment: Mapping[str, Any]) -> None:
+        """Write nothing."""
+
+    def write_metrics(self, line: Mapping[str, Any]) -> None:
+        """Write nothing."""
+
+    def write_network(self, card: str, model: Classifier, **about: Any) -> None:
+        """Write nothing."""

@@ -45,8 +45,8 @@ class Sampler:
         batch: int | None,
     ) -> None:
         self._classifier, self._data, self._indices, self._edges = classifier, data, indices, list(edges)
-        self._device = classifier.device_for(torch.empty(0))
-        self.micro_batch = classifier.micro_batch_for(data.shape, self._device)
+        self.device = classifier.device_for(torch.empty(0))
+        self.micro_batch = classifier.micro_batch_for(data.shape, self.device)
         self._seed, self._batch, self._held = seed, batch, dict[int, _Held]()
 
     def resume(self, place: int, stage: int, votes: NDArray[np.int64]) -> None:
@@ -112,7 +112,7 @@ class Sampler:
     def _hold(self, places: Sequence[int], stage: int) -> None:
         if not places:
             return
-        inputs = self._data.floats([self._indices[place] for place in places], self._device)
+        inputs = self._data.floats([self._indices[place] for place in places], self.device)
         self._classifier.check_values(inputs)
         assert self._classifier.num_classes is not None
         shape = (len(self._edges) - 1, self._classifier.num_classes)

@@ -15,7 +15,10 @@ import torch
 from smoothcert import bounds
 from smoothcert.certification import Progress, choose_images, describe_job
 from smoothcert.data.image_data import ImageData
+from smoothcert.engine.agreement import decide, settle
 from smoothcert.engine.counting import samples_at_once
+from smoothcert.engine.ranks import Ranks, joined
+from smoothcert.engine.sharing import share_out
 from smoothcert.environment import describe_environment
 from smoothcert.errors import UsageError
 from smoothcert.looks import Look, LookStore
@@ -26,6 +29,7 @@ from smoothcert.scheduling import ByBudget, ByClock, InTurn, Request, Schedule, 
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.stopping import BudgetStop, StopRule
 
+OnProgress = Callable[[Progress[Record]], None]
 _SECONDS_BETWEEN_TABLES = 30.0  # a budget's rows are brought up to date this often
 
 
@@ -42,7 +46,7 @@ def certify_sequentially(
     indices: Sequence[int] | None = None,
     batch: int | None = None,
     model: Mapping[str, Any] | None = None,
-    on_progress: Callable[[Progress[Record]], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[Record]:
     """Certify images until the rule has seen enough, with at most n samples each; return all records.
 
@@ -54,28 +58,75 @@ def certify_sequentially(
     classes = classifier.num_classes
     if classes is None:
         raise UsageError("Expected the classifier to know its `num_classes`.")
-    plan = rule.plan(n, alpha)
+    plan, ranks = rule.plan(n, alpha), joined()
+    if ranks.size > 1 and isinstance(rule, BudgetStop):
+        raise UsageError("A budget weighs all images against each other, in one process; or give each a `--shard`.")
     device = classifier.device_for(torch.empty(0))
     settings = {"task": "certify", "sigma": classifier.sigma, "n0": n0, "n": n, "alpha": alpha, "seed": seed}
     settings |= {"stop": {**rule.settings(), **plan.settings()}, "classes": classes}
     settings |= describe_job(classifier, data, chosen, model)
+    settle(ranks, settings)
     edges = (0, n0, *(n0 + look for look in plan.looks))
-    labels = data.labels[chosen].tolist()
-    with LookStore(Path(out) if out else None, chosen, classes, settings, describe_environment(device)) as store:
+
+    def begin(store: LookStore, part: list[int], watch: OnProgress | None = None) -> _Run:
+        labels = data.labels[part].tolist()
         tracker = Tracker(plan, rule, classifier.noise, labels, n0)
-        sampler = Sampler(classifier, data, chosen, edges, seed=seed, batch=batch)
-        capacity = samples_at_once(device)
-        schedule = _schedule(rule, tracker, capacity, sampler.micro_batch, store.seconds_before)
-        run = _Run(store, tracker, sampler, chosen, labels, schedule.eager, isinstance(rule, BudgetStop), on_progress)
-        if isinstance(schedule, ByClock):
-            run.restore()
-        finished = False
-        try:
-            run.follow(schedule, capacity)
-            finished = True
-        finally:
-            records = run.publish(finished=finished)
+        sampler = Sampler(classifier, data, part, edges, seed=seed, batch=batch)
+        schedule = _schedule(rule, tracker, samples_at_once(device), sampler.micro_batch, store.seconds_before)
+        return _Run(store, tracker, sampler, schedule, part, labels, isinstance(rule, BudgetStop), watch)
+
+    path = Path(out) if out and ranks.first else None
+    segment = {**describe_environment(device), "processes": ranks.size}
+    with LookStore(path, chosen, classes, settings, segment) as store:
+        if ranks.size > 1:
+            share_looks(ranks, store, chosen, begin, on_progress)
+        records = _finish(begin(store, chosen, on_progress if ranks.size == 1 else None)) if ranks.first else []
+    decide(ranks, True)  # nobody reads the files before they are closed
     return records
+
+
+def _finish(run: _Run) -> list[Record]:
+    """Follow a run to its end, or as far as it comes, and write its rows."""
+    finished = False
+    try:
+        if isinstance(run.schedule, ByClock):
+            run.restore()
+        run.follow()
+        finished = True
+    finally:
+        records = run.publish(finished=finished)
+    return records
+
+
+def share_looks(
+    ranks: Ranks,
+    store: LookStore,
+    chosen: list[int],
+    begin: Callable[[LookStore, list[int]], _Run],
+    on_progress: OnProgress | None,
+) -> None:
+    """Let all ranks make the looks that rank 0's store lacks, some images each; what is left then is to read them."""
+    left = list[int]()
+    if ranks.first:
+        before = begin(store, chosen)
+        before.restore()
+        left = [index for index, active in zip(chosen, before.tracker.active, strict=True) if active]
+    left = decide(ranks, left)
+    size = max(1, -(-len(left) // (4 * ranks.size)))
+    groups = [left[first : first + size] for first in range(0, len(left), size)]
+
+    def work(number: int) -> tuple[list[Look], float]:
+        begun, own = time.perf_counter(), LookStore(None, groups[number], 0, {}, {})
+        begin(own, groups[number]).follow()
+        return [look for looks in own.known.values() for look in looks], time.perf_counter() - begun
+
+    done = len(chosen) - len(left)
+    for number, (looks, seconds) in enumerate(share_out(ranks, len(groups), work)):
+        store.append([look for look in looks if look.look >= len(store.known.get(look.idx, ()))])
+        done += len(groups[number])
+        if on_progress:
+            made = begin(store, groups[number]).records(range(len(groups[number])))
+            on_progress(Progress(done, len(chosen), made, seconds))
 
 
 def _schedule(rule: StopRule, tracker: Tracker, capacity: int, unit: int, seconds_before: float) -> Schedule:
@@ -98,15 +149,15 @@ class _Run:
         store: LookStore,
         tracker: Tracker,
         sampler: Sampler,
+        schedule: Schedule,
         indices: Sequence[int],
         labels: Sequence[int],
-        eager: bool,
         live: bool,
-        on_progress: Callable[[Progress[Record]], None] | None,
+        on_progress: OnProgress | None,
     ) -> None:
         self.store, self.tracker, self.sampler, self.on_progress = store, tracker, sampler, on_progress
-        self.indices, self.labels = indices, labels
-        self.eager, self.live = eager, live  # live: every image has a row at every moment
+        self.schedule, self.indices, self.labels = schedule, indices, labels
+        self.live = live  # every image has a row at every moment
         self._published = time.perf_counter()
 
     def restore(self) -> None:
@@ -114,8 +165,9 @@ class _Run:
         while places := [place for place in range(len(self.indices)) if self._known(place)]:
             self._observe(places)
 
-    def follow(self, schedule: Schedule, capacity: int) -> None:
+    def follow(self) -> None:
         """Do what the schedule asks for until it asks for nothing, a device full at a time."""
+        schedule, capacity = self.schedule, samples_at_once(self.sampler.device)
         queue, busy, begun = deque[list[Request]](), list[int](), time.perf_counter()
         reading: Future[list[Record]] | None = None
         with ThreadPoolExecutor(max_workers=1) as reader:
@@ -154,7 +206,7 @@ class _Run:
         while ready:
             self._observe(ready)
             done += [place for place in ready if not self.tracker.active[place]]
-            more = [place for place in ready if self.eager and self.tracker.active[place]]
+            more = [place for place in ready if self.schedule.eager and self.tracker.active[place]]
             ready = [place for place in more if self._known(place) or self._covered(place)]
         for place in done:
             self.sampler.release(place)

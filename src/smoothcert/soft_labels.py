@@ -1,7 +1,8 @@
 """Soft labels: a teacher's votes on the training images under noise (the paper's Eq. 9).
 
 They are kept beside the teacher as an ordinary file of predictions with counts, named by a hash of everything they
-depend on; so they can be read without us, are resumed after an interruption, and are made only once.
+depend on; so they can be read without us, are resumed after an interruption, and are made only once. When they are
+whole they are packed into a second file, from which training reads them.
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from smoothcert.certification import Progress, predict_dataset
 from smoothcert.checkpoint import load_checkpoint
 from smoothcert.data.batches import AUGMENTATIONS
+from smoothcert.data.folder import FolderImages
 from smoothcert.data.image_data import ImageData
+from smoothcert.engine.agreement import decide
 from smoothcert.engine.counting import default_micro_batch
 from smoothcert.engine.deploy import choose_deployment
+from smoothcert.engine.ranks import joined
+from smoothcert.errors import UsageError
+from smoothcert.packed_labels import PackedLabels, pack_labels
 from smoothcert.philox import Purpose
-from smoothcert.results import Prediction, counts_path, read_votes
+from smoothcert.results import Prediction, counts_path
 from smoothcert.smoothing import SmoothedClassifier
 
+_MOST_IN_MEMORY = 1 << 28  # values: CIFAR-100 has 5 million
 _ONE_VIEW = 0xFFFFFFFF  # the step that names the single augmented view; no training step has that number
 
 
@@ -39,8 +45,10 @@ def make_soft_labels(
     seed: int = 0,
     device: torch.device | str = "cpu",
     on_progress: Callable[[Progress[Prediction]], None] | None = None,
-) -> Tensor:
+) -> Tensor | PackedLabels:
     """Return y_hat [images, classes]: each class's share of the teacher's votes under `samples` noises.
+
+    Labels that would fill the memory are returned as an object that reads rows from the file.
 
     `teacher` is a run folder or checkpoint. With an augmentation the votes are on one random view of each image, as
     in the published code. They are counted in the form and precision that suit the device.
@@ -56,20 +64,38 @@ def make_soft_labels(
     place = torch.device(device).type
     parts = (checkpoint.sha256, shown.fingerprint, sigma, samples, seed, form, precision, micro_batch, place)
     out = labels_path(teacher, *parts)
+    packed = out.with_suffix(".safetensors")
+    if not decide(joined(), packed.is_file()):
+        _vote(classifier, shown, out, samples, seed, 16 * usual, checkpoint.sha256, on_progress)
+        if joined().first:
+            pack_labels(counts_path(out), len(data), packed)
+        decide(joined(), True)  # it is there from here on
+    labels = PackedLabels(packed, model.num_classes)
+    return labels.dense() if len(data) * model.num_classes <= _MOST_IN_MEMORY else labels
+
+
+def _vote(
+    classifier: SmoothedClassifier,
+    data: ImageData,
+    out: Path,
+    samples: int,
+    seed: int,
+    batch: int,
+    teacher: str,
+    on_progress: Callable[[Progress[Prediction]], None] | None,
+) -> None:
     predict_dataset(
         classifier,
-        shown,
+        data,
         out,
         n=samples,
         alpha=0.5,
         seed=seed,
-        batch=16 * usual,  # images of few samples share a pass
+        batch=batch,  # images of few samples share a pass
         purpose=Purpose.SOFT_LABELS,
-        model={"sha256": checkpoint.sha256},
+        model={"sha256": teacher},
         on_progress=on_progress,
     )
-    votes = read_votes(counts_path(out), 1, model.num_classes)
-    return torch.from_numpy(votes.astype(np.float32) / samples)
 
 
 def labels_path(teacher: Path, *parts: Any) -> Path:
@@ -81,6 +107,11 @@ def labels_path(teacher: Path, *parts: Any) -> Path:
 
 def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:
     """Return the data set with every image augmented once."""
+    if isinstance(data.images, FolderImages):
+        if augmentation != "resized-crop-flip":
+            raise UsageError("Soft labels of an image folder can be of views by `resized-crop-flip` only, or `clean`.")
+        views = data.images.one_view(seed, _ONE_VIEW)
+        return ImageData(data.name, data.split, views, data.labels, data.classes, data.mean, data.std)
     everything = data.images[torch.arange(len(data))]
     images = AUGMENTATIONS[augmentation](everything, seed, _ONE_VIEW).round().byte().contiguous()
     return ImageData(data.name, data.split, images, data.labels, data.classes, data.mean, data.std)

@@ -12,20 +12,21 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.card import model_card
-from smoothcert.checkpoint import save_checkpoint
 from smoothcert.config import TrainConfig
-from smoothcert.data.batches import to_device
 from smoothcert.data.image_data import ImageData
+from smoothcert.data.streaming import choose_source
 from smoothcert.deadline import Deadline, OutOfTimeError
+from smoothcert.engine.agreement import decide
 from smoothcert.engine.precision import check_precision, numerics
+from smoothcert.engine.ranks import Part, Ranks, joined
 from smoothcert.engine.stepping import Stepper, new_stream
 from smoothcert.environment import describe_environment
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import create_method
 from smoothcert.models import Classifier, create_model
+from smoothcert.packed_labels import PackedLabels
 from smoothcert.philox import Purpose, normal, permutation
-from smoothcert.runs import RunFolder
-from smoothcert.storage import write_text
+from smoothcert.runs import RunFolder, SilentRunFolder
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_BETWEEN_SAVES = 60.0
@@ -54,9 +55,10 @@ def fit(
     train: ImageData,
     test: ImageData,
     *,
-    soft: Tensor | None = None,
+    soft: Tensor | PackedLabels | None = None,
     device: torch.device | str = "cpu",
     compile: bool | None = None,
+    workers: int | None = None,
     on_progress: OnProgress | None = None,
     time_limit: float | None = None,
 ) -> Path:
@@ -64,9 +66,11 @@ def fit(
 
     A finished run is left as it is, one of another configuration is refused. `soft` holds the training images' soft
     labels [images, classes], for a method that uses them. Steps are compiled where that pays, unless `compile` says
-    so or not. After `time_limit` seconds the state is saved and OutOfTimeError raised.
+    so or not. `workers` processes decode image folders (default: this process's share of the cores). After `time_limit`
+    seconds the state is saved and OutOfTimeError raised.
     """
-    run = Training(config, folder, train, test, soft=soft, device=device, compile=compile, on_progress=on_progress)
+    options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
+    run = Training(config, folder, train, test, soft=soft, on_progress=on_progress, **options)
     fit_together([run], time_limit)
     return run.folder.model
 
@@ -77,7 +81,7 @@ def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> N
     One that fails does not stop the others; what went wrong is raised at the end.
     """
     deadline = Deadline(time_limit)
-    left = [(run, run.steps(), new_stream(run.device)) for run in runs if not run.folder.finished]
+    left = [(run, run.steps(), new_stream(run.device)) for run in runs if not run.finished]
     if any(run.on_gpu for run, *_ in left):
         torch.cuda.synchronize()
     errors: list[SmoothcertError] = []
@@ -92,6 +96,8 @@ def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> N
                         if next(steps, None) is None:
                             left.remove(lane)
                 except SmoothcertError as error:
+                    if not run.survives(error):
+                        raise
                     errors.append(error)
                     left.remove(lane)
     finally:
@@ -110,7 +116,10 @@ def pays_to_compile(steps: int, device: torch.device) -> bool:
 
 
 class Training:
-    """One run: its network, optimiser and position, and the steps that are left of it."""
+    """One run: its network, optimiser and position, and the steps that are left of it.
+
+    All ranks of a group make it together; each has its part of every mini-batch, and rank 0 writes the folder.
+    """
 
     def __init__(
         self,
@@ -119,41 +128,51 @@ class Training:
         train: ImageData,
         test: ImageData,
         *,
-        soft: Tensor | None = None,
+        soft: Tensor | PackedLabels | None = None,
         device: torch.device | str = "cpu",
         compile: bool | None = None,
+        workers: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
         self.config, self.test, self.on_progress = config, test, on_progress
         self.device, self.out_of_time, self.compiled = torch.device(device), False, False
         self.on_gpu = self.device.type == "cuda"
-        self.folder = RunFolder(folder)
+        self.ranks = joined()
+        self.folder = RunFolder(folder) if self.ranks.first else SilentRunFolder(folder)
         check_precision(config.precision)
         method = create_method(config.method, config.sigma, config.options)
+        if config.batch_norm == "synced" and not method.static and self.ranks.size > 1:
+            raise UsageError(f"{config.name}: `--attack masked` cannot be used with `--batch-norm synced`.")
         if method.uses_soft_labels and soft is None:
             raise UsageError(f"{config.name}: {config.method} needs soft labels of the training images.")
         self.folder.open(config)
-        if self.folder.finished:
+        self.finished = decide(self.ranks, self.folder.finished)
+        if self.finished:
             self.folder.state.unlink(missing_ok=True)  # a kill just after the network was written may have left it
             return
+        self.ranks.connect(self.device)
         self.model = model = _new_model(config, train).to(self.device)
-        data = to_device(train, self.device, config.augmentation, soft if method.uses_soft_labels else None)
+        soft = soft if method.uses_soft_labels else None
+        self.images = len(train)
+        self.source = choose_source(train, self.device, config.augmentation, soft, seed=config.seed, workers=workers)
         rate: Any = torch.tensor(config.learning_rate, device=self.device) if self.on_gpu else config.learning_rate
         optimizer = torch.optim.SGD(
             model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=self.on_gpu
         )
-        self.plan = plan_epoch(len(data), config.batch, method.split if config.steps == "split" else 1)
+        self.plan = plan_epoch(len(train), config.batch, method.split if config.steps == "split" else 1)
         self.total = config.epochs * len(self.plan)
         self.stepper = Stepper(
             model,
             method,
             optimizer,
-            data,
+            self.source,
             seed=config.seed,
             precision=config.precision,
             graphs=self.on_gpu and method.static,
+            ranks=self.ranks,
+            sync=config.batch_norm == "synced",
         )
-        self.start = _restore(self.folder, model, optimizer, self.stepper)
+        self.start = _restore(self.ranks.broadcast(self.folder.load_state()), model, optimizer, self.stepper)
         pays = pays_to_compile(self.total - self.start, self.device)
         self.compiled = method.static and (pays if compile is None else compile)
         if self.compiled:
@@ -168,33 +187,43 @@ class Training:
                 text = "the device's memory is full; train fewer runs at once, or with a smaller `--batch`"
                 raise SmoothcertError(f"{self.config.name}: {text}.") from error
 
-    def _steps(self) -> Generator[int]:
-        config, folder, stepper, total = self.config, self.folder, self.stepper, self.total
-        segment = {"first_step": self.start, **describe_environment(self.device)}
-        began = time.monotonic()
-        looked = saved = time.monotonic()
-        stepper.model.train()
+    def survives(self, error: SmoothcertError) -> bool:
+        """Whether other runs can go on after an error of this one: not where ranks that have no error wait for it."""
+        return self.ranks.size == 1 or isinstance(error, OutOfTimeError)
+
+    def schedule(self) -> Iterator[tuple[int, Part, Tensor]]:
+        """Yield every step that is left, with this rank's part of the mini-batch and the indices of its images."""
         order = torch.empty(0)
-        for step in range(self.start, total):
+        for step in range(self.start, self.total):
             epoch, number = divmod(step, len(self.plan))
             if number == 0 or step == self.start:
-                order = permutation(config.seed, (epoch, 0, Purpose.ORDER), len(stepper.data)).to(stepper.device)
-                epoch_began = time.monotonic()
+                order = permutation(self.config.seed, (epoch, 0, Purpose.ORDER), self.images).to(self.source.home)
             first, size = self.plan[number]
+            part = self.ranks.part(size)
+            yield step, part, order[first + part.first : first + part.first + part.size]
+
+    def _steps(self) -> Generator[int]:
+        config, folder, stepper, total = self.config, self.folder, self.stepper, self.total
+        segment = {"first_step": self.start, "processes": self.ranks.size, **describe_environment(self.device)}
+        began = epoch_began = saved = time.monotonic()
+        clock = Clock(self.ranks)
+        stepper.model.train()
+        for step, inputs in zip(range(self.start, total), self.source.stream(self.schedule()), strict=True):
+            epoch, number = divmod(step, len(self.plan))
             rate = config.learning_rate_at(epoch, step / total)
-            stepper.run(order[first : first + size], epoch, step, rate)
+            stepper.run(inputs, self.plan[number][1], epoch, step, rate)
             done, ends = step + 1, number + 1 == len(self.plan)
-            now, out_of_time = time.monotonic(), self.out_of_time
-            if ends or out_of_time or now - looked >= _SECONDS_BETWEEN_LOOKS:
-                looked = now
+            now, out_of_time = clock.tick(self.out_of_time, ends)
+            if now is not None:
                 means = self._look(number + 1)
                 metrics = None
                 if ends:
                     metrics = {"epoch": epoch, "learning_rate": rate, **means}
-                    metrics["test_accuracy"] = noisy_accuracy(stepper.model, self.test, config)
+                    metrics["test_accuracy"] = noisy_accuracy(stepper.model, self.test, config, self.ranks)
                     metrics["seconds"] = round(time.monotonic() - epoch_began, 3)
                     folder.write_metrics(metrics)
                     stepper.sums.zero_()
+                    epoch_began = time.monotonic()
                 if ends or out_of_time or now - saved > _SECONDS_BETWEEN_SAVES:
                     folder.save_state(_state(stepper), done)
                     saved = time.monotonic()
@@ -226,9 +255,8 @@ class Training:
 
     def _finish(self) -> None:
         config, folder = self.config, self.folder
-        write_text(folder.card, model_card(config, folder.read_metrics(), describe_environment(self.device)))
-        save_checkpoint(
-            folder.model,
+        folder.write_network(
+            model_card(config, folder.read_metrics(), describe_environment(self.device)),
             self.model,
             name=config.name,
             dataset=self.test.name,
@@ -237,7 +265,33 @@ class Training:
             epoch=config.epochs,
             seed=config.seed,
         )
-        folder.state.unlink(missing_ok=True)
+        decide(self.ranks, True)  # nobody goes on before the network is there
+
+
+class Clock:
+    """Says when to look at a run, on all ranks at the same step: about once a second, by rank 0's time."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks, self._looked = ranks, time.monotonic()
+        self._steps, self._next = 0, 1
+
+    def tick(self, out_of_time: bool, due: bool) -> tuple[float | None, bool]:
+        """Count a step; return the time if this is one to look at, and whether the run's time is up.
+
+        Several ranks only ask rank 0 after as many steps as it took, last time, to fill a second.
+        """
+        self._steps += 1
+        if not due and self._steps < self._next:
+            return None, False
+        now = time.monotonic()
+        stride = 1 if self.ranks.size == 1 else max(1, int(self._steps / max(now - self._looked, 1e-3)))
+        look = due or out_of_time or now - self._looked >= _SECONDS_BETWEEN_LOOKS
+        look, stop, self._next = decide(self.ranks, (look, out_of_time, stride))
+        if not look:
+            self._next += self._steps
+            return None, False
+        self._looked, self._steps = now, 0
+        return now, stop
 
 
 def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
@@ -260,20 +314,22 @@ def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
     return steps
 
 
-def noisy_accuracy(model: nn.Module, data: ImageData, config: TrainConfig) -> float:
+def noisy_accuracy(model: nn.Module, data: ImageData, config: TrainConfig, ranks: Ranks | None = None) -> float:
     """Return the base classifier's accuracy in percent under one noise an image: the field's quick look."""
+    ranks = ranks or Ranks()
     device = next(model.parameters()).device
     training = model.training
     model.eval()
     right = torch.zeros((), dtype=torch.int64, device=device)
     with torch.no_grad(), numerics(config.precision, device):
-        for chosen in torch.split(torch.arange(len(data)), max(1, min(1000, 2**24 // data.shape.numel()))):
+        mine = torch.arange(ranks.rank, len(data), ranks.size)
+        for chosen in torch.split(mine, max(1, min(1000, 2**24 // data.shape.numel()))):
             images = data.floats(chosen, device)
             noise = normal(config.seed, (chosen.to(device), 0, Purpose.EVALUATION), images[0].numel(), device=device)
             scores = model(images + config.sigma * noise.view_as(images))
             right += (scores.argmax(dim=1) == data.labels[chosen].to(device)).sum()
     model.train(training)
-    return round(100 * int(right) / len(data), 4)
+    return round(100 * int(ranks.total(right)) / len(data), 4)
 
 
 def _new_model(config: TrainConfig, data: ImageData) -> Classifier:
@@ -293,9 +349,13 @@ def _state(stepper: Stepper) -> dict[str, Tensor]:
     return tensors
 
 
-def _restore(run: RunFolder, model: nn.Module, optimizer: torch.optim.Optimizer, stepper: Stepper) -> int:
-    """Load a saved state, if there is one, and return the number of steps it had taken."""
-    saved = run.load_state()
+def _restore(
+    saved: tuple[dict[str, Tensor], int] | None,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    stepper: Stepper,
+) -> int:
+    """Take over a saved state, if there is one, and return the number of steps it had taken."""
     if saved is None:
         return 0
     tensors, step = saved

@@ -35,15 +35,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args = build_parser(given).parse_args(given)
         args.run(args)
         sys.stdout.flush()
-    except UsageError as error:
-        print(f"smoothcert: {error}", file=sys.stderr)
-        return 2
     except SmoothcertError as error:
-        print(f"smoothcert: {error}", file=sys.stderr)
-        return 1
+        if not _is_said_elsewhere(error):
+            print(f"smoothcert: {error}", file=sys.stderr, flush=True)
+        return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print("\nsmoothcert: interrupted; the same command goes on where it stopped.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        if "smoothcert.engine.ranks" in sys.modules:
+            sys.modules["smoothcert.engine.ranks"].leave()
     return 0
+
+
+def _is_said_elsewhere(error: SmoothcertError) -> bool:
+    """Whether another process of a launched group tells the user, who should read it once."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
+        return False
+    from smoothcert.engine.agreement import is_said, tell
+    from smoothcert.engine.ranks import PeerError, joined
+
+    if isinstance(error, PeerError):
+        return is_said(joined(), error)
+    if joined().size == 1:  # it never came to meeting the others; a machine's processes all got the same command
+        return os.environ.get("LOCAL_RANK", "0") != "0"
+    return tell(joined(), error)

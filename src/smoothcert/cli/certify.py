@@ -85,9 +85,11 @@ def run(args: argparse.Namespace) -> None:
     """Certify or predict."""
     from smoothcert import bounds
     from smoothcert.engine.deploy import COMPILED, choose_deployment
+    from smoothcert.engine.ranks import join
     from smoothcert.errors import UsageError
     from smoothcert.smoothing import SmoothedClassifier
 
+    ranks = join()
     # What is wrong with the numbers is said before anything large is read.
     certifying = args.task == "certify"
     if certifying:
@@ -122,6 +124,8 @@ def run(args: argparse.Namespace) -> None:
         say(COMPILING.format("the network"))
     for part in jobs:
         _run(args, job.checkpoint, classifier, *part)
+    if not ranks.first:
+        return
     if certifying:
         print_table([str(out) for _, _, out in jobs], as_json=args.json)
     else:
@@ -137,6 +141,7 @@ def _run(
     out: Path,
 ) -> None:
     from smoothcert.certification import certify_dataset, predict_dataset
+    from smoothcert.engine.ranks import joined
     from smoothcert.sequential_certification import certify_sequentially
 
     model = checkpoint.describe()
@@ -152,6 +157,8 @@ def _run(
             made = len(certify_dataset(classifier, data, out, n0=args.n0, bound=args.bound, **options))
         else:
             made = len(predict_dataset(classifier, data, out, **options))
+    if not joined().first:
+        return
     if made < len(indices):
         say(f"{len(indices) - made:,} of {len(indices):,} images were there already.")
     if rule:

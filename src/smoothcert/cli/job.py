@@ -38,7 +38,9 @@ def load_job(args: argparse.Namespace) -> Job:
     """Load what the options name."""
     from smoothcert import bounds
     from smoothcert.checkpoint import load_checkpoint
-    from smoothcert.environment import choose_device
+    from smoothcert.engine.agreement import settle
+    from smoothcert.engine.ranks import joined
+    from smoothcert.environment import choose_device, facts
     from smoothcert.errors import UsageError
     from smoothcert.pretrained import pretrained_path
     from smoothcert.runs import RunFolder
@@ -49,11 +51,15 @@ def load_job(args: argparse.Namespace) -> Job:
     if (args.checkpoint is None) == (args.pretrained is None):
         raise UsageError("Name either a checkpoint or, with `--pretrained`, a network of ours.")
     device = choose_device(args.device)
+    settle(joined(), facts(device))
     path = Path(args.checkpoint) if args.checkpoint else pretrained_path(args.pretrained)
     checkpoint = load_checkpoint(path, normalization=args.normalization)
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
     if sigma is None:
         raise UsageError("The checkpoint does not say its noise level; name it with `--sigma`.")
-    sets = load_sets(args, RunFolder(path).dataset or checkpoint.about.get("dataset"))
+    trained = RunFolder(path).read_config()
+    if trained and args.data is None:  # photographs are cut as they were for training
+        args.resize, args.crop = args.resize or trained.resize or None, args.crop or trained.crop or None
+    sets = load_sets(args, trained.dataset if trained else checkpoint.about.get("dataset"))
     checkpoint.model.to(device)
     return Job(checkpoint, sigma, sets, device)

@@ -42,6 +42,11 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--time-limit", type=seconds, metavar="TIME", help="stop at a checkpoint after this time, say 9m"
     )
+    parser.add_argument(
+        "--data-parallel",
+        action="store_true",
+        help="under torchrun: train each run on all processes, for large networks (default: a run on each process)",
+    )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument(
         "--out", action="append", default=[], type=Path, metavar="FILE", help="write the table here too"
@@ -54,7 +59,10 @@ def run(args: argparse.Namespace) -> None:
     """Make the table, or as much of it as the time allows."""
     from smoothcert.bounds import check_budget
     from smoothcert.cli.train import Stages
-    from smoothcert.environment import choose_device
+    from smoothcert.config import describe
+    from smoothcert.engine.agreement import check_shared, settle
+    from smoothcert.engine.ranks import join
+    from smoothcert.environment import choose_device, facts
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.reproduction import PROTOCOL, Workplace, list_jobs, reproduce
 
@@ -71,16 +79,21 @@ def run(args: argparse.Namespace) -> None:
     if args.plan:
         _print_plan(args, place, jobs, device)
         return
+    ranks = join()
+    same = {name: value for job in jobs for name, value in describe(job.config).items()}
+    settle(ranks, {**facts(device), **same, "n": args.n, "data parallel": args.data_parallel})
+    check_shared(ranks, args.runs)
     failed: SmoothcertError | None = None
-    options = {"device": device, "together": args.together, "time_limit": args.time_limit}
+    options = {"device": device, "together": args.together, "data_parallel": args.data_parallel}
     with Stages() as stages:
         try:
-            reproduce(jobs, place, on_stage=stages.begin, **options)
+            reproduce(jobs, place, on_stage=stages.begin, time_limit=args.time_limit, **options)
         except UsageError:
             raise
         except SmoothcertError as error:
             failed = error
-    _print_table(args, place, jobs)
+    if ranks.first:
+        _print_table(args, place, jobs)
     if failed:
         left = [text for text in (_left(place.progress(job)) for job in jobs) if text]
         raise type(failed)(f"{failed} Left: {', '.join(left)}. The same command goes on.") from failed

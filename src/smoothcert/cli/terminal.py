@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from types import TracebackType
 from typing import Any
 
 _SECONDS_BETWEEN_LINES = 10.0
+
+
+def speaks() -> bool:
+    """Whether this process talks to the user: of several that work together, the first does."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 class ProgressBar:
@@ -19,7 +25,7 @@ class ProgressBar:
     def __init__(self, title: str, total: int | None, unit: str, start: int = 0) -> None:
         self.title, self.total, self.unit, self.start = title, total, unit, start
         self._begun = self._shown = time.monotonic()
-        self._bar: Any = _rich_bar() if sys.stderr.isatty() else None
+        self._bar: Any = _rich_bar() if sys.stderr.isatty() and speaks() else None
         self._task = self._bar.add_task(title, total=total, completed=start, note="") if self._bar else None
 
     def __enter__(self) -> ProgressBar:
@@ -40,6 +46,8 @@ class ProgressBar:
         left = (self.total - done) / speed if self.total and speed else None
         text = f"{_number(speed)} {self.unit}/s" + (f", {duration(left)} left" if left else "")
         text += f", {note}" if note else ""
+        if not speaks():
+            return
         if self._bar:
             self._bar.update(self._task, completed=done, total=self.total, note=text)
         elif now - self._shown >= _SECONDS_BETWEEN_LINES or done == self.total:
@@ -63,7 +71,8 @@ def duration(seconds: float) -> str:
 
 def say(text: str) -> None:
     """Tell the user something, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    if speaks():
+        print(text, file=sys.stderr, flush=True)
 
 
 def _number(value: float) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import add_data_dir, seconds
 from smoothcert.cli.terminal import ProgressBar, duration, say
-from smoothcert.config import TrainConfig, make_config, to_toml
+from smoothcert.config import TrainConfig, describe, make_config, to_toml
 from smoothcert.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,11 @@ def add_commands(commands: Any, arguments: Sequence[str]) -> None:
     train.add_argument(
         "--compile", action=argparse.BooleanOptionalAction, help="compile steps (default: on a GPU, for long runs)"
     )
+    train.add_argument(
+        "--workers", type=int, metavar="N", help="processes that decode image folders (default: the cores' share)"
+    )
     train.add_argument("--dry-run", action="store_true", help="print the configuration and an estimate of the cost")
+    train.add_argument("--plan", action="store_true", help="print what a model of the cost says for 1, 8 and 64 GPUs")
     train.add_argument("--json", action="store_true", help="print the last metrics as JSON")
     add_data_dir(train)
     group = train.add_argument_group("the run")
@@ -99,27 +103,59 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
 
 def run(args: argparse.Namespace) -> None:
     """Train, after whatever the runs need first."""
-    from smoothcert.environment import choose_device
+    from smoothcert.engine.agreement import check_shared, settle
+    from smoothcert.engine.ranks import join
+    from smoothcert.environment import choose_device, facts
     from smoothcert.pipeline import train_runs
     from smoothcert.runs import RunFolder
 
-    configs, device = resolve(args), choose_device(args.device)
-    if args.dry_run:
-        for config in configs:
-            print(to_toml(config))
-            say(_estimate(config, args, device))
+    if args.plan:
+        _print_plan(resolve(args), as_json=args.json)
         return
+    if args.dry_run:
+        for config in resolve(args):
+            print(to_toml(config))
+            say(_estimate(config, args, choose_device(args.device)))
+        return
+    ranks = join()
+    configs, device = resolve(args), choose_device(args.device)
+    settle(ranks, {**facts(device), **{name: value for config in configs for name, value in describe(config).items()}})
+    check_shared(ranks, args.runs)
     folders = [RunFolder(args.runs / config.name) for config in configs]
     for folder in folders:
         if folder.finished:
             say(f"{folder.path} is finished.")
-    options = {"data_dir": args.data_dir, "device": device, "compile": args.compile, "time_limit": args.time_limit}
+    options = {"data_dir": args.data_dir, "device": device, "compile": args.compile, "workers": args.workers}
     with Stages() as stages:
-        train_runs(configs, args.runs, on_stage=stages.begin, **options)
-    for folder in folders:
+        train_runs(configs, args.runs, on_stage=stages.begin, time_limit=args.time_limit, **options)
+    for folder in folders if ranks.first else ():
         say(f"Network: {folder.model}")
         last = (folder.read_metrics() or [{}])[-1]
         print(json.dumps(last) if args.json else ", ".join(f"{k} {v:.4g}" for k, v in last.items()))
+
+
+def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
+    """Print time and memory of runs on H200s that share every mini-batch, as docs/scaling.md explains them."""
+    from smoothcert.scaling import GPUS, IMAGES, RATES, estimated, run_cost
+
+    lines = []
+    for config in configs:
+        if config.dataset not in IMAGES or config.architecture not in RATES:
+            raise UsageError(f"{config.name}: `--plan` knows the paper's data sets and networks; try `--dry-run`.")
+        for gpus in GPUS:
+            cost = run_cost(config, gpus, skip=100 if config.dataset == "imagenet" else 1)  # as the paper's tables
+            parts = {key: round(getattr(cost, key)) for key in ("training", "labels", "certification")}
+            about = {"run": config.name, "gpus": gpus, "measured": not estimated([config])}
+            lines.append({**about, **parts, "memory": round(cost.memory / 2**30, 2)})
+    if as_json:
+        print(json.dumps(lines, indent=2))
+        return
+    for line in lines:
+        times = ", ".join(
+            f"{key} {duration(line[key])}" for key in ("training", "labels", "certification") if line[key]
+        )
+        mark = "" if line["measured"] else " (estimated)"
+        print(f"{line['run']:32} {line['gpus']:3} GPUs: {times}; {line['memory']:.1f} GiB each{mark}")
 
 
 COMPILING = "Compiling {}; the first time this can take a minute, later it is read from the compiler's cache."

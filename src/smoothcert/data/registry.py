@@ -77,6 +77,7 @@ DATASETS = {
     ),
 }
 IMAGENET_NORMALIZATION = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_IMAGENET_PLACES = ("imagenet", "ImageNet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", ".")
 IMAGENET_ABOUT = "photographs of 1,000 classes as image folders, 1,281,167 + 50,000"
 
 
@@ -96,13 +97,15 @@ def load_dataset(
     *,
     resize: int | None = None,
     crop: int | None = None,
+    skip_broken: bool = False,
 ) -> ImageData:
     """Load a data set by name, or a user's own image folder or .npz file by path.
 
     Corrupted images are named as in `cifar10-c/fog`, or by a folder of them: `./mine-c/fog`.
 
     Files are looked for below `root`, else $SMOOTHCERT_DATA, else the platform's cache folder. `resize` and `crop`
-    apply to image folders; ImageNet has 256 and 224.
+    apply to image folders; ImageNet has 256 and 224. With `skip_broken` the next image of a folder takes the place of
+    one that cannot be decoded.
 
     >>> data = load_dataset("mnist-mini", "test")
     >>> data.images.shape, data.images.dtype, len(data.classes)
@@ -114,17 +117,18 @@ def load_dataset(
     if name in DATASETS:
         return _load_named(name, split, data_dir(root))
     if name == "imagenet":
-        found = _split_folder(data_dir(root) / "imagenet", split) or _split_folder(data_dir(root), split)
+        places = (data_dir(root) / place for place in _IMAGENET_PLACES)
+        found = next((folder for place in places if (folder := _split_folder(place, split))), None)
         if found is None:
             raise SmoothcertError(missing("imagenet", data_dir(root)))
-        return _load_folder("imagenet", found, split, resize or 256, crop or 224)
+        return _load_folder("imagenet", found, split, resize or 256, crop or 224, skip_broken)
     if (corrupted := _load_corrupted(name, split, root)) is not None:
         return corrupted
     path = Path(name).expanduser()
     if path.suffix == ".npz" and path.is_file():
         return _load_npz(path, split)
     if path.is_dir():
-        return _load_folder(path.resolve().name, _split_folder(path, split) or path, split, resize, crop)
+        return _load_folder(path.resolve().name, _split_folder(path, split) or path, split, resize, crop, skip_broken)
     if path.suffix == ".npz" or "/" in name:
         raise SmoothcertError(f"{name} does not exist.")
     raise unknown_name("data set", name, list_datasets())
@@ -174,8 +178,10 @@ def _load_npz(path: Path, split: str) -> ImageData:
     return ImageData(path.stem, split, images, labels, names, (0.0,) * channels, (1.0,) * channels)
 
 
-def _load_folder(name: str, folder: Path, split: str, resize: int | None, crop: int | None) -> ImageData:
-    images, labels, classes = read_folder(folder, resize, crop)
+def _load_folder(
+    name: str, folder: Path, split: str, resize: int | None, crop: int | None, skip_broken: bool
+) -> ImageData:
+    images, labels, classes = read_folder(folder, resize, crop, skip_broken=skip_broken)
     mean, std = IMAGENET_NORMALIZATION if name == "imagenet" else ((0.0,) * 3, (1.0,) * 3)
     return ImageData(name, split, images, labels, classes, mean, std)
 

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from smoothcert.data.batches import ResidentData
+from smoothcert.data.batches import Inputs, Source
 from smoothcert.draws import StepDraws
+from smoothcert.engine.batchnorm import SyncedBatchNorm2d, synced
 from smoothcert.engine.precision import numerics
+from smoothcert.engine.ranks import Part, Ranks
 from smoothcert.methods import Method
 from smoothcert.philox import triton_kernels
 
@@ -33,6 +35,10 @@ class Stepper:
     Nothing is read back to the host while it steps. `graphs` replays each shape of mini-batch as a CUDA graph after a
     few ordinary steps; it needs a CUDA device. `compile` has steps of one size, the usual one, run as a whole by
     fused kernels; the few others of an epoch are not worth the wait.
+
+    Where `ranks` share a mini-batch, each takes the loss of its part at its weight, and gradients, sums and running
+    statistics are added up over all before the optimiser steps: every rank has the same state after every step. With
+    `sync` BatchNorm sees the whole mini-batch, else the running statistics are the mean of the parts'.
     """
 
     def __init__(
@@ -40,33 +46,38 @@ class Stepper:
         model: nn.Module,
         method: Method,
         optimizer: torch.optim.Optimizer,
-        data: ResidentData,
+        data: Source,
         *,
         seed: int,
         precision: str,
         graphs: bool = False,
+        ranks: Ranks | None = None,
+        sync: bool = False,
     ) -> None:
         self.model, self.method, self.optimizer, self.data = model, method, optimizer, data
         self.seed, self.precision, self.graphs = seed, precision, graphs
-        self.device = data.labels.device
+        self.device, self.ranks = data.device, ranks or Ranks()
+        self._synced: list[SyncedBatchNorm2d] = synced(model, self.ranks) if sync and self.ranks.size > 1 else []
+        norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)] if not self._synced else []
+        self._statistics = [t for norm in norms for t in (norm.running_mean, norm.running_var) if t is not None]
         self.names: list[str] = []  # sorted, as a saved state gives them back
         self.sums = torch.zeros(0, dtype=torch.float64, device=self.device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
         self._epoch = torch.zeros((), device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
-        self._captured: dict[int, tuple[Tensor, torch.cuda.CUDAGraph]] = {}
+        self._captured: dict[Part, tuple[Inputs, torch.cuda.CUDAGraph]] = {}
         self._capture_stream = new_stream(self.device)  # its own, for cuBLAS's scratch memory
-        self._seen: dict[int, int] = {}
-        self._compiled: dict[int, Callable[[Tensor], Losses]] = {}
+        self._seen: dict[Part, int] = {}
+        self._compiled: dict[Part, Callable[[Inputs, Part], Losses]] = {}
 
-    def compile(self, size: int) -> None:
-        """Have steps on `size` images compiled, at the first of them."""
+    def compile(self, images: int) -> None:
+        """Have steps on mini-batches of so many images compiled, at the first of them."""
         triton_kernels()  # the compiler cannot import them
         torch._dynamo.config.recompile_limit = max(_MOST_COMPILED, torch._dynamo.config.recompile_limit)
-        self._compiled[size] = torch.compile(self._losses, fullgraph=True, dynamic=False)
+        self._compiled[self.ranks.part(images)] = torch.compile(self._losses, fullgraph=True, dynamic=False)
 
-    def run(self, indices: Tensor, epoch: int, step: int, learning_rate: float) -> None:
-        """Take one step on the images at these indices."""
+    def run(self, inputs: Inputs, images: int, epoch: int, step: int, learning_rate: float) -> None:
+        """Take one step on a mini-batch of so many images, of which the inputs are this rank's part."""
         self._epoch.fill_(epoch)
         self._step.fill_(step)
         for group in self.optimizer.param_groups:
@@ -74,53 +85,67 @@ class Stepper:
                 group["lr"].fill_(learning_rate)
             else:
                 group["lr"] = learning_rate
-        size = len(indices)
-        self._seen[size] = self._seen.get(size, 0) + 1
-        if not self.graphs or self._seen[size] <= _WARM_UP_STEPS:
-            self._take(indices)
+        part = self.ranks.part(images)
+        self._seen[part] = self._seen.get(part, 0) + 1
+        if not self.graphs or self._seen[part] <= _WARM_UP_STEPS:
+            self._take(inputs, part)
             return
-        if size not in self._captured:
+        if part not in self._captured:
             try:
-                self._captured[size] = self._capture(indices)
+                self._captured[part] = self._capture(inputs, part)
             except RuntimeError as error:
                 self.graphs = False
                 warnings.warn(f"Steps run one by one: they cannot be captured ({_first_line(error)}).", stacklevel=2)
-                self._take(indices)
+                self._take(inputs, part)
                 return
-        place, graph = self._captured[size]
-        place.copy_(indices)
+        places, graph = self._captured[part]
+        for place, value in zip(places, inputs, strict=True):
+            place.copy_(value)
         graph.replay()
 
-    def _capture(self, indices: Tensor) -> tuple[Tensor, torch.cuda.CUDAGraph]:
-        place, graph = indices.clone(), torch.cuda.CUDAGraph()
+    def _capture(self, inputs: Inputs, part: Part) -> tuple[Inputs, torch.cuda.CUDAGraph]:
+        places, graph = tuple(value.clone() for value in inputs), torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, stream=self._capture_stream):
-            self._take(place)
-        return place, graph
+            self._take(places, part)
+        return places, graph
 
-    def _take(self, indices: Tensor) -> None:
+    def _take(self, inputs: Inputs, part: Part) -> None:
         self.optimizer.zero_grad(set_to_none=True)
+        for norm in self._synced:
+            norm.together = part.shared
         with numerics(self.precision, self.device, deterministic=False):
             try:
-                loss, watched = self._compiled.get(len(indices), self._losses)(indices)
+                loss, watched = self._compiled.get(part, self._losses)(inputs, part)
             except torch._dynamo.exc.TorchDynamoException as error:
                 self._compiled.clear()
                 warnings.warn(f"Steps run uncompiled: {_first_line(error)}.", stacklevel=2)
-                loss, watched = self._losses(indices)
-            loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        loss = loss.detach()
+                loss, watched = self._losses(inputs, part)
+            (loss if self.ranks.size == 1 else loss * part.weight).backward()  # type: ignore[no-untyped-call]
         if not self.names:
             self.names = sorted(watched)
             self.sums = torch.zeros(len(watched), dtype=torch.float64, device=self.device)
-        self.sums += torch.stack([watched[name] for name in self.names])
-        bad = (self.first_bad < 0) & ~(loss.abs() < _DIVERGED)
+        precise = next(self.model.parameters()).dtype
+        values = torch.stack([watched[name].to(precise) for name in self.names])
+        self._add_up(values, part)
+        self.optimizer.step()
+        self.sums += values
+        bad = (self.first_bad < 0) & ~(values[self.names.index("loss")].abs() < _DIVERGED)
         self.first_bad.copy_(torch.where(bad, self._step, self.first_bad))
 
-    def _losses(self, indices: Tensor) -> Losses:
+    def _add_up(self, values: Tensor, part: Part) -> None:
+        """Bring all ranks to the same gradients, watched values and running statistics, in one exchange."""
+        if self.ranks.size == 1:
+            return
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        weighted = [values, *self._statistics]  # the loss was weighted before its gradients were taken
+        torch._foreach_mul_(weighted, part.weight)
+        self.ranks.sum_in_place([*gradients, *weighted])
+
+    def _losses(self, inputs: Inputs, part: Part) -> Losses:
         """Return the loss of a step, and what is worth watching: it and the parts of it that are single numbers."""
-        x, y, soft = self.data.batch(indices, self.seed, self._step)
-        draws = StepDraws(self.seed, self._step)
+        x, y, soft = self.data.batch(inputs, self.seed, self._step, part.first)
+        draws = StepDraws(self.seed, self._step, part)
         output = self.method.step(self.model, x, y, draws=draws, epoch=self._epoch, soft=soft)
         parts = {name: part for name, part in output.parts.items() if part.dim() == 0}
         return output.loss, {"loss": output.loss.detach(), **parts}

@@ -1,5 +1,6 @@
 """The contract of a training method: frozen hyperparameters and one step, pure tensor code.
 
+The loss is a mean over the images it is given, so that ranks which share a mini-batch can average theirs.
 A step neither reads a value back to the host nor lets a shape depend on one, so that it can be captured or compiled.
 Everything random comes through `draws`, and what changes over training is a function of the tensor `epoch`.
 """
@@ -56,6 +57,9 @@ class Draws(Protocol):
 
     def direction(self, x: Tensor) -> Tensor:
         """Return standard normals shaped like x, for images whose gradient vanished."""
+
+    def images(self, x: Tensor) -> int:
+        """Return the number of images in the whole mini-batch, of which x may be a part."""
 
 
 @dataclass(frozen=True)

@@ -77,16 +77,16 @@ class SmoothAdvConsistency(Consistency):
         """Return the regularised loss of the attacked images."""
         noise = self.sigma * draws.noise(x, self.num_noises)
         radius = self.attack_radius * ((epoch + 1) / self.warmup).clamp(max=1)
-        adversarial = self.attack(model, x, y, noise, radius)
+        adversarial = self.attack(model, x, y, noise, radius, draws.images(x))
         found = self.loss(model, adversarial, y, noise)
         return StepOutput(found.loss, {**found.parts, "adversarial": adversarial})
 
-    def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor) -> Tensor:
-        """Return the images after T steps up the smoothed loss."""
+    def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, images: int) -> Tensor:
+        """Return the images after T steps up the smoothed loss, the mean over a mini-batch of so many `images`."""
         moved = x
         with frozen(model):
             for _ in range(self.attack_steps):
-                uphill = gradient(lambda z: smoothed_nll(scores_under(model, z, noise), y).mean(), moved)
+                uphill = gradient(lambda z: smoothed_nll(scores_under(model, z, noise), y).sum() / images, moved)
                 step = 2 * radius / self.attack_steps * uphill / (lengths(uphill) + 1e-8)
                 moved = torch.clamp(x + within(moved + step - x, radius), 0, 1)
         return moved

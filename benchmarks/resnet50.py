@@ -1,0 +1,110 @@
+"""ResNet-50 at 224x224: steps a second of each ImageNet recipe, and noisy inputs a second of certification.
+
+    python benchmarks/resnet50.py [--device cuda] [--precision bf16] [--batch 256] [--steps 30] [--json FILE]
+    torchrun --nproc-per-node 8 benchmarks/resnet50.py       # the mini-batch split over eight GPUs
+
+Images are random and lie in memory, which changes no timing; decoding has a benchmark of its own (decode.py). With the
+figures of an H200, `RATES` in smoothcert/scaling.py can be brought up to date.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+import smoothcert
+from smoothcert.data.batches import ResidentData
+from smoothcert.engine.deploy import choose_deployment
+from smoothcert.engine.ranks import join, leave
+from smoothcert.engine.stepping import Stepper
+from smoothcert.environment import choose_device, describe_environment
+from smoothcert.methods import create_method
+
+SHAPE = (3, 224, 224)
+
+
+def wait(device):
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def training(name, ranks, device, args):
+    """Return images in a mini-batch's step, and seconds of the step."""
+    config = smoothcert.load_recipe(name)
+    method = create_method(config.method, config.sigma, config.options)
+    images = max(ranks.size, (args.batch or config.batch) // method.split)
+    part = ranks.part(images)
+    data = ResidentData(
+        torch.randint(256, (part.size, *SHAPE), dtype=torch.uint8, device=device),
+        torch.randint(1000, (part.size,), device=device),
+        torch.softmax(torch.randn(part.size, 1000, device=device), dim=1),
+        "none",
+    )
+    model = smoothcert.create_model("resnet50").to(device).train()
+    on_gpu = device.type == "cuda"
+    rate = torch.tensor(0.01, device=device) if on_gpu else 0.01
+    optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=1e-4, fused=on_gpu)
+    stepper = Stepper(
+        model, method, optimizer, data, seed=0, precision=args.precision, graphs=on_gpu and method.static, ranks=ranks
+    )
+    if args.compile:
+        stepper.compile(images)
+    inputs = (torch.arange(part.size, device=device),)
+    warm = 5 if on_gpu else 1
+    for step in range(warm):
+        stepper.run(inputs, images, 20, step, 0.01)
+    wait(device)
+    began = time.perf_counter()
+    for step in range(args.steps):
+        stepper.run(inputs, images, 20, warm + step, 0.01)
+    wait(device)
+    return images, (time.perf_counter() - began) / args.steps
+
+
+def voting(device, seconds):
+    """Return noisy inputs a second, in the form and precision that certification would choose."""
+    model = smoothcert.create_model("resnet50").to(device).eval()
+    form, precision = choose_deployment(model, SHAPE, 500 * 100_000)
+    smoothed = smoothcert.SmoothedClassifier(model, 1.0, 1000, form=form, precision=precision)
+    image = torch.rand(SHAPE, device=device)
+    few = 2 * smoothed.micro_batch_for(SHAPE, device)
+    smoothed.counts(image, few)
+    began, votes = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        smoothed.counts(image, few)
+        votes += few
+    return votes / (time.perf_counter() - began), f"{form}, {precision}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", default="bf16")
+    parser.add_argument("--batch", type=int, help="images in a mini-batch (default: the recipe's)")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--steps", type=int, default=30, help="that are timed of each recipe")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of voting")
+    parser.add_argument("--recipes", nargs="*", default=smoothcert.list_recipes("imagenet-*"))
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    ranks, device = join(), choose_device(args.device)
+    ranks.connect(device)
+    about, rows = describe_environment(device), []
+    for name in args.recipes:
+        images, seconds = training(name, ranks, device, args)
+        memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
+        rows.append({"recipe": name, "images": images, "seconds": seconds, "gibibytes": memory})
+        if ranks.first:
+            print(f"{name:28} {images:4} images a step: {1 / seconds:.3g} steps/s, {memory:.1f} GiB", flush=True)
+    speed, form = voting(device, args.seconds)
+    if ranks.first:
+        print(f"certification ({form}): {speed:,.0f} noisy inputs/s on each of {ranks.size}")
+        if args.json:
+            args.json.write_text(json.dumps({**about, "steps": rows, "votes": speed, "form": form}, indent=2) + "\n")
+    leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""What a run, or a table of the paper, takes on one, eight or sixty-four GPUs: a model with few numbers, all here.
+
+The unit of work is one forward pass of one input; a pass back to the input costs one, a pass back to the weights two.
+What a method does to an input follows from its steps, and how fast a network does it was measured on one H200, or is
+estimated where `Rate` says so. docs/scaling.md has the tables that this gives, and the assumptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from smoothcert.config import TrainConfig
+from smoothcert.methods import Method, create_method
+from smoothcert.names import canonical_name
+from smoothcert.recipes import load_recipe, paper_tables
+from smoothcert.trainer import plan_epoch
+
+GPUS = (1, 8, 64)
+IMAGES = {
+    "mnist-mini": (6_000, 1_000),
+    "mnist": (60_000, 10_000),
+    "fashion_mnist": (60_000, 10_000),
+    "cifar10": (50_000, 10_000),
+    "cifar100": (50_000, 10_000),
+    "imagenet": (1_281_167, 50_000),
+}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What one H200 does with a network.
+
+    training: passes a second in training steps. voting: noisy inputs a second in certification. shortest: seconds
+    that a pass of one training step takes however few inputs it has. values: floats that an input leaves in memory
+    for the backward pass. measured: whether training and voting were measured, each.
+    """
+
+    training: float
+    voting: float
+    shortest: float
+    values: float
+    weights: float
+    measured: tuple[bool, bool]
+
+
+RATES = {
+    # CAT-RS's compiled step of 3,584 passes takes 1.12 ms, Gaussian training's of 768 takes 0.25 ms.
+    "lenet": Rate(3.1e6, 12e6, 5e-5, 2.5e4, 4.3e5, (True, True)),
+    # A prototype of the compiled step took 10.0 and 42.5 ms, in bfloat16; it voted at 1.39 M/s and 0.259 M/s.
+    "cifar_resnet20": Rate(3.6e5, 1.39e6, 4e-4, 4.5e5, 2.7e5, (True, True)),
+    "cifar_resnet110": Rate(8.4e4, 2.59e5, 2e-3, 2.5e6, 1.7e6, (True, True)),
+    # The prototype voted at 27,800/s; a training pass is taken to be a third as fast as a folded one.
+    "resnet50": Rate(9.0e3, 2.78e4, 1.5e-3, 3.3e7, 2.56e7, (False, True)),
+}
+_BYTES_A_SECOND = {1: 1.0, 8: 3e11, 64: 2.5e10}  # of an all-reduce: NVLink within a node, 200 Gbit/s between nodes
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of training (with a teacher's), soft labels and certification, and bytes on each GPU."""
+
+    training: float
+    labels: float
+    certification: float
+    memory: float
+
+    @property
+    def total(self) -> float:
+        """All of it, one after the other."""
+        return self.training + self.labels + self.certification
+
+
+def passes(method: Method) -> float:
+    """Return the forward passes that a step of training does, or would do in the same time, for each input."""
+    attack = 2 * getattr(method, "attack_steps", 0)
+    twice = method.name in ("stability", "smoothmix", "catrs")
+    return attack + (6 if twice else 3)
+
+
+def step_seconds(config: TrainConfig, gpus: int = 1) -> float:
+    """Return the seconds of a training step whose mini-batch is split over GPUs."""
+    method, rate = create_method(config.method, config.sigma, config.options), RATES[config.architecture]
+    images = max(1, config.batch // (method.split if config.steps == "split" else 1))
+    inputs = -(-images // gpus) * getattr(method, "num_noises", 1)
+    exchange = 0.0 if gpus == 1 else 2 * 4 * rate.weights / _BYTES_A_SECOND[gpus]
+    return max(inputs / rate.training, rate.shortest) * passes(method) + exchange
+
+
+def training_seconds(config: TrainConfig, gpus: int = 1) -> float:
+    """Return the seconds of a run on GPUs that share every mini-batch."""
+    method = create_method(config.method, config.sigma, config.options)
+    images = IMAGES[canonical_name(config.dataset)][0]
+    plan = plan_epoch(images, config.batch, method.split if config.steps == "split" else 1)
+    return config.epochs * len(plan) * step_seconds(config, gpus)
+
+
+def run_cost(config: TrainConfig, gpus: int = 1, *, n: int = 100_000, skip: int = 1) -> Cost:
+    """Return what a run costs with its teacher and labels, on GPUs that share mini-batches and images."""
+    method, rate = create_method(config.method, config.sigma, config.options), RATES[config.architecture]
+    train, test = IMAGES[canonical_name(config.dataset)]
+    teacher = labels = 0.0
+    if method.uses_soft_labels:
+        teacher = training_seconds(_plain(config), gpus)
+        labels = train * config.label_samples / rate.voting / gpus
+    votes = -(-test // skip) * n / rate.voting / gpus
+    images = max(1, config.batch // (method.split if config.steps == "split" else 1))
+    inputs = -(-images // gpus) * getattr(method, "num_noises", 1)
+    width = 2 if config.precision == "bf16" else 4
+    memory = inputs * rate.values * width * (2 if passes(method) >= 6 else 1) + 16 * rate.weights
+    return Cost(teacher + training_seconds(config, gpus), labels, votes, memory)
+
+
+def table_seconds(configs: Sequence[TrainConfig], gpus: int, *, skip: int, n: int = 100_000) -> float:
+    """Return the seconds of a table's runs: ResNet-50 trains on all GPUs, other networks a run on each GPU.
+
+    Soft labels are made once for all runs of a data set and network, and images are shared over all GPUs.
+    """
+    alone = [run_cost(config, n=n, skip=skip) for config in configs]
+    if any(config.architecture == "resnet50" for config in configs):
+        training = sum(run_cost(config, gpus, n=n, skip=skip).training for config in configs)
+    else:
+        runs = [training_seconds(config) for config in configs]
+        teachers = {_key(c): training_seconds(_plain(c)) for c in configs if _uses_labels(c)}
+        training = max(max(runs), sum(runs) / gpus) + sum(teachers.values()) / min(gpus, max(1, len(teachers)))
+    labels = sum({_key(c): cost.labels for c, cost in zip(configs, alone, strict=True)}.values()) / gpus
+    return training + labels + sum(cost.certification for cost in alone) / gpus
+
+
+def table_configs(name: str) -> list[TrainConfig]:
+    """Return the runs of a table of the paper, every seed."""
+    table = paper_tables()[name]
+    return [load_recipe(recipe, precision="bf16") for recipe, _ in table.rows for _ in table.seeds]
+
+
+def estimated(configs: Iterable[TrainConfig]) -> bool:
+    """Whether any figure behind these runs was not measured."""
+    return not all(all(RATES[config.architecture].measured) for config in configs)
+
+
+def _plain(config: TrainConfig) -> TrainConfig:
+    from smoothcert.pipeline import teacher_config
+
+    return teacher_config(config)
+
+
+def _key(config: TrainConfig) -> tuple[str, str, float]:
+    return config.dataset, config.architecture, config.label_sigma
+
+
+def _uses_labels(config: TrainConfig) -> bool:
+    return bool(create_method(config.method, config.sigma, config.options).uses_soft_labels)
