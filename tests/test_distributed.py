@@ -104,6 +104,26 @@ def test_the_images_of_a_dead_rank_are_taken_over_without_a_restart(certified, t
     finish(group[1])
 
 
+def test_sequential_certification_is_shared_out(checkpoint, tmp_path):
+    """Looks and rows of two ranks are those of one, also when a rank dies in between and the command is given again."""
+    command = ["certify", str(checkpoint), "--N", "3000", "--skip", "50", "--stop", "table"]
+    one, two = tmp_path / "one.tsv", tmp_path / "two.tsv"
+    assert main([*command, "--out", str(one)]) == 0
+    process = torchrun(2, "-m", "smoothcert", *command, "--out", two)
+    looks = tmp_path / "two.looks.tsv"
+    kill_rank(process, 0, when=lambda: looks.exists() and looks.read_text().count("\n") > 5)
+    assert finish(process)[0] != 0
+    code, output = finish(torchrun(2, "-m", "smoothcert", *command, "--out", two))
+    assert code == 0, output
+    assert rows(two) == rows(one)
+    assert rows(looks) == rows(tmp_path / "one.looks.tsv")
+    assert (tmp_path / "two.counts.tsv").read_text() == (tmp_path / "one.counts.tsv").read_text()
+    group = smoothcert_group(*[([*command[:-1], "budget", "--budget", "1e6", "--out", tmp_path / "b.tsv"], {})] * 2)
+    codes, outputs = zip(*map(finish, group), strict=True)
+    assert codes == (2, 2)
+    assert sum("A budget weighs all images" in output for output in outputs) == 1
+
+
 def test_a_tables_runs_and_images_are_shared_out(tmp_path):
     """A child for each of two ranks makes a small table; one process alone has nothing left to do, and agrees."""
     process = torchrun(2, child("table_child.py"), tmp_path / "two")
