@@ -158,7 +158,8 @@ def tell(ranks: Ranks, error: SmoothcertError) -> bool:
     try:
         if not ranks.store.check(["failed"]):
             ranks.store.set("failed", json.dumps(report))
-        if ranks.first:
+        if ranks.first:  # it speaks for all, who may well have failed in the same way
+            ranks.store.set("heard", "")
             return False
         end = time.monotonic() + _SECONDS_TO_BE_HEARD
         while time.monotonic() < end:
