@@ -17,7 +17,7 @@ def random_box(width: int, height: int, draws: Sequence[float]) -> tuple[int, in
     first that fits counts, and where none does, the largest part in the middle whose ratio is allowed.
 
     >>> random_box(500, 375, [0.5] * DRAWS)
-    (93, 30, 318, 318)
+    (91, 29, 318, 318)
     """
     low, high = (math.log(ratio) for ratio in _RATIO)
     for number in range(_TRIES):

@@ -29,8 +29,8 @@ def corrupt(images: Bytes, name: str, severity: int = 1, *, seed: int = 0, first
     An image's random numbers depend on the seed, the corruption, the severity and its index alone.
 
     >>> grey = np.full((2, 28, 28, 1), 100, dtype=np.uint8)
-    >>> corrupt(grey, "brightness")[0, 0, 0].tolist(), corrupt(grey, "stripe")[1, 0, [0, 14]].ravel().tolist()
-    ([228], [155, 100])
+    >>> corrupt(grey, "inverse")[0, 0, 0].tolist(), corrupt(grey, "stripe")[1, 0, [0, 14]].ravel().tolist()
+    ([155], [155, 100])
     """
     suite = suite_for(images.shape[3])
     function, settings = suite.find(name)
