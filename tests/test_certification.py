@@ -101,7 +101,11 @@ def certify_command(checkpoint, out, skip=100):
 
 @pytest.mark.parametrize(
     ("kind", "skip"),
-    [(signal.SIGKILL, 100), (signal.SIGINT, 125), pytest.param(signal.SIGKILL, 20, marks=pytest.mark.slow)],
+    [
+        (signal.SIGKILL, 100),
+        pytest.param(signal.SIGINT, 125, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, 20, marks=pytest.mark.slow),
+    ],
 )
 def test_killed_and_resumed_rows_are_the_same(checkpoint, tmp_path, kind, skip):
     whole, broken = tmp_path / "whole.tsv", tmp_path / "broken.tsv"

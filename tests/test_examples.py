@@ -38,6 +38,7 @@ def test_own_resnet50():
     assert int(votes) > 12
 
 
+@pytest.mark.slow
 def test_own_method():
     right, radius = re.search(
         r"(\d+) of 20 images right, average certified radius (\d\.\d+)", run("own_method.py")
