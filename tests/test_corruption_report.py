@@ -10,8 +10,9 @@ from smoothcert import metrics
 from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError
 from smoothcert.names import CORRUPTIONS
-from smoothcert.report.corrupted import find_files, read_corrupted
+from smoothcert.report.corrupted import read_corrupted
 from smoothcert.report.corruptions import summarize
+from smoothcert.report.sources import find_results
 
 HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
 
@@ -20,6 +21,10 @@ def write(path, idx, radius, correct):
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = (f"{i}\t1\t{int(c)}\t{r:.3g}\t{int(c)}\t0:00:01\n" for i, r, c in zip(idx, radius, correct, strict=True))
     path.write_text(HEADER + "".join(rows))
+
+
+def read_folder(folder):
+    return read_corrupted([path for _, path in find_results([str(folder)])])
 
 
 @pytest.fixture
@@ -80,9 +85,9 @@ def test_one_file_a_severity_is_the_same(published, tmp_path):
             write(
                 tmp_path / "folders" / "cat-rs" / str(level) / f"{corruption}.tsv", indices, radius[rows], correct[rows]
             )
-    (pooled,) = read_corrupted(find_files([folder / "cat-rs"]))
+    (pooled,) = read_folder(folder / "cat-rs")
     for other in ("names", "folders"):
-        (apart,) = read_corrupted(find_files([tmp_path / other]))
+        (apart,) = read_folder(tmp_path / other)
         assert apart.method == "catrs"
         for kind in ("acr", "accuracy"):
             assert summarize(apart, kind).cells == summarize(pooled, kind).cells
@@ -105,14 +110,14 @@ def test_the_table(published, capsys, tmp_path):
 def test_files_that_do_not_fit(tmp_path, capsys):
     write(tmp_path / "a" / "fog.tsv", [50_000], [0.1], [True])
     with pytest.raises(SmoothcertError, match="row 50000 is beyond five severities"):
-        read_corrupted(find_files([tmp_path / "a"]))
+        read_folder(tmp_path / "a")
     write(tmp_path / "b" / "fig.tsv", [0], [0.1], [True])
     with pytest.raises(SmoothcertError, match="fig is named after no corruption"):
-        read_corrupted(find_files([tmp_path / "b"]))
+        read_folder(tmp_path / "b")
     write(tmp_path / "c" / "zigzag.tsv", [0], [0.1], [True])
     write(tmp_path / "c" / "snow.tsv", [0], [0.1], [True])
     with pytest.raises(SmoothcertError, match="No one set has all of the corruptions snow, zigzag"):
-        read_corrupted(find_files([tmp_path / "c"]))
+        read_folder(tmp_path / "c")
     (tmp_path / "d").mkdir()
     assert main(["report", str(tmp_path / "d")]) == 2
     assert "holds no certification result" in capsys.readouterr().err
@@ -209,7 +214,7 @@ def test_severities_and_partial_sets(tmp_path, capsys, monkeypatch):
     assert "no gaussian_noise, shot_noise" in said.err
     results = smoothcert.read_results(next(tmp_path.glob("*severity25*n10-skip3.tsv")))
     assert results.idx.tolist() == [4, 7, 16, 19]
-    (read,) = read_corrupted(find_files([tmp_path]))
+    (read,) = read_folder(tmp_path)
     assert sorted(read.parts) == [("fog", 2), ("fog", 5)]
     assert read.images.tolist() == [0, 3]
     assert (read.suite, read.dataset) == ("cifar10-c", "cifar10-c")

@@ -7,6 +7,7 @@ is in `smoothcert.engine.noising`.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ NORMS = ("l1", "l2", "linf")
 
 
 @dataclass(frozen=True)
-class Noise:
+class Noise(ABC):
     """A noise of standard deviation `sigma` that proves radii in `norm`."""
 
     name: ClassVar[str]
@@ -38,13 +39,13 @@ class Noise:
         """Return the radius proven where the class fails with at most this probability, 0 where none is."""
         return np.maximum(self.gap_radius(failure, failure), 0.0)
 
+    @abstractmethod
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
         """Return the radius proven by upper bounds of the class's failure and of any rival, negative where none is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def failure_at(self, radius: ArrayLike) -> Floats:
         """Return the largest failure probability that still proves this radius; negative where there is none."""
-        raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
         """Return what a sidecar says of the noise beside its level."""

@@ -6,6 +6,7 @@ Each rule says at which looks the votes are read (see `smoothcert.sequential`) a
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,20 +21,20 @@ POOLS = 24
 
 
 @dataclass(frozen=True)
-class StopRule:
+class StopRule(ABC):
     """What all rules have: `skip_wrong` leaves images alone whose selected class is not the label."""
 
     name: ClassVar[str]
 
     skip_wrong: bool = False
 
+    @abstractmethod
     def plan(self, n: int, alpha: float) -> Plan:
         """Return the looks, up to n samples."""
-        raise NotImplementedError
 
+    @abstractmethod
     def needs(self, noise: Noise) -> Floats:
         """Return the failure probabilities that it asks about."""
-        raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
         """Return what the rows depend on, for a sidecar."""

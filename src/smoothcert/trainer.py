@@ -19,6 +19,7 @@ from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.engine.agreement import decide
 from smoothcert.engine.precision import check_precision, numerics
 from smoothcert.engine.ranks import Part, Ranks, joined
+from smoothcert.engine.resuming import restore_state, take_state
 from smoothcert.engine.stepping import Stepper, new_stream
 from smoothcert.environment import describe_environment
 from smoothcert.errors import SmoothcertError, UsageError
@@ -172,7 +173,7 @@ class Training:
             ranks=self.ranks,
             sync=config.batch_norm == "synced",
         )
-        self.start = _restore(self.ranks.broadcast(self.folder.load_state()), model, optimizer, self.stepper)
+        self.start = restore_state(self.ranks.broadcast(self.folder.load_state()), self.stepper)
         pays = pays_to_compile(self.total - self.start, self.device)
         self.compiled = method.static and (pays if compile is None else compile)
         if self.compiled:
@@ -225,7 +226,7 @@ class Training:
                     stepper.sums.zero_()
                     epoch_began = time.monotonic()
                 if ends or out_of_time or now - saved > _SECONDS_BETWEEN_SAVES:
-                    folder.save_state(_state(stepper), done)
+                    folder.save_state(take_state(stepper), done)
                     saved = time.monotonic()
                     folder.write_segment({**segment, **self._spent(saved - began)})
                 if self.on_progress:
@@ -338,37 +339,3 @@ def _new_model(config: TrainConfig, data: ImageData) -> Classifier:
         return create_model(
             config.architecture, len(data.classes), in_channels=data.shape[0], mean=data.mean, std=data.std
         )
-
-
-def _state(stepper: Stepper) -> dict[str, Tensor]:
-    tensors = {f"model.{name}": value for name, value in stepper.model.state_dict().items()}
-    for name, buffer in _momentum(stepper.model, stepper.optimizer):
-        tensors[f"momentum.{name}"] = buffer
-    for name, value in zip(stepper.names, stepper.sums, strict=True):
-        tensors[f"sum.{name}"] = value
-    return tensors
-
-
-def _restore(
-    saved: tuple[dict[str, Tensor], int] | None,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    stepper: Stepper,
-) -> int:
-    """Take over a saved state, if there is one, and return the number of steps it had taken."""
-    if saved is None:
-        return 0
-    tensors, step = saved
-    model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
-    for name, parameter in model.named_parameters():
-        if (buffer := tensors.get(f"momentum.{name}")) is not None:
-            optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
-    stepper.names = sorted(name.removeprefix("sum.") for name in tensors if name.startswith("sum."))
-    stepper.sums = torch.stack([tensors[f"sum.{name}"] for name in stepper.names]).to(stepper.device)
-    return step
-
-
-def _momentum(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    for name, parameter in model.named_parameters():
-        if (buffer := optimizer.state[parameter].get("momentum_buffer")) is not None:
-            yield name, buffer

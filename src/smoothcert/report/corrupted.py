@@ -20,7 +20,7 @@ from smoothcert import metrics
 from smoothcert.errors import SmoothcertError
 from smoothcert.names import CORRUPTIONS
 from smoothcert.report.table import Entry, describe
-from smoothcert.results import BESIDE, Results, read_results, read_sidecar, sidecar_path
+from smoothcert.results import Results, read_results, read_sidecar, sidecar_path
 
 _ROWS_A_SEVERITY = 10_000  # in the published arrays
 _NAMES = sorted({name for names in CORRUPTIONS.values() for name in names})
@@ -181,17 +181,3 @@ def is_corrupted(path: Path) -> bool:
     if sidecar.is_file():
         return "/" in read_sidecar(sidecar).get("settings", {}).get("data", {}).get("name", "")
     return _FILE.fullmatch(path.name.removesuffix(".gz").removesuffix(".tsv")) is not None
-
-
-def find_files(paths: Iterable[str | Path]) -> list[Path]:
-    """Return these files and the results files below these folders."""
-    files: list[Path] = []
-    for path in map(Path, paths):
-        inside = sorted(file for file in path.rglob("*") if file.is_file() and _may_be_results(file))
-        files += inside if path.is_dir() else [path]
-    return files
-
-
-def _may_be_results(path: Path) -> bool:
-    name = path.name.removesuffix(".gz")
-    return name.endswith(".tsv") and not name.endswith(BESIDE)
