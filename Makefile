@@ -19,7 +19,8 @@ test-slow: $(VENV)/ready browser
 browser:
 	@command -v "$${SMOOTHCERT_BROWSER:-chromium}" >/dev/null || \
 	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Chromium for the page's tests" && \
-	apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
+	export DEBIAN_FRONTEND=noninteractive && apt-get update -qq -o Acquire::Retries=3 && \
+	apt-get install -y -qq -o Acquire::Retries=3 chromium >/dev/null; } || \
 	echo "No Chromium: the page's tests are skipped unless another browser is found. SMOOTHCERT_BROWSER names one."
 
 verify-results: $(VENV)/ready

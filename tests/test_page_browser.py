@@ -78,7 +78,7 @@ class Opened:
     def __init__(self, browser, file, viewport=DESKTOP, scheme="light", **options):
         self.context = browser.new_context(viewport=viewport, color_scheme=scheme, **options)
         self.tab, self.faults, self.requests = self.context.new_page(), [], []
-        self.tab.set_default_timeout(5000)
+        self.tab.set_default_timeout(15_000)
         self.tab.on("console", lambda message: self.faults.append(message.text) if message.type != "log" else None)
         self.tab.on("pageerror", lambda error: self.faults.append(str(error)))
         self.tab.on("dialog", lambda dialog: (self.faults.append("dialog"), dialog.dismiss()))
