@@ -195,6 +195,7 @@ def limit_files(size):
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing(checkpoint, tmp_path):
     out = tmp_path / "a.tsv"
     command = certify_command(checkpoint, out, skip=25)

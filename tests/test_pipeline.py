@@ -111,6 +111,7 @@ def test_wrong_training_commands(arguments, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_dry_run_prints_configuration_and_cost(tmp_path, capsys):
     arguments = [
         "train",

@@ -112,6 +112,7 @@ def test_a_table_in_slices_is_the_table_at_once(small, tmp_path):
     assert not watch.begun
 
 
+@pytest.mark.slow
 def test_a_table_of_corrupted_images(small, tmp_path):
     """All corruptions of the test images, in slices, with the clean images' numbers beside the means."""
     data = smoothcert.load_dataset(small["dataset"], "test")

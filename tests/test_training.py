@@ -177,6 +177,7 @@ def test_two_processes_cannot_train_one_run(few, tmp_path):
     fit_together([Training(configure("gaussian"), tmp_path / "run", few, few)])
 
 
+@pytest.mark.slow
 def test_a_time_limit_saves_and_resumes(few, tmp_path):
     config = configure("gaussian", epochs=40)
     with pytest.raises(OutOfTimeError, match="the state is saved"):
