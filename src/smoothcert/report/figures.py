@@ -53,7 +53,7 @@ Panel = Curves | Tradeoff
 
 def plot_certified_accuracy(entries: Sequence[Entry], path: Path, title: str = "") -> None:
     """Draw certified accuracy against radius, one curve a result, to a file of any type matplotlib writes."""
-    _save(_draw([Curves(title, {entry.name: entry.results for entry in entries})], (5.2, 3.6)), path)
+    save_figure(_draw([Curves(title, {entry.name: entry.results for entry in entries})], (5.2, 3.6)), path)
 
 
 def write_figure(panels: Sequence[Panel], stem: Path) -> list[Path]:
@@ -61,20 +61,27 @@ def write_figure(panels: Sequence[Panel], stem: Path) -> list[Path]:
     figure = _draw(panels, (2.9 * len(panels), 2.7) if len(panels) > 1 else (4.2, 3.2))
     paths = [stem.with_name(stem.name + suffix) for suffix in SUFFIXES]
     for path in paths:
-        _save(figure, path)
+        save_figure(figure, path)
     return paths
 
 
-def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure of a size in inches."""
     try:
-        import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise SmoothcertError("Figures need matplotlib: pip install 'smoothcert[plots]'.") from None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
+    figure = new_figure(*size)
+    import matplotlib
+
     with matplotlib.rc_context(_OUT):
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(figure)
         for number, panel in enumerate(panels):
             axes = figure.add_subplot(1, len(panels), number + 1)
             if isinstance(panel, Curves):
@@ -135,7 +142,8 @@ def _robustness(results: Results, radius: float | None) -> float:
     return 100 * float(certified_accuracy(results.radius, results.correct, radius)[0])
 
 
-def _save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure to a file of any type matplotlib writes, the same bytes every time."""
     import matplotlib
 
     with matplotlib.rc_context(_OUT), replacing(path) as part:

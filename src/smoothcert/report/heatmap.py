@@ -6,23 +6,17 @@ from pathlib import Path
 
 import numpy as np
 
-from smoothcert.errors import SmoothcertError
 from smoothcert.report.corrupted import CorruptedResults
 from smoothcert.report.corruptions import KINDS, summarize
+from smoothcert.report.figures import new_figure, save_figure
 
 
 def draw_heat_map(results: CorruptedResults, path: Path, kind: str = "acr") -> None:
     """Draw ACR or accuracy by corruption and severity, the numbers in their cells, to any type matplotlib writes."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise SmoothcertError("Figures need matplotlib: pip install 'smoothcert[plots]'.") from None
     title, _, _, form = KINDS[kind]
     summary, names, levels = summarize(results, kind), results.corruptions, results.severities
     values = np.array([[summary.cells.get((name, level), np.nan) for level in levels] for name in names])
-    figure = Figure(figsize=(1.9 + 0.62 * len(levels), 0.8 + 0.27 * len(names)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(1.9 + 0.62 * len(levels), 0.8 + 0.27 * len(names))
     axes = figure.subplots()
     shown = axes.imshow(values, cmap="cividis", aspect="auto")
     middle = (np.nanmin(values) + np.nanmax(values)) / 2
@@ -36,5 +30,4 @@ def draw_heat_map(results: CorruptedResults, path: Path, kind: str = "acr") -> N
         xlabel="severity" if len(levels) > 1 else "", title=f"{results.name}: mean {title} {summary.mean.value:{form}}"
     )
     figure.colorbar(shown, ax=axes, fraction=0.08)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=160)
+    save_figure(figure, path)

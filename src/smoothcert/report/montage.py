@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import UsageError
+from smoothcert.report.figures import new_figure, save_figure
 
 if TYPE_CHECKING:
     from smoothcert.data import ImageData
@@ -42,14 +43,8 @@ def _picture(data: ImageData, row: int) -> Picture:
 
 def draw_montage(pictures: Mapping[str, Picture], path: Path, columns: int = 4) -> None:
     """Draw pictures in rows, each with its name above it, to a file of any type matplotlib writes."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise SmoothcertError("Figures need matplotlib: pip install 'smoothcert[plots]'.") from None
     rows = -(-len(pictures) // columns)
-    figure = Figure(figsize=(1.25 * columns, 1.45 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(1.25 * columns, 1.45 * rows)
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(pictures) :]:
         axes.set_axis_off()
@@ -59,5 +54,4 @@ def draw_montage(pictures: Mapping[str, Picture], path: Path, columns: int = 4) 
             edge.set(color="#bbbbbb", linewidth=0.5)
         axes.imshow(picture.squeeze(), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         axes.set_title(name.replace("_", " "), fontsize=8, pad=3)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=200)
+    save_figure(figure, path)
