@@ -8,6 +8,7 @@ import copy
 import warnings
 
 import torch
+from torch.nn import functional as F
 
 import smoothcert
 from smoothcert.data.batches import ResidentData
@@ -55,6 +56,19 @@ def check_other_noises():
         placed = (tensor.to(DEVICE) for tensor in (inputs, rows, indices, samples))
         ours = add_noise(noise, *placed, seed=2**40 + 17, purpose=0)
         check(f"{noise.name} noise of {noise.sigma} against the CPU", float((ours.cpu() - plain).abs().max()), 0)
+
+
+def check_convolution():
+    """Convolution, ReLU and pooling as one kernel, against the layers one by one in double precision."""
+    from smoothcert.models.conv_triton import PooledConv
+
+    torch.manual_seed(0)
+    for channels, filters, size, side in ((1, 20, 5, 28), (20, 50, 5, 12), (3, 7, 3, 15)):
+        conv = torch.nn.Conv2d(channels, filters, size).to(DEVICE, torch.bfloat16)
+        x = torch.randn(1000, channels, side, side, device=DEVICE, dtype=torch.bfloat16)
+        exact = F.max_pool2d(F.relu(F.conv2d(x.double(), conv.weight.double(), conv.bias.double())), 2)
+        error = ((PooledConv(conv)(x) - exact).abs() / exact.clamp(min=1)).max()
+        check(f"convolution of {channels} channels with pooling, rounded once", float(error), 2**-8)
 
 
 def check_stopping():
@@ -159,6 +173,7 @@ if __name__ == "__main__":
     warnings.filterwarnings("error", message="Steps run")
     check_noise()
     check_other_noises()
+    check_convolution()
     check_stopping()
     check_steps(args.networks, args.compiled)
     check_votes()

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-CODE = """
+GRID = """
 import contextlib
 import torch
 
@@ -29,12 +29,35 @@ for sigma, shape in ((0.25, (1, 28, 28)), (1.0, (3, 5, 7))):
     assert torch.equal(ours, plain.view_as(ours)), sigma
 print("equal")
 """
+POOLED = """
+import contextlib
+import torch
+from torch.nn import functional as F
+
+torch.cuda.device_of = lambda tensor: contextlib.nullcontext()  # there is none here
+from smoothcert.models.conv_triton import PooledConv
+
+torch.manual_seed(0)
+shapes = (1, 20, 5, 28, 28), (20, 50, 5, 12, 12), (3, 7, 3, 11, 15), (2, 5, 1, 8, 9)
+for channels, filters, size, height, width in shapes:
+    conv, x = torch.nn.Conv2d(channels, filters, size), torch.randn(5, channels, height, width)
+    with torch.no_grad():
+        torch.testing.assert_close(PooledConv(conv)(x), F.max_pool2d(F.relu(conv(x)), 2), rtol=0, atol=1e-5)
+print("close")
+"""
 
 
 # Triton comes with torch for CUDA alone; elsewhere there is no such test, rather than one that is always skipped.
 if importlib.util.find_spec("triton"):
 
     def test_the_grid_kernel_is_the_plain_definition_to_the_bit():
+        assert interpreted(GRID) == "equal"
+
+    def test_the_pooling_kernel_is_convolution_and_pooling():
+        assert interpreted(POOLED) == "close"
+
+    def interpreted(code):
         environment = {**os.environ, "TRITON_INTERPRET": "1"}
-        done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment)
-        assert done.stdout.strip() == "equal", done.stderr
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()

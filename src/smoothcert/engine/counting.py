@@ -95,7 +95,7 @@ def default_micro_batch(numel: int, device: torch.device) -> int:
 
     A fixed rule, so that the certified function does not depend on what else a machine is doing.
     """
-    values, most = (1 << 20, 256) if device.type == "cpu" else (1 << 27, 4096)
+    values, most = (1 << 20, 256) if device.type == "cpu" else (1 << 27, 16384)
     fitting = max(4, values // max(1, numel))
     return min(most, 1 << fitting.bit_length() - 1)
 

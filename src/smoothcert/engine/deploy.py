@@ -19,6 +19,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.flop_counter import FlopCounterMode
 
 from smoothcert.models import Classifier
+from smoothcert.philox import triton_kernels
 
 FORMS = ("plain", "folded", "compiled", "pinned")
 COMPILED: dict[str, dict[str, Any]] = {
@@ -58,7 +59,7 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
     if isinstance(model, Classifier):
         network = fold(model)
         if precision == "bf16":
-            network = network.to(torch.bfloat16)
+            network = with_kernels(network.to(torch.bfloat16))
     if form in COMPILED:
         network = torch.compile(network, dynamic=False, **COMPILED[form])
     return network  # type: ignore[no-any-return]
@@ -70,10 +71,21 @@ def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> to
     return torch.bfloat16 if cast else torch.float32
 
 
-def fold(model: Classifier) -> Classifier:
-    """Return a copy in eval mode without BatchNorm, the normalisation reduced to a subtraction.
+def with_kernels(model: Classifier) -> Classifier:
+    """Put our own kernels in the place of what a network names as `pooled`, where the device has them."""
+    for name in getattr(model.network, "pooled", ()):
+        conv = model.network.get_submodule(name)
+        if isinstance(conv, nn.Conv2d) and conv.weight.is_cuda and triton_kernels():
+            from smoothcert.models.conv_triton import PooledConv
 
-    The mean cannot move into the first convolution: that pads with zeros after the subtraction, not before.
+            setattr(model.network, name, PooledConv(conv))
+    return model
+
+
+def fold(model: Classifier) -> Classifier:
+    """Return a copy in eval mode without BatchNorm, the normalisation reduced to a subtraction, or to nothing.
+
+    The mean cannot move into a first convolution that pads with zeros after the subtraction, not before.
     """
     folded = copy.deepcopy(model).eval()
     for module in list(folded.network.modules()):
@@ -86,8 +98,12 @@ def fold(model: Classifier) -> Classifier:
             conv, norm = module
             if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
                 module[0], module[1] = fuse_conv_bn_eval(conv, norm), nn.Identity()
+    stem, normalize = folded.network.get_submodule("conv1"), folded.normalize
+    assert isinstance(stem, nn.Conv2d)
     with torch.no_grad():
-        stem: Tensor = folded.network.get_parameter("conv1.weight")
-        stem /= folded.normalize.std.view(1, -1, 1, 1)
-        folded.normalize.std.fill_(1.0)
+        stem.weight /= normalize.std.view(1, -1, 1, 1)
+        normalize.std.fill_(1.0)
+        if stem.padding == (0, 0) and stem.bias is not None:
+            stem.bias -= stem.weight.sum(dim=(2, 3)) @ normalize.mean.expand(stem.in_channels)
+            folded.normalize = nn.Identity()  # type: ignore[assignment]
     return folded.to(memory_format=torch.channels_last)  # type: ignore[no-any-return,call-overload]

@@ -14,6 +14,8 @@ class LeNet(nn.Module):
     431,080 parameters with one input channel and ten classes; PyTorch's default initialisation.
     """
 
+    pooled = ("conv1", "conv2")  # what is convolved, rectified and pooled at once
+
     def __init__(self, num_classes: int = 10, in_channels: int = 1) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(in_channels, 20, 5)

@@ -1,0 +1,111 @@
+"""Convolution, ReLU and pooling of a small network as one kernel on a CUDA device, for voting in bfloat16.
+
+The products are those of `layers.blocked_conv_relu_pool`, but neither patches nor products ever stand in memory: a
+program reads the patches of a block of pooled pixels as runs of one image row each, multiplies them with all filters in
+all four places of the pool, and writes the maximum.
+"""
+
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor, library, nn
+from torch.nn import functional as F
+
+_DEPTH = 64  # products added up at a time
+
+
+@triton.jit
+def _kernel(
+    out, images, weight, bias, rows,
+    height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, size: tl.constexpr, filters: tl.constexpr,
+    padded_filters: tl.constexpr, run: tl.constexpr, turns: tl.constexpr, block: tl.constexpr, depth: tl.constexpr,
+):  # fmt: skip
+    down: tl.constexpr = (height - size + 2) // 2
+    across: tl.constexpr = (width - size + 2) // 2
+    row = tl.program_id(0) * block + tl.arange(0, block)
+    image, pixel = (row // (down * across)).to(tl.int64), row % (down * across)
+    corner = image * (height * width * channels) + (pixel // across * (2 * width) + pixel % across * 2) * channels
+    column = tl.arange(0, 4 * padded_filters)
+    total = tl.zeros([block, 4 * padded_filters], tl.float32)
+    for turn in tl.range(turns):
+        place = turn * depth + tl.arange(0, depth)
+        line, along = place // run, place % run
+        inside = (line < size) & (along < size * channels)
+        patches = tl.load(
+            images + corner[:, None] + (line * (width * channels) + along)[None, :],
+            mask=(row < rows)[:, None] & inside[None, :],
+            other=0.0,
+        )
+        total = tl.dot(patches, tl.load(weight + place[:, None] * (4 * padded_filters) + column[None, :]), total)
+    best = tl.max(tl.reshape(total, [block, 4, padded_filters]), axis=1)
+    which = tl.arange(0, padded_filters)
+    scores = tl.maximum(best + tl.load(bias + which, mask=which < filters, other=0.0)[None, :], 0.0)
+    target = row.to(tl.int64)[:, None] * filters + which[None, :]
+    tl.store(out + target, scores.to(out.dtype.element_ty), mask=(row < rows)[:, None] & (which < filters)[None, :])
+
+
+@library.custom_op("smoothcert::conv_relu_pool", mutates_args=())
+def conv_relu_pool(images: Tensor, weight: Tensor, bias: Tensor, channels: int, size: int) -> Tensor:
+    """Return max_pool2d(relu(conv2d(...)), 2) of images [count, height, width, channels], as such images.
+
+    `weight` is what `arrange` made of filters of `size` x `size` pixels.
+    """
+    images = images.contiguous()
+    height, width = images.shape[1:3]
+    filters, run = len(bias), triton.next_power_of_2((size + 1) * channels)
+    out = images.new_empty(_shape(images, filters, size))
+    rows, turns = out.numel() // filters, len(weight) // _DEPTH
+    block = 256 if turns == 1 else 128
+    with torch.cuda.device_of(images):
+        _kernel[(triton.cdiv(rows, block),)](
+            out, images, weight, bias, rows, height, width, channels, size + 1, filters, weight.shape[1] // 4, run,
+            turns, block, _DEPTH, num_warps=4 if turns == 1 else 8, num_stages=3,
+        )  # fmt: skip
+    return out
+
+
+@conv_relu_pool.register_fake
+def _(images: Tensor, weight: Tensor, bias: Tensor, channels: int, size: int) -> Tensor:
+    return images.new_empty(_shape(images, len(bias), size))
+
+
+def _shape(images: Tensor, filters: int, size: int) -> tuple[int, int, int, int]:
+    count, height, width = images.shape[:3]
+    return count, (height - size + 1) // 2, (width - size + 1) // 2, filters
+
+
+def arrange(weight: Tensor) -> Tensor:
+    """Return filters as the kernel reads them: [line of a patch and place along it, place in the pool and filter].
+
+    What lies along a line, and the filters, are padded to powers of two.
+    """
+    filters, channels, size = weight.shape[:3]
+    along = (size + 1) * channels
+    moved = [F.pad(weight, (dx, 1 - dx, dy, 1 - dy)) for dy in (0, 1) for dx in (0, 1)]
+    table = torch.stack(moved).permute(3, 4, 2, 0, 1).reshape(size + 1, along, 4, filters)
+    padding = (0, max(16, triton.next_power_of_2(filters)) - filters, 0, 0, 0, triton.next_power_of_2(along) - along)
+    table = F.pad(table, padding).flatten(2).flatten(0, 1)
+    return F.pad(table, (0, 0, 0, -len(table) % _DEPTH)).contiguous()
+
+
+class PooledConv(nn.Module):
+    """A convolution with ReLU and pooling, ready for the kernel."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, conv: nn.Conv2d) -> None:
+        super().__init__()
+        assert conv.bias is not None
+        self.channels, self.size = conv.in_channels, conv.kernel_size[0]
+        self.register_buffer("weight", arrange(conv.weight.detach()))
+        self.register_buffer("bias", conv.bias.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the pooled scores of images [count, channels, height, width]."""
+        pooled: Tensor = conv_relu_pool(x.permute(0, 2, 3, 1), self.weight, self.bias, self.channels, self.size)
+        return pooled.permute(0, 3, 1, 2)
