@@ -61,9 +61,9 @@ def keep_table(runs, table):
         if not RunFolder(source).finished or not found:
             continue
         target.mkdir(parents=True, exist_ok=True)
-        names = ["config.toml", "metrics.jsonl", "segments.json"]
-        for name in names:
-            shutil.copyfile(source / name, target / name)
+        for name in ("config.toml", "metrics.jsonl", "segments.json"):
+            if (source / name).is_file():  # runs of the first days have no segments
+                shutil.copyfile(source / name, target / name)
         if job.config.method in WITH_WEIGHTS:
             shutil.copyfile(source / "model.safetensors", ZOO / f"{job.config.name}.safetensors")
         for path in found:
