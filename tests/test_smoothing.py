@@ -130,7 +130,11 @@ def test_inputs_of_any_size_have_a_micro_batch():
         for device in ("cpu", "cuda"):
             size = counting.default_micro_batch(numel, torch.device(device))
             assert size >= 4
-            assert size & (size - 1) == 0
+            assert size == 4 or size * numel <= 2**27
+    assert [counting.default_micro_batch(numel, torch.device("cpu")) for numel in (784, 3072, 150_528)] == [256, 256, 4]
+    for numel in (784, 3072, 150_528):  # little of the usual 100,100 samples is padding
+        size = counting.default_micro_batch(numel, torch.device("cuda"))
+        assert -(-100_100 // size) * size <= 1.011 * 100_100
 
 
 def test_stages_are_disjoint_parts_of_one_sequence(trained_lenet, mini):
