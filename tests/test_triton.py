@@ -15,7 +15,7 @@ from smoothcert.engine.noising import _table, add_noise
 from smoothcert.thresholds import grid_noise
 
 torch.manual_seed(0)
-for sigma, shape in ((0.25, (1, 28, 28)), (1.0, (3, 5, 7))):
+for sigma, shape in ((0.02, (3, 5, 7)), (0.25, (1, 28, 28)), (1.0, (3, 5, 7)), (6.0, (1, 28, 28))):
     size = torch.Size(shape).numel()
     inputs = torch.randint(256, (5, *shape)).float() / 255
     rows, samples = torch.randint(5, (12,)), torch.randint(2**32 - 1, (12,))
@@ -23,7 +23,7 @@ for sigma, shape in ((0.25, (1, 28, 28)), (1.0, (3, 5, 7))):
     table, offset, limits = _table(sigma, torch.device("cpu"))
     options = {"seed": 2**40 + 17, "purpose": 0, "dtype": torch.float32}
     ours = philox_triton.grid_copies(
-        inputs, rows, indices, samples, table=table, offset=offset, limits=limits, **options
+        inputs, rows, indices, samples, table=table, offset=offset, sigma=sigma, limits=limits, **options
     )
     plain = add_noise(grid_noise(sigma, size), inputs, rows, indices, samples.unsqueeze(1), **options)
     assert torch.equal(ours, plain.view_as(ours)), sigma

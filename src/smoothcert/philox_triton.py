@@ -83,9 +83,33 @@ def _noisy_kernel(out, inputs, image, index, sample, third, sigma, k0, k1, size,
     tl.store(out + row * size + place, (x + sigma * noise).to(out.dtype.element_ty), mask=place < size)
 
 
+@triton.jit
+def _guess(drawn, scale):
+    """Return about `scale` times the normal quantile of drawn / 2**60.
+
+    Abramowitz and Stegun, 26.2.23: the quantile is off by less than 4.5e-4.
+    """
+    upper = drawn >= (1 << 59)
+    tail = tl.where(upper, (1 << 60) - 1 - drawn, drawn).to(tl.float32) + 0.5
+    w = tl.sqrt(-2.0 * tl.log(tail * 2.0**-60))
+    z = w - ((0.010328 * w + 0.802853) * w + 2.515517) / (((0.001308 * w + 0.189269) * w + 1.432788) * w + 1.0)
+    return tl.where(upper, z, -z) * scale
+
+
+@triton.jit
+def _at_most(table, count, drawn, steps: tl.constexpr):
+    """Return how many of the sorted thresholds are at most `drawn`, by bisection."""
+    below = tl.zeros_like(drawn)
+    for i in tl.static_range(steps):
+        tried = below + (1 << (steps - 1 - i))
+        bound = tl.load(table + tried - 1, mask=tried <= count, other=1 << 62)
+        below = tl.where(bound <= drawn, tried, below)
+    return below
+
+
 @triton.jit(do_not_specialize=["k0", "k1"])
 def _grid_kernel(
-    out, inputs, image, index, sample, third, table, count, offset, low, high, k0, k1, size,
+    out, inputs, image, index, sample, third, table, count, offset, scale, low, high, k0, k1, size,
     steps: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -97,11 +121,14 @@ def _grid_kernel(
     first = (w0.to(tl.int64) << 28) | (w1.to(tl.int64) >> 4)
     second = (w2.to(tl.int64) << 28) | (w3.to(tl.int64) >> 4)
     drawn = tl.interleave(first, second)
-    below = tl.zeros_like(drawn)  # how many thresholds are at most `drawn`, by bisection
-    for i in tl.static_range(steps):
-        tried = below + (1 << (steps - 1 - i))
-        bound = tl.load(table + tried - 1, mask=tried <= count, other=1 << 62)
-        below = tl.where(bound <= drawn, tried, below)
+    # A guess that is right or one too few, and then seen to be right: fewer reads of the table than a search takes.
+    below = offset + tl.floor(_guess(drawn, scale) + 0.25).to(tl.int64)
+    below = tl.minimum(tl.maximum(below, 0), count)
+    below += (tl.load(table + below, mask=below < count, other=1 << 62) <= drawn).to(tl.int64)
+    before = tl.load(table + below - 1, mask=below > 0, other=-1)
+    after = tl.load(table + below, mask=below < count, other=1 << 62)
+    if tl.max(((before > drawn) | (after <= drawn)).to(tl.int32), axis=0) > 0:
+        below = _at_most(table, count, drawn, steps)
     place = part * 2 * block + tl.arange(0, 2 * block)
     x = tl.load(inputs + which * size + place, mask=place < size, other=0.0)
     pixel = tl.floor(x * 255.0 + 0.5).to(tl.int64)
@@ -165,6 +192,7 @@ def grid_copies(
     *,
     table: Tensor,
     offset: int,
+    sigma: float,
     limits: tuple[int, int],
     seed: int,
     purpose: int,
@@ -172,13 +200,13 @@ def grid_copies(
 ) -> Tensor:
     """Return inputs[image] plus integer noise on the grid of 8-bit images, clipped, divided by 255 and cast once.
 
-    `table` holds the thresholds (see `smoothcert.thresholds`).
+    `table` holds the thresholds of that `sigma` (see `smoothcert.thresholds`).
     """
     size, block = inputs[0].numel(), _BLOCK
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)
     grid = (len(image), triton.cdiv(size, 2 * block))
     flat = (inputs.contiguous(), image.contiguous(), indices.contiguous(), samples.contiguous())
-    numbers = (len(table), offset, *limits)
+    numbers = (len(table), offset, 255.0 * sigma, *limits)
     with torch.cuda.device_of(out):
         _grid_kernel[grid](
             out, *flat, purpose, table, *numbers, *_key(seed), size, steps=len(table).bit_length(), block=block

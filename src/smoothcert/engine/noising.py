@@ -34,12 +34,11 @@ def add_noise(
     kernels = triton_kernels() if inputs.is_cuda and not isinstance(noise, Uniform) else None
     if kernels:
         rows = image.unsqueeze(1).expand_as(samples).reshape(-1)
-        options: dict[str, Any] = {"seed": seed, "purpose": purpose, "dtype": dtype}
+        options: dict[str, Any] = {"sigma": noise.sigma, "seed": seed, "purpose": purpose, "dtype": dtype}
         if isinstance(noise, Grid):
             table, offset, limits = _table(noise.sigma, inputs.device)
             options |= {"table": table, "offset": offset, "limits": limits}
             return kernels.grid_copies(inputs, rows, indices, samples.reshape(-1), **options).view(shape)  # type: ignore[no-any-return]
-        options["sigma"] = noise.sigma
         return kernels.noisy_copies(inputs, rows, indices, samples.reshape(-1), **options).view(shape)  # type: ignore[no-any-return]
     address = (samples, indices[image].unsqueeze(1), purpose)
     size, device = inputs[0].numel(), inputs.device
