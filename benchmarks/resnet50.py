@@ -44,6 +44,9 @@ def training(name, ranks, device, args):
     )
     model = smoothcert.create_model("resnet50").to(device).train()
     on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     rate = torch.tensor(0.01, device=device) if on_gpu else 0.01
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=1e-4, fused=on_gpu)
     stepper = Stepper(
