@@ -112,19 +112,24 @@ def run_cost(config: TrainConfig, gpus: int = 1, *, n: int = 100_000, skip: int 
 
 
 def table_seconds(configs: Sequence[TrainConfig], gpus: int, *, skip: int, n: int = 100_000) -> float:
-    """Return the seconds of a table's runs: ResNet-50 trains on all GPUs, other networks a run on each GPU.
+    """Return the seconds of a table's runs: first the teachers, then the others, and images over all GPUs.
 
-    Soft labels are made once for all runs of a data set and network, and images are shared over all GPUs.
+    Soft labels are made once for all runs of a data set and network.
     """
-    alone = [run_cost(config, n=n, skip=skip) for config in configs]
-    if any(config.architecture == "resnet50" for config in configs):
-        training = sum(run_cost(config, gpus, n=n, skip=skip).training for config in configs)
-    else:
-        runs = [training_seconds(config) for config in configs]
-        teachers = {_key(c): training_seconds(_plain(c)) for c in configs if _uses_labels(c)}
-        training = max(max(runs), sum(runs) / gpus) + sum(teachers.values()) / min(gpus, max(1, len(teachers)))
-    labels = sum({_key(c): cost.labels for c, cost in zip(configs, alone, strict=True)}.values()) / gpus
-    return training + labels + sum(cost.certification for cost in alone) / gpus
+    costs = [run_cost(config, n=n, skip=skip) for config in configs]
+    teachers = {_key(config): _plain(config) for config in configs if _uses_labels(config)}
+    labels = {_key(config): cost.labels for config, cost in zip(configs, costs, strict=True)}
+    votes = sum(labels.values()) + sum(cost.certification for cost in costs)
+    return _spread(list(teachers.values()), gpus) + _spread(configs, gpus) + votes / gpus
+
+
+def _spread(configs: Sequence[TrainConfig], gpus: int) -> float:
+    """Return the seconds of runs that are trained by groups of 1, 8 or 64 GPUs each, whichever is fastest."""
+    fastest = float("inf")
+    for group in (size for size in GPUS if size <= gpus):
+        runs = [training_seconds(config, group) for config in configs]
+        fastest = min(fastest, max(max(runs, default=0.0), sum(runs) * group / gpus))
+    return fastest
 
 
 def table_configs(name: str) -> list[TrainConfig]:
