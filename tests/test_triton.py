@@ -35,6 +35,7 @@ import torch
 from torch.nn import functional as F
 
 torch.cuda.device_of = lambda tensor: contextlib.nullcontext()  # there is none here
+import smoothcert
 from smoothcert.models.conv_triton import PooledConv
 
 torch.manual_seed(0)
@@ -42,7 +43,15 @@ shapes = (1, 20, 5, 28, 28), (20, 50, 5, 12, 12), (3, 7, 3, 11, 15), (2, 5, 1, 8
 for channels, filters, size, height, width in shapes:
     conv, x = torch.nn.Conv2d(channels, filters, size), torch.randn(5, channels, height, width)
     with torch.no_grad():
-        torch.testing.assert_close(PooledConv(conv)(x), F.max_pool2d(F.relu(conv(x)), 2), rtol=0, atol=1e-5)
+        pooled, close = F.max_pool2d(F.relu(conv(x)), 2), {"rtol": 0, "atol": 1e-5}
+        torch.testing.assert_close(PooledConv(conv)(x), pooled, **close)
+        torch.testing.assert_close(PooledConv(conv, flat=True)(x), pooled.flatten(1), **close)
+lenet, x = smoothcert.create_model("lenet").eval(), torch.rand(3, 1, 28, 28)
+with torch.no_grad():
+    plain = lenet(x)
+    lenet.network.conv1 = PooledConv(lenet.network.conv1)
+    lenet.network.conv2 = PooledConv(lenet.network.conv2, flat=True)
+    torch.testing.assert_close(lenet(x), plain, rtol=0, atol=1e-5)
 print("close")
 """
 

@@ -56,7 +56,7 @@ def count_votes(
     for image, block in zip(torch.split(images, per_pass), torch.split(blocks, per_pass), strict=True):
         samples = block.unsqueeze(1) * micro_batch + slots
         noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
-        winners = torch.stack([_winner(classify(part), num_classes) for part in noisy])
+        winners = _winners(torch.stack([classify(part) for part in noisy]), num_classes)
         row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
         votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
     return votes.view(count, stages + 2, columns)[:, 1:-1]
@@ -86,8 +86,8 @@ def _all_work(count: int, edges: Sequence[int], micro_batch: int, device: torch.
     return work // blocks, first + work % blocks
 
 
-def _winner(scores: Tensor, num_classes: int) -> Tensor:
-    return scores.argmax(dim=1).masked_fill(scores.isnan().any(dim=1), num_classes)
+def _winners(scores: Tensor, num_classes: int) -> Tensor:
+    return scores.argmax(dim=-1).masked_fill(scores.isnan().any(dim=-1), num_classes)
 
 
 def default_micro_batch(numel: int, device: torch.device) -> int:

@@ -72,13 +72,17 @@ def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> to
 
 
 def with_kernels(model: Classifier) -> Classifier:
-    """Put our own kernels in the place of what a network names as `pooled`, where the device has them."""
-    for name in getattr(model.network, "pooled", ()):
+    """Put our own kernels in the place of what a network names as `pooled`, where the device has them.
+
+    After the last of them comes a linear layer, which flattens what is not flat yet.
+    """
+    names: tuple[str, ...] = getattr(model.network, "pooled", ())
+    for name in names:
         conv = model.network.get_submodule(name)
         if isinstance(conv, nn.Conv2d) and conv.weight.is_cuda and triton_kernels():
             from smoothcert.models.conv_triton import PooledConv
 
-            setattr(model.network, name, PooledConv(conv))
+            setattr(model.network, name, PooledConv(conv, flat=name == names[-1]))
     return model
 
 

@@ -23,6 +23,7 @@ def _kernel(
     out, images, weight, bias, rows,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, size: tl.constexpr, filters: tl.constexpr,
     padded_filters: tl.constexpr, run: tl.constexpr, turns: tl.constexpr, block: tl.constexpr, depth: tl.constexpr,
+    flat: tl.constexpr,
 ):  # fmt: skip
     down: tl.constexpr = (height - size + 2) // 2
     across: tl.constexpr = (width - size + 2) // 2
@@ -44,38 +45,43 @@ def _kernel(
     best = tl.max(tl.reshape(total, [block, 4, padded_filters]), axis=1)
     which = tl.arange(0, padded_filters)
     scores = tl.maximum(best + tl.load(bias + which, mask=which < filters, other=0.0)[None, :], 0.0)
-    target = row.to(tl.int64)[:, None] * filters + which[None, :]
+    if flat:
+        target = (image * (down * across * filters) + pixel)[:, None] + (which * (down * across))[None, :]
+    else:
+        target = row.to(tl.int64)[:, None] * filters + which[None, :]
     tl.store(out + target, scores.to(out.dtype.element_ty), mask=(row < rows)[:, None] & (which < filters)[None, :])
 
 
 @library.custom_op("smoothcert::conv_relu_pool", mutates_args=())
-def conv_relu_pool(images: Tensor, weight: Tensor, bias: Tensor, channels: int, size: int) -> Tensor:
+def conv_relu_pool(images: Tensor, weight: Tensor, bias: Tensor, channels: int, size: int, flat: bool) -> Tensor:
     """Return max_pool2d(relu(conv2d(...)), 2) of images [count, height, width, channels], as such images.
 
-    `weight` is what `arrange` made of filters of `size` x `size` pixels.
+    `weight` is what `arrange` made of filters of `size` x `size` pixels. `flat` lays the result out for a linear layer:
+    [count, channels * height * width], pixels after one another for each channel.
     """
     images = images.contiguous()
     height, width = images.shape[1:3]
     filters, run = len(bias), triton.next_power_of_2((size + 1) * channels)
-    out = images.new_empty(_shape(images, filters, size))
+    out = images.new_empty(_shape(images, filters, size, flat))
     rows, turns = out.numel() // filters, len(weight) // _DEPTH
     block = 256 if turns == 1 else 128
     with torch.cuda.device_of(images):
         _kernel[(triton.cdiv(rows, block),)](
             out, images, weight, bias, rows, height, width, channels, size + 1, filters, weight.shape[1] // 4, run,
-            turns, block, _DEPTH, num_warps=4 if turns == 1 else 8, num_stages=3,
+            turns, block, _DEPTH, flat, num_warps=4 if turns == 1 else 8, num_stages=3,
         )  # fmt: skip
     return out
 
 
 @conv_relu_pool.register_fake
-def _(images: Tensor, weight: Tensor, bias: Tensor, channels: int, size: int) -> Tensor:
-    return images.new_empty(_shape(images, len(bias), size))
+def _(images: Tensor, weight: Tensor, bias: Tensor, channels: int, size: int, flat: bool) -> Tensor:
+    return images.new_empty(_shape(images, len(bias), size, flat))
 
 
-def _shape(images: Tensor, filters: int, size: int) -> tuple[int, int, int, int]:
+def _shape(images: Tensor, filters: int, size: int, flat: bool) -> tuple[int, ...]:
     count, height, width = images.shape[:3]
-    return count, (height - size + 1) // 2, (width - size + 1) // 2, filters
+    down, across = (height - size + 1) // 2, (width - size + 1) // 2
+    return (count, filters * down * across) if flat else (count, down, across, filters)
 
 
 def arrange(weight: Tensor) -> Tensor:
@@ -93,19 +99,20 @@ def arrange(weight: Tensor) -> Tensor:
 
 
 class PooledConv(nn.Module):
-    """A convolution with ReLU and pooling, ready for the kernel."""
+    """A convolution with ReLU and pooling, ready for the kernel; `flat` if a linear layer comes next."""
 
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, conv: nn.Conv2d) -> None:
+    def __init__(self, conv: nn.Conv2d, *, flat: bool = False) -> None:
         super().__init__()
         assert conv.bias is not None
-        self.channels, self.size = conv.in_channels, conv.kernel_size[0]
+        self.channels, self.size, self.flat = conv.in_channels, conv.kernel_size[0], flat
         self.register_buffer("weight", arrange(conv.weight.detach()))
         self.register_buffer("bias", conv.bias.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the pooled scores of images [count, channels, height, width]."""
-        pooled: Tensor = conv_relu_pool(x.permute(0, 2, 3, 1), self.weight, self.bias, self.channels, self.size)
-        return pooled.permute(0, 3, 1, 2)
+        """Return the pooled scores of images [count, channels, height, width], as such images or flattened."""
+        shape = (self.channels, self.size, self.flat)
+        pooled: Tensor = conv_relu_pool(x.permute(0, 2, 3, 1), self.weight, self.bias, *shape)
+        return pooled if self.flat else pooled.permute(0, 3, 1, 2)
