@@ -135,7 +135,7 @@ class Training:
         workers: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
-        self.config, self.test, self.on_progress = config, test, on_progress
+        self.config, self.test, self.on_progress = config, test.to(device), on_progress
         self.device, self.out_of_time, self.compiled = torch.device(device), False, False
         self.on_gpu = self.device.type == "cuda"
         self.ranks = joined()
@@ -323,8 +323,9 @@ def noisy_accuracy(model: nn.Module, data: ImageData, config: TrainConfig, ranks
     model.eval()
     right = torch.zeros((), dtype=torch.int64, device=device)
     with torch.no_grad(), numerics(config.precision, device):
-        mine = torch.arange(ranks.rank, len(data), ranks.size)
-        for chosen in torch.split(mine, max(1, min(1000, 2**24 // data.shape.numel()))):
+        mine = torch.arange(ranks.rank, len(data), ranks.size, device=data.labels.device)
+        most = 1000 if device.type == "cpu" else 10_000
+        for chosen in torch.split(mine, max(1, min(most, 2**24 // data.shape.numel()))):
             images = data.floats(chosen, device)
             noise = normal(config.seed, (chosen.to(device), 0, Purpose.EVALUATION), images[0].numel(), device=device)
             scores = model(images + config.sigma * noise.view_as(images))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -68,6 +68,12 @@ class ImageData:
         """Return images as float32 in [0, 1], the range in which noise is added."""
         pixels = self.images[torch.as_tensor(indices)]
         return pixels.to(device).float() / 255
+
+    def to(self, device: torch.device | str) -> ImageData:
+        """Return the data on a device, if its images are in memory and not in files."""
+        if not isinstance(self.images, Tensor):
+            return self
+        return replace(self, images=self.images.to(device), labels=self.labels.to(device))
 
     def subset(self, indices: Sequence[int] | Tensor) -> ImageData:
         """Return the images at these positions, read into memory, as a data set of their own."""
