@@ -1,7 +1,12 @@
 """The published way to train and to certify, written after its description: what our speed is compared with.
 
 Eager, float32, as it was run: a step at a time from the host, one image at a time, votes counted on the host.
+
+    python benchmarks/published.py certify [--data mnist] [--skip 100] [--n 100000] [--device cuda]
+    python benchmarks/published.py train [--data mnist] [--epochs 1] [--device cuda]
 """
+
+import argparse
 
 import torch
 from torch import nn
@@ -78,3 +83,44 @@ class CatRsStep:
         loss.backward()
         self.optimizer.step()
         return loss.item(), sum((part.argmax(1) == y).sum().item() for part in worst)
+
+
+def published_lenet(model):
+    """Return a LeNet as it was published: in PyTorch's default memory layout, convolution and pooling apart."""
+    net = model.to(memory_format=torch.contiguous_format).network
+    pooled = (net.conv1, nn.ReLU(), nn.MaxPool2d(2), net.conv2, nn.ReLU(), nn.MaxPool2d(2))
+    model.network = nn.Sequential(*pooled, nn.Flatten(), net.fc1, nn.ReLU(), net.fc2)
+    return model
+
+
+def main():
+    import smoothcert
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=["certify", "train"])
+    parser.add_argument("--data", default="mnist")
+    parser.add_argument("--skip", type=int, default=100)
+    parser.add_argument("--n", type=int, default=100_000)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    args = parser.parse_args()
+    if args.task == "certify":
+        model = published_lenet(smoothcert.load_pretrained("mnist-catrs-0.50").model.to(args.device))
+        data = smoothcert.load_dataset(args.data, "test")
+        for index in range(0, len(data), args.skip):
+            image = data.floats([index], args.device)[0]
+            certify_counts(model, image, 0.5, 100, 1000)
+            print(index, max(certify_counts(model, image, 0.5, args.n, 1000)))
+        return
+    data = smoothcert.load_dataset(args.data, "train")
+    soft = torch.softmax(torch.randn(len(data), 10), dim=1)
+    step = CatRsStep(published_lenet(smoothcert.create_model("lenet")).to(args.device).train(), 0.5)
+    for _ in range(args.epochs):
+        for chosen in torch.randperm(len(data)).split(64):
+            x, y = data.floats(chosen, args.device), data.labels[chosen].to(args.device)
+            loss, right = step.step(x, y, soft[chosen].to(args.device))
+        print(loss, right)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from certify import SHAPES, SIGMA
-from published import CatRsStep, certify_counts
+from published import CatRsStep, certify_counts, published_lenet
 
 import smoothcert
 from smoothcert.data.batches import ResidentData
@@ -153,14 +153,10 @@ def _data(network, device, images=4096):
 
 
 def _published(network, device):
-    """A network as it was published: in PyTorch's default memory layout, convolution and pooling apart."""
+    """A network as it was published."""
     torch.manual_seed(0)
-    model = smoothcert.create_model(network).to(device).to(memory_format=torch.contiguous_format)
-    if network == "lenet":
-        net = model.network
-        pooled = (net.conv1, torch.nn.ReLU(), torch.nn.MaxPool2d(2), net.conv2, torch.nn.ReLU(), torch.nn.MaxPool2d(2))
-        model.network = torch.nn.Sequential(*pooled, torch.nn.Flatten(), net.fc1, torch.nn.ReLU(), net.fc2)
-    return model
+    model = smoothcert.create_model(network).to(device)
+    return published_lenet(model) if network == "lenet" else model.to(memory_format=torch.contiguous_format)
 
 
 def _stepper(network, device, data, seed=0):

@@ -1,0 +1,74 @@
+"""Two whole commands, start to end: certifying 100 images of MNIST, and one epoch of CAT-RS on it.
+
+    python benchmarks/whole.py [--device cuda] [--data mnist] [--n 100000] [--json FILE]
+
+Each is timed against a script that does the same in the published way (`published.py`), both as processes of their
+own, so that imports, data, start of the GPU and compilation count. Soft labels are made before, on both sides.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import smoothcert
+from smoothcert.environment import choose_device, describe_environment
+
+HERE = Path(__file__).parent
+RUN = "mnist-catrs-0.50"
+
+
+def seconds(*command):
+    """Return how long a command takes."""
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{command} failed: {done.stderr}")
+    return time.perf_counter() - started
+
+
+def certify(place, args, folder):
+    """Return the times to certify 100 images, as published and ours."""
+    skip = len(smoothcert.load_dataset(args.data, "test")) // 100
+    common = ["--data", args.data, "--skip", skip, "--n", args.n, "--device", place]
+    before = seconds(HERE / "published.py", "certify", *common)
+    ours = ["-m", "smoothcert", "certify", "--pretrained", RUN, *common]
+    return before, [seconds(*ours, "--out", folder / f"{number}.tsv") for number in range(2)]
+
+
+def train(place, args, folder):
+    """Return the times of one epoch, as published and ours."""
+    common = ["--device", place, "--epochs", 1]
+    before = seconds(HERE / "published.py", "train", "--data", args.data, *common)
+    ours = ["-m", "smoothcert", "train", RUN, "--dataset", args.data, "--label-samples", 100, *common]
+    seconds(*ours, "--runs", folder / "0", "--precision", "tf32")  # with its teacher and soft labels, not timed
+    teacher = next((folder / "0").glob("*teacher*"))
+    again = [*ours, "--precision", "tf32", "--teacher", teacher]
+    return before, [seconds(*again, "--runs", folder / str(number)) for number in (1, 2)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--data", default="mnist")
+    parser.add_argument("--n", type=int, default=100_000, help="noises an image (default: 100,000)")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    args = parser.parse_args()
+    device = choose_device(args.device)
+    about, rows = describe_environment(device), []
+    print(f"{about['device']}, torch {about['versions']['torch']}, {about['started']}", flush=True)
+    for what, measure in (("certify 100 images", certify), ("train one epoch", train)):
+        with tempfile.TemporaryDirectory() as folder:
+            before, ours = measure(device.type, args, Path(folder))
+        rows.append({"what": what, "published": before, "ours": ours, "ratio": before / ours[-1]})
+        text = f"{before:.1f} s as published, ours {ours[0]:.1f} s, once more {ours[-1]:.1f} s"
+        print(f"{what:20} {before / ours[-1]:6.2f}x: {text}", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
