@@ -7,6 +7,7 @@ import torch
 
 import smoothcert
 from smoothcert.data.batches import ResidentData
+from smoothcert.engine import stepping
 from smoothcert.engine.stepping import Stepper
 from smoothcert.methods import METHODS, create_method
 from smoothcert.methods.base import StepOutput
@@ -32,13 +33,17 @@ def train(method, *, compiled, steps=3, size=8):
         stepper.compile(size)
     for step in range(steps):
         stepper.run((torch.arange(size * step, size * (step + 1)),), size, 5 * step, step, 0.05)
+    assert bool(stepper._compiled) == compiled or isinstance(method, Synchronising), "it fell back"
     gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
     return {**model.state_dict(), **gradients, "sums": stepper.sums}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", METHODS)
-def test_compiled_steps_are_the_eager_ones(name):
+@pytest.mark.parametrize(
+    ("name", "layers"), [*((name, 64) for name in METHODS), ("gaussian", 0), ("smoothmix", 0), ("catrs", 0)]
+)
+def test_compiled_steps_are_the_eager_ones(monkeypatch, name, layers):
+    monkeypatch.setattr(stepping, "_MOST_LAYERS", layers)  # beyond which the network alone is compiled
     method = create_method(name, 0.25, options(name))
     eager, compiled = (train(method, compiled=compiled) for compiled in (False, True))
     torch._dynamo.reset()

@@ -55,21 +55,41 @@ def within(delta: Tensor, radius: Tensor | float, batch_dims: int = 1) -> Tensor
 
 
 def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """Return the gradient of a scalar objective; the weights' own gradients are neither computed nor touched."""
-    with torch.no_grad():
-        found: Tensor = torch.func.grad(objective)(at.detach())
+    """Return the gradient of a scalar objective; the weights' own gradients are neither computed nor touched.
+
+    The compiler follows one way of asking for it, and a network that is compiled by itself the other.
+    """
+    found: Tensor
+    if torch.compiler.is_compiling():
+        with torch.no_grad():
+            found = torch.func.grad(objective)(at.detach())
+        return found
+    with torch.enable_grad():
+        start = at.detach().requires_grad_()
+        value = objective(start)
+        if not value.requires_grad:  # it does not depend on it
+            return torch.zeros_like(at)
+        (found,) = torch.autograd.grad(value, start, materialize_grads=True)
     return found
 
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """Attack a network in eval mode, so that its BatchNorm statistics stay as they are; restore every mode after."""
+    """Attack a network in eval mode, so that its BatchNorm statistics stay as they are; restore every mode after.
+
+    Its weights ask for no gradient meanwhile, which a network that is compiled by itself would compute in vain.
+    """
     modules = list(model.modules())
     modes = [module.training for module in modules]
+    weights = [] if torch.compiler.is_compiling() else [w for w in model.parameters() if w.requires_grad]
     for module in modules:
         module.training = False
+    for weight in weights:
+        weight.requires_grad_(False)
     try:
         yield
     finally:
         for module, mode in zip(modules, modes, strict=True):
             module.training = mode
+        for weight in weights:
+            weight.requires_grad_(True)

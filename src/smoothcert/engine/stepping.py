@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from smoothcert.philox import triton_kernels
 _DIVERGED = 1e6
 _WARM_UP_STEPS = 3
 _MOST_COMPILED = 64  # runs in one process; the compiler's own limit is far lower
+_MOST_LAYERS = 64  # of a network whose steps are compiled as a whole: the time it takes grows with their square
 
 Losses = tuple[Tensor, dict[str, Tensor]]
 
@@ -34,7 +36,7 @@ class Stepper:
 
     Nothing is read back to the host while it steps. `graphs` replays each shape of mini-batch as a CUDA graph after a
     few ordinary steps; it needs a CUDA device. `compile` has steps of one size, the usual one, run as a whole by
-    fused kernels; the few others of an epoch are not worth the wait.
+    fused kernels, or of a deep network the network alone; the few others of an epoch are not worth the wait.
 
     Where `ranks` share a mini-batch, each takes the loss of its part at its weight, and gradients, sums and running
     statistics are added up over all before the optimiser steps: every rank has the same state after every step. With
@@ -74,7 +76,10 @@ class Stepper:
         """Have steps on mini-batches of so many images compiled, at the first of them."""
         triton_kernels()  # the compiler cannot import them
         torch._dynamo.config.recompile_limit = max(_MOST_COMPILED, torch._dynamo.config.recompile_limit)
-        self._compiled[self.ranks.part(images)] = torch.compile(self._losses, fullgraph=True, dynamic=False)
+        compiled: Any = partial(torch.compile, fullgraph=True, dynamic=False)
+        deep = sum(not list(module.children()) for module in self.model.modules()) > _MOST_LAYERS
+        losses = partial(self._losses, model=compiled(self.model)) if deep else compiled(self._losses)
+        self._compiled[self.ranks.part(images)] = losses
 
     def run(self, inputs: Inputs, images: int, epoch: int, step: int, learning_rate: float) -> None:
         """Take one step on a mini-batch of so many images, of which the inputs are this rank's part."""
@@ -142,11 +147,12 @@ class Stepper:
         torch._foreach_mul_(weighted, part.weight)
         self.ranks.sum_in_place([*gradients, *weighted])
 
-    def _losses(self, inputs: Inputs, part: Part) -> Losses:
+    def _losses(self, inputs: Inputs, part: Part, model: nn.Module | None = None) -> Losses:
         """Return the loss of a step, and what is worth watching: it and the parts of it that are single numbers."""
         x, y, soft = self.data.batch(inputs, self.seed, self._step, part.first)
         draws = StepDraws(self.seed, self._step, part)
-        output = self.method.step(self.model, x, y, draws=draws, epoch=self._epoch, soft=soft)
+        network = self.model if model is None else model
+        output = self.method.step(network, x, y, draws=draws, epoch=self._epoch, soft=soft)
         parts = {name: part for name, part in output.parts.items() if part.dim() == 0}
         return output.loss, {"loss": output.loss.detach(), **parts}
 
