@@ -58,6 +58,7 @@ def check_other_noises():
         check(f"{noise.name} noise of {noise.sigma} against the CPU", float((ours.cpu() - plain).abs().max()), 0)
 
 
+@torch.no_grad()
 def check_convolution():
     """Convolution, ReLU and pooling as one kernel, against the layers one by one in double precision."""
     from smoothcert.models.conv_triton import PooledConv
@@ -69,6 +70,10 @@ def check_convolution():
         exact = F.max_pool2d(F.relu(F.conv2d(x.double(), conv.weight.double(), conv.bias.double())), 2)
         error = ((PooledConv(conv)(x) - exact).abs() / exact.clamp(min=1)).max()
         check(f"convolution of {channels} channels with pooling, rounded once", float(error), 2**-8)
+        flat = PooledConv(conv, flat=True)(x)
+        check("the same, laid out flat", float((flat - PooledConv(conv)(x).flatten(1)).abs().max()), 0)
+        conv.weight[0, 0, 0, 0] = torch.nan
+        check("of a filter with NaN: scores without it", float((~PooledConv(conv)(x)[:, 0].isnan()).sum()), 0)
 
 
 def check_stopping():

@@ -46,6 +46,9 @@ for channels, filters, size, height, width in shapes:
         pooled, close = F.max_pool2d(F.relu(conv(x)), 2), {"rtol": 0, "atol": 1e-5}
         torch.testing.assert_close(PooledConv(conv)(x), pooled, **close)
         torch.testing.assert_close(PooledConv(conv, flat=True)(x), pooled.flatten(1), **close)
+    with torch.no_grad():
+        conv.weight[0, 0, 0, 0] = torch.nan
+        assert bool(PooledConv(conv)(x)[:, 0].isnan().all()), "a network that returns NaN must be noticed"
 lenet, x = smoothcert.create_model("lenet").eval(), torch.rand(3, 1, 28, 28)
 with torch.no_grad():
     plain = lenet(x)

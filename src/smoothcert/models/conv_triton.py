@@ -19,6 +19,11 @@ _DEPTH = 64  # products added up at a time
 
 
 @triton.jit
+def _larger(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def _kernel(
     out, images, weight, bias, rows,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, size: tl.constexpr, filters: tl.constexpr,
@@ -42,9 +47,9 @@ def _kernel(
             other=0.0,
         )
         total = tl.dot(patches, tl.load(weight + place[:, None] * (4 * padded_filters) + column[None, :]), total)
-    best = tl.max(tl.reshape(total, [block, 4, padded_filters]), axis=1)
+    best = tl.reduce(tl.reshape(total, [block, 4, padded_filters]), 1, _larger)
     which = tl.arange(0, padded_filters)
-    scores = tl.maximum(best + tl.load(bias + which, mask=which < filters, other=0.0)[None, :], 0.0)
+    scores = _larger(best + tl.load(bias + which, mask=which < filters, other=0.0)[None, :], 0.0)
     if flat:
         target = (image * (down * across * filters) + pixel)[:, None] + (which * (down * across))[None, :]
     else:
