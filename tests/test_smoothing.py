@@ -125,6 +125,14 @@ def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch):
         smoothed.counts(image, 200)
 
 
+def test_a_model_may_return_the_same_memory_every_time(trained_lenet, mini):
+    place = torch.empty(16, 10)
+    image, options = mini.floats([2])[0], {"num_classes": 10, "micro_batch": 16}
+    careful = smoothcert.SmoothedClassifier(trained_lenet, 1.0, **options).counts(image, 160, batch=64)
+    reusing = smoothcert.SmoothedClassifier(lambda x: place.copy_(trained_lenet(x)), 1.0, **options)
+    assert torch.equal(reusing.counts(image, 160, batch=64), careful)
+
+
 def test_inputs_of_any_size_have_a_micro_batch():
     for numel in (1, 784, 3072, 150_528, 3 * 640 * 640, 10**9):
         for device in ("cpu", "cuda"):

@@ -56,7 +56,8 @@ def count_votes(
     for image, block in zip(torch.split(images, per_pass), torch.split(blocks, per_pass), strict=True):
         samples = block.unsqueeze(1) * micro_batch + slots
         noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
-        winners = _winners(torch.stack([classify(part) for part in noisy]), num_classes)
+        scores = torch.stack([classify(part).clone() for part in noisy])  # a model may return the same memory again
+        winners = _winners(scores, num_classes)
         row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
         votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
     return votes.view(count, stages + 2, columns)[:, 1:-1]
