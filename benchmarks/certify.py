@@ -58,6 +58,10 @@ def measure(name, device, seconds):
         micro_batch = smoothed.micro_batch_for(image.shape, device)
         ours = micro_batch * max(1, samples // micro_batch)
         row[label], row["repeats"] = speed(lambda n, s=smoothed: s.counts(image, n), ours, seconds)
+    if not on_cpu:  # the last form is the one that a large job takes
+        torch.cuda.reset_peak_memory_stats()
+        smoothed.counts(image, 100_100)
+        row["memory"] = torch.cuda.max_memory_allocated()
     return row
 
 
@@ -77,6 +81,7 @@ def main():
         rows.append(row)
         ours = {key: value for key, value in row.items() if key in CPU_FORMS + GPU_FORMS}
         text = ", ".join(f"{key} {value:,.0f} ({value / row['plain loop']:.2f}x)" for key, value in ours.items())
+        text += f", {row['memory'] / 2**30:.2f} GiB" if "memory" in row else ""
         print(f"{name:16} samples/s: plain loop {row['plain loop']:,.0f}, {text}", flush=True)
     if args.json:
         args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")

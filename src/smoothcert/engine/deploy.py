@@ -72,17 +72,22 @@ def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> to
 
 
 def with_kernels(model: Classifier) -> Classifier:
-    """Put our own kernels in the place of what a network names as `pooled`, where the device has them.
+    """Put our own kernels in the place of what they compute, where the device has them.
 
-    After the last of them comes a linear layer, which flattens what is not flat yet.
+    That is what a network names as `pooled`, with a linear layer after the last, and CIFAR ResNets as a whole.
     """
+    if not (next(model.parameters()).is_cuda and triton_kernels()):
+        return model
+    from smoothcert.models.conv_triton import PooledConv
+    from smoothcert.models.resnet_triton import ResidualNetwork, has_kernels
+
     names: tuple[str, ...] = getattr(model.network, "pooled", ())
     for name in names:
         conv = model.network.get_submodule(name)
-        if isinstance(conv, nn.Conv2d) and conv.weight.is_cuda and triton_kernels():
-            from smoothcert.models.conv_triton import PooledConv
-
-            setattr(model.network, name, PooledConv(conv, flat=name == names[-1]))
+        assert isinstance(conv, nn.Conv2d)
+        setattr(model.network, name, PooledConv(conv, flat=name == names[-1]))
+    if has_kernels(model.network):
+        model.network = ResidualNetwork(model.network)
     return model
 
 
