@@ -15,6 +15,7 @@ from smoothcert.data.batches import ResidentData
 from smoothcert.engine.deploy import fold
 from smoothcert.engine.noising import add_noise
 from smoothcert.engine.stepping import Stepper
+from smoothcert.environment import choose_device
 from smoothcert.methods import METHODS, create_method
 from smoothcert.noises import Uniform
 from smoothcert.philox import Purpose, normal, triton_kernels, uniform
@@ -106,6 +107,19 @@ def check_residual():
 
 def rounded(x):
     return x.bfloat16().double()
+
+
+@torch.no_grad()
+def check_replay():
+    """A graph's scores are those of the network it was captured from, and stay when it is replayed."""
+    for name, shape in (("lenet", (1, 28, 28)), ("cifar_resnet20", (3, 32, 32))):
+        torch.manual_seed(0)
+        model = smoothcert.create_model(name).to(choose_device("cuda")).eval()
+        smoothed = smoothcert.SmoothedClassifier(model, 1.0, 10, form="folded", precision="bf16")
+        batches = torch.rand(3, 632, *shape, device=DEVICE)
+        ours = torch.stack([smoothed.scores(batch) for batch in batches])
+        plain = torch.stack([smoothed._deployed.network(batch.bfloat16()) for batch in batches])
+        check(f"scores of {name} that a graph changes", float((ours != plain).sum()), 0)
 
 
 def check_stopping():
@@ -212,6 +226,7 @@ if __name__ == "__main__":
     check_other_noises()
     check_convolution()
     check_residual()
+    check_replay()
     check_stopping()
     check_steps(args.networks, args.compiled)
     check_votes()

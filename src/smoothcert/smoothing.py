@@ -184,7 +184,7 @@ class SmoothedClassifier(nn.Module):
     def scores(self, noisy: Tensor) -> Tensor:
         """Return the deployed network's scores of a micro-batch of noisy inputs in float32."""
         with self._voting(noisy.device):
-            return self._scores(noisy.to(input_dtype(self.model, self.form, self.precision)))
+            return self._scores(noisy.to(input_dtype(self.model, self.form, self.precision))).clone()
 
     def device_for(self, inputs: Tensor) -> torch.device:
         """Return where the votes are counted: where the model's weights are, or else the inputs."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.flop_counter import FlopCounterMode
 
+from smoothcert.engine.replaying import Replayed
 from smoothcert.models import Classifier
 from smoothcert.philox import triton_kernels
 
@@ -26,7 +27,7 @@ COMPILED: dict[str, dict[str, Any]] = {
     "compiled": {"mode": "max-autotune-no-cudagraphs"},
     "pinned": {"options": {"deterministic": True}},
 }
-"""How the forms are compiled that are; without graphs, into which micro-batches this large would be copied."""
+"""How the forms are compiled that are; graphs are our own, so that folded networks have them too."""
 # A job of more arithmetic than this, about half a minute uncompiled on an H200, repays the compiler's time.
 _WORTH_COMPILING = 1e15
 
@@ -52,7 +53,10 @@ def operations(model: Classifier, shape: Sequence[int]) -> int:
 
 
 def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callable[[Tensor], Any]:
-    """Return what is called with noisy inputs; only our own networks are folded, and only then cast to bfloat16."""
+    """Return what is called with noisy inputs; only our own networks are folded, and only then cast to bfloat16.
+
+    On a CUDA device these are replayed as graphs, which another model may not bear.
+    """
     if form == "plain":
         return model
     network: Any = model
@@ -62,6 +66,8 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
             network = with_kernels(network.to(torch.bfloat16))
     if form in COMPILED:
         network = torch.compile(network, dynamic=False, **COMPILED[form])
+    if isinstance(model, Classifier) and next(model.parameters()).is_cuda:
+        network = Replayed(network)
     return network  # type: ignore[no-any-return]
 
 
