@@ -5,6 +5,7 @@ import torch
 
 import smoothcert
 from smoothcert.engine.deploy import fold
+from smoothcert.engine.replaying import Replayed
 from smoothcert.errors import UsageError
 from smoothcert.published import NORMALIZATIONS
 
@@ -66,3 +67,12 @@ def test_pinned_votes_are_those_of_the_folded_form(trained_lenet, mini):
     for form in ("folded", "pinned"):
         votes[form] = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, form=form).counts(image, 512)
     assert (votes["folded"] - votes["pinned"]).abs().max() <= 2
+
+
+def test_a_network_that_cannot_be_captured_votes_all_the_same():
+    x = torch.rand(4, 3, device="cuda" if torch.cuda.is_available() else "cpu")
+    network = Replayed(lambda x: x * float(x.sum()))  # the host reads a value
+    with pytest.warns(UserWarning, match="not replayed as a graph") as told:
+        scores = [network(batch).clone() for batch in (x, x + 1)]
+    assert torch.equal(torch.stack(scores), torch.stack([x * float(x.sum()), (x + 1) * float((x + 1).sum())]))
+    assert len(told) == 1

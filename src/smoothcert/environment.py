@@ -15,7 +15,7 @@ import scipy
 import torch
 
 from smoothcert import __version__
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, first_line
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def choose_device(name: str = "auto") -> torch.device:
         if device.type == "cuda" and device.index is not None:
             torch.cuda.set_device(device)  # streams and kernels go where nothing else is said
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = first_line(error)
         raise UsageError(f"`--device` {name} cannot be used here ({reason}); try `--device cpu`.") from error
     return device
 

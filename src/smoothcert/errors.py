@@ -24,3 +24,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")
+
+
+def first_line(error: Exception) -> str:
+    r"""Return what a library's error says first, to be put into a sentence of ours.
+
+    >>> first_line(RuntimeError("No such device.\nTraceback follows."))
+    'No such device'
+    """
+    return str(error).strip().split("\n")[0].rstrip(".")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, first_line
 
 T = TypeVar("T")
 _PATIENCE = timedelta(minutes=10)  # with a launcher that starts its processes one after the other
@@ -126,8 +126,7 @@ def _peers_needed() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise PeerError(f"another process of the group is gone ({reason})") from error
+        raise PeerError(f"another process of the group is gone ({first_line(error)})") from error
 
 
 _joined = Ranks()
@@ -150,8 +149,7 @@ def join() -> Ranks:
         try:
             store, rank, size = next(iter(rendezvous("env://", timeout=_PATIENCE)))
         except (ValueError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[0].rstrip(".")
-            raise SmoothcertError(f"The other processes cannot be reached ({reason}).") from error
+            raise SmoothcertError(f"The other processes cannot be reached ({first_line(error)}).") from error
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # what an earlier attempt left there is void
         _joined = Ranks(rank, size, _below(store, f"smoothcert/{attempt}"))
         _leaving.extend((watch_over(_joined), partial(depart, _joined)))

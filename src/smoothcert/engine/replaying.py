@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from smoothcert.errors import first_line
 
 Captured = tuple[Tensor, Tensor, torch.cuda.CUDAGraph]
 
@@ -14,26 +17,36 @@ Captured = tuple[Tensor, Tensor, torch.cuda.CUDAGraph]
 class Replayed:
     """A network whose weights stay as they are, captured at the first inputs of each shape and replayed from then on.
 
-    The memory it returns is written anew by the next call.
+    The memory it returns is written anew by the next call. Where it cannot be captured, it is called as it is.
     """
 
     def __init__(self, network: Callable[[Tensor], Any]) -> None:
-        self.network = network
+        self.network, self._graphs = network, True
         self._captured: dict[tuple[torch.Size, torch.dtype], Captured] = {}
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Any:
         """Return the scores of a batch on the GPU."""
         key = x.shape, x.dtype
+        if self._graphs and key not in self._captured:
+            try:
+                self._captured[key] = self._capture(x)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                self._graphs = False
+                text = f"Votes are launched one by one, not replayed as a graph ({first_line(error)})."
+                warnings.warn(text, stacklevel=2)
         if key not in self._captured:
-            self._captured[key] = self._capture(x)
+            return self.network(x)
         place, scores, graph = self._captured[key]
         place.copy_(x)
         graph.replay()
         return scores
 
     def _capture(self, x: Tensor) -> Captured:
-        place, graph = x.clone(memory_format=torch.contiguous_format), torch.cuda.CUDAGraph()
+        place = x.clone(memory_format=torch.contiguous_format)
         self.network(place)  # compiles, and libraries allocate what they keep
+        graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
             scores = self.network(place)

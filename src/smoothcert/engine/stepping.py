@@ -15,6 +15,7 @@ from smoothcert.draws import StepDraws
 from smoothcert.engine.batchnorm import SyncedBatchNorm2d, synced
 from smoothcert.engine.precision import numerics
 from smoothcert.engine.ranks import Part, Ranks
+from smoothcert.errors import first_line
 from smoothcert.methods import Method
 from smoothcert.philox import triton_kernels
 
@@ -100,7 +101,7 @@ class Stepper:
                 self._captured[part] = self._capture(inputs, part)
             except RuntimeError as error:
                 self.graphs = False
-                warnings.warn(f"Steps run one by one: they cannot be captured ({_first_line(error)}).", stacklevel=2)
+                warnings.warn(f"Steps run one by one: they cannot be captured ({first_line(error)}).", stacklevel=2)
                 self._take(inputs, part)
                 return
         places, graph = self._captured[part]
@@ -124,7 +125,7 @@ class Stepper:
                 loss, watched = self._compiled.get(part, self._losses)(inputs, part)
             except torch._dynamo.exc.TorchDynamoException as error:
                 self._compiled.clear()
-                warnings.warn(f"Steps run uncompiled: {_first_line(error)}.", stacklevel=2)
+                warnings.warn(f"Steps run uncompiled: {first_line(error)}.", stacklevel=2)
                 loss, watched = self._losses(inputs, part)
             (loss if self.ranks.size == 1 else loss * part.weight).backward()  # type: ignore[no-untyped-call]
         if not self.names:
@@ -155,7 +156,3 @@ class Stepper:
         output = self.method.step(network, x, y, draws=draws, epoch=self._epoch, soft=soft)
         parts = {name: part for name, part in output.parts.items() if part.dim() == 0}
         return output.loss, {"loss": output.loss.detach(), **parts}
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".")
