@@ -54,8 +54,8 @@ def main():
             rows.append({"kind": kind, "network": network, "target": target, **measured})
             text = f"{measured['ratio']:6.2f}x of {target}x  {measured['text']}, {measured['warm_up']:.0f} s to warm up"
             print(f"{kind:12} {network:16} {text}", flush=True)
-    if args.json:
-        args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")
+            if args.json:
+                args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")
 
 
 def timed(work, seconds, device):

@@ -8,6 +8,7 @@ import copy
 import warnings
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 import smoothcert
@@ -24,6 +25,14 @@ from smoothcert.stopping import TableStop
 from smoothcert.thresholds import grid_noise
 
 DEVICE = torch.device("cuda")
+# Channels, side, images, layers, and how far they may be off: a sum in float32 that falls on the other side of a value
+# between two of bfloat16 changes ever more values behind it.
+LAYERS = (
+    *((16, 32, 256, 1, 2**-8), (32, 16, 256, 1, 2**-8), (64, 8, 256, 1, 2**-8)),
+    *((16, 32, 256, 2, 2**-5), (32, 16, 256, 2, 2**-5), (64, 8, 256, 2, 2**-5)),
+    *((16, 12, 33, 5, 2**-3), (32, 6, 33, 5, 2**-3), (64, 10, 33, 5, 2**-3)),
+)
+HALVINGS = (16, 32, 256, 2**-8), (32, 16, 256, 2**-8), (16, 12, 33, 2**-8)
 failures = []
 
 
@@ -64,7 +73,7 @@ def check_other_noises():
 @torch.no_grad()
 def check_convolution():
     """Convolution, ReLU and pooling as one kernel, against the layers one by one in double precision."""
-    from smoothcert.models.conv_triton import PooledConv
+    from smoothcert.kernels.pooling import PooledConv
 
     torch.manual_seed(0)
     for channels, filters, size, side in ((1, 20, 5, 28), (20, 50, 5, 12), (3, 7, 3, 15)):
@@ -82,7 +91,7 @@ def check_convolution():
 @torch.no_grad()
 def check_residual():
     """A CIFAR ResNet by one kernel a stage, against the layers one by one in double precision."""
-    from smoothcert.models.resnet_triton import ResidualNetwork, has_kernels
+    from smoothcert.kernels.residual_network import ResidualNetwork, has_kernels
 
     torch.manual_seed(0)
     network = fold(smoothcert.create_model("cifar_resnet20")).network.to(DEVICE, torch.bfloat16)
@@ -103,6 +112,132 @@ def check_residual():
         given = expected.bfloat16().permute(0, 2, 3, 1)
     kernels.stages[0].weights[0, 0, 0] = torch.nan
     check("scores that hide a NaN weight", float((~kernels(images).isnan()).sum()), 0)
+
+
+@torch.no_grad()
+def check_bottleneck():
+    """Convolution, bias, shortcut and ReLU as one kernel, against the same in double precision."""
+    from smoothcert.kernels.bottleneck import Convolution
+
+    torch.manual_seed(0)
+    for channels, filters, size, stride, side, adding in (
+        (3, 64, 7, 2, 224, False),
+        (64, 64, 3, 1, 56, False),
+        (128, 128, 3, 2, 56, False),
+        (256, 512, 1, 2, 57, False),
+        (64, 256, 1, 1, 56, True),
+        (512, 2048, 1, 1, 7, True),
+    ):
+        conv = torch.nn.Conv2d(channels, filters, size, stride, padding=size // 2).to(DEVICE, torch.bfloat16)
+        x = torch.randn(5, channels, side, side, device=DEVICE, dtype=torch.bfloat16)
+        exact = F.conv2d(x.double(), conv.weight.double(), conv.bias.double(), stride, size // 2)
+        shortcut = torch.randn_like(exact).bfloat16() if adding else None
+        expected = F.relu(exact if shortcut is None else exact + shortcut)
+        last = None if shortcut is None else shortcut.permute(0, 2, 3, 1).contiguous()
+        ours = Convolution(conv)(x.permute(0, 2, 3, 1), last).permute(0, 3, 1, 2)
+        error = ((ours - expected).abs() / expected.clamp(min=1)).max()
+        check(f"convolution {channels} to {filters}, {size}x{size}, stride {stride}, rounded once", float(error), 2**-8)
+
+
+class Rounded(torch.autograd.Function):
+    """Rounding to bfloat16, of gradients as well."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Round values."""
+        return rounded(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """Round their gradients."""
+        return rounded(gradient)
+
+
+def exact_layer(x, conv, norm, added=0, rectify=F.relu):
+    """Apply a layer of a residual network in double precision, rounded where the kernels round."""
+    keep, options = Rounded.apply, {"stride": conv.stride, "padding": conv.padding}
+    if norm.training:
+        return keep(rectify(norm(keep(conv(x))) + added))
+    factor = norm.weight * (norm.running_var + norm.eps).rsqrt()
+    filters, bias = keep(conv.weight * factor.view(-1, 1, 1, 1)), norm.bias - norm.running_mean * factor
+    return keep(rectify(F.conv2d(x, filters, bias, **options) + added))
+
+
+def exact_layers(x, layers, shortcut):
+    """Apply the layers of residual blocks, and one that leads if their number is odd."""
+    for number, (conv, norm) in enumerate(layers):
+        if (len(layers) - number) % 2:
+            x = exact_layer(x, conv, norm, shortcut)
+        else:
+            shortcut, x = x, exact_layer(x, conv, norm)
+    return x
+
+
+def exact_halving(x, layers, _):
+    """Apply a layer and a projection that halve images."""
+    (conv, norm), projection = layers
+    straight = exact_layer(x, *projection, rectify=lambda x: x)
+    return torch.cat([F.relu(exact_layer(x, conv, norm, rectify=lambda x: x)), straight], dim=1)
+
+
+def layer_gradients(apply, layers, x, shortcut, weights):
+    """Return what layers make of images, and what it leaves behind in them."""
+    layers = copy.deepcopy(layers)
+    x, shortcut = x.detach().requires_grad_(), shortcut.detach().requires_grad_()
+    made = apply(x, layers, shortcut if len(layers) % 2 else None)
+    (made * weights.to(made.dtype)).sum().backward()
+    found = {"values": made.detach(), "inputs": x.grad}
+    if len(layers) % 2:
+        found["shortcut"] = shortcut.grad
+    for name in ("0.weight", "1.weight", "1.bias"):
+        found[name] = torch.cat([layer.get_parameter(name).grad.flatten() for layer in layers])
+    for name in ("1.running_mean", "1.running_var"):
+        found[name] = torch.cat([layer.get_buffer(name) for layer in layers])
+    return found
+
+
+def compare_layers(what, convs, apply, exactly, limit, *shapes):
+    """Compare layers in training and in eval mode with gradients and statistics, and with themselves."""
+    exact = nn.ModuleList(nn.ModuleList((conv, nn.BatchNorm2d(conv.out_channels))) for conv in convs)
+    exact = exact.to(DEVICE).bfloat16().double()
+    for _, norm in exact:
+        for tensor, low in ((norm.weight, 0.5), (norm.bias, -0.5), (norm.running_mean, -0.5)):
+            nn.init.uniform_(tensor, low, low + 1)
+    ours = copy.deepcopy(exact).float().to(memory_format=torch.channels_last)
+    images, shortcut, weights = (
+        rounded(torch.randn(shape, device=DEVICE)).contiguous(memory_format=torch.channels_last) for shape in shapes
+    )
+    for mode in ("training", "folded"):
+        exact.train(mode == "training"), ours.train(mode == "training")
+        expected = layer_gradients(exactly, exact, images, shortcut, weights)
+        given = ours, images.bfloat16(), shortcut.bfloat16(), weights
+        first, second = (layer_gradients(apply, *given) for _ in range(2))
+        for name, value in first.items():
+            error = (value.double() - expected[name]).norm() / expected[name].norm()
+            check(f"{mode} {what}: {name}", float(error), limit)
+        different = sum(int((first[name] != second[name]).sum()) for name in first)
+        check(f"{mode} {what}: values that differ the second time", different, 0)
+
+
+def check_layers(channels, side, count, number, limit):
+    """Residual layers, rounded as the kernels do and in double precision."""
+    from smoothcert.kernels.training_network import run_layers
+
+    torch.manual_seed(0)
+    convs = [nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(number)]
+    shape, what = (count, channels, side, side), f"layers of {channels} channels, {number}"
+    compare_layers(what, convs, run_layers, exact_layers, limit, shape, shape, shape)
+
+
+def check_halving(channels, side, count, limit):
+    """What halves images, likewise."""
+    from smoothcert.kernels.training_network import halve
+
+    torch.manual_seed(0)
+    convs = [nn.Conv2d(channels, 2 * channels, size, 2, padding=size // 2, bias=False) for size in (3, 1)]
+    given, made = (count, channels, side, side), (count, 4 * channels, side // 2, side // 2)
+    halved = lambda x, layers, _: torch.cat(halve(x, *layers), dim=1)  # noqa: E731
+    compare_layers(f"halving of {channels} channels, 1", convs, halved, exact_halving, limit, given, given, made)
 
 
 def rounded(x):
@@ -227,6 +362,11 @@ if __name__ == "__main__":
     check_other_noises()
     check_convolution()
     check_residual()
+    for layers in LAYERS:
+        check_layers(*layers)
+    for halving in HALVINGS:
+        check_halving(*halving)
+    check_bottleneck()
     check_replay()
     check_stopping()
     check_steps(args.networks, args.compiled)

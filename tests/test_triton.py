@@ -5,12 +5,22 @@ import os
 import subprocess
 import sys
 
-GRID = """
+import pytest
+
+INTERPRETER = """
 import contextlib
 import torch
+from triton.runtime import interpreter
 
 torch.cuda.device_of = lambda tensor: contextlib.nullcontext()  # there is none here
-from smoothcert import philox_triton
+patch = interpreter._patch_lang_tensor
+def patched(tensor, scope):
+    patch(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())  # NumPy 2.4 takes no int(array)
+interpreter._patch_lang_tensor = patched
+"""
+GRID = """
+from smoothcert.kernels import noise
 from smoothcert.engine.noising import _table, add_noise
 from smoothcert.thresholds import grid_noise
 
@@ -22,7 +32,7 @@ for sigma, shape in ((0.02, (3, 5, 7)), (0.25, (1, 28, 28)), (1.0, (3, 5, 7)), (
     indices = torch.arange(5) * 1000 + 2**31
     table, offset, limits = _table(sigma, torch.device("cpu"))
     options = {"seed": 2**40 + 17, "purpose": 0, "dtype": torch.float32}
-    ours = philox_triton.grid_copies(
+    ours = noise.grid_copies(
         inputs, rows, indices, samples, table=table, offset=offset, sigma=sigma, limits=limits, **options
     )
     plain = add_noise(grid_noise(sigma, size), inputs, rows, indices, samples.unsqueeze(1), **options)
@@ -30,13 +40,10 @@ for sigma, shape in ((0.02, (3, 5, 7)), (0.25, (1, 28, 28)), (1.0, (3, 5, 7)), (
 print("equal")
 """
 POOLED = """
-import contextlib
-import torch
 from torch.nn import functional as F
 
-torch.cuda.device_of = lambda tensor: contextlib.nullcontext()  # there is none here
 import smoothcert
-from smoothcert.models.conv_triton import PooledConv
+from smoothcert.kernels.pooling import PooledConv
 
 torch.manual_seed(0)
 shapes = (1, 20, 5, 28, 28), (20, 50, 5, 12, 12), (3, 7, 3, 11, 15), (2, 5, 1, 8, 9)
@@ -58,22 +65,13 @@ with torch.no_grad():
 print("close")
 """
 RESIDUAL = """
-import contextlib
-import torch
-from triton.runtime import interpreter
-
-torch.cuda.device_of = lambda tensor: contextlib.nullcontext()  # there is none here
 from smoothcert.engine.deploy import fold
-from smoothcert.models import create_model, residual_triton
-from smoothcert.models.resnet_triton import ResidualNetwork, has_kernels
+from smoothcert.kernels import residual_stage
+from smoothcert.kernels.residual_network import ResidualNetwork, has_kernels
+from smoothcert.models import create_model
 
-patch = interpreter._patch_lang_tensor
-def patched(tensor, scope):
-    patch(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())  # NumPy 2.4 takes no int(array)
-interpreter._patch_lang_tensor = patched
-runs, run_stage = [], residual_triton.run_stage
-residual_triton.run_stage = lambda *tensors: runs.append(tensors) or run_stage(*tensors)
+runs, run_stage = [], residual_stage.run_stage
+residual_stage.run_stage = lambda *tensors: runs.append(tensors) or run_stage(*tensors)
 
 def network(name, channels):
     model = create_model(name, in_channels=channels)
@@ -105,14 +103,132 @@ with torch.no_grad():
     torch.testing.assert_close(ours(x), color(x), rtol=1e-5, atol=1e-5)
     # Stage by stage, where nothing is averaged, in every way of cutting the products.
     for step in (1, 2):
-        for width, tile in residual_triton.TILES.items():
+        for width, tile in residual_stage.TILES.items():
             if (step, width) != (1, 16):  # patches of the stem would be of 48 values
-                residual_triton.TILES[width] = tile._replace(step=step)
+                residual_stage.TILES[width] = tile._replace(step=step)
         ours, x = ResidualNetwork(color).stages, torch.randn(5, 3, 16, 16)
         images, x = torch.nn.functional.pad(x.permute(0, 2, 3, 1), (0, 1)), color.conv1(x).relu()
         for number in range(3):
             images, x = ours[number](images), color.get_submodule(f"layer{number + 1}")(x)
             torch.testing.assert_close(images.permute(0, 3, 1, 2), x, rtol=1e-5, atol=1e-5)
+print("close")
+"""
+LAYERS = """
+import copy
+from torch import nn
+
+import smoothcert
+from smoothcert.engine.batchnorm import synced
+from smoothcert.engine.ranks import Ranks
+from smoothcert.kernels import convolution
+from smoothcert.kernels import training_network as kernels
+from smoothcert.models import resnet
+from smoothcert.perturb import frozen, gradient
+
+convolution._GATHERED = 256  # fewer programs: the interpreter takes its time for each
+convolution.PROGRAMS[16] = 2  # that add up several tiles each
+
+def some_network(channels, *depths, block=resnet.BasicBlock):
+    network = resnet.ResNet(block, depths, channels, small_images=True, num_classes=3, in_channels=2)
+    network.to(memory_format=torch.channels_last)
+    for norm in filter(lambda module: isinstance(module, nn.BatchNorm2d), network.modules()):
+        for tensor, low in (
+            (norm.weight, 0.5), (norm.bias, -0.5), (norm.running_mean, -0.5), (norm.running_var, 0.5)
+        ):
+            nn.init.uniform_(tensor, low, low + 1)
+    return network
+
+def loss(network, x, y):
+    return nn.functional.cross_entropy(network(x), y)
+
+def attacked(network, x, y):
+    with frozen(network):
+        moved = x + gradient(lambda x: loss(network, x, y), x)
+    return loss(network, moved, y) + loss(network, x, y)
+
+def found(kernels, apply, network, x):
+    resnet._trains_by_kernels = lambda x: kernels and torch.is_grad_enabled()
+    network, x = copy.deepcopy(network), x.clone().requires_grad_()
+    total = apply(network, x, torch.arange(len(x)) % 3)
+    total.backward()
+    return [total.detach(), x.grad, *(w.grad for w in network.parameters()), *network.buffers()]
+
+torch.manual_seed(0)
+runs, run_stages = [], kernels.run_stages
+kernels.run_stages = lambda *inputs: runs.append(len(inputs)) or run_stages(*inputs)
+# Counts that leave tiles and programs partly empty, sides that differ; attacks in eval mode before a step.
+plain, x = some_network(16, 1), torch.randn(11, 2, 8, 6)
+whole = torch.compile(attacked, fullgraph=True, dynamic=False)
+deep = lambda network, x, y: attacked(torch.compile(network, fullgraph=True, dynamic=False), x, y)
+expected = found(False, attacked, plain, x)
+assert not runs
+for apply in (attacked, whole, deep):
+    runs.clear()
+    torch.testing.assert_close(found(True, apply, plain, x), expected, rtol=1e-4, atol=1e-5)
+    assert len(runs) >= 2  # the deep network is traced once in either mode
+for channels, depths, shape in ((16, (1, 2), (3, 2, 4, 8)), (32, (1, 1), (2, 2, 4, 4))):
+    network, x = some_network(channels, *depths), torch.randn(shape)
+    for mode in (True, False):
+        runs.clear()
+        network.train(mode)
+        torch.testing.assert_close(found(True, loss, network, x), found(False, loss, network, x), rtol=1e-4, atol=1e-5)
+        assert len(runs) == 1
+
+# The variance of values far from zero, put together from parts that are far from each other.
+conv, norm, x = nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16, momentum=1.0), torch.randn(11, 16, 8, 6)
+x += 1000 + torch.arange(11.0).view(-1, 1, 1, 1)
+kernels.run_layers(x, [(conv, norm)])
+torch.testing.assert_close(norm.running_var.double(), conv(x).double().var(dim=(0, 2, 3)), rtol=1e-3, atol=0)
+with torch.no_grad():
+    conv.weight[0, 0, 1, 1] = torch.nan
+    assert bool(kernels.run_layers(x, [(conv, norm)])[:, 0].isnan().all()), "a run that diverges must be noticed"
+
+x = torch.zeros(2, 2, 16, 8)
+assert kernels.has_kernels(some_network(16, 1, 1, 1), x)
+assert not kernels.has_kernels(some_network(16, 1, 1, 1), x[:, :, :12])
+for network in (
+    some_network(8, 1), some_network(16, 1).double(), some_network(16, 1, block=resnet.Bottleneck),
+    smoothcert.create_model("resnet50").network,
+):
+    assert not kernels.has_kernels(network, x)
+for change in ({"affine": False}, {"momentum": None}, {"track_running_stats": False}):
+    network = some_network(16, 1)
+    network.layer1[0].bn2 = nn.BatchNorm2d(16, **change)
+    assert not kernels.has_kernels(network, x), change
+network = some_network(16, 1)
+network.layer1[0].bn2.eval()
+assert not kernels.has_kernels(network, x)
+network = some_network(16, 1)
+network.layer1[0].conv2 = type("Own", (nn.Conv2d,), {})(16, 16, 3, padding=1, bias=False)
+assert not kernels.has_kernels(network, x)
+network = some_network(16, 1)
+assert synced(network, Ranks()) and not kernels.has_kernels(network, x)
+print("close")
+"""
+BOTTLENECK = """
+from smoothcert.engine.deploy import fold
+from smoothcert.models import create_model
+from smoothcert.kernels.bottleneck import BottleneckNetwork, has_bottlenecks
+from smoothcert.models.layers import Classifier, Normalize
+from smoothcert.models.resnet import Bottleneck, ResNet
+
+torch.manual_seed(0)
+network = ResNet(Bottleneck, (2, 1), 64, small_images=False, num_classes=5)
+for module in network.modules():
+    if isinstance(module, torch.nn.BatchNorm2d):
+        for tensor, low in ((module.running_mean, -1), (module.running_var, 1), (module.bias, -1)):
+            torch.nn.init.uniform_(tensor, low, low + 2)
+assert not has_bottlenecks(network)  # not folded
+assert not has_bottlenecks(fold(create_model("cifar_resnet20")).network)
+assert has_bottlenecks(fold(create_model("resnet50")).network)
+plain = fold(Classifier(Normalize(), network, "some", num_classes=5, in_channels=3)).network
+with torch.no_grad():
+    # Counts that leave tiles partly empty; sides that differ, and are odd when halved.
+    for shape in ((3, 3, 32, 32), (2, 3, 36, 28)):
+        x, ours = torch.randn(shape), BottleneckNetwork(plain)
+        torch.testing.assert_close(ours(x), plain(x), rtol=1e-5, atol=1e-5)
+    ours.blocks[0].first.weight[0, 0, 0, 0] = torch.nan
+    assert bool(ours(x).isnan().all()), "a network that returns NaN must be noticed"
 print("close")
 """
 
@@ -126,11 +242,21 @@ if importlib.util.find_spec("triton"):
     def test_the_pooling_kernel_is_convolution_and_pooling():
         assert interpreted(POOLED) == "close"
 
+    @pytest.mark.slow
     def test_the_residual_kernels_are_the_network():
         assert interpreted(RESIDUAL) == "close"
 
+    @pytest.mark.slow
+    def test_the_training_kernels_are_residual_layers_with_gradients_and_statistics():
+        assert interpreted(LAYERS) == "close"
+
+    def test_the_bottleneck_kernel_is_the_network():
+        assert interpreted(BOTTLENECK) == "close"
+
     def interpreted(code):
         environment = {**os.environ, "TRITON_INTERPRET": "1"}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            [sys.executable, "-c", INTERPRETER + code], capture_output=True, text=True, env=environment
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()

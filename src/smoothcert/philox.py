@@ -73,7 +73,7 @@ def triton_kernels() -> Any:
     global _kernels  # not functools.cache, which the compiler would look through
     if _kernels is None:
         try:
-            _kernels = importlib.import_module("smoothcert.philox_triton")
+            _kernels = importlib.import_module("smoothcert.kernels.noise")
         except ImportError:
             _kernels = False
     return _kernels

@@ -80,12 +80,13 @@ def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> to
 def with_kernels(model: Classifier) -> Classifier:
     """Put our own kernels in the place of what they compute, where the device has them.
 
-    That is what a network names as `pooled`, with a linear layer after the last, and CIFAR ResNets as a whole.
+    That is what a network names as `pooled`, with a linear layer after the last, and ResNets as a whole.
     """
     if not (next(model.parameters()).is_cuda and triton_kernels()):
         return model
-    from smoothcert.models.conv_triton import PooledConv
-    from smoothcert.models.resnet_triton import ResidualNetwork, has_kernels
+    from smoothcert.kernels.bottleneck import BottleneckNetwork, has_bottlenecks
+    from smoothcert.kernels.pooling import PooledConv
+    from smoothcert.kernels.residual_network import ResidualNetwork, has_kernels
 
     names: tuple[str, ...] = getattr(model.network, "pooled", ())
     for name in names:
@@ -94,6 +95,8 @@ def with_kernels(model: Classifier) -> Classifier:
         setattr(model.network, name, PooledConv(conv, flat=name == names[-1]))
     if has_kernels(model.network):
         model.network = ResidualNetwork(model.network)
+    elif has_bottlenecks(model.network):
+        model.network = BottleneckNetwork(model.network)
     return model
 
 

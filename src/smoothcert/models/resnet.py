@@ -5,8 +5,11 @@ Layers bear the names under which published checkpoints store them.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from smoothcert.philox import triton_kernels
 
 
 def _conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
@@ -91,11 +94,30 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores of a batch."""
+        scores: Tensor = self.fc(self._features(x).mean(dim=(2, 3)))
+        return scores
+
+    def _features(self, x: Tensor) -> Tensor:
+        if _trains_by_kernels(x):
+            from smoothcert.kernels import training_network as kernels
+
+            if kernels.has_kernels(self, x):
+                return kernels.run_stages(self, x)
         x = self.pool(F.relu(self.bn1(self.conv1(x))))
         for stage in range(self.stages):
             x = self.get_submodule(f"layer{stage + 1}")(x)
-        scores: Tensor = self.fc(x.mean(dim=(2, 3)))
-        return scores
+        return x
+
+
+def _trains_by_kernels(x: Tensor) -> bool:
+    """Whether gradients are wanted in bfloat16 on a CUDA device: there narrow layers are slow, and ours are not."""
+    return (
+        torch.is_grad_enabled()
+        and x.is_cuda
+        and torch.is_autocast_enabled("cuda")
+        and torch.get_autocast_dtype("cuda") == torch.bfloat16
+        and bool(triton_kernels())
+    )
 
 
 def cifar_resnet(depth: int, num_classes: int = 10, in_channels: int = 3) -> ResNet:

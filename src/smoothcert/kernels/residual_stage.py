@@ -140,7 +140,7 @@ def _kernel(
 def run_stage(images: Tensor, entry: Tensor, entry_bias: Tensor, weights: Tensor, biases: Tensor, tile: Tile) -> Tensor:
     """Return what a stage makes of images [count, height, width, channels], as such images.
 
-    The other tensors are those of a `resnet_triton.ResidualStage`.
+    The other tensors are those of a `residual_network.ResidualStage`.
     """
     images, channels = images.contiguous(), biases.shape[1] // (2 * tile.step)
     count, height, width, _ = shape = _shape(images, channels)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smoothcert.models.residual_triton import TILES, residual_stage
+from smoothcert.kernels.residual_stage import TILES, residual_stage
 from smoothcert.models.resnet import BasicBlock, ResNet
 
 STEM_CHANNELS = 4  # images are padded to these, so that a patch of the first convolution has 64 values

@@ -1,0 +1,237 @@
+"""Layers of residual blocks of one width with their gradients, for training on a CUDA device in bfloat16.
+
+The layers of a stage run as one operation: two for each block and, if their number is odd, one that leads: the stem, or
+the second layer of a block that halves images, which is given its shortcut. With BatchNorm in training mode, a layer
+is a convolution that leaves what the statistics are put together from, and one pass that normalises; backwards it is
+the same. In eval mode, as attacks have it, BatchNorm is part of the filters, and a layer is one kernel.
+"""
+
+# mypy: disable-error-code="no-untyped-call,misc"
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, library
+
+from smoothcert.kernels.batchnorm import arrive, denormalise, moments_of, normalise, sums_of
+from smoothcert.kernels.convolution import convolve, filters_gradient, new_parts
+
+
+def _entering(images: Tensor, left: Tensor, layer: int) -> Tensor:
+    """Return what a layer is given."""
+    return left[layer - 1] if layer else images
+
+
+def _added(images: Tensor, left: Tensor, shortcut: Tensor | None, layer: int, layers: int) -> Tensor | None:
+    """Return what a layer adds: at the end of a block, what entered it."""
+    if layer < layers % 2:
+        return shortcut
+    return None if (layer - layers) % 2 == 0 else _entering(images, left, layer - 1)
+
+
+@library.custom_op("smoothcert::training_layers", mutates_args=())
+def training_layers(
+    images: Tensor, shortcut: Tensor | None, weights: Tensor, scales: Tensor, shifts: Tensor, epsilon: float,
+    rectified: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Apply layers to images [count, height, width, channels], with BatchNorm in training mode.
+
+    All are rectified; one layer, without a shortcut, may be not.
+    Weights are [layer, filter, 3, 3, channel]. Returned are the images that leave the last layer; those that leave each
+    layer before; those of each layer before BatchNorm; and its [layer; mean, variance, 1 / deviation; channel].
+    """
+    images, layers = images.contiguous(), len(weights)
+    shortcut = None if shortcut is None else shortcut.contiguous()
+    weights = weights.to(images.dtype).contiguous()
+    left, convolved = images.new_empty((layers - 1, *images.shape)), images.new_empty((layers, *images.shape))
+    out, moments = torch.empty_like(images), scales.new_empty((layers, 3, images.shape[3]))
+    for layer in range(layers):
+        parts, block = new_parts(images)
+        convolve(_entering(images, left, layer), weights[layer], out=convolved[layer], parts=parts)
+        moments_of(parts, images, block, epsilon, moments[layer])
+        added, target = _added(images, left, shortcut, layer, layers), out if layer == layers - 1 else left[layer]
+        normalise(convolved[layer], moments[layer], scales[layer], shifts[layer], added, target, rectified)
+    return out, left, convolved, moments
+
+
+@library.custom_op("smoothcert::training_layers_gradient", mutates_args=())
+def training_gradient(
+    gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, convolved: Tensor, moments: Tensor, weights: Tensor,
+    scales: Tensor, rectified: bool, for_images: bool, for_weights: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return the gradients of images and weights (if asked for), of the shortcut given, and [layer; shift, scale]."""
+    images, weights, layers = images.contiguous(), weights.contiguous(), len(weights)
+    factors, found = weights.to(images.dtype), torch.empty_like(weights if for_weights else weights[:0])
+    sums = moments.new_empty((layers, 2, images.shape[3]))
+    shortcut, parts = arrive(gradient.contiguous(), out if rectified else None, convolved[-1], moments[-1])
+    arrived = shortcut
+    for layer in reversed(range(layers)):
+        source, opens = _entering(images, left, layer), (layer - layers) % 2 == 0
+        shortcut = shortcut if opens else arrived
+        sums_of(parts, sums[layer])
+        inner = denormalise(arrived, convolved[layer], moments[layer], scales[layer], sums[layer])
+        if for_weights:
+            filters_gradient(inner, source, found[layer])
+        added = shortcut if opens else None
+        if layer:
+            parts = new_parts(images)[0]
+            arrived = convolve(
+                inner, factors[layer], turned=True, added=added, kept=source, parts=parts, normal=convolved[layer - 1],
+                moments=moments[layer - 1],
+            )  # fmt: skip
+        elif for_images:
+            arrived = convolve(inner, factors[layer], turned=True, added=added)
+    none = images.new_empty(0)
+    return arrived if for_images else none, found, shortcut if rectified else none.clone(), sums
+
+
+@library.custom_op("smoothcert::folded_layers", mutates_args=())
+def folded_layers(
+    images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor, rectified: bool
+) -> tuple[Tensor, Tensor]:
+    """Apply layers whose BatchNorm is part of the weights; return what leaves the last one, and each one before."""
+    images, weights, layers = images.contiguous(), weights.contiguous(), len(weights)
+    shortcut = None if shortcut is None else shortcut.contiguous()
+    left, out = images.new_empty((layers - 1, *images.shape)), torch.empty_like(images)
+    for layer in range(layers):
+        added, target = _added(images, left, shortcut, layer, layers), out if layer == layers - 1 else left[layer]
+        source, bias = _entering(images, left, layer), biases[layer]
+        convolve(source, weights[layer], bias=bias, added=added, rectified=rectified, out=target)
+    return out, left
+
+
+@library.custom_op("smoothcert::folded_layers_gradient", mutates_args=())
+def folded_gradient(
+    gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, weights: Tensor, rectified: bool, for_weights: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of images, of weights and biases (if asked for), and of the shortcut given."""
+    images, weights, layers = images.contiguous(), weights.contiguous(), len(weights)
+    found = torch.empty_like(weights if for_weights else weights[:0], dtype=torch.float32)
+    biases = found.new_empty(len(found), images.shape[3])
+    gradient = torch.ops.aten.threshold_backward(gradient, out, 0) if rectified else gradient
+    arrived = shortcut = gradient.contiguous()
+    for layer in reversed(range(layers)):
+        source, opens = _entering(images, left, layer), (layer - layers) % 2 == 0
+        shortcut = shortcut if opens else arrived
+        if for_weights:
+            filters_gradient(arrived, source, found[layer])
+            biases[layer] = arrived.sum(dim=(0, 1, 2), dtype=torch.float32)
+        added, kept = shortcut if opens else None, source if layer else None
+        arrived = convolve(arrived, weights[layer], turned=True, added=added, kept=kept)
+    return arrived, found, biases, shortcut if rectified else images.new_empty(0)
+
+
+@training_layers.register_fake
+def _(
+    images: Tensor, shortcut: Tensor | None, weights: Tensor, scales: Tensor, shifts: Tensor, epsilon: float,
+    rectified: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    layers, shape = len(weights), images.shape
+    left, convolved = images.new_empty((layers - 1, *shape)), images.new_empty((layers, *shape))
+    return images.new_empty(shape), left, convolved, scales.new_empty((layers, 3, shape[3]))
+
+
+@training_gradient.register_fake
+def _(
+    gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, convolved: Tensor, moments: Tensor, weights: Tensor,
+    scales: Tensor, rectified: bool, for_images: bool, for_weights: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    found = weights.new_empty((len(weights) if for_weights else 0, *weights.shape[1:]))
+    sums = moments.new_empty((len(weights), 2, images.shape[3]))
+    shortcut = images.new_empty(images.shape if rectified else 0)
+    return images.new_empty(images.shape if for_images else 0), found, shortcut, sums
+
+
+@folded_layers.register_fake
+def _(
+    images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor, rectified: bool
+) -> tuple[Tensor, Tensor]:
+    return images.new_empty(images.shape), images.new_empty((len(weights) - 1, *images.shape))
+
+
+@folded_gradient.register_fake
+def _(
+    gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, weights: Tensor, rectified: bool, for_weights: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    found = weights.new_empty((len(weights) if for_weights else 0, *weights.shape[1:]), dtype=torch.float32)
+    biases, shortcut = found.new_empty(len(found), images.shape[3]), images.new_empty(images.shape if rectified else 0)
+    return images.new_empty(images.shape), found, biases, shortcut
+
+
+def _mark(ctx: Any, output: tuple[Tensor, ...]) -> None:
+    """Have gradients of the first output alone; zeros for the others would be written each time."""
+    ctx.mark_non_differentiable(*output[1:])
+    if not torch.compiler.is_compiling():  # it leaves out what is not used
+        ctx.set_materialize_grads(False)
+
+
+class TrainingLayers(torch.autograd.Function):
+    """The kernels as one function with its gradient, in a form that the compiler follows into attacks, too."""
+
+    @staticmethod
+    def forward(
+        images: Tensor, shortcut: Tensor | None, weights: Tensor, scales: Tensor, shifts: Tensor, epsilon: float,
+        rectified: bool,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        """Apply layers; return what the operation does."""
+        made: tuple[Tensor, ...] = training_layers(images, shortcut, weights, scales, shifts, epsilon, rectified)
+        return made
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        """Keep what gradients are made of."""
+        images, _, weights, scales, _, _, ctx.rectified = inputs
+        _mark(ctx, output)
+        ctx.save_for_backward(images, *output, weights, scales)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        """Return gradients of what `forward` takes."""
+        for_images, for_shortcut, for_weights, for_scales, for_shifts, _, _ = ctx.needs_input_grad
+        asked = ctx.rectified, for_images, for_weights
+        found, weights, shortcut, sums = training_gradient(gradient, *ctx.saved_tensors, *asked)
+        return (
+            found if for_images else None,
+            shortcut if for_shortcut else None,
+            weights if for_weights else None,
+            sums[:, 1] if for_scales else None,
+            sums[:, 0] if for_shifts else None,
+            None,
+            None,
+        )
+
+
+class FoldedLayers(torch.autograd.Function):
+    """The same for BatchNorm in eval mode."""
+
+    @staticmethod
+    def forward(
+        images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor, rectified: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Apply layers; return what the operation does."""
+        made, left = folded_layers(images, shortcut, weights, biases, rectified)
+        return made, left
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        """Keep what gradients are made of."""
+        images, _, weights, _, ctx.rectified = inputs
+        _mark(ctx, output)
+        ctx.save_for_backward(images, *output, weights)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        """Return gradients of what `forward` takes."""
+        for_images, for_shortcut, for_weights, for_biases, _ = ctx.needs_input_grad
+        images, made, left, factors = ctx.saved_tensors
+        asked = ctx.rectified, for_weights or for_biases
+        found, weights, biases, shortcut = folded_gradient(gradient, images, made, left, factors, *asked)
+        return (
+            found if for_images else None,
+            shortcut if for_shortcut else None,
+            weights.to(factors.dtype) if for_weights else None,
+            biases if for_biases else None,
+            None,
+        )
