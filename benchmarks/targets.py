@@ -110,7 +110,8 @@ def measure_certify(network, device, seconds):
     smoothed = smoothcert.SmoothedClassifier(model, SIGMA, model.num_classes, form=form, precision=precision)
     micro_batch = smoothed.micro_batch_for(image.shape, device)
     smoothed.counts(image, 2 * micro_batch)
-    warm_up, samples = time.perf_counter() - started, (16 if device.type == "cuda" else 1) * micro_batch
+    warm_up = time.perf_counter() - started
+    samples = micro_batch * (round(100_000 / micro_batch) if device.type == "cuda" else 1)  # as of one image
     spent, rounds = timed(lambda: smoothed.counts(image, samples), seconds, device)
     before, after = max(rates), samples / spent
     text = f"{before:,.0f} -> {after:,.0f} samples/s ({form} {precision}, {repeats} and {rounds} rounds)"

@@ -117,7 +117,7 @@ def check_residual():
 @torch.no_grad()
 def check_bottleneck():
     """Convolution, bias, shortcut and ReLU as one kernel, against the same in double precision."""
-    from smoothcert.kernels.bottleneck import Convolution
+    from smoothcert.kernels.bottleneck import Convolution, convolve
 
     torch.manual_seed(0)
     for channels, filters, size, stride, side, adding in (
@@ -137,6 +137,53 @@ def check_bottleneck():
         ours = Convolution(conv)(x.permute(0, 2, 3, 1), last).permute(0, 3, 1, 2)
         error = ((ours - expected).abs() / expected.clamp(min=1)).max()
         check(f"convolution {channels} to {filters}, {size}x{size}, stride {stride}, rounded once", float(error), 2**-8)
+    for width, given, side in ((128, 256, 57), (256, 512, 28), (512, 1024, 14)):
+        x, weight, bias = pointwise_tensors((side + 1) // 2, width, 4 * width, given)
+        shortcut = torch.randn(5, side, side, given, device=DEVICE).bfloat16()
+        exact = products(torch.cat([x, shortcut[:, ::2, ::2]], 3), weight, bias)
+        error = ((convolve(x, weight, bias, shortcut, 1) - F.relu(exact)).abs() / exact.clamp(min=1)).max()
+        check(f"convolution {width} to {4 * width}, shortcut of {given} projected, rounded once", float(error), 2**-8)
+
+
+@torch.no_grad()
+def check_chains():
+    """The convolutions from one bottleneck's 3x3 to the next one's first as one kernel, against double precision."""
+    from smoothcert.kernels.pointwise import CHAINS, chain
+
+    torch.manual_seed(0)
+    for (width, next_width, given), tile in CHAINS.items():
+        x, *last = pointwise_tensors(27, width, 4 * width, given)
+        _, *following = pointwise_tensors(1, 4 * width, next_width)
+        shortcut = torch.randn(5, 27, 27, given or 4 * width, device=DEVICE).bfloat16()
+        conv = torch.nn.Conv2d(width, width, 3, padding=1, device=DEVICE, dtype=torch.bfloat16)
+        middle = [conv.weight.permute(0, 2, 3, 1).contiguous(), conv.bias.float()] if tile.ahead else []
+        inputs = x
+        if middle:
+            exact = F.conv2d(x.permute(0, 3, 1, 2).double(), conv.weight.double(), conv.bias.double(), padding=1)
+            inputs = rounded(F.relu(exact)).permute(0, 2, 3, 1)
+        joined, added = (torch.cat([inputs, shortcut], 3), 0) if given else (inputs, shortcut)
+        wide, narrow = chain(x, shortcut, middle, last, following)
+        name = f"chain of {width}, {4 * width} and {next_width}" + (", shortcut projected" if given else "")
+        # What the 3x3 convolution makes may be rounded the other way, by which the wide images hardly change.
+        limits = 2**-7 if middle else 2**-8, 2**-8
+        exact = F.relu(products(joined, *last) + added), F.relu(products(wide, *following))
+        for what, ours, expected, limit in zip(("wide", "narrow"), (wide, narrow), exact, limits, strict=True):
+            error = ((ours - expected).abs() / expected.clamp(min=1)).max()
+            check(f"{name}: the {what} images, rounded once", float(error), limit)
+        known = [~images.isnan() for images in chain(x * torch.nan, shortcut, middle, last, following)]
+        check(f"{name}: NaN stays", float(sum(images.sum() for images in known)), 0)
+
+
+def pointwise_tensors(side, channels, filters, given=0):
+    """Return images, and weight and bias of a 1x1 convolution with channels for `given` ones of a shortcut."""
+    images = torch.randn(5, side, side, channels, device=DEVICE).bfloat16()
+    weight = torch.randn(filters, 1, 1, channels + given, device=DEVICE) / (channels + given) ** 0.5
+    return images, weight.bfloat16(), torch.randn(filters, device=DEVICE)
+
+
+def products(images, weight, bias):
+    """Apply a 1x1 convolution to images [count, height, width, channels] in double precision."""
+    return images.double() @ weight.flatten(1).double().T + bias.double()
 
 
 class Rounded(torch.autograd.Function):
@@ -367,6 +414,7 @@ if __name__ == "__main__":
     for halving in HALVINGS:
         check_halving(*halving)
     check_bottleneck()
+    check_chains()
     check_replay()
     check_stopping()
     check_steps(args.networks, args.compiled)

@@ -205,9 +205,40 @@ network = some_network(16, 1)
 assert synced(network, Ranks()) and not kernels.has_kernels(network, x)
 print("close")
 """
+CHAINED = """
+from torch.nn import functional as F
+
+from smoothcert.kernels.pointwise import CHAINS, chain
+
+def convolution(channels, filters, size=1):
+    weight = torch.randn(filters, size, size, channels) / (channels * size * size) ** 0.5
+    return [weight, torch.randn(filters)]
+
+def apply(images, weight, bias):
+    made = F.conv2d(images.permute(0, 3, 1, 2), weight.permute(0, 3, 1, 2), bias, padding=weight.shape[1] // 2)
+    return made.permute(0, 2, 3, 1)
+
+torch.manual_seed(0)
+for width, next_width, given in CHAINS:
+    for ahead in (0, 3):
+        CHAINS[width, next_width, given] = CHAINS[width, next_width, given]._replace(ahead=ahead)
+        x, shortcut = torch.randn(3, 5, 11, width), torch.randn(3, 5, 11, given or 4 * width)
+        middle = convolution(width, width, 3) if ahead else []
+        last, following = convolution(width + given, 4 * width), convolution(4 * width, next_width)
+        inputs = F.relu(apply(x, *middle)) if middle else x
+        if given:
+            wide = F.relu(apply(torch.cat([inputs, shortcut], 3), *last))
+        else:
+            wide = F.relu(apply(inputs, *last) + shortcut)
+        narrow = F.relu(apply(wide, *following))
+        ours = chain(x, shortcut, middle, last, following)
+        torch.testing.assert_close(ours, (wide, narrow), rtol=1e-5, atol=1e-5)
+print("close")
+"""
 BOTTLENECK = """
 from smoothcert.engine.deploy import fold
 from smoothcert.models import create_model
+from smoothcert.kernels import pointwise
 from smoothcert.kernels.bottleneck import BottleneckNetwork, has_bottlenecks
 from smoothcert.models.layers import Classifier, Normalize
 from smoothcert.models.resnet import Bottleneck, ResNet
@@ -224,11 +255,15 @@ assert has_bottlenecks(fold(create_model("resnet50")).network)
 plain = fold(Classifier(Normalize(), network, "some", num_classes=5, in_channels=3)).network
 with torch.no_grad():
     # Counts that leave tiles partly empty; sides that differ, and are odd when halved.
-    for shape in ((3, 3, 32, 32), (2, 3, 36, 28)):
-        x, ours = torch.randn(shape), BottleneckNetwork(plain)
-        torch.testing.assert_close(ours(x), plain(x), rtol=1e-5, atol=1e-5)
-    ours.blocks[0].first.weight[0, 0, 0, 0] = torch.nan
-    assert bool(ours(x).isnan().all()), "a network that returns NaN must be noticed"
+    for chained in (True, False):
+        if not chained:
+            pointwise.CHAINS.clear()
+        for shape in ((3, 3, 32, 32), (2, 3, 36, 28))[chained - 1 :]:
+            x, ours = torch.randn(shape), BottleneckNetwork(plain)
+            torch.testing.assert_close(ours(x), plain(x), rtol=1e-5, atol=1e-5)
+        assert [link.tile is not None for link in ours.links] == [chained, chained, False]
+        ours.first.weight = torch.full_like(ours.first.weight, torch.nan)
+        assert bool(ours(x).isnan().all()), "a network that returns NaN must be noticed"
 print("close")
 """
 
@@ -250,7 +285,10 @@ if importlib.util.find_spec("triton"):
     def test_the_training_kernels_are_residual_layers_with_gradients_and_statistics():
         assert interpreted(LAYERS) == "close"
 
-    def test_the_bottleneck_kernel_is_the_network():
+    def test_the_chain_kernel_is_its_convolutions():
+        assert interpreted(CHAINED) == "close"
+
+    def test_the_bottleneck_kernels_are_the_network():
         assert interpreted(BOTTLENECK) == "close"
 
     def interpreted(code):

@@ -19,8 +19,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.flop_counter import FlopCounterMode
 
 from smoothcert.engine.replaying import Replayed
+from smoothcert.kernels import network_kernels
 from smoothcert.models import Classifier
-from smoothcert.philox import triton_kernels
 
 FORMS = ("plain", "folded", "compiled", "pinned")
 COMPILED: dict[str, dict[str, Any]] = {
@@ -82,7 +82,7 @@ def with_kernels(model: Classifier) -> Classifier:
 
     That is what a network names as `pooled`, with a linear layer after the last, and ResNets as a whole.
     """
-    if not (next(model.parameters()).is_cuda and triton_kernels()):
+    if not (next(model.parameters()).is_cuda and network_kernels()):
         return model
     from smoothcert.kernels.bottleneck import BottleneckNetwork, has_bottlenecks
     from smoothcert.kernels.pooling import PooledConv

@@ -16,8 +16,8 @@ from smoothcert.engine.batchnorm import SyncedBatchNorm2d, synced
 from smoothcert.engine.precision import numerics
 from smoothcert.engine.ranks import Part, Ranks
 from smoothcert.errors import first_line
+from smoothcert.kernels import network_kernels
 from smoothcert.methods import Method
-from smoothcert.philox import triton_kernels
 
 _DIVERGED = 1e6
 _WARM_UP_STEPS = 3
@@ -75,7 +75,8 @@ class Stepper:
 
     def compile(self, images: int) -> None:
         """Have steps on mini-batches of so many images compiled, at the first of them."""
-        triton_kernels()  # the compiler cannot import them
+        if self.device.type == "cuda":
+            network_kernels()  # the compiler can neither import them nor ask the device
         torch._dynamo.config.recompile_limit = max(_MOST_COMPILED, torch._dynamo.config.recompile_limit)
         compiled: Any = partial(torch.compile, fullgraph=True, dynamic=False)
         deep = sum(not list(module.children()) for module in self.model.modules()) > _MOST_LAYERS

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smoothcert.philox import triton_kernels
+from smoothcert.kernels import network_kernels
 
 
 def _conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
@@ -116,7 +116,7 @@ def _trains_by_kernels(x: Tensor) -> bool:
         and x.is_cuda
         and torch.is_autocast_enabled("cuda")
         and torch.get_autocast_dtype("cuda") == torch.bfloat16
-        and bool(triton_kernels())
+        and network_kernels()
     )
 
 
