@@ -9,6 +9,7 @@ import pytest
 
 INTERPRETER = """
 import contextlib
+import sys
 import torch
 from triton.runtime import interpreter
 
@@ -62,6 +63,7 @@ with torch.no_grad():
     lenet.network.conv1 = PooledConv(lenet.network.conv1)
     lenet.network.conv2 = PooledConv(lenet.network.conv2, flat=True)
     torch.testing.assert_close(lenet(x), plain, rtol=0, atol=1e-5)
+assert "torch._dynamo" not in sys.modules, "importing the compiler takes a short command seconds"
 print("close")
 """
 RESIDUAL = """

@@ -14,9 +14,10 @@ from typing import Any, TypeGuard
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor, library, nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from smoothcert.kernels.operators import operator
 from smoothcert.kernels.pointwise import Tile, chain, chain_tile, pointwise
 from smoothcert.models.resnet import Bottleneck, ResNet
 
@@ -93,7 +94,7 @@ def _kernel(
     tl.store(out + target, total.to(out.dtype.element_ty), mask=known[:, None])
 
 
-@library.custom_op("smoothcert::convolve", mutates_args=())
+@operator("smoothcert::convolve")
 def convolve(images: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, stride: int) -> Tensor:
     """Return relu(conv2d + shortcut) of images [count, height, width, channels], as such images.
 

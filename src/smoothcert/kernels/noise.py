@@ -11,7 +11,9 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor, library
+from torch import Tensor
+
+from smoothcert.kernels.operators import operator
 
 _BLOCK = 256
 
@@ -137,7 +139,7 @@ def _grid_kernel(
     tl.store(out + row * size + place, value.to(out.dtype.element_ty), mask=place < size)
 
 
-@library.custom_op("smoothcert::draw", mutates_args=())
+@operator("smoothcert::draw")
 def draw(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gaussian: bool) -> Tensor:
     """Draw `size` standard normals, or uniforms in [0, 1), for every element of the broadcast address words.
 

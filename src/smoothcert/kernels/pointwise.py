@@ -17,8 +17,10 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor, library
+from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
+
+from smoothcert.kernels.operators import operator
 
 
 class Tile(NamedTuple):
@@ -138,7 +140,7 @@ def _chain_kernel(
     narrow.store([row, 0], tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL).to(narrow.dtype))
 
 
-@library.custom_op("smoothcert::chain", mutates_args=())
+@operator("smoothcert::chain")
 def chain(
     images: Tensor, shortcut: Tensor, middle: list[Tensor], last: list[Tensor], following: list[Tensor]
 ) -> tuple[Tensor, Tensor]:

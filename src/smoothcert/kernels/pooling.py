@@ -12,8 +12,10 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor, library, nn
+from torch import Tensor, nn
 from torch.nn import functional as F
+
+from smoothcert.kernels.operators import operator
 
 _DEPTH = 64  # products added up at a time
 
@@ -57,7 +59,7 @@ def _kernel(
     tl.store(out + target, scores.to(out.dtype.element_ty), mask=(row < rows)[:, None] & (which < filters)[None, :])
 
 
-@library.custom_op("smoothcert::conv_relu_pool", mutates_args=())
+@operator("smoothcert::conv_relu_pool")
 def conv_relu_pool(images: Tensor, weight: Tensor, bias: Tensor, channels: int, size: int, flat: bool) -> Tensor:
     """Return max_pool2d(relu(conv2d(...)), 2) of images [count, height, width, channels], as such images.
 

@@ -18,7 +18,9 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor, library
+from torch import Tensor
+
+from smoothcert.kernels.operators import operator
 
 
 class Tile(NamedTuple):
@@ -157,7 +159,7 @@ def run_stage(images: Tensor, entry: Tensor, entry_bias: Tensor, weights: Tensor
     return both[0]
 
 
-@library.custom_op("smoothcert::residual_stage", mutates_args=())
+@operator("smoothcert::residual_stage")
 def residual_stage(
     images: Tensor, entry: Tensor, entry_bias: Tensor, weights: Tensor, biases: Tensor, channels: int
 ) -> Tensor:

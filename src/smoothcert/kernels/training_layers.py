@@ -6,17 +6,18 @@ is a convolution that leaves what the statistics are put together from, and one 
 the same. In eval mode, as attacks have it, BatchNorm is part of the filters, and a layer is one kernel.
 """
 
-# mypy: disable-error-code="no-untyped-call,misc"
+# mypy: disable-error-code="no-untyped-call,untyped-decorator,misc"
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import Tensor, library
+from torch import Tensor
 
 from smoothcert.kernels.batchnorm import arrive, denormalise, moments_of, normalise, sums_of
 from smoothcert.kernels.convolution import convolve, filters_gradient, new_parts
+from smoothcert.kernels.operators import operator
 
 
 def _entering(images: Tensor, left: Tensor, layer: int) -> Tensor:
@@ -31,7 +32,7 @@ def _added(images: Tensor, left: Tensor, shortcut: Tensor | None, layer: int, la
     return None if (layer - layers) % 2 == 0 else _entering(images, left, layer - 1)
 
 
-@library.custom_op("smoothcert::training_layers", mutates_args=())
+@operator("smoothcert::training_layers")
 def training_layers(
     images: Tensor, shortcut: Tensor | None, weights: Tensor, scales: Tensor, shifts: Tensor, epsilon: float,
     rectified: bool,
@@ -56,7 +57,7 @@ def training_layers(
     return out, left, convolved, moments
 
 
-@library.custom_op("smoothcert::training_layers_gradient", mutates_args=())
+@operator("smoothcert::training_layers_gradient")
 def training_gradient(
     gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, convolved: Tensor, moments: Tensor, weights: Tensor,
     scales: Tensor, rectified: bool, for_images: bool, for_weights: bool,
@@ -87,7 +88,7 @@ def training_gradient(
     return arrived if for_images else none, found, shortcut if rectified else none.clone(), sums
 
 
-@library.custom_op("smoothcert::folded_layers", mutates_args=())
+@operator("smoothcert::folded_layers")
 def folded_layers(
     images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor, rectified: bool
 ) -> tuple[Tensor, Tensor]:
@@ -102,7 +103,7 @@ def folded_layers(
     return out, left
 
 
-@library.custom_op("smoothcert::folded_layers_gradient", mutates_args=())
+@operator("smoothcert::folded_layers_gradient")
 def folded_gradient(
     gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, weights: Tensor, rectified: bool, for_weights: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
