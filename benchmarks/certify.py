@@ -49,7 +49,7 @@ def measure(name, device, seconds):
     image = torch.rand(SHAPES[name], device=device)
     on_cpu = device.type == "cpu"
     batch = min(400 if name == "resnet50" else 1000, 16 if on_cpu and name == "resnet50" else 1000)
-    samples = batch * (1 if on_cpu else 40)
+    samples = batch * (1 if on_cpu else 10 if name == "resnet50" else 40)
     published, repeats = speed(lambda n: certify_counts(plain, image, SIGMA, n, batch), samples, seconds)
     row = {"network": name, "plain loop": published, "repeats": repeats}
     for label in CPU_FORMS if on_cpu else GPU_FORMS:
