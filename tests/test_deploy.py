@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import smoothcert
-from smoothcert.engine.deploy import fold
+from smoothcert.engine.deploy import fold, operations
 from smoothcert.engine.replaying import Replayed
 from smoothcert.errors import UsageError
 from smoothcert.published import NORMALIZATIONS
@@ -76,3 +77,13 @@ def test_a_network_that_cannot_be_captured_votes_all_the_same():
         scores = [network(batch).clone() for batch in (x, x + 1)]
     assert torch.equal(torch.stack(scores), torch.stack([x * float(x.sum()), (x + 1) * float((x + 1).sum())]))
     assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("lenet", (1, 28, 28)), ("cifar_resnet8", (3, 32, 32)), ("resnet50", (3, 64, 64))]
+)
+def test_operations_are_those_that_torch_counts(name, shape):
+    model = smoothcert.create_model(name, in_channels=shape[0]).eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(torch.zeros(1, *shape))
+    assert operations(model, shape) == counter.get_total_flops()
