@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 import smoothcert
 from smoothcert.data.batches import ResidentData
@@ -20,8 +21,11 @@ def options(name):
     return {key: value for key, value in OPTIONS.items() if key in METHODS[name].__dataclass_fields__}
 
 
-def train(method, *, compiled, steps=3, size=8):
-    """Take a few steps, with warm-ups and schedules under way, and return weights and watched sums."""
+def train(method, *, compiled, left=2, steps=3, size=8):
+    """Take a few steps, with warm-ups and schedules under way, and return weights and watched sums.
+
+    `left` is how many ways to compile a step are left in the end.
+    """
     torch.manual_seed(0)
     images = torch.randint(256, (64, 1, 28, 28), dtype=torch.uint8)
     soft = torch.softmax(torch.randn(64, 10), dim=1)
@@ -33,7 +37,7 @@ def train(method, *, compiled, steps=3, size=8):
         stepper.compile(size)
     for step in range(steps):
         stepper.run((torch.arange(size * step, size * (step + 1)),), size, 5 * step, step, 0.05)
-    assert bool(stepper._compiled) == compiled or isinstance(method, Synchronising), "it fell back"
+    assert [len(ways) for ways in stepper._compiled.values()] == ([left] if compiled and left else []), "it fell back"
     gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
     return {**model.state_dict(), **gradients, "sums": stepper.sums}
 
@@ -45,13 +49,37 @@ def train(method, *, compiled, steps=3, size=8):
 def test_compiled_steps_are_the_eager_ones(monkeypatch, name, layers):
     monkeypatch.setattr(stepping, "_MOST_LAYERS", layers)  # beyond which the network alone is compiled
     method = create_method(name, 0.25, options(name))
-    eager, compiled = (train(method, compiled=compiled) for compiled in (False, True))
+    eager, compiled = (train(method, compiled=compiled, left=2 if layers else 1) for compiled in (False, True))
     torch._dynamo.reset()
-    assert eager.keys() == compiled.keys()
-    for key, value in eager.items():
-        torch.testing.assert_close(
-            compiled[key], value, rtol=1e-5, atol=1e-5, msg=lambda text, key=key: f"{key} {text}"
-        )
+    assert_close(compiled, eager)
+
+
+def assert_close(found, expected):
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        torch.testing.assert_close(found[key], value, rtol=1e-5, atol=1e-5, msg=lambda text, key=key: f"{key} {text}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Branching(Gaussian):
+    """Gaussian training that decides by a hyperparameter what to do."""
+
+    def step(self, model, x, y, *, draws, epoch, soft=None):
+        output = super().step(model, x, y, draws=draws, epoch=epoch, soft=soft)
+        return StepOutput(output.loss / 2 if self.sigma > 0.3 else output.loss)
+
+
+@pytest.mark.slow
+def test_runs_that_differ_in_real_numbers_are_compiled_once():
+    """Unless they decide by these numbers what to do."""
+    torch._dynamo.reset()
+    for kind, left, graphs in ((Gaussian, 2, 1), (Branching, 1, 2)):
+        before = counters["stats"]["unique_graphs"]
+        for sigma in (0.25, 0.5):
+            method = kind(sigma=sigma)
+            assert_close(train(method, compiled=True, left=left), train(method, compiled=False))
+        assert counters["stats"]["unique_graphs"] - before == graphs
+    torch._dynamo.reset()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,5 +96,5 @@ def test_a_method_that_synchronises_runs_uncompiled_with_the_same_numbers():
     method = Synchronising(sigma=0.25)
     expected = train(method, compiled=False)
     with pytest.warns(UserWarning, match="Steps run uncompiled: "):
-        found = train(method, compiled=True)
+        found = train(method, compiled=True, left=0)
     assert all(torch.equal(found[key], expected[key]) for key in expected)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -71,7 +73,7 @@ class Stepper:
         self._captured: dict[Part, tuple[Inputs, torch.cuda.CUDAGraph]] = {}
         self._capture_stream = new_stream(self.device)  # its own, for cuBLAS's scratch memory
         self._seen: dict[Part, int] = {}
-        self._compiled: dict[Part, Callable[[Inputs, Part], Losses]] = {}
+        self._compiled: dict[Part, list[Callable[[Inputs, Part], Losses]]] = {}  # ways to try in turn
 
     def compile(self, images: int) -> None:
         """Have steps on mini-batches of so many images compiled, at the first of them."""
@@ -80,8 +82,12 @@ class Stepper:
         torch._dynamo.config.recompile_limit = max(_MOST_COMPILED, torch._dynamo.config.recompile_limit)
         compiled: Any = partial(torch.compile, fullgraph=True, dynamic=False)
         deep = sum(not list(module.children()) for module in self.model.modules()) > _MOST_LAYERS
-        losses = partial(self._losses, model=compiled(self.model)) if deep else compiled(self._losses)
-        self._compiled[self.ranks.part(images)] = losses
+        ways = self._compiled[self.ranks.part(images)] = []
+        if deep:
+            ways.append(partial(self._losses, model=compiled(self.model)))
+        else:
+            whole = compiled(self._losses)
+            ways += [partial(whole, method=_in_tensors(self.method, next(self.model.parameters()))), whole]
 
     def run(self, inputs: Inputs, images: int, epoch: int, step: int, learning_rate: float) -> None:
         """Take one step on a mini-batch of so many images, of which the inputs are this rank's part."""
@@ -122,12 +128,7 @@ class Stepper:
         for norm in self._synced:
             norm.together = part.shared
         with numerics(self.precision, self.device, deterministic=False):
-            try:
-                loss, watched = self._compiled.get(part, self._losses)(inputs, part)
-            except torch._dynamo.exc.TorchDynamoException as error:
-                self._compiled.clear()
-                warnings.warn(f"Steps run uncompiled: {first_line(error)}.", stacklevel=2)
-                loss, watched = self._losses(inputs, part)
+            loss, watched = self._fastest_losses(inputs, part)
             (loss if self.ranks.size == 1 else loss * part.weight).backward()  # type: ignore[no-untyped-call]
         if not self.names:
             self.names = sorted(watched)
@@ -149,11 +150,34 @@ class Stepper:
         torch._foreach_mul_(weighted, part.weight)
         self.ranks.sum_in_place([*gradients, *weighted])
 
-    def _losses(self, inputs: Inputs, part: Part, model: nn.Module | None = None) -> Losses:
+    def _fastest_losses(self, inputs: Inputs, part: Part) -> Losses:
+        """Return what `_losses` does, in the first way that can be compiled, or as it is."""
+        for way in list(self._compiled.get(part, ())):
+            try:
+                return way(inputs, part)
+            except torch._dynamo.exc.TorchDynamoException as error:
+                self._compiled[part].remove(way)
+                if not self._compiled[part]:
+                    self._compiled.clear()
+                    warnings.warn(f"Steps run uncompiled: {first_line(error)}.", stacklevel=3)
+        return self._losses(inputs, part)
+
+    def _losses(
+        self, inputs: Inputs, part: Part, *, model: nn.Module | None = None, method: Method | None = None
+    ) -> Losses:
         """Return the loss of a step, and what is worth watching: it and the parts of it that are single numbers."""
         x, y, soft = self.data.batch(inputs, self.seed, self._step, part.first)
         draws = StepDraws(self.seed, self._step, part)
-        network = self.model if model is None else model
-        output = self.method.step(network, x, y, draws=draws, epoch=self._epoch, soft=soft)
+        network, method = self.model if model is None else model, self.method if method is None else method
+        output = method.step(network, x, y, draws=draws, epoch=self._epoch, soft=soft)
         parts = {name: part for name, part in output.parts.items() if part.dim() == 0}
         return output.loss, {"loss": output.loss.detach(), **parts}
+
+
+def _in_tensors(method: Method, like: Tensor) -> Method:
+    """Return a method whose real hyperparameters are tensors: runs that differ in nothing else are compiled once."""
+    found = copy.copy(method)
+    for field in dataclasses.fields(method):
+        if field.type in ("float", float):
+            object.__setattr__(found, field.name, like.new_tensor(getattr(method, field.name)))
+    return found

@@ -134,7 +134,7 @@ class CatRs(Method):
         return scores.detach().softmax(dim=-1).mean(dim=0)
 
     def _radius(self, epoch: Tensor) -> Tensor:
-        early = torch.full_like(epoch, self.attack_radius)
+        early = self.attack_radius + torch.zeros_like(epoch)
         return early if self.late_epoch is None else torch.where(epoch < self.late_epoch, early, self.late_radius)
 
     def worst_noise(self, model: nn.Module, x: Tensor, noise: Tensor, target: Tensor, radius: Tensor) -> Tensor:
