@@ -179,5 +179,5 @@ def _in_tensors(method: Method, like: Tensor) -> Method:
     found = copy.copy(method)
     for field in dataclasses.fields(method):
         if field.type in ("float", float):
-            object.__setattr__(found, field.name, like.new_tensor(getattr(method, field.name)))
+            object.__setattr__(found, field.name, like.new_tensor(float(getattr(method, field.name))))
     return found
