@@ -3,6 +3,7 @@ import torch
 from torch.nn import functional as F
 
 import smoothcert
+from smoothcert import kernels
 from smoothcert.errors import UsageError
 from smoothcert.models import Normalize
 from smoothcert.models.layers import blocked_conv_relu_pool
@@ -92,3 +93,14 @@ def test_lenet_is_plain_convolutions():
 def test_bad_requests(call, message):
     with pytest.raises(UsageError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("triton", "room", "expected"), [(True, 232_448, True), (True, 101_376, False), (False, 232_448, False)]
+)
+def test_networks_run_by_kernels_where_their_tiles_have_room(monkeypatch, triton, room, expected):
+    """As on an H100; on a GeForce RTX; without Triton."""
+    monkeypatch.setattr(kernels, "_fitting", None)
+    monkeypatch.setattr(kernels, "triton_kernels", lambda: triton)
+    monkeypatch.setattr(kernels, "_shared_memory", lambda: room)
+    assert kernels.network_kernels() is expected

@@ -83,6 +83,20 @@ def test_runs_that_differ_in_real_numbers_are_compiled_once():
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Limited(Gaussian):
+    """Gaussian training with an option that may be left out."""
+
+    limit: float = None
+    steps: int = 5
+
+
+def test_real_numbers_become_tensors_and_nothing_else():
+    found = stepping._in_tensors(Limited(sigma=1), torch.zeros(1, dtype=torch.float64))
+    torch.testing.assert_close(found.sigma, torch.tensor(1.0, dtype=torch.float64))
+    assert (found.limit, found.steps) == (None, 5)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Synchronising(Gaussian):
     """Gaussian training that looks at a value on the way."""
 

@@ -128,7 +128,7 @@ from smoothcert.models import resnet
 from smoothcert.perturb import frozen, gradient
 
 convolution._GATHERED = 256  # fewer programs: the interpreter takes its time for each
-convolution.PROGRAMS[16] = 2  # that add up several tiles each
+convolution.PROGRAMS = 2  # that add up several tiles each
 
 def some_network(channels, *depths, block=resnet.BasicBlock):
     network = resnet.ResNet(block, depths, channels, small_images=True, num_classes=3, in_channels=2)
@@ -205,7 +205,18 @@ network.layer1[0].conv2 = type("Own", (nn.Conv2d,), {})(16, 16, 3, padding=1, bi
 assert not kernels.has_kernels(network, x)
 network = some_network(16, 1)
 assert synced(network, Ranks()) and not kernels.has_kernels(network, x)
-print("close")
+network = some_network(16, 1)
+network.layer1[0].conv2.register_forward_hook(lambda *call: None)
+assert not kernels.has_kernels(network, x)
+
+resnet._trains_by_kernels = lambda x: torch.is_grad_enabled()
+network, x = some_network(16, 1), torch.randn(2, 2, 4, 4, requires_grad=True)
+(found,) = torch.autograd.grad(loss(network, x, torch.arange(2)), x, create_graph=True)
+try:
+    found.square().sum().backward()
+except RuntimeError as error:
+    assert "once_differentiable" in str(error), "gradients have none of their own, and must not pretend"
+    print("close")
 """
 CHAINED = """
 from torch.nn import functional as F

@@ -48,8 +48,8 @@ RATES = {
     # CAT-RS's compiled step of 3,584 passes takes 1.12 ms, Gaussian training's of 768 takes 0.25 ms.
     "lenet": Rate(3.1e6, 28e6, 5e-5, 2.5e4, 4.3e5, (True, True)),
     # CAT-RS's compiled steps take 5.35 ms and, of ResNet-110, 25.1 ms, in bfloat16.
-    "cifar_resnet20": Rate(6.7e5, 2.2e6, 4e-4, 4.5e5, 2.7e5, (True, True)),
-    "cifar_resnet110": Rate(1.43e5, 4.3e5, 2e-3, 2.5e6, 1.7e6, (True, True)),
+    "cifar_resnet20": Rate(6.7e5, 2.18e6, 4e-4, 4.5e5, 2.7e5, (True, True)),
+    "cifar_resnet110": Rate(1.43e5, 4.29e5, 2e-3, 2.5e6, 1.7e6, (True, True)),
     # The recipes' steps, uncompiled, do 10,500 (SmoothAdv) to 14,100 (Gaussian) passes a second.
     "resnet50": Rate(1.2e4, 4.48e4, 1.5e-3, 3.3e7, 2.56e7, (True, True)),
 }

@@ -178,6 +178,7 @@ def _in_tensors(method: Method, like: Tensor) -> Method:
     """Return a method whose real hyperparameters are tensors: runs that differ in nothing else are compiled once."""
     found = copy.copy(method)
     for field in dataclasses.fields(method):
-        if field.type in ("float", float):
-            object.__setattr__(found, field.name, like.new_tensor(float(getattr(method, field.name))))
+        value = getattr(method, field.name)
+        if field.type in ("float", float) and isinstance(value, int | float):
+            object.__setattr__(found, field.name, like.new_tensor(float(value)))
     return found

@@ -116,7 +116,7 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | No
         _kernel[(triton.cdiv(rows, tile.rows) * (filters // tile.columns),)](
             out, images, weight, bias, None if shortcut is None else shortcut.contiguous(), rows,
             height, width, channels, filters, size, stride, narrow, shortcut is not None,
-            given, given_height, given_width, -(-given_height // out.shape[1]),
+            given, given_height, given_width, max(-(-given_height // out.shape[1]), -(-given_width // out.shape[2])),
             tile.rows, tile.columns, tile.depth, num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
     return out

@@ -51,7 +51,7 @@ FILTER_TILES = {
     64: Tile(1, 64, 128, 4, 3, 2),
     128: Tile(1, 64, 128, 8, 3, 1),
 }
-PROGRAMS = {16: 128, 32: 128, 64: 128, 128: 128}  # that share the sums of a gradient of filters
+PROGRAMS = 128  # that share the sums of a gradient of filters
 _GATHERED = 16  # values of filters that a program puts together
 _REGISTERS = 65536  # of a multiprocessor
 
@@ -236,7 +236,7 @@ def filters_gradient(gradient: Tensor, images: Tensor, out: Tensor) -> None:
     tile = FILTER_TILES[channels]
     columns, values = 2 * tile.step * channels, (tile.step + 2) * 4 * channels
     rows = images.numel() // columns
-    turns = triton.cdiv(rows, tile.block * triton.cdiv(PROGRAMS[channels], values // tile.depth))
+    turns = triton.cdiv(rows, tile.block * triton.cdiv(PROGRAMS, values // tile.depth))
     parts = triton.cdiv(rows, tile.block * turns)
     table = images.new_empty((parts, columns, values), dtype=torch.float32)
     with torch.cuda.device_of(images):

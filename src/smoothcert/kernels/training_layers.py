@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from smoothcert.kernels.batchnorm import arrive, denormalise, moments_of, normalise, sums_of
 from smoothcert.kernels.convolution import convolve, filters_gradient, new_parts
@@ -188,6 +189,7 @@ class TrainingLayers(torch.autograd.Function):
         ctx.save_for_backward(images, *output, weights, scales)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         """Return gradients of what `forward` takes."""
         for_images, for_shortcut, for_weights, for_scales, for_shifts, _, _ = ctx.needs_input_grad
@@ -223,6 +225,7 @@ class FoldedLayers(torch.autograd.Function):
         ctx.save_for_backward(images, *output, weights)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         """Return gradients of what `forward` takes."""
         for_images, for_shortcut, for_weights, for_biases, _ = ctx.needs_input_grad

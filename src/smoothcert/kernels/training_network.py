@@ -20,7 +20,8 @@ NARROW = 16, 32, 64  # widths of layers; with what halves images, up to twice th
 def has_kernels(network: ResNet, x: Tensor) -> bool:
     """Whether the kernels train a network on images: a CIFAR ResNet with plain BatchNorm that tracks statistics.
 
-    Images have sides that are even in each stage, and fewer values there than a 32-bit number counts.
+    Images have sides that are even in each stage, and fewer values there than a 32-bit number counts. Hooks of layers
+    would not be called, so there are none.
     """
     stages, modules = _stages(network), list(network.modules())
     convs = [module for module in modules if isinstance(module, nn.Conv2d)]
@@ -32,7 +33,8 @@ def has_kernels(network: ResNet, x: Tensor) -> bool:
         and all(stage[0].conv2.out_channels in NARROW for stage in stages)
         and network.conv1.in_channels <= network.conv1.out_channels
         and not any(side % 2 ** len(stages) for side in x.shape[2:])
-        and widest < 2**31
+        and widest < 2**31 - 2**12  # with those of a tile
+        and not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in modules)
         and all(type(conv) is nn.Conv2d and conv.bias is None for conv in convs)
         and all(type(norm) is nn.BatchNorm2d and norm.affine and norm.track_running_stats for norm in norms)
         and len({(norm.eps, norm.momentum, norm.training) for norm in norms}) == 1
