@@ -100,7 +100,7 @@ def _time_steps(
     method = create_method(config.method, config.sigma, config.options)
     plan = plan_epoch(len(data), config.batch, method.split if config.steps == "split" else 1)
     steps = config.epochs * len(plan)
-    compiled = pays_to_compile(steps, device) if compile is None else compile
+    compiled = pays_to_compile(config, steps, device) if compile is None else compile
     soft = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
     seen: list[tuple[int, float]] = []
 

@@ -1,8 +1,7 @@
 """What a run, or a table of the paper, takes on one, eight or sixty-four GPUs: a model with few numbers, all here.
 
-The unit of work is one forward pass of one input; a pass back to the input costs one, a pass back to the weights two.
-What a method does to an input follows from its steps, and how fast a network does it was measured on one H200, or is
-estimated where `Rate` says so. docs/scaling.md has the tables that this gives, and the assumptions.
+What a method does to an input follows from its steps (`workload`), and how fast a network does it was measured on one
+H200, or is estimated where `Rate` says so. docs/scaling.md has the tables that this gives, and the assumptions.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from smoothcert.config import TrainConfig
-from smoothcert.methods import Method, create_method
+from smoothcert.methods import create_method
 from smoothcert.names import canonical_name
 from smoothcert.recipes import load_recipe, paper_tables
 from smoothcert.trainer import plan_epoch
+from smoothcert.workload import passes, step_inputs
 
 GPUS = (1, 8, 64)
 IMAGES = {
@@ -71,20 +71,11 @@ class Cost:
         return self.training + self.labels + self.certification
 
 
-def passes(method: Method) -> float:
-    """Return the forward passes that a step of training does, or would do in the same time, for each input."""
-    attack = 2 * getattr(method, "attack_steps", 0)
-    twice = method.name in ("stability", "smoothmix", "catrs")
-    return attack + (6 if twice else 3)
-
-
 def step_seconds(config: TrainConfig, gpus: int = 1) -> float:
     """Return the seconds of a training step whose mini-batch is split over GPUs."""
     method, rate = create_method(config.method, config.sigma, config.options), RATES[config.architecture]
-    images = max(1, config.batch // (method.split if config.steps == "split" else 1))
-    inputs = -(-images // gpus) * getattr(method, "num_noises", 1)
     exchange = 0.0 if gpus == 1 else 2 * 4 * rate.weights / _BYTES_A_SECOND[gpus]
-    return max(inputs / rate.training, rate.shortest) * passes(method) + exchange
+    return max(step_inputs(config, gpus) / rate.training, rate.shortest) * passes(method) + exchange
 
 
 def training_seconds(config: TrainConfig, gpus: int = 1) -> float:
@@ -104,10 +95,8 @@ def run_cost(config: TrainConfig, gpus: int = 1, *, n: int = 100_000, skip: int 
         teacher = training_seconds(_plain(config), gpus)
         labels = train * config.label_samples / rate.voting / gpus
     votes = -(-test // skip) * n / rate.voting / gpus
-    images = max(1, config.batch // (method.split if config.steps == "split" else 1))
-    inputs = -(-images // gpus) * getattr(method, "num_noises", 1)
     width = 2 if config.precision == "bf16" else 4
-    memory = inputs * rate.values * width * (2 if passes(method) >= 6 else 1) + 16 * rate.weights
+    memory = step_inputs(config, gpus) * rate.values * width * (2 if passes(method) >= 6 else 1) + 16 * rate.weights
     return Cost(teacher + training_seconds(config, gpus), labels, votes, memory)
 
 

@@ -28,10 +28,11 @@ from smoothcert.models import Classifier, create_model
 from smoothcert.packed_labels import PackedLabels
 from smoothcert.philox import Purpose, normal, permutation
 from smoothcert.runs import RunFolder, SilentRunFolder
+from smoothcert.workload import step_passes
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_BETWEEN_SAVES = 60.0
-_STEPS_THAT_PAY = 100_000  # for the time compilation takes; measured, see benchmarks/README.md
+_PASSES_THAT_PAY = 150e6  # for the time compilation takes; measured, see benchmarks/README.md
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,9 @@ def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> N
         raise kind(" ".join(str(error) for error in errors)) from errors[0]
 
 
-def pays_to_compile(steps: int, device: torch.device) -> bool:
-    """Whether so many steps take long enough on a device to repay the compiler's time."""
-    return device.type == "cuda" and steps >= _STEPS_THAT_PAY
+def pays_to_compile(config: TrainConfig, steps: int, device: torch.device) -> bool:
+    """Whether so many steps of a run are enough work on a device to repay the compiler's time."""
+    return device.type == "cuda" and steps * step_passes(config) >= _PASSES_THAT_PAY
 
 
 class Training:
@@ -174,7 +175,7 @@ class Training:
             sync=config.batch_norm == "synced",
         )
         self.start = restore_state(self.ranks.broadcast(self.folder.load_state()), self.stepper)
-        pays = pays_to_compile(self.total - self.start, self.device)
+        pays = pays_to_compile(config, self.total - self.start, self.device)
         self.compiled = method.static and (pays if compile is None else compile)
         if self.compiled:
             self.stepper.compile(self.plan[0][1])

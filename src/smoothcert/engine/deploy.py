@@ -91,15 +91,17 @@ def with_kernels(model: Classifier) -> Classifier:
     """
     if not (next(model.parameters()).is_cuda and network_kernels()):
         return model
+    if names := getattr(model.network, "pooled", ()):
+        from smoothcert.kernels.pooling import PooledConv
+
+        for name in names:
+            conv = model.network.get_submodule(name)
+            assert isinstance(conv, nn.Conv2d)
+            setattr(model.network, name, PooledConv(conv, flat=name == names[-1]))
+        return model
     from smoothcert.kernels.bottleneck import BottleneckNetwork, has_bottlenecks
-    from smoothcert.kernels.pooling import PooledConv
     from smoothcert.kernels.residual_network import ResidualNetwork, has_kernels
 
-    names: tuple[str, ...] = getattr(model.network, "pooled", ())
-    for name in names:
-        conv = model.network.get_submodule(name)
-        assert isinstance(conv, nn.Conv2d)
-        setattr(model.network, name, PooledConv(conv, flat=name == names[-1]))
     if has_kernels(model.network):
         model.network = ResidualNetwork(model.network)
     elif has_bottlenecks(model.network):

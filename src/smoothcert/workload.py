@@ -1,0 +1,32 @@
+"""How much work training is. The unit is one forward pass of one input.
+
+A pass back to the input counts as one more, a pass back to the weights as two.
+"""
+
+from __future__ import annotations
+
+from smoothcert.config import TrainConfig
+from smoothcert.methods import Method, create_method
+
+
+def passes(method: Method) -> int:
+    """Return the forward passes that a step of training does, or would do in the same time, for each input."""
+    attack = 2 * getattr(method, "attack_steps", 0)
+    twice = method.name in ("stability", "smoothmix", "catrs")
+    return int(attack + (6 if twice else 3))
+
+
+def step_inputs(config: TrainConfig, gpus: int = 1) -> int:
+    """Return the inputs of a step: its images, shared out over GPUs, under each of their noises."""
+    method = _method(config)
+    images = max(1, config.batch // (method.split if config.steps == "split" else 1))
+    return int(-(-images // gpus) * getattr(method, "num_noises", 1))
+
+
+def step_passes(config: TrainConfig) -> int:
+    """Return the passes of a whole step."""
+    return step_inputs(config) * passes(_method(config))
+
+
+def _method(config: TrainConfig) -> Method:
+    return create_method(config.method, config.sigma, config.options)
