@@ -36,6 +36,7 @@ def main():
     parser.add_argument("--n", type=int, default=100_000)
     parser.add_argument("--precision", help="default: bf16 on a GPU")
     parser.add_argument("--form", default="folded", help="of the ordinary run; a compiled one is pinned for the sound")
+    parser.add_argument("--micro-batch", type=int, help="noisy inputs the network sees at once")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     args = parser.parse_args()
     device = choose_device(args.device)
@@ -43,11 +44,12 @@ def main():
     model, sigma = checkpoint.model.to(device), checkpoint.about["sigma"]
     data = smoothcert.load_dataset(args.data, "test")
     precision = args.precision or ("bf16" if device.type == "cuda" else "fp32")
-    common = (model, sigma, model.num_classes)
-    ordinary = smoothcert.SmoothedClassifier(*common, form=args.form, precision=precision)
+    common = {"model": model, "sigma": sigma, "num_classes": model.num_classes}
+    common |= {"precision": precision, "micro_batch": args.micro_batch}
+    ordinary = smoothcert.SmoothedClassifier(**common, form=args.form)
     form = "pinned" if args.form == "compiled" else args.form
     noise = grid_noise(sigma, data.shape.numel())
-    sound = smoothcert.SmoothedClassifier(*common, form=form, precision=precision, noise=noise)
+    sound = smoothcert.SmoothedClassifier(**common, form=form, noise=noise)
     for classifier in (ordinary, sound):
         classifier.certify(data.floats([0], device), n=10_000)
     options = {"data": data, "n": args.n, "indices": smoothcert.select(len(data), args.skip)}

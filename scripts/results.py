@@ -8,6 +8,7 @@ python scripts/results.py verify [--images 3]    recompute every row from its vo
 import argparse
 import dataclasses
 import gzip
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -18,6 +19,7 @@ import torch
 import smoothcert
 from smoothcert.bounds import certify_counts, gaussian_radius, lower_bound
 from smoothcert.config import read_config
+from smoothcert.metrics import paired_difference
 from smoothcert.pretrained import FOLDER as ZOO
 from smoothcert.report.corrupted import is_corrupted, read_corrupted
 from smoothcert.report.corruptions import corruption_sheets
@@ -105,8 +107,8 @@ def results_page(folder):
         if entries:
             built = build_table(entries, paper=True)
             lines += [f"## {find_table(table).title}", "", to_markdown(built), "", *distances(built.rows), ""]
-            lines += [COSTS, "| --- | --- | --- | --: | --: | --: |"]
-            lines += [cost_line(path) for path in certificates(folder / table)] + [""]
+            lines += [*ranking(built), "", *COSTS]
+            lines += [cost_line(path) for path in certificates(folder / table)] + ["", PUBLISHED, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -140,19 +142,60 @@ def distances(rows):
     return [*lines, "", close]
 
 
-COSTS = "| run | GPU | trained in | training, s | peak memory, GiB | certification, s |"
+def ranking(table):
+    """Return the methods by ACR at each noise level, and every pair that the paper has the other way round."""
+    lines = ["| sigma | by ACR, lowest first | the paper's order |", "| --: | :-- | :-- |"]
+    swaps = []
+    for group in table.groups():
+        rows = sorted((row for row in group if row.paper), key=lambda row: row.acr.value)
+        turned = [(low, high) for low, high in itertools.combinations(rows, 2) if low.paper.acr > high.paper.acr]
+        names = ", ".join(row.entry.name for row in rows)
+        lines.append(f"| {group[0].entry.sigma:.2f} | {names} | {'no' if turned else 'yes'} |")
+        swaps += [swap_line(low, high) for low, high in turned]
+    return [*lines, *([""] if swaps else []), *swaps]
+
+
+def swap_line(low, high):
+    """Return what there is to say of a pair that the paper has the other way round."""
+    pair = paired_difference(*((r.idx, r.radius, r.correct) for r in (high.entry.results, low.entry.results)))
+    ours = f"{high.entry.name} is {pair.value:.4f} above {low.entry.name} ({pair.low:.4f} to {pair.high:.4f}, paired)"
+    return f"- sigma {low.entry.sigma:.2f}: {ours}, in the paper {low.paper.acr - high.paper.acr:.3f} below."
+
+
+# Seconds of an epoch, and of an image's certificate, in the logs and results that the published repositories hand out;
+# of LeNet on MNIST and Fashion-MNIST, on the GPUs they had.
+PUBLISHED_EPOCHS = {"gaussian": (2.3, 3.6), "catrs": (27, 27), "smoothadv": (67, 77), "smoothmix": (37, 75)}
+PUBLISHED_IMAGE = (0.18, 0.36)
+PUBLISHED = (
+    "Runs that were trained together share their time. Published: what the logs and results that the published "
+    "repositories hand out say of an epoch and of an image, on their GPUs, times as many."
+)
+COSTS = [
+    "| run | GPU | trained in | training, s | published, s | peak memory, GiB | certification, s | published, s |",
+    "| --- | --- | --- | --: | --: | --: | --: | --: |",
+]
 
 
 def cost_line(path):
     """Return what a run cost; runs that were trained together share their time and memory."""
-    run, about = RunFolder(path.parent), read_results(path).about
+    run, results = RunFolder(path.parent), read_results(path)
+    config, segments = read_config(path.parent / "config.toml"), results.about["segments"]
     training = sum(row["seconds"] for row in run.read_metrics())
     memory = max((segment.get("peak_memory", 0) for segment in run.read_segments()), default=0)
-    spent = sum(segment.get("seconds", 0.0) for segment in about["segments"])
-    precision = read_config(path.parent / "config.toml").precision
-    shown = f"{memory / 2**30:.1f}" if memory else ""
-    text = f"{about['segments'][-1]['device']} | {precision} | {training:,.0f} | {shown} | {spent:,.0f}"
-    return f"| {path.parent.name} | {text} |"
+    spent = sum(segment.get("seconds", 0.0) for segment in segments)
+    small = config.architecture == "lenet"
+    epoch = PUBLISHED_EPOCHS.get(config.method) if small else None
+    cells = [path.parent.name, segments[-1]["device"], config.precision, f"{training:,.0f}", span(epoch, config.epochs)]
+    cells += [f"{memory / 2**30:.1f}" if memory else "", f"{spent:,.0f}"]
+    return f"| {' | '.join([*cells, span(PUBLISHED_IMAGE if small else None, len(results))])} |"
+
+
+def span(seconds, times):
+    """Return how long something takes so many times, from the shortest to the longest; nothing where it is unknown."""
+    if seconds is None:
+        return ""
+    low, high = (f"{one * times:,.0f}" for one in seconds)
+    return low if low == high else f"{low} to {high}"
 
 
 def verify_all(folder, images, n):

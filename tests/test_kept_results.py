@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 
@@ -34,6 +35,20 @@ def test_rows_follow_from_their_votes(script, capsys):
 def test_kept_networks_vote_as_they_did(script, real_data, capsys):
     script.verify_all(ROOT / "results", images=2, n=2000)
     assert "2 images vote alike on the CPU" in capsys.readouterr().out
+
+
+def test_methods_in_another_order_than_the_papers_are_shown(script):
+    """Gaussian's certificates under CAT-RS's name, and the other way round."""
+    names = {"gaussian": "mnist-catrs-0.25", "catrs": "mnist-gaussian-0.25"}
+    entries = []
+    for method, run in names.items():
+        (path,) = script.certificates(ROOT / "results" / "mnist" / run)
+        entries.append(dataclasses.replace(script.describe(script.read_results(path)), method=method, name=method))
+    lines = script.ranking(script.build_table(entries, paper=True))
+    assert "| 0.25 | catrs, gaussian | no |" in lines
+    text = r"- sigma 0.25: gaussian is (.*) above catrs \((.*) to (.*), paired\), in the paper 0.023 below."
+    value, low, high = map(float, re.fullmatch(text, lines[-1]).groups())
+    assert 0 < low < value < high
 
 
 def test_a_glob_over_results_prints_their_table(capsys):
