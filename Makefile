@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: browser demo test test-slow verify-results check format clean
+.PHONY: browser demo test test-slow test-kernels verify-results check format clean
 
 demo: $(VENV)/ready
 	$(RUN)python examples/demo.py
@@ -14,6 +14,15 @@ test: check browser
 
 test-slow: $(VENV)/ready browser
 	$(RUN)pytest -m slow
+
+# What the CUDA kernels compute, by Triton's interpreter, which lies apart: PyTorch for CPUs need not find it.
+TRITON := .cache/triton
+test-kernels: $(VENV)/ready $(TRITON)/ready
+	PYTHONPATH=$(TRITON) $(RUN)pytest tests/test_triton.py
+
+$(TRITON)/ready:
+	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --target $(TRITON) triton==3.6.0
+	touch $@
 
 # The page's tests need Chromium: found, or installed where that may be done; without it they are skipped and say so.
 browser:

@@ -281,7 +281,7 @@ print("close")
 """
 
 
-# Triton comes with torch for CUDA alone; elsewhere there is no such test, rather than one that is always skipped.
+# Triton comes with torch for CUDA alone; elsewhere `make test-kernels` has it, and without it there are no such tests.
 if importlib.util.find_spec("triton"):
 
     def test_the_grid_kernel_is_the_plain_definition_to_the_bit():
