@@ -106,8 +106,10 @@ def results_page(folder):
             entries.append(dataclasses.replace(entry, paper=(find_table(table).paper, job.setup)))
         if entries:
             built = build_table(entries, paper=True)
-            lines += [f"## {find_table(table).title}", "", to_markdown(built), "", *distances(built.rows), ""]
-            lines += [*ranking(built), "", *COSTS]
+            lines += [f"## {find_table(table).title}", "", to_markdown(built), ""]
+            if find_table(table).paper:
+                lines += [*distances(built.rows), "", *ranking(built), ""]
+            lines += COSTS
             lines += [cost_line(path) for path in certificates(folder / table)] + ["", PUBLISHED, ""]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -66,7 +66,9 @@ def test_every_table_has_its_runs_and_the_papers_rows():
             config = job.config
             dataset = smoothcert.load_recipe(config.name.split("-seed")[0]).dataset
             row = paper_row(dataset, config.sigma, config.method, table.paper, job.setup)
-            assert row is not None, (name, config.name)
+            assert (row is not None) == bool(table.paper), (name, config.name)
+            if row is None:
+                continue
             assert row.acr > 0
             assert (row.acr_std is not None) == name.startswith("variance")
             assert (row.hours is not None) == (name == "training-cost")

@@ -40,7 +40,8 @@ def load_recipe(name: str, /, **overrides: Any) -> TrainConfig:
 class PaperTable:
     """A table of the paper: its rows as (recipe, setup in paper.csv), every how many-th test image, and the seeds.
 
-    `data` names the corrupted set that is certified in place of the recipe's own test images.
+    `paper` is its name there, empty for a table that the paper does not have. `data` names the corrupted set that is
+    certified in place of the recipe's own test images.
     """
 
     title: str
