@@ -1,6 +1,7 @@
 """Executing steps: compiled as eager, and back to eager, with a word, where a method does not allow it."""
 
 import dataclasses
+import functools
 
 import pytest
 import torch
@@ -112,4 +113,17 @@ def test_a_method_that_synchronises_runs_uncompiled_with_the_same_numbers():
     expected = train(method, compiled=False)
     with pytest.warns(UserWarning, match="Steps run uncompiled: "):
         found = train(method, compiled=True, left=0)
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def test_one_run_more_than_the_compiler_keeps_runs_uncompiled_with_the_same_numbers(monkeypatch):
+    monkeypatch.setattr(stepping, "_MOST_COMPILED", 1)
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(recompile_limit=1):
+        train(Gaussian(sigma=0.25), compiled=True, steps=1)
+        expected = train(Gaussian(sigma=0.25), compiled=False, size=4)
+        with pytest.warns(UserWarning, match="Steps run uncompiled: .*limit"):
+            found = train(Gaussian(sigma=0.25), compiled=True, left=0, size=4)
+    torch._dynamo.reset()
     assert all(torch.equal(found[key], expected[key]) for key in expected)

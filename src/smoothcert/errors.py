@@ -26,7 +26,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     r"""Return what a library's error says first, to be put into a sentence of ours.
 
     >>> first_line(RuntimeError("No such device.\nTraceback follows."))

@@ -155,11 +155,13 @@ class Stepper:
         for way in list(self._compiled.get(part, ())):
             try:
                 return way(inputs, part)
-            except torch._dynamo.exc.TorchDynamoException as error:
+            except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
                 self._compiled[part].remove(way)
                 if not self._compiled[part]:
                     self._compiled.clear()
-                    warnings.warn(f"Steps run uncompiled: {first_line(error)}.", stacklevel=3)
+                    # Of the limit, what led to the error says more than the error.
+                    told = error if isinstance(error, torch._dynamo.exc.TorchDynamoException) else error.__cause__
+                    warnings.warn(f"Steps run uncompiled: {first_line(told or error)}.", stacklevel=3)
         return self._losses(inputs, part)
 
     def _losses(
