@@ -63,6 +63,20 @@ def test_forms_are_part_of_the_settings(trained_lenet, mini, tmp_path):
         smoothcert.SmoothedClassifier(trained_lenet, 0.25, form="foldet")
 
 
+def test_a_vote_leaves_nothing_in_the_weights(trained_lenet, mini):
+    smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded")
+    before = list(smoothed.state_dict())
+    smoothed.counts(mini.floats([3])[0], 64)
+    assert list(smoothed.state_dict()) == before
+
+
+def test_a_model_that_was_moved_is_deployed_anew():
+    smoothed = smoothcert.SmoothedClassifier(smoothcert.create_model("lenet"), 0.25, 10, form="folded")
+    for device in ("cpu", "meta"):  # where nothing has values, but a device
+        noisy = torch.zeros(2, 1, 28, 28, device=device)
+        assert smoothed.to(device).scores(noisy).device.type == device
+
+
 def test_folded_bf16_casts_once(trained_lenet, mini):
     image = mini.floats([3])[0]
     full = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded").counts(image, 256)
