@@ -6,6 +6,8 @@ import pty
 import subprocess
 import sys
 import time
+import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import torch
 
 import smoothcert
 from smoothcert.cli import main
+from smoothcert.errors import Notice
 
 
 def run(*arguments, **options):
@@ -40,6 +43,22 @@ def test_every_command_explains_itself(command, capsys):
         main([command, "--help"])
     assert stop.value.code == 0
     assert len(capsys.readouterr().out) > 200
+
+
+def test_a_notice_is_one_line(monkeypatch):
+    """Where in the code it was given helps nobody; other warnings stay as they are."""
+    written = []
+
+    def run(_):
+        kinds = Notice, UserWarning
+        written.extend(warnings.formatwarning("It is slow.", kind, "stepping.py", 7) for kind in kinds)
+
+    parser = SimpleNamespace(parse_args=lambda _: SimpleNamespace(run=run))
+    monkeypatch.setattr(smoothcert.cli, "build_parser", lambda _: parser)
+    assert main([]) == 0
+    assert written[0] == "smoothcert: It is slow.\n"
+    assert written[1].startswith("stepping.py:7: UserWarning: It is slow.")
+    assert warnings.formatwarning("It is slow.", Notice, "stepping.py", 7).startswith("stepping.py:7: ")
 
 
 def test_certify_and_report(checkpoint, tmp_path, capsys):

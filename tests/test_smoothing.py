@@ -103,7 +103,16 @@ def test_batch_changes_nothing(trained_lenet, mini, batch):
     assert torch.equal(counts, torch.cat(one_by_one))
 
 
-def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch):
+def no_memory_on_a_gpu():
+    raise torch.OutOfMemoryError("no memory")
+
+
+def no_memory_on_a_cpu():
+    torch.empty(1 << 60)
+
+
+@pytest.mark.parametrize("fail", [no_memory_on_a_gpu, no_memory_on_a_cpu])
+def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch, fail):
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, micro_batch=16)
     image, tried = mini.floats([0])[0], []
     expected, make = smoothed.counts(image, 200), counting.add_noise
@@ -111,7 +120,7 @@ def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch):
     def scarce(noise, inputs, image, *rest, **options):
         tried.append(len(image))
         if len(image) > room:
-            raise torch.OutOfMemoryError("no memory")
+            fail()
         return make(noise, inputs, image, *rest, **options)
 
     monkeypatch.setattr(counting, "add_noise", scarce)
@@ -123,6 +132,14 @@ def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch):
         SmoothcertError, match="no memory for 16 noisy inputs at once; choose a smaller `--micro-batch`"
     ):
         smoothed.counts(image, 200)
+
+
+def test_another_error_of_a_model_is_not_taken_for_full_memory(mini):
+    def broken(x):
+        raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        smoothcert.SmoothedClassifier(broken, 0.5, 10).counts(mini.floats([0])[0], 200)
 
 
 def test_a_model_may_return_the_same_memory_every_time(trained_lenet, mini):

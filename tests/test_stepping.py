@@ -1,6 +1,7 @@
 """Executing steps: compiled as eager, and back to eager, with a word, where a method does not allow it."""
 
 import dataclasses
+import functools
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import smoothcert
 from smoothcert.data.batches import ResidentData
 from smoothcert.engine import stepping
 from smoothcert.engine.stepping import Stepper
+from smoothcert.errors import Notice
 from smoothcert.methods import METHODS, create_method
 from smoothcert.methods.base import StepOutput
 from smoothcert.methods.gaussian import Gaussian
@@ -21,7 +23,7 @@ def options(name):
     return {key: value for key, value in OPTIONS.items() if key in METHODS[name].__dataclass_fields__}
 
 
-def train(method, *, compiled, left=2, steps=3, size=8):
+def train(method, *, compiled, left=2, steps=3, size=8, graphs=False):
     """Take a few steps, with warm-ups and schedules under way, and return weights and watched sums.
 
     `left` is how many ways to compile a step are left in the end.
@@ -32,7 +34,7 @@ def train(method, *, compiled, left=2, steps=3, size=8):
     data = ResidentData(images, torch.randint(10, (64,)), soft, "crop-flip")
     model = smoothcert.create_model("lenet").train()
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=1e-4)
-    stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32")
+    stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32", graphs=graphs)
     if compiled:
         stepper.compile(size)
     for step in range(steps):
@@ -112,4 +114,30 @@ def test_a_method_that_synchronises_runs_uncompiled_with_the_same_numbers():
     expected = train(method, compiled=False)
     with pytest.warns(UserWarning, match="Steps run uncompiled: "):
         found = train(method, compiled=True, left=0)
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def test_steps_that_cannot_be_captured_run_one_by_one_with_the_same_numbers(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(Stepper, "_capture", refuse)
+    method = Gaussian(sigma=0.25)
+    expected = train(method, compiled=False, steps=7)
+    with pytest.warns(Notice, match="Steps run one by one: they cannot be captured") as told:
+        found = train(method, compiled=False, steps=7, graphs=True)
+    assert len(told) == 1
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def test_one_run_more_than_the_compiler_keeps_runs_uncompiled_with_the_same_numbers(monkeypatch):
+    monkeypatch.setattr(stepping, "_MOST_COMPILED", 1)
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(recompile_limit=1):
+        train(Gaussian(sigma=0.25), compiled=True, steps=1)
+        expected = train(Gaussian(sigma=0.25), compiled=False, size=4)
+        with pytest.warns(UserWarning, match="Steps run uncompiled: .*limit"):
+            found = train(Gaussian(sigma=0.25), compiled=True, left=0, size=4)
+    torch._dynamo.reset()
     assert all(torch.equal(found[key], expected[key]) for key in expected)

@@ -12,7 +12,7 @@ from training_child import configure, train
 
 import smoothcert
 from smoothcert.config import read_config
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.runs import RunFolder
 from smoothcert.trainer import OutOfTimeError, Training, fit, fit_together, plan_epoch
@@ -135,6 +135,12 @@ def test_runs_together_are_the_runs_alone(few, tmp_path):
     for model, training in zip(alone, together, strict=True):
         assert same(model, training.folder.model)
     fit_together([Training(config, tmp_path / "alone" / config.name, few, few, soft=soft) for config in configs])
+
+
+def test_steps_whose_shapes_vary_are_not_compiled_and_say_so(few, tmp_path):
+    config, soft = configure("catrs", options={"attack": "masked"}), torch.full((100, 10), 0.1)
+    with pytest.warns(Notice, match="steps run uncompiled: their shapes vary"):
+        assert not Training(config, tmp_path / "run", few, few, soft=soft, compile=True).compiled
 
 
 def test_a_failing_run_does_not_stop_the_others(few, tmp_path):

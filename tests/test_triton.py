@@ -4,9 +4,11 @@ import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+SCRIPTS = Path(__file__).parent.parent / "scripts"
 INTERPRETER = """
 import contextlib
 import sys
@@ -39,6 +41,27 @@ for sigma, shape in ((0.02, (3, 5, 7)), (0.25, (1, 28, 28)), (1.0, (3, 5, 7)), (
     plain = add_noise(grid_noise(sigma, size), inputs, rows, indices, samples.unsqueeze(1), **options)
     assert torch.equal(ours, plain.view_as(ours)), sigma
 print("equal")
+"""
+NOISE = """
+from known_answers import wrong_answers
+from smoothcert.kernels import noise
+from smoothcert.philox import normal, uniform
+
+assert wrong_answers(torch.device("cpu")) == 0
+torch.manual_seed(0)
+samples, rows = torch.tensor([0, 7, 2**31, 2**32 - 1]), torch.tensor([0, 2, 2, 1])
+indices = torch.tensor([5, 2**32 - 1, 2**31])
+close = {"rtol": 0, "atol": 1e-5}
+for seed in (0, 2**32 - 1, 2**63 - 1):
+    for size in (1, 785, 1025):  # sizes that leave groups and programs partly empty
+        words = samples, torch.tensor([[0], [2**32 - 1]]), torch.tensor(3)
+        torch.testing.assert_close(noise.draw(seed, *words, size, True), normal(seed, words, size), **close)
+        assert torch.equal(noise.draw(seed, *words, size, False), uniform(seed, words, size))
+        inputs, options = torch.rand(3, size), {"sigma": 0.5, "seed": seed, "purpose": 1 << 16, "dtype": torch.float32}
+        ours = noise.noisy_copies(inputs, rows, indices, samples, **options)
+        plain = inputs[rows] + 0.5 * normal(seed, (samples, indices[rows], 1 << 16), size)
+        torch.testing.assert_close(ours, plain, **close)
+print("close")
 """
 POOLED = """
 from torch.nn import functional as F
@@ -284,6 +307,9 @@ print("close")
 # Triton comes with torch for CUDA alone; elsewhere `make test-kernels` has it, and without it there are no such tests.
 if importlib.util.find_spec("triton"):
 
+    def test_the_noise_kernels_are_the_plain_definition_and_give_the_known_answers():
+        assert interpreted(NOISE) == "close"
+
     def test_the_grid_kernel_is_the_plain_definition_to_the_bit():
         assert interpreted(GRID) == "equal"
 
@@ -305,7 +331,8 @@ if importlib.util.find_spec("triton"):
         assert interpreted(BOTTLENECK) == "close"
 
     def interpreted(code):
-        environment = {**os.environ, "TRITON_INTERPRET": "1"}
+        path = os.pathsep.join([str(SCRIPTS), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path}
         done = subprocess.run(
             [sys.executable, "-c", INTERPRETER + code], capture_output=True, text=True, env=environment
         )

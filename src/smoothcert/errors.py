@@ -14,6 +14,10 @@ class UsageError(SmoothcertError, ValueError):
     """A value the caller gave cannot be used; the command line answers it with exit code 2."""
 
 
+class Notice(UserWarning):
+    """Work goes on, but not quite as the user may think; the command line writes it as one line."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a name that does not exist, with the nearest one that does.
 
@@ -26,7 +30,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     r"""Return what a library's error says first, to be put into a sentence of ours.
 
     >>> first_line(RuntimeError("No such device.\nTraceback follows."))

@@ -83,7 +83,8 @@ class SmoothedClassifier(nn.Module):
         self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
         self.input_shape = None if input_shape is None else torch.Size(input_shape)
         self.input_range, self.precision, self.form, self.micro_batch = input_range, precision, form, micro_batch
-        self._deployed: Callable[[Tensor], Any] | None = None
+        # With the device it was made for; in a tuple, so that it is no part of this module's weights.
+        self._deployed: tuple[torch.device, Callable[[Tensor], Any]] | None = None
 
     def forward(self, x: Tensor, n: int = 1000) -> Tensor:
         """Return each class's share of n votes."""
@@ -236,8 +237,7 @@ class SmoothedClassifier(nn.Module):
             )
 
     def _scores(self, noisy: Tensor) -> Tensor:
-        network = self.model if self.form == "plain" else self._deployed
-        assert network is not None
+        network = self._deployed[1] if self._deployed else self.model
         scores = torch.as_tensor(network(noisy), device=noisy.device)
         expected = (len(noisy), self.num_classes) if self.num_classes else (len(noisy), "classes")
         if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
@@ -260,8 +260,8 @@ class SmoothedClassifier(nn.Module):
         autocast = input_dtype(self.model, self.form, self.precision) == torch.float32
         try:
             with torch.no_grad(), numerics(self.precision if autocast else "fp32", device):
-                if self._deployed is None and self.form != "plain":
-                    self._deployed = deploy(self.model, self.form, self.precision)
+                if self.form != "plain" and (self._deployed is None or self._deployed[0] != device):
+                    self._deployed = device, deploy(self.model, self.form, self.precision)
                 yield
         finally:
             for module, mode in zip(modules, modes, strict=True):

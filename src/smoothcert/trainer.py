@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from smoothcert.engine.ranks import Part, Ranks, joined
 from smoothcert.engine.resuming import restore_state, take_state
 from smoothcert.engine.stepping import Stepper, new_stream
 from smoothcert.environment import describe_environment
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.methods import create_method
 from smoothcert.models import Classifier, create_model
 from smoothcert.packed_labels import PackedLabels
@@ -176,6 +177,8 @@ class Training:
         )
         self.start = restore_state(self.ranks.broadcast(self.folder.load_state()), self.stepper)
         pays = pays_to_compile(config, self.total - self.start, self.device)
+        if compile and not method.static:
+            warnings.warn(f"{config.name}: steps run uncompiled: their shapes vary.", Notice, stacklevel=2)
         self.compiled = method.static and (pays if compile is None else compile)
         if self.compiled:
             self.stepper.compile(self.plan[0][1])

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from smoothcert import __version__
 from smoothcert.cli import attack, certify, checkpoints, data, listing, precision, recertify, report, reproduce, train
+from smoothcert.cli.terminal import short_notices
 from smoothcert.errors import SmoothcertError, UsageError
 
 
@@ -33,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     try:
         args = build_parser(given).parse_args(given)
-        args.run(args)
+        with short_notices():
+            args.run(args)
         sys.stdout.flush()
     except SmoothcertError as error:
         if not _is_said_elsewhere(error):

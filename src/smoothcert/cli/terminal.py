@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
+
+from smoothcert.errors import Notice
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -73,6 +78,23 @@ def say(text: str) -> None:
     """Tell the user something, on stderr."""
     if speaks():
         print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def short_notices() -> Iterator[None]:
+    """Have our notices be one line on stderr, without the place in the code that warnings name."""
+    usual = warnings.formatwarning
+
+    def written(message: Any, category: type[Warning], *place: Any, **more: Any) -> str:
+        if not issubclass(category, Notice):
+            return usual(message, category, *place, **more)
+        return f"smoothcert: {message}\n" if speaks() else ""
+
+    warnings.formatwarning = written
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _number(value: float) -> str:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.data.crops import DRAWS, random_box
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import Notice, SmoothcertError
 from smoothcert.philox import Purpose, uniform
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class FolderImages:
                     raise
                 if found not in self._named:
                     self._named.add(found)
-                    warnings.warn(f"{error} It is skipped.", stacklevel=2)
+                    warnings.warn(f"{error} It is skipped.", Notice, stacklevel=2)
         raise SmoothcertError(f"None of the {len(self.paths)} images can be decoded.")
 
     def fingerprint(self) -> bytes:

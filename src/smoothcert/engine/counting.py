@@ -71,13 +71,20 @@ def count_within_memory(
     while True:
         try:
             return count_votes(classify, inputs, indices, edges, batch=batch, **options)
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
             if batch <= micro_batch:
                 text = f"The device has no memory for {micro_batch:,} noisy inputs at once"
                 raise SmoothcertError(f"{text}; choose a smaller `--micro-batch`.") from error
         batch = max(micro_batch, batch // 2)
         if inputs.is_cuda:
             torch.cuda.empty_cache()
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether memory was full: on a CPU such an error has no type of its own."""
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def _all_work(count: int, edges: Sequence[int], micro_batch: int, device: torch.device) -> Work:

@@ -27,8 +27,9 @@ COMPILED: dict[str, dict[str, Any]] = {
     "pinned": {"options": {"deterministic": True}},
 }
 """How the forms are compiled that are; graphs are our own, so that folded networks have them too."""
-# A job of more arithmetic than this, about half a minute uncompiled on an H200, repays the compiler's time.
-_WORTH_COMPILING = 1e15
+# Operations of a job that repays the compiler's time on an H200; around our own kernels it has little left to gain.
+# Measured, see benchmarks/README.md.
+_WORTH_COMPILING, _WORTH_COMPILING_KERNELS = 1e15, 2e16
 
 
 def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samples: int) -> tuple[str, str]:
@@ -40,7 +41,12 @@ def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samp
         return "plain", "fp32"
     if next(model.parameters()).device.type != "cuda":
         return "folded", "fp32"
-    return "compiled" if samples * operations(model, shape) > _WORTH_COMPILING else "folded", "bf16"
+    return "compiled" if pays_to_compile(samples * operations(model, shape), network_kernels()) else "folded", "bf16"
+
+
+def pays_to_compile(work: float, kernels: bool) -> bool:
+    """Whether a job of so many operations repays the time of compiling a network, whose kernels may be our own."""
+    return work > (_WORTH_COMPILING_KERNELS if kernels else _WORTH_COMPILING)
 
 
 def operations(model: Classifier, shape: Sequence[int]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from smoothcert.errors import first_line
+from smoothcert.errors import Notice, first_line
 
 Captured = tuple[Tensor, Tensor, torch.cuda.CUDAGraph]
 
@@ -35,7 +35,7 @@ class Replayed:
             except RuntimeError as error:
                 self._graphs = False
                 text = f"Votes are launched one by one, not replayed as a graph ({first_line(error)})."
-                warnings.warn(text, stacklevel=2)
+                warnings.warn(text, Notice, stacklevel=2)
         if key not in self._captured:
             return self.network(x)
         place, scores, graph = self._captured[key]

@@ -17,7 +17,7 @@ from smoothcert.draws import StepDraws
 from smoothcert.engine.batchnorm import SyncedBatchNorm2d, synced
 from smoothcert.engine.precision import numerics
 from smoothcert.engine.ranks import Part, Ranks
-from smoothcert.errors import first_line
+from smoothcert.errors import Notice, first_line
 from smoothcert.kernels import network_kernels
 from smoothcert.methods import Method
 
@@ -108,7 +108,8 @@ class Stepper:
                 self._captured[part] = self._capture(inputs, part)
             except RuntimeError as error:
                 self.graphs = False
-                warnings.warn(f"Steps run one by one: they cannot be captured ({first_line(error)}).", stacklevel=2)
+                text = f"Steps run one by one: they cannot be captured ({first_line(error)})."
+                warnings.warn(text, Notice, stacklevel=2)
                 self._take(inputs, part)
                 return
         places, graph = self._captured[part]
@@ -155,11 +156,13 @@ class Stepper:
         for way in list(self._compiled.get(part, ())):
             try:
                 return way(inputs, part)
-            except torch._dynamo.exc.TorchDynamoException as error:
+            except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
                 self._compiled[part].remove(way)
                 if not self._compiled[part]:
                     self._compiled.clear()
-                    warnings.warn(f"Steps run uncompiled: {first_line(error)}.", stacklevel=3)
+                    # Of the limit, what led to the error says more than the error.
+                    told = error if isinstance(error, torch._dynamo.exc.TorchDynamoException) else error.__cause__
+                    warnings.warn(f"Steps run uncompiled: {first_line(told or error)}.", Notice, stacklevel=3)
         return self._losses(inputs, part)
 
     def _losses(
