@@ -51,6 +51,24 @@ def test_methods_in_another_order_than_the_papers_are_shown(script):
     assert 0 < low < value < high
 
 
+def test_training_in_bfloat16_costs_nothing_that_counts(script):
+    """CAT-RS on Fashion-MNIST, same seed, in bfloat16 and in float32: the figures of benchmarks/README.md."""
+    name, folders = "fashion-mnist-catrs-0.50", (ROOT / "benchmarks/raw", ROOT / "results/fashion-mnist")
+    short, full = (
+        script.read_config(folder / run / "config.toml")
+        for folder, run in zip(folders, (f"{name}-bf16", name), strict=True)
+    )
+    assert (short.precision, full.precision) == ("bf16", "fp32")
+    assert dataclasses.replace(short, name=name, precision="fp32") == full
+    script.verify_all(folders[0], images=0, n=0)
+    paths = [script.certificates(folder / run)[0] for folder, run in zip(folders, (f"{name}-bf16", name), strict=True)]
+    ours, theirs = ((one.idx, one.radius, one.correct) for one in map(script.read_results, paths))
+    pair = script.paired_difference(ours, theirs)
+    assert len(ours[0]) == 1000
+    assert abs(pair.value) <= max(0.005, 2 * pair.standard_error)
+    assert (round(pair.value, 4), round(pair.standard_error, 4)) == (0.0006, 0.0014)
+
+
 def test_a_glob_over_results_prints_their_table(capsys):
     files = sorted(str(path) for path in (ROOT / "results" / "mnist").glob("*/certify-*.tsv*"))
     assert any(".counts.tsv" in file for file in files)
