@@ -230,6 +230,7 @@ DAMAGE = {
     "longer": lambda content: content + b"x",
     "another kind": lambda content: b"\x89PNG" + content[4:],
     "empty": lambda content: b"",
+    "sizes whose product overflows": lambda content: content[:4] + struct.pack(">3I", 1 << 31, 1 << 31, 4),
 }
 
 
@@ -268,9 +269,12 @@ class Evil:
         pickle.dumps({b"data": COLOUR, b"labels": COLOUR_LABELS.tolist()[:-1]}),
         pickle.dumps([1, 2]),
         pickle.dumps({b"data": COLOUR, b"labels": [0.5] * 20}),
+        pickle.dumps({b"data": COLOUR, b"labels": None}),
+        pickle.dumps({b"data": COLOUR, b"labels": [[1]] * 19 + [2]}),
+        pickle.dumps({b"data": COLOUR, b"labels": [[1]] * 20}),
         b"\x80\x02garbage",
     ],
-    ids=["runs code", "short rows", "labels missing", "no table", "fractional labels", "garbage"],
+    ids="code,short rows,labels missing,no table,fractions,no list,ragged list,list of lists,garbage".split(","),
 )
 def test_tampered_pickles_are_refused(tmp_path, capsys, content):
     folder = tmp_path / "cifar-10-batches-py"
@@ -303,6 +307,24 @@ def test_bad_npz(tmp_path, arrays, message):
     np.savez(tmp_path / "own.npz", **arrays)
     with pytest.raises(SmoothcertError, match=message):
         smoothcert.load_dataset(str(tmp_path / "own.npz"))
+
+
+def test_damaged_npz(tmp_path):
+    file = tmp_path / "own.npz"
+    np.savez_compressed(file, images=GREY // 64, labels=GREY_LABELS, classes=np.array(list("0123456789")))
+    content = np.frombuffer(file.read_bytes(), np.uint8)
+    refused = 0
+    for damage in range(100):
+        rng = np.random.default_rng(damage)
+        broken = content[: rng.integers(len(content))].copy() if damage % 4 == 0 else content.copy()
+        for _ in range(damage % 4):
+            broken[rng.integers(len(broken))] ^= rng.integers(1, 256, dtype=np.uint8)
+        file.write_bytes(broken.tobytes())
+        try:
+            smoothcert.load_dataset(str(file))
+        except SmoothcertError:
+            refused += 1
+    assert refused > 90, "all but those where the damage is in what nobody reads"
 
 
 def test_missing_and_unknown(tmp_path):

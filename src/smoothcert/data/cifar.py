@@ -80,11 +80,13 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
         return rows[:, layout.label_bytes :].copy(), rows[:, layout.label_bytes - 1].astype(np.int64)
     batch = load_arrays(content, where)
     data = batch.get(b"data") if isinstance(batch, dict) else None
-    labels = np.asarray(batch.get(layout.label_key, ()) if isinstance(batch, dict) else ())
+    labels = batch.get(layout.label_key) if isinstance(batch, dict) else None
+    if isinstance(labels, list) and all(type(label) is int for label in labels):
+        labels = np.array(labels)
+    if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise SmoothcertError(f"{where}: the labels are not a list of whole numbers.")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), _PIXELS):
         raise SmoothcertError(f"{where} does not hold one row of {_PIXELS} bytes and one label an image.")
-    if labels.dtype.kind not in "iu":
-        raise SmoothcertError(f"{where}: the labels are not whole numbers.")
     return data, labels.astype(np.int64)
 
 

@@ -132,13 +132,21 @@ def _fetch_any(addresses: list[str], path: Path, md5: str, progress: Progress | 
     )
 
 
+def _receive(response: http.client.HTTPResponse) -> bytes:
+    """Return the next bytes; a connection that breaks is the network's failure, not one of the file being written."""
+    try:
+        return response.read(1 << 18)
+    except OSError as error:
+        raise http.client.HTTPException(error.strerror or error) from error
+
+
 def download(address: str, path: Path, md5: str, progress: Progress | None = None) -> None:
     """Fetch one file; it appears under its name only when whole and right."""
     digest = hashlib.md5(usedforsecurity=False)
     with urllib.request.urlopen(address, timeout=30) as response, replacing(path) as part, part.open("wb") as out:
         length = response.headers.get("Content-Length")
         total, received = int(length) if length else None, 0
-        while block := response.read(1 << 18):
+        while block := _receive(response):
             out.write(block)
             digest.update(block)
             received += len(block)
