@@ -153,6 +153,16 @@ def test_other_settings_are_refused_and_the_file_is_left_alone(classifier, train
     assert rows(path) == before
 
 
+def test_a_start_that_came_to_nothing_bars_no_other(classifier, mini, tmp_path):
+    path = tmp_path / "a.tsv"
+    with pytest.raises(UsageError, match="`seed`"):
+        smoothcert.certify_dataset(classifier, mini, path, n=50, seed=-1, indices=[0, 1])
+    assert len(smoothcert.certify_dataset(classifier, mini, path, n=60, seed=3, indices=[0, 5])) == 2
+    assert json.loads((tmp_path / "a.json").read_text())["settings"]["n"] == 60
+    with pytest.raises(UsageError, match="other settings"):
+        smoothcert.certify_dataset(classifier, mini, path, n=50, indices=[0, 5])
+
+
 def test_a_kill_before_the_sidecar_is_healed(classifier, mini, tmp_path):
     path, expected = tmp_path / "a.tsv", tmp_path / "b.tsv"
     smoothcert.certify_dataset(classifier, mini, expected, **OPTIONS)

@@ -274,7 +274,7 @@ class Evil:
         pickle.dumps({b"data": COLOUR, b"labels": [[1]] * 20}),
         b"\x80\x02garbage",
     ],
-    ids="code,short rows,labels missing,no table,fractions,no list,ragged list,list of lists,garbage".split(","),
+    ids=["code", "short", "labels missing", "no table", "fractions", "no list", "ragged", "list of lists", "garbage"],
 )
 def test_tampered_pickles_are_refused(tmp_path, capsys, content):
     folder = tmp_path / "cifar-10-batches-py"

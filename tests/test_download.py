@@ -63,7 +63,12 @@ def test_a_second_address_is_tried(server, tmp_path, place):
 
 @pytest.mark.parametrize(
     ("place", "md5", "message"),
-    [("cut", MD5, "could not be fetched"), ("reset", MD5, "could not be fetched.*reset"), ("missing", MD5, "Not Found"), ("good", "0" * 32, "published one is 000")],
+    [
+        ("cut", MD5, "could not be fetched"),
+        ("reset", MD5, "could not be fetched.*reset"),
+        ("missing", MD5, "Not Found"),
+        ("good", "0" * 32, "published one is 000"),
+    ],
 )
 def test_never_half_a_file(server, tmp_path, place, md5, message):
     with pytest.raises(SmoothcertError, match=message):

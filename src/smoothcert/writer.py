@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import IO, Any, ClassVar, Protocol
 
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.results import counts_path, read_sidecar, sidecar_path
+from smoothcert.results import BESIDE, counts_path, read_sidecar, sidecar_path
 from smoothcert.storage import open_locked, write_text
 
 _SECONDS_BETWEEN_NOTES = 10.0  # of the time spent, in the sidecar
@@ -120,7 +120,7 @@ class ResultWriter:
 
 
 def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sidecar of a results file, new or as it was; refuse one of other settings."""
+    """Return the sidecar of a results file, new or as it was; refuse one of other settings, if it has results."""
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     path = sidecar_path(results)
     if not path.exists():
@@ -128,10 +128,19 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     about = read_sidecar(path)
     before = about.get("settings", {})
     changed = sorted(key for key in {*before, *plain} if before.get(key) != plain.get(key))
+    if changed and not _has_rows(results):  # a start that came to nothing must not bar the way of the next one
+        return {"settings": plain, "segments": []}
     if changed:
         what = "; ".join(f"{key} was {before.get(key)}, now {plain.get(key)}" for key in changed)
         raise UsageError(f"{results} was made with other settings ({what}); move it away or choose another `--out`.")
     return {"settings": before, "segments": list(about.get("segments", []))}
+
+
+def _has_rows(results: Path) -> bool:
+    """Whether a results file, or a table beside it, holds more than its header."""
+    stem = sidecar_path(results).name.removesuffix(".json")
+    files = [results, *(results.with_name(stem + end) for end in BESIDE)]
+    return any(file.is_file() and file.read_bytes().count(b"\n") > 1 for file in files)
 
 
 def whole_lines(file: IO[str]) -> list[str]:
