@@ -110,7 +110,9 @@ def write_cifar(root, name, version, packed):
         ("mnist", "mnist"),
         ("mnist", "MNIST/raw"),
         ("fashion_mnist", "FashionMNIST/raw"),
+        ("mnist", "mnist/MNIST/raw"),
         ("fashion_mnist", "fashion-mnist"),
+        ("fashion_mnist", "fashion_mnist/FashionMNIST/raw"),
     ],
 )
 def test_idx_files_as_users_have_them(tmp_path, name, folder, mark, pack):
@@ -134,6 +136,21 @@ def test_cifar_as_users_have_it(tmp_path, name, version, packed):
     assert torch.equal(data.labels, torch.from_numpy(COLOUR_LABELS))
     train = smoothcert.load_dataset(name, "train", tmp_path)
     assert len(train) == (100 if name == "cifar10" else 20)
+    (tmp_path / "other" / name).mkdir(parents=True)
+    write_cifar(tmp_path / "other" / name, name, version, packed)
+    within = smoothcert.load_dataset(name, "test", tmp_path / "other")
+    assert torch.equal(within.images, data.images), "they may lie in a folder of the data set's own"
+
+
+def test_files_that_were_unpacked_or_packed_under_their_old_names(tmp_path):
+    write_idx(tmp_path / "mnist", pack=True)
+    for file in list((tmp_path / "mnist").glob("t10k-*.gz")):
+        file.write_bytes(gzip.decompress(file.read_bytes()))
+    for file in list((tmp_path / "mnist").glob("train-*.gz")):
+        file.rename(file.with_suffix(""))
+    for split in ("train", "test"):
+        data = smoothcert.load_dataset("mnist", split, tmp_path)
+        assert torch.equal(data.images[:, 0], torch.from_numpy(GREY))
 
 
 def test_the_two_mnists_are_not_confused(tmp_path):

@@ -31,8 +31,13 @@ class CifarLayout:
     binary_archive: str
 
 
+def _places(*unpacked: str, parents: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the folders to look in: what an archive unpacks to, a data set's own, and the one within the other."""
+    return (*unpacked, *parents, *(f"{parent}/{folder}" for parent in parents[:-1] for folder in unpacked))
+
+
 CIFAR10 = CifarLayout(
-    places=("cifar-10-batches-py", "cifar-10-batches-bin", "cifar10", "CIFAR10", "cifar-10", "."),
+    places=_places("cifar-10-batches-py", "cifar-10-batches-bin", parents=("cifar10", "CIFAR10", "cifar-10", ".")),
     files={"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
     label_key=b"labels",
     label_bytes=1,
@@ -40,7 +45,7 @@ CIFAR10 = CifarLayout(
     binary_archive="cifar-10-binary.tar.gz",
 )
 CIFAR100 = CifarLayout(
-    places=("cifar-100-python", "cifar-100-binary", "cifar100", "CIFAR100", "cifar-100", "."),
+    places=_places("cifar-100-python", "cifar-100-binary", parents=("cifar100", "CIFAR100", "cifar-100", ".")),
     files={"train": ("train",), "test": ("test",)},
     label_key=b"fine_labels",
     label_bytes=2,
