@@ -139,6 +139,13 @@ def test_a_baseline_gives_paired_differences(table):
         build_table(entries, baseline="nobody")
 
 
+def test_a_table_that_cannot_be_written(tmp_path, capsys):
+    file = tmp_path / "own-0.5.tsv"
+    file.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t2.0\n")
+    assert main(["report", str(file), "--out", str(file / "table.md")]) == 1
+    assert "table.md cannot be written" in capsys.readouterr().err
+
+
 def test_one_image_has_no_standard_error(tmp_path, capsys):
     file = tmp_path / "own-0.5.tsv"
     file.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t2.0\n")
