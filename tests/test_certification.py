@@ -184,8 +184,14 @@ def test_foreign_and_edited_files_are_not_touched(classifier, mini, tmp_path):
     smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[0], *lines[2:]]))
+    counts = counts_path(path).read_bytes()
     with pytest.raises(UsageError, match="it was edited"):
         smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
+    assert counts_path(path).read_bytes() == counts
+    counts_path(path).unlink()
+    with pytest.raises(UsageError, match="a.counts.tsv beside it does not"):
+        smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
+    assert path.read_text() == "".join([lines[0], *lines[2:]]), "hours of rows are not cut off"
     with pytest.raises(UsageError, match="ending in .tsv"):
         smoothcert.certify_dataset(classifier, mini, tmp_path / "a.json", **OPTIONS)
 

@@ -92,10 +92,10 @@ class ResultWriter:
             raise cannot_write(self.path, error, f" The first {self.done} images are safe.") from error
 
     def _open_sidecar(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        path = sidecar_path(self.path)
-        foreign = self.path.exists() and not self._headers[0].encode().startswith(self.path.read_bytes())
-        if foreign and not path.exists():
-            raise UsageError(f"{self.path} exists, but {path.name} beside it does not; choose another `--out`.")
+        begun = self.path.exists() and not self._headers[0].encode().startswith(self.path.read_bytes())
+        for beside in (sidecar_path(self.path), counts_path(self.path)):
+            if begun and not beside.exists():
+                raise UsageError(f"{self.path} exists, but {beside.name} beside it does not; choose another `--out`.")
         return open_sidecar(self.path, settings)
 
     def _write_sidecar(self) -> None:
@@ -105,13 +105,14 @@ class ResultWriter:
         """Cut both files to the rows that both hold in full, and return how many those are."""
         rows, counts = (whole_lines(file) for file in self._files)
         good = min(len(rows), len(counts), 1 + len(self.indices))
-        for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
+        for lines, header in zip((rows, counts), self._headers, strict=True):
             if lines[:1] not in ([], [header]):
                 raise UsageError(f"{self.path} does not begin with the columns of such a results file.")
-            file.truncate(sum(len(line.encode()) for line in lines[:good]))
         for line, count_line, expected in zip(rows[1:good], counts[1:good], self.indices, strict=False):
             if not (line.startswith(f"{expected}\t") and count_line.startswith(f"{expected}\t")):
                 raise UsageError(f"{self.path} has another row where image {expected} should be; it was edited.")
+        for file, lines in zip(self._files, (rows, counts), strict=True):
+            file.truncate(sum(len(line.encode()) for line in lines[:good]))
         if good == 0:
             for file, header in zip(self._files, self._headers, strict=True):
                 file.write(header)
