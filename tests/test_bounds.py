@@ -33,6 +33,11 @@ def test_tie_p_value_is_scipys(a, b):
     assert bounds.tie_p_value(k, n) == pytest.approx(expected, rel=1e-9)
 
 
+def test_predictions_from_more_votes_than_32_bits_hold():
+    assert bounds.predict_counts([3_000_000_000, 2_999_000_000], 0.001) == 0  # 13 standard deviations
+    assert bounds.predict_counts([3_000_000_000, 2_999_999_000], 0.001) == bounds.ABSTAIN
+
+
 def test_nothing_cancels_near_certainty():
     failure = bounds.failure_upper_bound(10**9, 10**9, 0.001)
     assert failure == pytest.approx(-np.log(0.001) / 10**9, rel=1e-8)

@@ -153,6 +153,16 @@ def test_other_settings_are_refused_and_the_file_is_left_alone(classifier, train
     assert rows(path) == before
 
 
+def test_a_start_that_came_to_nothing_bars_no_other(classifier, mini, tmp_path):
+    path = tmp_path / "a.tsv"
+    with pytest.raises(UsageError, match="`seed`"):
+        smoothcert.certify_dataset(classifier, mini, path, n=50, seed=-1, indices=[0, 1])
+    assert len(smoothcert.certify_dataset(classifier, mini, path, n=60, seed=3, indices=[0, 5])) == 2
+    assert json.loads((tmp_path / "a.json").read_text())["settings"]["n"] == 60
+    with pytest.raises(UsageError, match="other settings"):
+        smoothcert.certify_dataset(classifier, mini, path, n=50, indices=[0, 5])
+
+
 def test_a_kill_before_the_sidecar_is_healed(classifier, mini, tmp_path):
     path, expected = tmp_path / "a.tsv", tmp_path / "b.tsv"
     smoothcert.certify_dataset(classifier, mini, expected, **OPTIONS)
@@ -174,8 +184,14 @@ def test_foreign_and_edited_files_are_not_touched(classifier, mini, tmp_path):
     smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[0], *lines[2:]]))
+    counts = counts_path(path).read_bytes()
     with pytest.raises(UsageError, match="it was edited"):
         smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
+    assert counts_path(path).read_bytes() == counts
+    counts_path(path).unlink()
+    with pytest.raises(UsageError, match="a.counts.tsv beside it does not"):
+        smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
+    assert path.read_text() == "".join([lines[0], *lines[2:]]), "hours of rows are not cut off"
     with pytest.raises(UsageError, match="ending in .tsv"):
         smoothcert.certify_dataset(classifier, mini, tmp_path / "a.json", **OPTIONS)
 

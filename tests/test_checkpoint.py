@@ -122,6 +122,30 @@ def test_damaged_files(tmp_path, cut):
             smoothcert.load_checkpoint(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("header", "absent"),
+    [({"num_classes": "ten"}, ""), ({"about": "{"}, ""), ({"about": "[1]"}, ""), ({}, "conv1"), ({}, "normalize")],
+)
+def test_a_header_that_does_not_fit_its_layers(tmp_path, header, absent):
+    told = {"format": "smoothcert-1", "architecture": "lenet", "num_classes": "10", "about": "{}"}
+    weights = {key: value.contiguous() for key, value in make("lenet").state_dict().items()}
+    weights = {key: value for key, value in weights.items() if not absent or absent not in key}
+    save_file(weights, tmp_path / "m.safetensors", told | header)
+    with pytest.raises(SmoothcertError, match="is damaged"):
+        smoothcert.load_checkpoint(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{1: torch.zeros(2)}, {"conv1.weight": torch.zeros(3)}, {"state_dict": None}, {"fc2.weight": torch.tensor(1.0)}],
+)
+def test_tables_that_are_no_networks(tmp_path, content):
+    network = make("lenet").network.state_dict() if "fc2.weight" in content else {}
+    torch.save({**network, **content}, tmp_path / "odd.pth")
+    with pytest.raises(SmoothcertError, match="odd.pth holds"):
+        smoothcert.load_checkpoint(tmp_path / "odd.pth")
+
+
 def test_other_networks_are_told_apart(tmp_path):
     smoothcert.save_checkpoint(tmp_path / "m.safetensors", make("lenet"))
     with pytest.raises(UsageError, match="holds a lenet, not a resnet50"):

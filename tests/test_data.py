@@ -110,7 +110,9 @@ def write_cifar(root, name, version, packed):
         ("mnist", "mnist"),
         ("mnist", "MNIST/raw"),
         ("fashion_mnist", "FashionMNIST/raw"),
+        ("mnist", "mnist/MNIST/raw"),
         ("fashion_mnist", "fashion-mnist"),
+        ("fashion_mnist", "fashion_mnist/FashionMNIST/raw"),
     ],
 )
 def test_idx_files_as_users_have_them(tmp_path, name, folder, mark, pack):
@@ -134,6 +136,21 @@ def test_cifar_as_users_have_it(tmp_path, name, version, packed):
     assert torch.equal(data.labels, torch.from_numpy(COLOUR_LABELS))
     train = smoothcert.load_dataset(name, "train", tmp_path)
     assert len(train) == (100 if name == "cifar10" else 20)
+    (tmp_path / "other" / name).mkdir(parents=True)
+    write_cifar(tmp_path / "other" / name, name, version, packed)
+    within = smoothcert.load_dataset(name, "test", tmp_path / "other")
+    assert torch.equal(within.images, data.images), "they may lie in a folder of the data set's own"
+
+
+def test_files_that_were_unpacked_or_packed_under_their_old_names(tmp_path):
+    write_idx(tmp_path / "mnist", pack=True)
+    for file in list((tmp_path / "mnist").glob("t10k-*.gz")):
+        file.write_bytes(gzip.decompress(file.read_bytes()))
+    for file in list((tmp_path / "mnist").glob("train-*.gz")):
+        file.rename(file.with_suffix(""))
+    for split in ("train", "test"):
+        data = smoothcert.load_dataset("mnist", split, tmp_path)
+        assert torch.equal(data.images[:, 0], torch.from_numpy(GREY))
 
 
 def test_the_two_mnists_are_not_confused(tmp_path):
@@ -230,6 +247,7 @@ DAMAGE = {
     "longer": lambda content: content + b"x",
     "another kind": lambda content: b"\x89PNG" + content[4:],
     "empty": lambda content: b"",
+    "sizes whose product overflows": lambda content: content[:4] + struct.pack(">3I", 1 << 31, 1 << 31, 4),
 }
 
 
@@ -268,9 +286,12 @@ class Evil:
         pickle.dumps({b"data": COLOUR, b"labels": COLOUR_LABELS.tolist()[:-1]}),
         pickle.dumps([1, 2]),
         pickle.dumps({b"data": COLOUR, b"labels": [0.5] * 20}),
+        pickle.dumps({b"data": COLOUR, b"labels": None}),
+        pickle.dumps({b"data": COLOUR, b"labels": [[1]] * 19 + [2]}),
+        pickle.dumps({b"data": COLOUR, b"labels": [[1]] * 20}),
         b"\x80\x02garbage",
     ],
-    ids=["runs code", "short rows", "labels missing", "no table", "fractional labels", "garbage"],
+    ids=["code", "short", "labels missing", "no table", "fractions", "no list", "ragged", "list of lists", "garbage"],
 )
 def test_tampered_pickles_are_refused(tmp_path, capsys, content):
     folder = tmp_path / "cifar-10-batches-py"
@@ -303,6 +324,24 @@ def test_bad_npz(tmp_path, arrays, message):
     np.savez(tmp_path / "own.npz", **arrays)
     with pytest.raises(SmoothcertError, match=message):
         smoothcert.load_dataset(str(tmp_path / "own.npz"))
+
+
+def test_damaged_npz(tmp_path):
+    file = tmp_path / "own.npz"
+    np.savez_compressed(file, images=GREY // 64, labels=GREY_LABELS, classes=np.array(list("0123456789")))
+    content = np.frombuffer(file.read_bytes(), np.uint8)
+    refused = 0
+    for damage in range(100):
+        rng = np.random.default_rng(damage)
+        broken = content[: rng.integers(len(content))].copy() if damage % 4 == 0 else content.copy()
+        for _ in range(damage % 4):
+            broken[rng.integers(len(broken))] ^= rng.integers(1, 256, dtype=np.uint8)
+        file.write_bytes(broken.tobytes())
+        try:
+            smoothcert.load_dataset(str(file))
+        except SmoothcertError:
+            refused += 1
+    assert refused > 90, "all but those where the damage is in what nobody reads"
 
 
 def test_missing_and_unknown(tmp_path):

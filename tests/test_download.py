@@ -1,6 +1,8 @@
 """Real transfers, from a server on this machine: whole, broken off, tampered with, absent."""
 
 import hashlib
+import socket
+import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -21,7 +23,11 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(len(CONTENT)))
         self.end_headers()
-        self.wfile.write(CONTENT[: len(CONTENT) // 2] if self.path.startswith("/cut/") else CONTENT)
+        broken = self.path.startswith(("/cut/", "/reset/"))
+        self.wfile.write(CONTENT[: len(CONTENT) // 2] if broken else CONTENT)
+        if self.path.startswith("/reset/"):
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
 
     def log_message(self, *args):
         pass
@@ -49,14 +55,20 @@ def test_a_whole_file_arrives_with_progress(server, tmp_path):
     assert not seen, "what is there and right is not fetched again"
 
 
-def test_a_second_address_is_tried(server, tmp_path):
-    (path,) = fetch(tmp_path, f"{server}/missing/", f"{server}/good/")
+@pytest.mark.parametrize("place", ["missing", "cut", "reset"])
+def test_a_second_address_is_tried(server, tmp_path, place):
+    (path,) = fetch(tmp_path, f"{server}/{place}/", f"{server}/good/")
     assert path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
     ("place", "md5", "message"),
-    [("cut", MD5, "could not be fetched"), ("missing", MD5, "Not Found"), ("good", "0" * 32, "published one is 000")],
+    [
+        ("cut", MD5, "could not be fetched"),
+        ("reset", MD5, "could not be fetched.*reset"),
+        ("missing", MD5, "Not Found"),
+        ("good", "0" * 32, "published one is 000"),
+    ],
 )
 def test_never_half_a_file(server, tmp_path, place, md5, message):
     with pytest.raises(SmoothcertError, match=message):

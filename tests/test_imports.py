@@ -23,6 +23,7 @@ smoothed = smoothcert.SmoothedClassifier(smoothcert.load_checkpoint(path + "/m.s
 smoothcert.certify_dataset(smoothed, data, path + "/a.tsv", n=50, indices=[0, 1])
 from smoothcert.cli import main
 assert main(["report", path + "/a.tsv"]) == 0
+sys.stderr.isatty = sys.stdout.isatty = lambda: True  # a terminal, where rich would draw
 assert main(["certify", path + "/m.safetensors", "--n", "50", "--max", "2"]) == 0
 """
 

@@ -139,6 +139,27 @@ def test_a_baseline_gives_paired_differences(table):
         build_table(entries, baseline="nobody")
 
 
+def test_a_table_that_cannot_be_written(tmp_path, capsys):
+    file = tmp_path / "own-0.5.tsv"
+    file.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t2.0\n")
+    assert main(["report", str(file), "--out", str(file / "table.md")]) == 1
+    assert "table.md cannot be written" in capsys.readouterr().err
+
+
+def test_one_image_has_no_standard_error(tmp_path, capsys):
+    file = tmp_path / "own-0.5.tsv"
+    file.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t2.0\n")
+    assert main(["report", str(file), "--json"]) == 0
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    (row,) = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert row["acr"] == {"value": 0.5, "standard_error": None, "low": 0.5, "high": 0.5}
+    assert main(["report", str(file)]) == 0
+    assert "nan" not in capsys.readouterr().out
+
+
 def test_a_name_that_cannot_be_a_noise_level_is_not_taken_for_one():
     results = entry("x", [3.0]).results
     renamed = Results(

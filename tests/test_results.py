@@ -49,6 +49,9 @@ def test_published_variants(tmp_path):
         (HEADER, "holds no image"),
         ("a\tb\n", "no column idx"),
         (HEADER + "0\t1\t1\tx\t1\t0:00:01\n", "no number"),
+        (HEADER + "7\t1\t1\tnan\t1\t0:00:01\n", "no number from 0 up, at image 7"),
+        (HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n4\t1\t1\tinf\t1\t0:00:01\n", "at image 4"),
+        (HEADER + "0\t1\t1\t-0.5\t1\t0:00:01\n", "at image 0"),
         (HEADER + "0\t1\t1\n", "line 2: 3 fields"),
     ],
 )

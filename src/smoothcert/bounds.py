@@ -7,6 +7,7 @@ precision where p itself would round to 1. Bounds are therefore computed for fai
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -85,8 +86,8 @@ def predict_counts(counts: ArrayLike, alpha: float) -> NDArray[np.int64]:
 
 def tie_p_value(successes: ArrayLike, trials: ArrayLike) -> Floats:
     """Return the two-sided binomial p-value of `successes` (at least half of `trials`) at probability one half."""
-    k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.int64)
-    tail = np.asarray(special.bdtrc(k - 1, n, 0.5), dtype=np.float64)
+    k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    tail = special.betainc(np.maximum(k, 1.0), n - k + 1, 0.5)  # P(at least k); bdtrc would fail from 2**31 trials on
     return np.minimum(1.0, 2.0 * np.where(k > 0, tail, 1.0))
 
 
@@ -122,12 +123,21 @@ def check_alpha(alpha: float) -> None:
         raise UsageError(f"Expected `alpha` to be between 0 and 1, exclusive, but got {alpha}.")
 
 
+def check_count(name: str, value: int) -> int:
+    """Return a number of things; refuse a fraction, and less than one."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise UsageError(f"Expected `{name}` to be a whole number, but got {value!r}.") from None
+    if count < 1:
+        raise UsageError(f"Expected `{name}` to be at least 1, but got {count}.")
+    return count
+
+
 def check_budget(n0: int, n: int, alpha: float) -> None:
     """Refuse sample sizes that can never certify, and say which could."""
-    if n0 < 1:
-        raise UsageError(f"Expected `n0` to be at least 1, but got {n0}.")
-    if n < 1:
-        raise UsageError(f"Expected `n` to be at least 1, but got {n}.")
+    check_count("n0", n0)
+    check_count("n", n)
     if n < smallest_sample(alpha):
         raise UsageError(
             f"With n = {n} no input can be certified at alpha = {alpha}; take n of at least {smallest_sample(alpha)}."

@@ -98,8 +98,7 @@ def predict_dataset(
     `purpose` names the noise together with the seed.
     """
     bounds.check_alpha(alpha)
-    if n < 1:
-        raise UsageError(f"Expected `n` to be at least 1, but got {n}.")
+    bounds.check_count("n", n)
 
     def predict(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Prediction]:
         started = time.perf_counter()

@@ -95,12 +95,16 @@ def _load(path: Path) -> tuple[Classifier, Mapping[str, Any]]:
         raise SmoothcertError(f"{path} is damaged or no safetensors file ({error}).") from error
     if header.get("format") != _FORMAT:
         raise SmoothcertError(f"{path} was not written by smoothcert: its header does not say which network it holds.")
-    stem = next(value for key, value in weights.items() if key.endswith("conv1.weight"))
-    mean, std = (weights[f"normalize.{key}"].tolist() for key in ("mean", "std"))
-    classes = int(header["num_classes"])
-    model = create_model(header["architecture"], classes, in_channels=stem.shape[1], mean=mean, std=std)
+    try:
+        channels = next(value for key, value in weights.items() if key.endswith("conv1.weight")).shape[1]
+        mean, std = (weights[f"normalize.{key}"].tolist() for key in ("mean", "std"))
+        name, classes = header["architecture"], int(header["num_classes"])
+        about = dict(json.loads(header.get("about", "{}")))
+    except (StopIteration, LookupError, TypeError, ValueError) as error:
+        raise SmoothcertError(f"{path} is damaged: it does not say in full which network it holds.") from error
+    model = create_model(name, classes, in_channels=channels, mean=mean, std=std)
     fill(model, weights, path)
-    return model, json.loads(header.get("about", "{}"))
+    return model, about
 
 
 def fill(model: Classifier, weights: Mapping[str, Tensor], path: Path) -> None:

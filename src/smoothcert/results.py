@@ -150,6 +150,10 @@ def read_results(path: str | Path) -> Results:
         seconds = np.array([parse_seconds(text) for text in columns.get("time", ["0"] * len(rows))])
     except ValueError as error:
         raise SmoothcertError(f"{path} has a field that is no number ({error}).") from error
+    wrong = ~((numbers["radius"] >= 0) & np.isfinite(numbers["radius"]))
+    if wrong.any():  # NaN would sort above every radius and count as certified
+        image = int(numbers["idx"][np.argmax(wrong)])
+        raise SmoothcertError(f"{path} has a radius that is no number from 0 up, at image {image}.")
     whole = {name: numbers[name].astype(np.int64) for name in ("idx", "label", "predict")}
     sidecar = sidecar_path(path)
     return Results(

@@ -76,8 +76,8 @@ class SmoothedClassifier(nn.Module):
             raise unknown_name("form", form, FORMS)
         if not callable(model):
             raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
-        if micro_batch is not None and micro_batch < 1:
-            raise UsageError(f"Expected `micro_batch` to be at least 1, but got {micro_batch}.")
+        if micro_batch is not None:
+            bounds.check_count("micro_batch", micro_batch)
         if isinstance(self.noise, Grid) and form == "compiled":
             raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
         self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
@@ -92,7 +92,7 @@ class SmoothedClassifier(nn.Module):
 
     def counts(self, x: Tensor, n: int, *, seed: int | None = 0, index: Any = None, batch: int | None = None) -> Tensor:
         """Return the votes of n noisy copies of x, [classes] or [batch, classes]."""
-        _at_least_one("n", n)
+        bounds.check_count("n", n)
         inputs, single = self._inputs(x)
         votes = self.count_stages(inputs, (0, n), seed=seed, index=index, batch=batch, purpose=Purpose.PREDICT)[:, 0]
         return votes[0] if single else votes
@@ -172,7 +172,7 @@ class SmoothedClassifier(nn.Module):
                 seed=_seed(seed),
                 purpose=purpose,
                 micro_batch=micro_batch,
-                batch=default_batch(micro_batch, device) if batch is None else _at_least_one("batch", batch),
+                batch=default_batch(micro_batch, device) if batch is None else bounds.check_count("batch", batch),
                 dtype=input_dtype(self.model, self.form, self.precision),
                 work=None if work is None else (work[0].to(device), work[1].to(device)),
             ).cpu()
@@ -206,7 +206,7 @@ class SmoothedClassifier(nn.Module):
         if inputs.dtype == torch.uint8:
             raise UsageError("Expected images as floats in [0, 1], but got uint8; divide them by 255.")
         shape = self.input_shape
-        if shape is not None and inputs.shape not in (shape, (len(inputs), *shape)):
+        if shape is not None and shape not in (inputs.shape, inputs.shape[1:]):
             raise UsageError(f"Expected inputs of shape {list(shape)}, but got {list(inputs.shape)}.")
         single = inputs.shape == shape if shape is not None else inputs.dim() in (1, 3)
         if shape is None and inputs.dim() not in (1, 2, 3, 4):
@@ -238,7 +238,7 @@ class SmoothedClassifier(nn.Module):
 
     def _scores(self, noisy: Tensor) -> Tensor:
         network = self._deployed[1] if self._deployed else self.model
-        scores = torch.as_tensor(network(noisy), device=noisy.device)
+        scores = _as_scores(network(noisy), noisy.device)
         expected = (len(noisy), self.num_classes) if self.num_classes else (len(noisy), "classes")
         if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
             raise UsageError(f"Expected scores of shape {list(expected)} from the model, but got {list(scores.shape)}.")
@@ -268,10 +268,15 @@ class SmoothedClassifier(nn.Module):
                 module.training = mode
 
 
-def _at_least_one(name: str, value: int) -> int:
-    if value < 1:
-        raise UsageError(f"Expected `{name}` to be at least 1, but got {value}.")
-    return value
+def _as_scores(returned: Any, device: torch.device) -> Tensor:
+    """Return what a model returned as a tensor that has a largest value."""
+    try:
+        scores = torch.as_tensor(returned, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"Expected an array of scores from the model, but got a {type(returned).__name__}.") from error
+    if scores.is_complex() or scores.dtype == torch.bool:
+        raise UsageError(f"Expected scores that are numbers from the model, but got {scores.dtype}.")
+    return scores
 
 
 def _seed(seed: int | None) -> int:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import IO, Any, ClassVar, Protocol
 
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.results import counts_path, read_sidecar, sidecar_path
+from smoothcert.results import BESIDE, counts_path, read_sidecar, sidecar_path
 from smoothcert.storage import open_locked, write_text
 
 _SECONDS_BETWEEN_NOTES = 10.0  # of the time spent, in the sidecar
@@ -92,10 +92,10 @@ class ResultWriter:
             raise cannot_write(self.path, error, f" The first {self.done} images are safe.") from error
 
     def _open_sidecar(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        path = sidecar_path(self.path)
-        foreign = self.path.exists() and not self._headers[0].encode().startswith(self.path.read_bytes())
-        if foreign and not path.exists():
-            raise UsageError(f"{self.path} exists, but {path.name} beside it does not; choose another `--out`.")
+        begun = self.path.exists() and not self._headers[0].encode().startswith(self.path.read_bytes())
+        for beside in (sidecar_path(self.path), counts_path(self.path)):
+            if begun and not beside.exists():
+                raise UsageError(f"{self.path} exists, but {beside.name} beside it does not; choose another `--out`.")
         return open_sidecar(self.path, settings)
 
     def _write_sidecar(self) -> None:
@@ -105,13 +105,14 @@ class ResultWriter:
         """Cut both files to the rows that both hold in full, and return how many those are."""
         rows, counts = (whole_lines(file) for file in self._files)
         good = min(len(rows), len(counts), 1 + len(self.indices))
-        for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
+        for lines, header in zip((rows, counts), self._headers, strict=True):
             if lines[:1] not in ([], [header]):
                 raise UsageError(f"{self.path} does not begin with the columns of such a results file.")
-            file.truncate(sum(len(line.encode()) for line in lines[:good]))
         for line, count_line, expected in zip(rows[1:good], counts[1:good], self.indices, strict=False):
             if not (line.startswith(f"{expected}\t") and count_line.startswith(f"{expected}\t")):
                 raise UsageError(f"{self.path} has another row where image {expected} should be; it was edited.")
+        for file, lines in zip(self._files, (rows, counts), strict=True):
+            file.truncate(sum(len(line.encode()) for line in lines[:good]))
         if good == 0:
             for file, header in zip(self._files, self._headers, strict=True):
                 file.write(header)
@@ -120,7 +121,7 @@ class ResultWriter:
 
 
 def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sidecar of a results file, new or as it was; refuse one of other settings."""
+    """Return the sidecar of a results file, new or as it was; refuse one of other settings, if it has results."""
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     path = sidecar_path(results)
     if not path.exists():
@@ -128,10 +129,19 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     about = read_sidecar(path)
     before = about.get("settings", {})
     changed = sorted(key for key in {*before, *plain} if before.get(key) != plain.get(key))
+    if changed and not _has_rows(results):  # a start that came to nothing must not bar the way of the next one
+        return {"settings": plain, "segments": []}
     if changed:
         what = "; ".join(f"{key} was {before.get(key)}, now {plain.get(key)}" for key in changed)
         raise UsageError(f"{results} was made with other settings ({what}); move it away or choose another `--out`.")
     return {"settings": before, "segments": list(about.get("segments", []))}
+
+
+def _has_rows(results: Path) -> bool:
+    """Whether a results file, or a table beside it, holds more than its header."""
+    stem = sidecar_path(results).name.removesuffix(".json")
+    files = [results, *(results.with_name(stem + end) for end in BESIDE)]
+    return any(file.is_file() and file.read_bytes().count(b"\n") > 1 for file in files)
 
 
 def whole_lines(file: IO[str]) -> list[str]:

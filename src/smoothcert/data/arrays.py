@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,8 +24,10 @@ def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | 
         with np.load(path, allow_pickle=False) as archive:
             images = _pick(archive, _IMAGE_KEYS, split, path)
             labels = _pick(archive, _LABEL_KEYS, split, path)
-            classes = tuple(str(name) for name in archive["classes"]) if "classes" in archive else None
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+            classes = tuple(str(name) for name in archive["classes"].flat) if "classes" in archive else None
+    except SmoothcertError:
+        raise
+    except Exception as error:  # a damaged archive can fail in any way at all
         raise SmoothcertError(f"{path} cannot be read as an .npz archive of plain arrays ({error}).") from error
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise SmoothcertError(f"{path}: expected one whole number a label, but got {labels.dtype} {labels.shape}.")

@@ -31,8 +31,13 @@ class CifarLayout:
     binary_archive: str
 
 
+def _places(*unpacked: str, parents: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the folders to look in: what an archive unpacks to, a data set's own, and the one within the other."""
+    return (*unpacked, *parents, *(f"{parent}/{folder}" for parent in parents[:-1] for folder in unpacked))
+
+
 CIFAR10 = CifarLayout(
-    places=("cifar-10-batches-py", "cifar-10-batches-bin", "cifar10", "CIFAR10", "cifar-10", "."),
+    places=_places("cifar-10-batches-py", "cifar-10-batches-bin", parents=("cifar10", "CIFAR10", "cifar-10", ".")),
     files={"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
     label_key=b"labels",
     label_bytes=1,
@@ -40,7 +45,7 @@ CIFAR10 = CifarLayout(
     binary_archive="cifar-10-binary.tar.gz",
 )
 CIFAR100 = CifarLayout(
-    places=("cifar-100-python", "cifar-100-binary", "cifar100", "CIFAR100", "cifar-100", "."),
+    places=_places("cifar-100-python", "cifar-100-binary", parents=("cifar100", "CIFAR100", "cifar-100", ".")),
     files={"train": ("train",), "test": ("test",)},
     label_key=b"fine_labels",
     label_bytes=2,
@@ -80,11 +85,13 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
         return rows[:, layout.label_bytes :].copy(), rows[:, layout.label_bytes - 1].astype(np.int64)
     batch = load_arrays(content, where)
     data = batch.get(b"data") if isinstance(batch, dict) else None
-    labels = np.asarray(batch.get(layout.label_key, ()) if isinstance(batch, dict) else ())
+    labels = batch.get(layout.label_key) if isinstance(batch, dict) else None
+    if isinstance(labels, list) and all(type(label) is int for label in labels):
+        labels = np.array(labels)
+    if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise SmoothcertError(f"{where}: the labels are not a list of whole numbers.")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), _PIXELS):
         raise SmoothcertError(f"{where} does not hold one row of {_PIXELS} bytes and one label an image.")
-    if labels.dtype.kind not in "iu":
-        raise SmoothcertError(f"{where}: the labels are not whole numbers.")
     return data, labels.astype(np.int64)
 
 

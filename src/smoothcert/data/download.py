@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from smoothcert.data.files import data_dir
 from smoothcert.data.registry import missing
@@ -108,9 +109,11 @@ def fetch_dataset(
 
 def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
     """Take a folder out of a tar or zip archive, whole or not at all, remove the archive, and return its arrays."""
+    # Debian 12's Python, 3.11.2, does not know the filter yet; the archive's checksum was found right.
+    options: dict[str, Any] = {"filter": "data"} if archive.suffix == ".tar" and hasattr(tarfile, "data_filter") else {}
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=folder.name) as scratch:
-            shutil.unpack_archive(archive, scratch, filter=None if archive.suffix == ".zip" else "data")
+            shutil.unpack_archive(archive, scratch, **options)
             (Path(scratch) / folder.name).rename(folder)
     except (OSError, EOFError, shutil.ReadError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise SmoothcertError(f"{archive} cannot be unpacked ({error}); remove it and fetch it again.") from error
@@ -132,13 +135,21 @@ def _fetch_any(addresses: list[str], path: Path, md5: str, progress: Progress | 
     )
 
 
+def _receive(response: http.client.HTTPResponse) -> bytes:
+    """Return the next bytes; a connection that breaks is the network's failure, not one of the file being written."""
+    try:
+        return response.read(1 << 18)
+    except OSError as error:
+        raise http.client.HTTPException(error.strerror or error) from error
+
+
 def download(address: str, path: Path, md5: str, progress: Progress | None = None) -> None:
     """Fetch one file; it appears under its name only when whole and right."""
     digest = hashlib.md5(usedforsecurity=False)
     with urllib.request.urlopen(address, timeout=30) as response, replacing(path) as part, part.open("wb") as out:
         length = response.headers.get("Content-Length")
         total, received = int(length) if length else None, 0
-        while block := response.read(1 << 18):
+        while block := _receive(response):
             out.write(block)
             digest.update(block)
             received += len(block)

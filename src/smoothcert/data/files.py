@@ -51,10 +51,10 @@ def folders(root: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def read_file(path: Path) -> bytes:
-    """Return a file's content, unpacked if its name ends in .gz."""
+    """Return a file's content, unpacked if it is gzipped, whatever its name says."""
     try:
         content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
+        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     except (OSError, EOFError, zlib.error) as error:
         raise SmoothcertError(f"{path} cannot be read ({error}); fetch it again.") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -41,7 +42,7 @@ def parse_idx(content: bytes, path: Path, dimensions: int) -> np.ndarray:
     if len(content) < header or content[:4] != bytes((0, 0, 8, dimensions)):
         raise SmoothcertError(f"{path} is not an idx file of {dimensions}-dimensional bytes; fetch it again.")
     shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, 4))
-    expected = header + int(np.prod(shape, dtype=np.int64))
+    expected = header + math.prod(shape)
     if len(content) != expected:
         raise SmoothcertError(f"{path} has {len(content)} bytes where its header asks for {expected}; fetch it again.")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy()

@@ -20,6 +20,14 @@ SPLITS = ("train", "test")
 _GREY = ((0.0,), (1.0,))
 _CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
 _FASHION_NAMES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
+_FASHION_PLACES = (
+    "fashion_mnist",
+    "FashionMNIST/raw",
+    "FashionMNIST",
+    "fashion-mnist",
+    "fashion_mnist/raw",
+    "fashion_mnist/FashionMNIST/raw",
+)
 _CIFAR100_NAMES = """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
 camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
 elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man
@@ -47,16 +55,14 @@ def _find_mini(root: Path, split: str) -> Callable[[], Arrays]:
 _DIGITS = tuple("0123456789")
 DATASETS = {
     "mnist": Dataset(
-        lambda root, split: find_idx(root, ("mnist", "MNIST/raw", "MNIST", "mnist/raw"), split),
+        lambda root, split: find_idx(root, ("mnist", "MNIST/raw", "MNIST", "mnist/raw", "mnist/MNIST/raw"), split),
         _DIGITS,
         *_GREY,
         "handwritten digits, 28x28, 60,000 + 10,000",
     ),
     "mnist-mini": Dataset(_find_mini, _DIGITS, *_GREY, "an excerpt of MNIST, 6,000 + 1,000, inside the package"),
     "fashion_mnist": Dataset(
-        lambda root, split: find_idx(
-            root, ("fashion_mnist", "FashionMNIST/raw", "FashionMNIST", "fashion-mnist", "fashion_mnist/raw"), split
-        ),
+        lambda root, split: find_idx(root, _FASHION_PLACES, split),
         tuple(_FASHION_NAMES.split(",")),
         *_GREY,
         "articles of clothing, 28x28, 60,000 + 10,000",

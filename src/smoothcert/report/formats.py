@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -61,7 +62,7 @@ def _lines(row: Row, table: Table) -> Grid:
         Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"),
         Cell(entry.name),
         Cell(f"{row.acr.value:.3f}", row.marks.get("acr", "")),
-        Cell(f"{row.acr.standard_error:.3f}"),
+        Cell("-" if math.isnan(row.acr.standard_error) else f"{row.acr.standard_error:.3f}"),
         *(Cell(f"{value:.1f}", row.marks.get(f"r{i}", "")) for i, value in enumerate(row.accuracy)),
         *(Cell(f"{value:.1f}", row.marks.get(f"linf{i}", "")) for i, value in enumerate(row.linf)),
     ]

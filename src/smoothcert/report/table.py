@@ -182,16 +182,21 @@ def _row_json(row: Row, table: Table) -> dict[str, Any]:
         "n": row.entry.n,
         "alpha": row.entry.alpha,
         "protocol": row.entry.protocol,
-        "acr": vars(row.acr),
+        "acr": _numbers(row.acr),
         "radii": list(table.radii),
         "certified_accuracy": list(row.accuracy),
         "certified_accuracy_standard_error": errors,
         "certified_accuracy_high_probability": [100 * float(value) for value in bound],
         "abstention": 100 * metrics.abstention_rate(results.predict),
         "linf": {f"{epsilon:.6g}": value for epsilon, value in zip(table.linf, row.linf, strict=True)},
-        "acr_difference": vars(row.difference) if row.difference else None,
+        "acr_difference": _numbers(row.difference) if row.difference else None,
         "paper": {"acr": row.paper.acr, "certified_accuracy": {f"{r:g}": a for r, a in row.paper.accuracy.items()}}
         if row.paper
         else None,
         "seconds_per_image": float(results.seconds.mean()),
     }
+
+
+def _numbers(estimate: metrics.Estimate) -> dict[str, float | None]:
+    """Return an estimate for JSON, which has no NaN: one image has no standard error."""
+    return {key: None if math.isnan(value) else value for key, value in vars(estimate).items()}
