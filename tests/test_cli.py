@@ -187,6 +187,8 @@ def test_import_and_export(tmp_path, capsys, trained_lenet):
     assert "Accuracy on 200 images of mnist-mini under noise of 0.25: 9" in said
     loaded = smoothcert.load_checkpoint(ours)
     assert loaded.about == {"epoch": 5, "dataset": "mnist-mini", "sigma": 0.25}
+    assert main(["export", str(tmp_path / "c.pth.tar"), "--out", str(tmp_path / "back.pth.tar")]) == 2
+    assert "`import` it first" in capsys.readouterr().err
     assert main(["export", str(ours), "--out", str(tmp_path / "back.pth.tar")]) == 0
     back = torch.load(tmp_path / "back.pth.tar", weights_only=True)
     assert torch.equal(back["state_dict"]["1.fc2.bias"], trained_lenet.network.fc2.bias)
@@ -204,7 +206,7 @@ BAD = [
     (["certify", "{c}", "--max", "0"], "`--max`"),
     (["certify", "{c}", "--shard", "3/2"], "`--shard`"),
     (["certify", "{c}", "--seed", "-1"], "`seed`"),
-    (["certify", "{c}", "--batch", "0"], "`batch`"),
+    (["certify", "{c}", "--batch", "0"], "expected a number from 1 up, or auto"),
     (["certify", "{c}", "--micro-batch", "0"], "`micro_batch`"),
     (["certify", "{c}", "--precision", "fp23"], "did you mean 'fp32'"),
     (["certify", "{c}", "--device", "warp"], "`--device` warp cannot be used here"),

@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import smoothcert
-from smoothcert.engine.deploy import fold, operations, pays_to_compile
+from smoothcert.engine.deploy import fold, operations, worth_compiling
 from smoothcert.engine.replaying import Replayed
 from smoothcert.errors import UsageError
 from smoothcert.published import NORMALIZATIONS
@@ -118,6 +118,6 @@ def test_operations_are_those_that_torch_counts(name, shape):
 def test_compiling_a_network_of_kernels_pays_by_the_rates_measured(name, shape, folded, compiled, seconds):
     """Samples a second in both forms and the compiler's time are those of benchmarks/raw/h200-2026-11-16.txt."""
     enough = seconds / (1 / folded - 1 / compiled) * operations(smoothcert.create_model(name), shape)
-    assert not pays_to_compile(enough / 2, kernels=True)
-    assert pays_to_compile(2 * enough, kernels=True)
-    assert pays_to_compile(enough / 2, kernels=False), "layers gain more by it"
+    assert not worth_compiling(enough / 2, kernels=True)
+    assert worth_compiling(2 * enough, kernels=True)
+    assert worth_compiling(enough / 2, kernels=False), "layers gain more by it"

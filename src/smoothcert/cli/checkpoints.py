@@ -78,6 +78,9 @@ def _check(model: Any, dataset: str, sigma: float, data_dir: str | None) -> None
 def run_export(args: argparse.Namespace) -> None:
     """Export."""
     from smoothcert.checkpoint import export_checkpoint, load_checkpoint
+    from smoothcert.errors import UsageError
 
+    if args.checkpoint.is_file() and args.checkpoint.suffix != ".safetensors":
+        raise UsageError(f"{args.checkpoint} is not one of our checkpoints, which are .safetensors; `import` it first.")
     export_checkpoint(load_checkpoint(args.checkpoint), args.out)
     say(f"Wrote {args.out}")

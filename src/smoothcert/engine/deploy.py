@@ -41,10 +41,10 @@ def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samp
         return "plain", "fp32"
     if next(model.parameters()).device.type != "cuda":
         return "folded", "fp32"
-    return "compiled" if pays_to_compile(samples * operations(model, shape), network_kernels()) else "folded", "bf16"
+    return "compiled" if worth_compiling(samples * operations(model, shape), network_kernels()) else "folded", "bf16"
 
 
-def pays_to_compile(work: float, kernels: bool) -> bool:
+def worth_compiling(work: float, kernels: bool) -> bool:
     """Whether a job of so many operations repays the time of compiling a network, whose kernels may be our own."""
     return work > (_WORTH_COMPILING_KERNELS if kernels else _WORTH_COMPILING)
 

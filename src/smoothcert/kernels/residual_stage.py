@@ -26,8 +26,7 @@ from smoothcert.kernels.operators import operator
 class Tile(NamedTuple):
     """How products are cut: lines of a block of pixels, then what decides speed.
 
-    Rows and depth of a tile, warps, tiles on their way, values read at once (with four, through the nearest cache), and
-    programs that share a multiprocessor.
+    Rows and depth of a tile, warps, tiles on their way, values read at once, and programs that share a multiprocessor.
     """
 
     step: int
