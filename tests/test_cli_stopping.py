@@ -17,7 +17,7 @@ QUICK = ["--n", "300", "--n0", "20", "--skip", "250", "--device", "cpu"]
         (["--stop", "table", "--grid", "0", "0.25"], "table", "stop table at 0 0.25"),
         (["--stop", "table"], "table", "stop table"),
         (["--stop", "radius", "--radius", "0.25"], "radius0.25", "stop radius 0.25"),
-        (["--stop", "radius", "--radius", "0.5", "--confidence", "betting"], "radius0.5", "stop radius 0.5 betting"),
+        (["--stop", "radius", "--radius", "0.4", "--confidence", "betting"], "radius0.4", "stop radius 0.4 betting"),
         (
             ["--stop", "budget", "--budget", "1e3", "--skip-wrong"],
             "budget1e3-skip-wrong",
