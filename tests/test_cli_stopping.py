@@ -14,10 +14,16 @@ QUICK = ["--n", "300", "--n0", "20", "--skip", "250", "--device", "cpu"]
 @pytest.mark.parametrize(
     ("flags", "name", "protocol"),
     [
-        (["--stop", "table", "--grid", "0", "0.25"], "table", "stop table"),
-        (["--stop", "radius", "--radius", "0.25", "--confidence", "betting"], "radius0.25", "stop radius"),
-        (["--stop", "budget", "--budget", "1e3", "--skip-wrong"], "budget1e3-skip-wrong", "stop budget, wrong skipped"),
-        (["--stop", "budget", "--budget", "60s"], "budget60s", "stop budget"),
+        (["--stop", "table", "--grid", "0", "0.25"], "table", "stop table at 0 0.25"),
+        (["--stop", "table"], "table", "stop table"),
+        (["--stop", "radius", "--radius", "0.25"], "radius0.25", "stop radius 0.25"),
+        (["--stop", "radius", "--radius", "0.4", "--confidence", "betting"], "radius0.4", "stop radius 0.4 betting"),
+        (
+            ["--stop", "budget", "--budget", "1e3", "--skip-wrong"],
+            "budget1e3-skip-wrong",
+            "stop budget 1,000 samples, wrong skipped",
+        ),
+        (["--stop", "budget", "--budget", "60s"], "budget60s", "stop budget 60 s"),
         (["--noise", "uniform"], "uniform", "uniform noise, l1"),
         (["--bound", "two-sided"], "two-sided", "two-sided"),
         (["--sound"], "sound", "sound"),

@@ -62,7 +62,7 @@ def test_grid_noise_is_rounded_gaussian_noise():
 
 
 def test_only_8_bit_images_are_certified_soundly(trained_lenet, mini):
-    check_grid(mini.floats([0, 1]))
+    check_grid(grid_noise(0.25, 784), mini.floats([0, 1]))
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, noise=grid_noise(0.25, 784))
     with pytest.raises(UsageError, match="multiples of 1/255"):
         smoothed.certify(torch.rand(1, 28, 28), n=100)
@@ -70,6 +70,21 @@ def test_only_8_bit_images_are_certified_soundly(trained_lenet, mini):
         smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, noise=grid_noise(0.25, 784), form="compiled")
     with pytest.raises(UsageError, match="Expected noise of `sigma` 0.5"):
         smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, noise=grid_noise(0.25, 784))
+
+
+@pytest.mark.parametrize("pixel", [-1, 256, 510])
+def test_what_the_table_of_thresholds_does_not_reach_is_not_certified_soundly(pixel):
+    """A vector, or an image whose range is not checked, may hold multiples of 1/255 that no 8-bit image has."""
+    smoothed = smoothcert.SmoothedClassifier(lambda x: x, 0.25, 3, input_range=None, noise=grid_noise(0.25, 3))
+    smoothed.certify(torch.tensor([0.0, 100 / 255, 1.0]), n=100)
+    with pytest.raises(UsageError, match=r"multiples of 1/255 in \[0, 1\]"):
+        smoothed.certify(torch.tensor([0.0, 0.0, pixel / 255]), n=100)
+
+
+def test_the_slack_of_small_inputs_does_not_do_for_large_ones():
+    smoothed = smoothcert.SmoothedClassifier(lambda x: x, 0.25, 3, noise=grid_noise(0.25, 2))
+    with pytest.raises(UsageError, match=r"grid_noise\(0.25, 3\)"):
+        smoothed.certify(torch.zeros(3), n=100)
 
 
 @pytest.mark.parametrize(("k", "n"), [(100_000, 100_000), (99_990, 100_000), (700, 1000), (501, 900)])

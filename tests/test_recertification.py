@@ -1,6 +1,7 @@
 """Reading votes anew: another alpha, bound or norm, and never a table that mixes protocols silently."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_the_command_writes_files_that_can_be_read_again(fixed, sequential, caps
     assert json.loads(sidecar_path(back).read_text())["settings"] == SETTINGS
     capsys.readouterr()
     assert main(["recertify", str(sequential[0]), "--alpha", "0.01", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["protocol"] == "stop table, wrong skipped, alpha 0.01"
+    assert json.loads(capsys.readouterr().out)[0]["protocol"] == "stop table at 0 1, wrong skipped, alpha 0.01"
     again = sequential[0].with_name("looks-alpha0.01.tsv")
     assert recertify(again, Wanted())[0][0].radius == smoothcert.read_results(again).radius[0]
 
@@ -158,7 +159,7 @@ def test_tables_name_other_protocols_and_refuse_unfair_comparisons(fixed, sequen
     assert main(["recertify", str(fixed), "--bound", "two-sided", "--out", str(two)]) == 0
     capsys.readouterr()
     entries = [describe(smoothcert.read_results(path)) for path in (fixed, two, sequential[0])]
-    assert [entry.protocol for entry in entries] == ["", "two-sided", "stop table, wrong skipped"]
+    assert [entry.protocol for entry in entries] == ["", "two-sided", "stop table at 0 1, wrong skipped"]
     table = build_table(entries)
     assert [row.entry.name for row in table.rows][1] == "CAT-RS [two-sided]"
     assert all(row.marks == {} for row in table.rows), "nobody is best among different protocols"
@@ -169,3 +170,15 @@ def test_tables_name_other_protocols_and_refuse_unfair_comparisons(fixed, sequen
     assert main(["recertify", str(fixed), "--norm", "linf", "--out", str(cube)]) == 0
     assert main(["report", str(fixed), str(cube)]) == 2
     assert "cannot stand in one table" in capsys.readouterr().err
+
+
+def test_images_that_stopped_at_different_radii_are_not_compared(fixed):
+    """The ACR of a file that asked for a larger radius is larger, with the same network."""
+    results = smoothcert.read_results(fixed)
+    stops = [{"rule": "radius", "skip_wrong": False, "radius": radius} for radius in (0.25, 0.75)]
+    made = [replace(results, name=str(i), about={"settings": {**SETTINGS, "stop": s}}) for i, s in enumerate(stops)]
+    entries = [describe(each) for each in made]
+    assert [entry.name for entry in entries] == ["CAT-RS [stop radius 0.25]", "CAT-RS [stop radius 0.75]"]
+    assert all(row.marks == {} for row in build_table(entries).rows)
+    with pytest.raises(UsageError, match="different ways"):
+        build_table(entries, baseline="0")

@@ -16,6 +16,7 @@ from smoothcert.scheduling import ByBudget, InTurn, Tracker
 from smoothcert.sequential import (
     Plan,
     betting_bound,
+    check_reach,
     dense_plan,
     even_plan,
     failure_lower_bound,
@@ -276,3 +277,13 @@ def test_giving_up_is_never_a_certificate():
         failure = plan.failure([successes], 0)
         assert undecided(plan, needs, [successes], 0, failure).tolist() == [more], successes
     assert not undecided(plan, [1e-9], [200], 0, [0.02])[0], "1,000 samples prove no failure of 1e-9"
+
+
+def test_a_rule_that_can_prove_nothing_is_refused():
+    """CERTIFY answers from 10 samples on; looks that share alpha need more, and a radius more than that."""
+    noise, anything, far = Gaussian(0.5), RadiusStop(), RadiusStop(radius=1.5)
+    for rule, n, message in ((anything, 12, "nothing"), (far, 1000, "a radius of 1.1"), (far, 4000, "a radius of 1.3")):
+        with pytest.raises(UsageError, match=f"can prove {message}"):
+            check_reach(rule.plan(n, 0.001), rule.needs(noise), noise)
+    for rule, n in ((anything, 13), (far, 100_000), (TableStop(radii=(9.0,)), 10)):
+        check_reach(rule.plan(n, 0.001), rule.needs(noise), noise)

@@ -159,3 +159,13 @@ def grid_needs(noise: Noise, radii: Sequence[float]) -> Floats:
     """Return the failure probabilities that prove a grid of radii; radius 0, an answer at all, is always among them."""
     needs = noise.failure_at([0.0, *radii])
     return np.unique(needs[needs > 0])
+
+
+def check_reach(plan: Plan, needs: Floats, noise: Noise) -> None:
+    """Refuse a rule whose every need lies beyond what successes alone could prove, and say how far those reach."""
+    least = min(float(plan.failure(look, number)) for number, look in enumerate(plan.looks))
+    if least > needs.max():
+        radius = float(noise.gap_radius(least, least))
+        most = f"a radius of {math.floor(radius * 1e4) / 1e4} at most" if radius >= 0 else "nothing"
+        samples = f"n = {plan.looks[-1]:,} and alpha = {plan.alpha:g}"
+        raise UsageError(f"With {samples} this rule can prove {most}, whatever the votes; take a larger n.")

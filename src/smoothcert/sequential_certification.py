@@ -26,6 +26,7 @@ from smoothcert.recertification import certify_stored
 from smoothcert.results import Record
 from smoothcert.sampling import Sampler
 from smoothcert.scheduling import ByBudget, ByClock, InTurn, Request, Schedule, Tracker
+from smoothcert.sequential import check_reach
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.stopping import BudgetStop, StopRule
 
@@ -59,6 +60,7 @@ def certify_sequentially(
     if classes is None:
         raise UsageError("Expected the classifier to know its `num_classes`.")
     plan, ranks = rule.plan(n, alpha), joined()
+    check_reach(plan, rule.needs(classifier.noise), classifier.noise)
     if ranks.size > 1 and isinstance(rule, BudgetStop):
         raise UsageError("A budget weighs all images against each other, in one process; or give each a `--shard`.")
     device = classifier.device_for(torch.empty(0))

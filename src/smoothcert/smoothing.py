@@ -222,7 +222,7 @@ class SmoothedClassifier(nn.Module):
         if bool(batch.isnan().any()):
             raise UsageError("The inputs contain NaN.")
         if isinstance(self.noise, Grid):
-            check_grid(batch)
+            check_grid(self.noise, batch)
         limits = self.input_range
         if limits == AUTO:
             limits = (0.0, 1.0) if batch.dim() == 4 else None

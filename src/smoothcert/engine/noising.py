@@ -54,10 +54,17 @@ def add_noise(
     return (inputs[image].unsqueeze(1) + drawn.view(shape)).to(dtype)
 
 
-def check_grid(inputs: Tensor) -> None:
-    """Refuse inputs that are no 8-bit images: the sound certificate is about those alone."""
-    if not torch.equal(_pixels(inputs).float() / LEVELS, inputs.float()):
-        raise UsageError("Sound certification is for 8-bit images: expected inputs that are multiples of 1/255.")
+def check_grid(noise: Grid, inputs: Tensor) -> None:
+    """Refuse inputs that the sound certificate is not about.
+
+    Those are all but 8-bit images, since the table of thresholds ends where clipping hides it for pixels from 0 to 255
+    alone; and images of more values than the noise's slack is for.
+    """
+    if not torch.equal(_pixels(inputs).clamp(0, LEVELS).float() / LEVELS, inputs.float()):
+        raise UsageError("Sound certification is for 8-bit images: expected multiples of 1/255 in [0, 1].")
+    size = inputs[0].numel()
+    if noise.slack < thresholds(noise.sigma).slack(size):
+        raise UsageError(f"The noise is for smaller inputs: expected `grid_noise({noise.sigma}, {size})`.")
 
 
 def _on_grid(sigma: float, inputs: Tensor, drawn: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.errors import UsageError
+from smoothcert.metrics import radius_grid
 
 if TYPE_CHECKING:
     from smoothcert.report.table import Entry
@@ -16,13 +17,13 @@ _ALPHA = 0.001  # of every published table
 def protocol_of(settings: Mapping[str, Any]) -> str:
     """Return what sets results apart from CERTIFY as published, or nothing.
 
-    >>> protocol_of({"bound": "two-sided", "stop": {"rule": "table", "skip_wrong": True}})
-    'stop table, wrong skipped, two-sided'
+    >>> protocol_of({"bound": "two-sided", "stop": {"rule": "radius", "radius": 0.5, "skip_wrong": True}})
+    'stop radius 0.5, wrong skipped, two-sided'
     """
     stop = settings.get("stop", {})
     noise = settings.get("noise", "gaussian")
     parts = [
-        f"stop {stop['rule']}" if stop else "",
+        _stopping(stop, settings.get("data", {}).get("name")) if stop else "",
         "wrong skipped" if stop.get("skip_wrong") else "",
         {"gaussian": "", "grid": "sound"}.get(noise, f"{noise} noise"),
         norm_of(settings) if norm_of(settings) != "l2" else "",
@@ -31,6 +32,20 @@ def protocol_of(settings: Mapping[str, Any]) -> str:
         f"alpha {settings['alpha']:g}" if settings.get("alpha", _ALPHA) != _ALPHA else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _stopping(stop: Mapping[str, Any], dataset: str | None) -> str:
+    """Return the rule and what it was asked for: a radius is only as large as that made it."""
+    radii = stop.get("radii", [])
+    parts = [
+        f"stop {stop['rule']}",
+        f"{stop['radius']:g}" if "radius" in stop else "",
+        f"{stop['samples']:,} samples" if "samples" in stop else "",
+        f"{stop['seconds']:g} s" if "seconds" in stop else "",
+        "betting" if stop.get("confidence") == "betting" else "",
+        "at " + " ".join(f"{radius:g}" for radius in radii) if radii and radii != list(radius_grid(dataset)) else "",
+    ]
+    return " ".join(part for part in parts if part)
 
 
 def norm_of(settings: Mapping[str, Any]) -> str:
