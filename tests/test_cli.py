@@ -206,7 +206,7 @@ BAD = [
     (["certify", "{c}", "--max", "0"], "`--max`"),
     (["certify", "{c}", "--shard", "3/2"], "`--shard`"),
     (["certify", "{c}", "--seed", "-1"], "`seed`"),
-    (["certify", "{c}", "--batch", "0"], "expected a number from 1 up, or auto"),
+    (["certify", "{c}", "--batch", "0"], "`batch` to be at least 1"),
     (["certify", "{c}", "--micro-batch", "0"], "`micro_batch`"),
     (["certify", "{c}", "--precision", "fp23"], "did you mean 'fp32'"),
     (["certify", "{c}", "--device", "warp"], "`--device` warp cannot be used here"),

@@ -43,6 +43,7 @@ def describe_function(device: torch.device) -> dict[str, Any]:
     return {
         "device": about["device"],
         "threads": about["threads"],
+        "source": about["source"],
         "versions": {key: about["versions"][key] for key in ("torch", "cuda") if key in about["versions"]},
     }
 

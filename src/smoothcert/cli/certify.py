@@ -95,6 +95,8 @@ def run(args: argparse.Namespace) -> None:
     if certifying:
         bounds.check_budget(args.n0, args.n, args.alpha)
         stopping.check(args)
+    if args.batch is not None:
+        bounds.check_count("batch", args.batch)
     job = load_job(args)
     model, sigma, shape = job.checkpoint.model, job.sigma, job.sets[0].shape
     # The choice must be the same for every shard, so it looks at all images.

@@ -47,12 +47,11 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def batch_size(text: str) -> int | None:
-    """Read a number from 1 up, or `auto`."""
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 up, or auto, but got {text!r}")
-    return int(text)
+    """Read a number, or `auto`."""
+    try:
+        return None if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number or auto, but got {text!r}") from None
 
 
 def seconds(text: str) -> float:
