@@ -72,6 +72,25 @@ def test_only_8_bit_images_are_certified_soundly(trained_lenet, mini):
         smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, noise=grid_noise(0.25, 784))
 
 
+@pytest.mark.parametrize("sound", [True, False])
+def test_a_sound_file_is_not_continued_by_other_sources(trained_lenet, mini, tmp_path, monkeypatch, sound):
+    noise = grid_noise(0.25, 784) if sound else "gaussian"
+    smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, noise=noise)
+    out, options = tmp_path / "a.tsv", {"n0": 5, "n": 20, "indices": [0, 1]}
+
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        smoothcert.certify_dataset(smoothed, mini, out, on_progress=interrupt, **options)
+    monkeypatch.setattr("smoothcert.environment.source_hash", lambda: "another")
+    if sound:
+        with pytest.raises(UsageError, match=r"other settings \(pinned was"):
+            smoothcert.certify_dataset(smoothed, mini, out, **options)
+    else:
+        smoothcert.certify_dataset(smoothed, mini, out, **options)
+
+
 @pytest.mark.parametrize("pixel", [-1, 256, 510])
 def test_what_the_table_of_thresholds_does_not_reach_is_not_certified_soundly(pixel):
     """A vector, or an image whose range is not checked, may hold multiples of 1/255 that no 8-bit image has."""
