@@ -6,7 +6,7 @@ import smoothcert
 from smoothcert import kernels
 from smoothcert.errors import UsageError
 from smoothcert.models import Normalize
-from smoothcert.models.layers import blocked_conv_relu_pool
+from smoothcert.models.layers import banded_conv_relu_pool, blocked_conv_relu_pool
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,14 @@ def test_normalisation_is_the_first_layer_and_saved():
     assert torch.equal(Normalize((1.0, 2.0), (1.0, 2.0))(torch.tensor([[3.0, 4.0]])), torch.tensor([[2.0, 1.0]]))
 
 
+@pytest.mark.parametrize("product", [blocked_conv_relu_pool, banded_conv_relu_pool])
 @pytest.mark.parametrize(("channels", "kernel", "bias"), [(1, 5, True), (3, 5, False), (4, 3, True), (2, 1, True)])
-def test_convolution_and_pooling_as_one_product(channels, kernel, bias):
+def test_convolution_and_pooling_as_one_product(product, channels, kernel, bias):
     torch.manual_seed(0)
     conv = torch.nn.Conv2d(channels, 7, kernel, bias=bias).double()
     x = torch.randn(3, channels, 11 + kernel, 15 + kernel, dtype=torch.float64, requires_grad=True)
     results = []
-    for apply in (lambda: F.max_pool2d(F.relu(conv(x)), 2), lambda: blocked_conv_relu_pool(x, conv)):
+    for apply in (lambda: F.max_pool2d(F.relu(conv(x)), 2), lambda: product(x, conv)):
         y = apply()
         (y * torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)).sum().backward()
         results.append([y.detach(), x.grad, conv.weight.grad])

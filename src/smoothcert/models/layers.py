@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from smoothcert.errors import UsageError
 
+_FEW = 4_096  # inputs of a batch that a banded product is faster for, as benchmarks/README.md measures
+
 
 class Normalize(nn.Module):
     """Subtract the mean and divide by the standard deviation of each channel (or of everything, for one value)."""
@@ -65,18 +67,23 @@ class Classifier(nn.Module):
 def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
     """Return max_pool2d(relu(conv(x)), 2), for an odd kernel without padding or stride.
 
-    With few channels GPUs are slow at it. There, each 2x2 block of pixels becomes one pixel of four times the
-    channels, and the four places a pool looks at become four sets of output channels: what was a convolution and a
-    pooling is one matrix product and a maximum.
+    With few channels GPUs are slow at it. There it becomes one matrix product and a maximum: of banded rows for the
+    batches of training, which wait for memory, and of blocks for the large ones of voting, which wait for arithmetic.
     """
     if not isinstance(conv, nn.Conv2d):
         scores: Tensor = conv(x)  # a kernel that does it all, put here for voting
         return scores
-    return blocked_conv_relu_pool(x, conv) if x.is_cuda else F.max_pool2d(F.relu(conv(x)), 2)
+    if not x.is_cuda:
+        return F.max_pool2d(F.relu(conv(x)), 2)
+    return banded_conv_relu_pool(x, conv) if len(x) <= _FEW else blocked_conv_relu_pool(x, conv)
 
 
 def blocked_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
-    """Return what `conv_relu_pool` does, as a matrix product."""
+    """Return what `conv_relu_pool` does, as a product of small patches with the filters.
+
+    Each 2x2 block of pixels is one pixel of four times the channels, and the four places a pool looks at are four
+    sets of filters.
+    """
     # An odd kernel is padded to even size in the four ways that move it to the four places of a block.
     moved = [F.pad(conv.weight, (dx, 1 - dx, dy, 1 - dy)) for dy in (0, 1) for dx in (0, 1)]
     weight = torch.cat([F.pixel_unshuffle(kernel, 2) for kernel in moved])
@@ -84,7 +91,42 @@ def blocked_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
     patches = F.pixel_unshuffle(x, 2).permute(0, 2, 3, 1).unfold(1, size, 1).unfold(2, size, 1)
     count, height, width = patches.shape[:3]
     products = patches.reshape(count * height * width, -1) @ weight.flatten(1).t()
-    best = products.view(count, height, width, 4, -1).amax(dim=3)
+    return _pooled(products.view(count, height, width, 4, -1), conv)
+
+
+def banded_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
+    """Return what `conv_relu_pool` does, as a product of whole rows of the image with a banded matrix.
+
+    More than half of the matrix is zeros; in return images are copied in whole rows, and no patches are gathered.
+    """
+    count, _, height, width = x.shape
+    reach = conv.kernel_size[0] + 1  # the rows of pixels that a row of pools looks at
+    rows, columns = (height - reach) // 2 + 1, (width - reach) // 2 + 1
+    pairs = x.permute(0, 2, 3, 1).reshape(count, height // 2, -1)
+    strips = pairs.unfold(1, reach // 2, 1).transpose(2, 3).reshape(count * rows, -1)
+    where = _taps(reach - 1, width, columns, x.device).to(conv.weight.dtype)
+    band = (conv.weight.flatten(2) @ where).view(*conv.weight.shape[:2], reach, width, columns, 4)
+    matrix = band.permute(2, 3, 1, 4, 5, 0).reshape(strips.shape[1], -1)
+    return _pooled((strips @ matrix).view(count, rows, columns, 4, -1), conv)
+
+
+def _taps(size: int, width: int, columns: int, device: torch.device) -> Tensor:
+    """Return which pixel of a strip each tap of a filter meets, at every column and each of a pool's four places.
+
+    [size * size, (size + 1) * width * columns * 4], ones and zeros.
+    """
+    tap, place = torch.arange(size, device=device), torch.arange(2, device=device)
+    row, column = torch.arange(size + 1, device=device), torch.arange(width, device=device)
+    pool = torch.arange(columns, device=device)
+    down = row.view(-1, 1) == tap.view(-1, 1, 1) + place  # [tap, row, place]
+    across = column.view(-1, 1, 1) == tap.view(-1, 1, 1, 1) + 2 * pool.view(-1, 1) + place  # [tap, column, pool, place]
+    both = down.view(size, 1, size + 1, 1, 1, 2, 1) & across.view(1, size, 1, width, columns, 1, 2)
+    return both.reshape(size * size, -1)
+
+
+def _pooled(products: Tensor, conv: nn.Conv2d) -> Tensor:
+    """Return the best of the four places [count, rows, columns, place, filter], with the bias, rectified."""
+    best = products.amax(dim=3)
     scores = F.relu(best if conv.bias is None else best + conv.bias)
     return scores.permute(0, 3, 1, 2)
 
