@@ -23,7 +23,7 @@ def options(name):
     return {key: value for key, value in OPTIONS.items() if key in METHODS[name].__dataclass_fields__}
 
 
-def train(method, *, compiled, left=2, steps=3, size=8, graphs=False):
+def train(method, *, compiled, left=2, steps=3, size=8, graphs=False, network=lambda: smoothcert.create_model("lenet")):
     """Take a few steps, with warm-ups and schedules under way, and return weights and watched sums.
 
     `left` is how many ways to compile a step are left in the end.
@@ -32,7 +32,7 @@ def train(method, *, compiled, left=2, steps=3, size=8, graphs=False):
     images = torch.randint(256, (64, 1, 28, 28), dtype=torch.uint8)
     soft = torch.softmax(torch.randn(64, 10), dim=1)
     data = ResidentData(images, torch.randint(10, (64,)), soft, "crop-flip")
-    model = smoothcert.create_model("lenet").train()
+    model = network().train()
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=1e-4)
     stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32", graphs=graphs)
     if compiled:
@@ -141,3 +141,41 @@ def test_one_run_more_than_the_compiler_keeps_runs_uncompiled_with_the_same_numb
             found = train(Gaussian(sigma=0.25), compiled=True, left=0, size=4)
     torch._dynamo.reset()
     assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def wrong_by(factor):
+    """Return a compiler of steps whose loss is so many times the right one."""
+
+    def compiler(function, **_):
+        def run(*args, **options):
+            loss, watched = function(*args, **options)
+            return factor * loss, watched
+
+        return run
+
+    return compiler
+
+
+def normalised():
+    """Return a network whose BatchNorm changes with every forward pass in training."""
+    return torch.nn.Sequential(torch.nn.BatchNorm2d(1), torch.nn.Flatten(), torch.nn.Linear(784, 10))
+
+
+@pytest.mark.parametrize(("factor", "off"), [(-1.0, "200%"), (float("nan"), "nan%")])
+def test_what_a_compiler_gets_wrong_runs_uncompiled_with_the_same_numbers(monkeypatch, factor, off):
+    monkeypatch.setattr(torch, "compile", wrong_by(factor))
+    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalised)
+    with pytest.warns(Notice, match=f"Steps run uncompiled: the compiler's gradients are off by {off}") as told:
+        found = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
+    assert len(told) == 1
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def test_the_comparison_leaves_no_trace_and_allows_dropout(monkeypatch):
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    torch._dynamo.reset()
+    plain, compiled = (train(Gaussian(sigma=0.25), compiled=compiled, network=normalised) for compiled in (False, True))
+    assert all(torch.equal(plain[key], compiled[key]) for key in plain)
+    dropping = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.9), torch.nn.Linear(784, 10))  # noqa: E731
+    train(Gaussian(sigma=0.25), compiled=True, network=dropping)  # which asserts that it did not fall back
+    torch._dynamo.reset()

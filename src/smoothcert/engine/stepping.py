@@ -24,6 +24,7 @@ from smoothcert.methods import Method
 _DIVERGED = 1e6
 _WARM_UP_STEPS = 3
 _MOST_COMPILED = 64  # runs in one process; the compiler's own limit is far lower
+_MOST_APART = 0.5  # of the gradients' length: what rounding may change; a compiled step that is further off is another
 _MOST_LAYERS = 64  # of a network whose steps are compiled as a whole: the time it takes grows with their square
 
 Losses = tuple[Tensor, dict[str, Tensor]]
@@ -39,7 +40,8 @@ class Stepper:
 
     Nothing is read back to the host while it steps. `graphs` replays each shape of mini-batch as a CUDA graph after a
     few ordinary steps; it needs a CUDA device. `compile` has steps of one size, the usual one, run as a whole by
-    fused kernels, or of a deep network the network alone; the few others of an epoch are not worth the wait.
+    fused kernels, or of a deep network the network alone; the few others of an epoch are not worth the wait. The first
+    of them is compared with ordinary ones, for compilers have bugs that nothing else would show.
 
     Where `ranks` share a mini-batch, each takes the loss of its part at its weight, and gradients, sums and running
     statistics are added up over all before the optimiser steps: every rank has the same state after every step. With
@@ -129,6 +131,8 @@ class Stepper:
         for norm in self._synced:
             norm.together = part.shared
         with numerics(self.precision, self.device, deterministic=False):
+            if part in self._compiled and self._seen[part] == 1:
+                self._compare(inputs, part)
             loss, watched = self._fastest_losses(inputs, part)
             (loss if self.ranks.size == 1 else loss * part.weight).backward()  # type: ignore[no-untyped-call]
         if not self.names:
@@ -164,6 +168,30 @@ class Stepper:
                     told = error if isinstance(error, torch._dynamo.exc.TorchDynamoException) else error.__cause__
                     warnings.warn(f"Steps run uncompiled: {first_line(told or error)}.", Notice, stacklevel=3)
         return self._losses(inputs, part)
+
+    def _compare(self, inputs: Inputs, part: Part) -> None:
+        """Compile no more where gradients differ from those of an ordinary step, and from what two of these differ by.
+
+        They differ if steps are random beyond their draws, as with dropout.
+        """
+        try:
+            first, second = (self._gradients(self._losses, inputs, part) for _ in range(2))
+        except torch.OutOfMemoryError:
+            return  # compiled steps may need less memory; there is nothing to compare them with
+        error, length = torch.dist(self._gradients(self._fastest_losses, inputs, part), first), first.norm()
+        if part in self._compiled and not error <= max(_MOST_APART * length, 2 * torch.dist(second, first)):
+            self._compiled.clear()
+            text = f"Steps run uncompiled: the compiler's gradients are off by {float(error / length):.0%}."
+            warnings.warn(text, Notice, stacklevel=4)
+
+    def _gradients(self, losses: Callable[[Inputs, Part], Losses], inputs: Inputs, part: Part) -> Tensor:
+        """Return the gradients of a step, one after the other, and leave the network as it was."""
+        buffers = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        found = torch.autograd.grad(losses(inputs, part)[0], parameters, materialize_grads=True)
+        for buffer, before in buffers:
+            buffer.copy_(before)
+        return torch.cat([gradient.flatten() for gradient in found])
 
     def _losses(
         self, inputs: Inputs, part: Part, *, model: nn.Module | None = None, method: Method | None = None
