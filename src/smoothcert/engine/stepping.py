@@ -24,7 +24,7 @@ from smoothcert.methods import Method
 _DIVERGED = 1e6
 _WARM_UP_STEPS = 3
 _MOST_COMPILED = 64  # runs in one process; the compiler's own limit is far lower
-_MOST_APART = 0.5  # of the gradients' length: what rounding may change; a compiled step that is further off is another
+_MOST_APART = 0.5  # of the gradients' length: a compiled step that is further off an ordinary one is another function
 _MOST_LAYERS = 64  # of a network whose steps are compiled as a whole: the time it takes grows with their square
 
 Losses = tuple[Tensor, dict[str, Tensor]]
@@ -130,9 +130,9 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         for norm in self._synced:
             norm.together = part.shared
+        if part in self._compiled and self._seen[part] == 1:
+            self._compare(inputs, part)
         with numerics(self.precision, self.device, deterministic=False):
-            if part in self._compiled and self._seen[part] == 1:
-                self._compare(inputs, part)
             loss, watched = self._fastest_losses(inputs, part)
             (loss if self.ranks.size == 1 else loss * part.weight).backward()  # type: ignore[no-untyped-call]
         if not self.names:
@@ -170,25 +170,31 @@ class Stepper:
         return self._losses(inputs, part)
 
     def _compare(self, inputs: Inputs, part: Part) -> None:
-        """Compile no more where gradients differ from those of an ordinary step, and from what two of these differ by.
+        """Compile no more where gradients are off those of an ordinary step by more than rounding may explain.
 
-        They differ if steps are random beyond their draws, as with dropout.
+        What rounding does to deep networks shows an ordinary step in float32. It shows as well whether steps are random
+        beyond their draws, as with dropout.
         """
         try:
-            first, second = (self._gradients(self._losses, inputs, part) for _ in range(2))
+            ordinary = self._gradients(self._losses, self.precision, inputs, part)
+            allowed = 3 * torch.dist(self._gradients(self._losses, "fp32", inputs, part), ordinary)
         except torch.OutOfMemoryError:
             return  # compiled steps may need less memory; there is nothing to compare them with
-        error, length = torch.dist(self._gradients(self._fastest_losses, inputs, part), first), first.norm()
-        if part in self._compiled and not error <= max(_MOST_APART * length, 2 * torch.dist(second, first)):
+        compiled = self._gradients(self._fastest_losses, self.precision, inputs, part)
+        error, length = torch.dist(compiled, ordinary), ordinary.norm()
+        if part in self._compiled and not error <= max(_MOST_APART * length, allowed):
             self._compiled.clear()
             text = f"Steps run uncompiled: the compiler's gradients are off by {float(error / length):.0%}."
             warnings.warn(text, Notice, stacklevel=4)
 
-    def _gradients(self, losses: Callable[[Inputs, Part], Losses], inputs: Inputs, part: Part) -> Tensor:
+    def _gradients(
+        self, losses: Callable[[Inputs, Part], Losses], precision: str, inputs: Inputs, part: Part
+    ) -> Tensor:
         """Return the gradients of a step, one after the other, and leave the network as it was."""
         buffers = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
         parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        found = torch.autograd.grad(losses(inputs, part)[0], parameters, materialize_grads=True)
+        with numerics(precision, self.device, deterministic=False):
+            found = torch.autograd.grad(losses(inputs, part)[0], parameters, materialize_grads=True)
         for buffer, before in buffers:
             buffer.copy_(before)
         return torch.cat([gradient.flatten() for gradient in found])
