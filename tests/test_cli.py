@@ -5,7 +5,6 @@ import os
 import pty
 import subprocess
 import sys
-import time
 import warnings
 from types import SimpleNamespace
 
@@ -27,10 +26,10 @@ def run(*arguments, **options):
 def test_help_answers_at_once_without_torch():
     times = []
     for _ in range(3):
-        started = time.perf_counter()
-        done = run("--help")
-        times.append(time.perf_counter() - started)
-        assert done.returncode == 0
+        before = os.times()
+        assert run("--help").returncode == 0
+        after = os.times()  # of the processor, whatever else the machine does
+        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert min(times) < 0.5
     code = "import sys; from smoothcert.cli import build_parser; build_parser(); "
     code += "assert not {'torch', 'numpy', 'rich'} & set(sys.modules)"
