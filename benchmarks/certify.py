@@ -48,7 +48,7 @@ def measure(name, device, seconds):
     plain = published_lenet(plain) if name == "lenet" else plain
     image = torch.rand(SHAPES[name], device=device)
     on_cpu = device.type == "cpu"
-    batch = min(400 if name == "resnet50" else 1000, 16 if on_cpu and name == "resnet50" else 1000)
+    batch = 1000 if name != "resnet50" else 16 if on_cpu else 400
     samples = batch * (1 if on_cpu else 10 if name == "resnet50" else 40)
     published, repeats = speed(lambda n: certify_counts(plain, image, SIGMA, n, batch), samples, seconds)
     row = {"network": name, "plain loop": published, "repeats": repeats}

@@ -1,11 +1,8 @@
-"""Training images on the device: augmented as the field does, and refused where they do not fit."""
+"""Training images on the device: augmented as the field does."""
 
-import pytest
 import torch
 
-from smoothcert.data.batches import crop_and_flip, resized_crop_and_flip, to_device
-from smoothcert.data.image_data import ImageData
-from smoothcert.errors import SmoothcertError
+from smoothcert.data.batches import crop_and_flip, resized_crop_and_flip
 
 
 def test_crops_and_flips():
@@ -44,14 +41,3 @@ def test_resized_crops_stay_inside_the_image():
     spans = (views[:, 0, 0, -1] - views[:, 0, 0, 0]).abs() / 150
     assert 0.2 < float(spans.min()) < 0.4
     assert 0.9 < float(spans.max()) <= 1
-
-
-def test_images_that_do_not_fit():
-    class Huge:
-        shape = torch.Size((1_281_167, 3, 224, 224))
-
-    data = ImageData.__new__(ImageData)
-    object.__setattr__(data, "images", Huge())
-    object.__setattr__(data, "name", "imagenet")
-    with pytest.raises(SmoothcertError, match="imagenet would take 180 GiB"):
-        to_device(data, torch.device("cpu"), "none")

@@ -5,7 +5,6 @@ import os
 import pty
 import subprocess
 import sys
-import time
 import warnings
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ import pytest
 import torch
 
 import smoothcert
-from smoothcert.cli import main
+from smoothcert.cli import build_parser, main
 from smoothcert.errors import Notice
 
 
@@ -27,17 +26,17 @@ def run(*arguments, **options):
 def test_help_answers_at_once_without_torch():
     times = []
     for _ in range(3):
-        started = time.perf_counter()
-        done = run("--help")
-        times.append(time.perf_counter() - started)
-        assert done.returncode == 0
+        before = os.times()
+        assert run("--help").returncode == 0
+        after = os.times()  # of the processor, whatever else the machine does
+        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert min(times) < 0.5
     code = "import sys; from smoothcert.cli import build_parser; build_parser(); "
     code += "assert not {'torch', 'numpy', 'rich'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-@pytest.mark.parametrize("command", ["data", "certify", "predict", "report", "merge", "list", "import", "export"])
+@pytest.mark.parametrize("command", build_parser()._subparsers._group_actions[0].choices)
 def test_every_command_explains_itself(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])
@@ -128,7 +127,7 @@ def test_progress_is_a_bar_on_a_terminal(checkpoint, tmp_path):
     assert b"10/10" in shown
 
 
-def test_a_reader_that_has_seen_enough(checkpoint):
+def test_a_reader_that_has_seen_enough():
     command = f"{sys.executable} -m smoothcert list models | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.stdout == "lenet\n"

@@ -87,11 +87,3 @@ def test_the_plan_names_the_choices(checkpoint, capsys):
     plan = capsys.readouterr().out
     assert "uniform" in plan
     assert "table" in plan
-
-
-@pytest.mark.parametrize("command", ["recertify", "compare-precision", "attack"])
-def test_every_command_explains_itself(command, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
-    assert stop.value.code == 0
-    assert len(capsys.readouterr().out) > 200

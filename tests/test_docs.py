@@ -6,11 +6,13 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 from code_blocks import PAGES, ROOT, Block, blocks, blocks_of, program
@@ -113,10 +115,7 @@ def test_commands_that_do_not_exist_are_noticed(command):
 
 
 def load(script):
-    spec = importlib.util.spec_from_file_location(script, ROOT / "scripts" / f"{script}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / f"{script}.py")))
 
 
 def test_tables_of_options_are_those_of_the_code():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -124,7 +124,6 @@ def test_sound_radii_lie_below_the_exact_ones(k, n):
     assert ours == pytest.approx(float(exact), abs=5e-6)
 
 
-@settings(deadline=None)  # the first grid tabulates its thresholds
 @given(st.floats(0, 3), st.sampled_from(["gaussian", "uniform", "grid"]))
 def test_the_failure_at_a_radius_proves_it(radius, name):
     noise = grid_noise(1.0, 784) if name == "grid" else make_noise(name, 1.0)

@@ -215,7 +215,7 @@ def test_images_of_another_data_set_are_refused(folder, mini):
     assert candidates(runs[0].entry.results)["abstained"][:1]
 
 
-def test_training_is_thinned_and_keeps_its_end(folder, tmp_path, mini):
+def test_training_is_thinned_and_keeps_its_end(tmp_path, mini):
     make_run(tmp_path / "long", mini.labels.numpy()[:20], epochs=251)
     (run,) = read_runs([str(tmp_path / "long")])
     run.epochs[-1]["loss"] = math.nan
@@ -287,7 +287,7 @@ def test_no_text_ends_the_script():
     assert json.loads(text) == {"name": "</script><!--\u2028"}
 
 
-def test_a_damaged_file_beside_the_results_is_named(folder, tmp_path, mini):
+def test_a_damaged_file_beside_the_results_is_named(tmp_path, mini):
     make_run(tmp_path / "run", mini.labels.numpy()[:20])
     (tmp_path / "run/metrics.jsonl").write_text("{")
     with pytest.raises(SmoothcertError, match=r"metrics\.jsonl cannot be read as JSON"):

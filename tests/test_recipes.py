@@ -197,7 +197,7 @@ def test_bad_configurations(values, message):
 
 
 def test_recipes_and_files_that_are_not_there(tmp_path):
-    with pytest.raises(UsageError, match="did you mean 'mnist-catrs-0.50'"):
+    with pytest.raises(UsageError, match=r"did you mean 'mnist-catrs-0.50'\? Nearest of \d+: [^:]{,120}$"):
         load_recipe("mnist-catrs-0.5")
     (tmp_path / "bad.toml").write_text("sigma = = 1")
     with pytest.raises(SmoothcertError, match="cannot be read as TOML"):

@@ -1,18 +1,15 @@
 """What sequential certification saves on published confidences, with the published table as the oracle."""
 
-import importlib.util
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 
 @pytest.fixture(scope="module")
 def benchmark():
-    path = Path(__file__).parents[1] / "benchmarks/sequential.py"
-    spec = importlib.util.spec_from_file_location("benchmark_sequential", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "benchmarks/sequential.py")))
 
 
 @pytest.mark.slow

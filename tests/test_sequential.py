@@ -164,7 +164,7 @@ def test_the_randomised_bound_is_exact(p):
         assert rate == pytest.approx(ALPHA, abs=4 * np.sqrt(ALPHA / REPEATS))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 59), st.floats(0.01, 0.99))
 def test_the_randomised_bound_solves_its_equation(k, w):
     failure = float(randomised_bound([k], 60, ALPHA, [w])[0])
@@ -217,7 +217,7 @@ def test_top_k_reaches_farther_the_more_classes_it_allows():
     assert radii[1] > 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 400), st.floats(0.0005, 0.2))
 def test_the_betting_bound_is_where_the_stake_is_reached(n, alpha):
     """Against the stake as the formula says it, and on the right side of the share of failures."""

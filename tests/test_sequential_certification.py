@@ -167,7 +167,7 @@ def test_anyone_can_recompute_the_bound(reference, name):
         assert ((results.predict >= 0) == (p >= 0.5)).all()
 
 
-def test_images_get_the_samples_they_need(classifier, mini, reference):
+def test_images_get_the_samples_they_need(mini, reference):
     """The table stops early on clear images; with wrong ones skipped, those have their selection alone."""
     taken = {idx: int(looks[-1].votes.sum()) for idx, looks in read_looks(reference("table"), 10).items()}
     assert len(set(taken.values())) > 1

@@ -35,12 +35,8 @@ def certify_votes(
     counts = np.asarray(estimation)[:, None]
     plan = fixed_plan(int(counts[0].sum()), alpha)
     reached = np.ones(len(counts), dtype=np.int64)
-    return certify_looks(select(selection), counts, reached, plan, noise, bound, uniforms=uniforms)
-
-
-def select(selection: ArrayLike) -> NDArray[np.int64]:
-    """Return the most frequent class, the lowest index on ties."""
-    return np.asarray(np.argmax(np.asarray(selection), axis=-1), dtype=np.int64)
+    chosen = np.argmax(np.asarray(selection), axis=-1)
+    return certify_looks(chosen, counts, reached, plan, noise, bound, uniforms=uniforms)
 
 
 def certify_looks(

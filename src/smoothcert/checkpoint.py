@@ -39,18 +39,29 @@ class Checkpoint:
 
 def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
     """Write a network; the file appears under its name only when whole."""
-    metadata = {
+    header = {
         "format": _FORMAT,
         "architecture": model.architecture,
         "num_classes": str(model.num_classes),
         "about": json.dumps(about),
     }
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    with replacing(Path(path)) as part:
+    write_tensors(Path(path), model.state_dict(), header)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str]) -> None:
+    """Write a safetensors file, whole or not at all."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with replacing(path) as part:
         try:
-            save_file(weights, part, metadata)
+            save_file(plain, part, header)
         except SafetensorError as error:
             raise OSError(str(error)) from error
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors and the header of a safetensors file."""
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (no mapping)
 
 
 def load_checkpoint(
@@ -88,9 +99,7 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
 
 def _load(path: Path) -> tuple[Classifier, Mapping[str, Any]]:
     try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        weights, header = read_tensors(path)
     except (OSError, SafetensorError) as error:
         raise SmoothcertError(f"{path} is damaged or no safetensors file ({error}).") from error
     if header.get("format") != _FORMAT:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_MOST_NAMES = 40  # that a message lists; there are more recipes than anyone would read
+
 
 class SmoothcertError(Exception):
     """Something outside the program went wrong: a missing file, a full disk, a damaged download."""
@@ -27,6 +29,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     choices = sorted(known)
     near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
+    if len(choices) > _MOST_NAMES:
+        nearest = difflib.get_close_matches(name, choices, n=5, cutoff=0.0)
+        return UsageError(f"Unknown {kind} {name!r}{hint} Nearest of {len(choices)}: {', '.join(nearest)}.")
     return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")
 
 

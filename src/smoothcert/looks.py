@@ -7,7 +7,6 @@ come; when it is done they are put in order, and `name.tsv` and `name.counts.tsv
 
 from __future__ import annotations
 
-import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -32,6 +30,7 @@ from smoothcert.results import (
     sidecar_path,
     unpack_votes,
     write_rows,
+    write_sidecar,
 )
 from smoothcert.storage import open_locked, write_text
 from smoothcert.writer import cannot_write, open_sidecar, whole_lines
@@ -59,6 +58,12 @@ def looks_path(path: Path) -> Path:
     """Return where the looks beside a results file lie."""
     counts = counts_path(path)
     return counts.with_name(counts.name.replace(".counts.tsv", ".looks.tsv"))
+
+
+def check_new(out: Path) -> None:
+    """Refuse a name under which results, or anything that lies beside them, are there already."""
+    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
+        raise UsageError(f"{out} exists; choose another `--out`.")
 
 
 def looks_text(looks: Mapping[int, Sequence[Look]]) -> str:
@@ -122,9 +127,7 @@ class LookStore:
     def __enter__(self) -> LookStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._file:
             with suppress(OSError):  # what append could not flush, it reported
                 self._file.close()
@@ -181,7 +184,7 @@ class LookStore:
 
     def _write_sidecar(self) -> None:
         assert self.path is not None
-        write_text(sidecar_path(self.path), json.dumps(self._about, indent=2) + "\n")
+        write_sidecar(self.path, self._about)
 
 
 def read_looks(path: str | Path, classes: int) -> dict[int, list[Look]]:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.looks import looks_path
-from smoothcert.results import counts_path, read_sidecar, sidecar_path
+from smoothcert.looks import check_new, looks_path
+from smoothcert.results import counts_path, read_sidecar, sidecar_path, write_sidecar
 from smoothcert.storage import write_text
 
 
 def merge_results(files: Sequence[Path], out: Path) -> int:
     """Write one results file, ordered by image, from several; return the number of images."""
-    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
-        raise UsageError(f"{out} exists; choose another `--out`.")
+    check_new(out)
     abouts = [read_sidecar(sidecar_path(path)) for path in files]
     settings = [{**about["settings"], "images": None} for about in abouts]
     for path, other in zip(files, settings, strict=True):
@@ -34,7 +32,7 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
         about["samples"] = sum(part.get("samples", 0) for part in abouts)
         look_headers, looks = _join([looks_path(path) for path in files], several=True)
         write_text(looks_path(out), look_headers + "".join(looks[index] for index in sorted(looks)))
-    write_text(sidecar_path(out), json.dumps(about, indent=2) + "\n")
+    write_sidecar(out, about)
     write_text(counts_path(out), count_headers + "".join(counts[index] for index in sorted(counts)))
     write_text(out, headers + "".join(rows[index] for index in sorted(rows)))
     return len(rows)

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from smoothcert.errors import UsageError
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 def robust_radius(radius: ArrayLike, correct: ArrayLike) -> Floats:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from smoothcert.checkpoint import fill
 from smoothcert.data.registry import DATASETS, IMAGENET_NORMALIZATION
-from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
 from smoothcert.models import Classifier, create_model
 from smoothcert.storage import replacing
 
@@ -119,7 +119,7 @@ def _read(path: Path) -> Mapping[str, Any]:
             f"{path} is damaged, or wants to run code when it is opened; only plain weights are read."
         ) from error
     except Exception as error:  # a damaged file can fail in any way at all
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error) or type(error).__name__
         raise SmoothcertError(f"{path} cannot be read as a checkpoint ({reason}).") from error
     if not isinstance(content, Mapping):
         raise SmoothcertError(f"{path} holds a {type(content).__name__}, not a table of weights.")

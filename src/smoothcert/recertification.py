@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +12,10 @@ from numpy.typing import NDArray
 
 from smoothcert.certificates import bound_uniforms, certify_looks
 from smoothcert.errors import UsageError
-from smoothcert.looks import Look, looks_path, looks_text, read_looks
+from smoothcert.looks import Look, check_new, looks_path, looks_text, read_looks
 from smoothcert.names import classes_of, dimensions_of
 from smoothcert.noises import Noise, convert_radius, noise_of
-from smoothcert.results import Record, Results, counts_path, read_counts, read_results, sidecar_path, write_rows
+from smoothcert.results import Record, Results, counts_path, read_counts, read_results, write_rows, write_sidecar
 from smoothcert.sequential import Plan, fixed_plan
 from smoothcert.storage import file_hash, write_text
 
@@ -41,31 +40,16 @@ def certify_stored(
     records = list[Record]()
     for first in range(0, len(indices), _AT_ONCE):
         part = slice(first, first + _AT_ONCE)
-        records += _certify(indices[part], labels[part], looks[part], plan, noise, bound, top, seed)
+        selection, counts, reached = _arrays(looks[part])
+        chosen = np.asarray(labels[part]) if top > 1 else selection.argmax(axis=1)
+        drawn = bound_uniforms(seed, indices[part]) if bound == "randomised" else None
+        found = certify_looks(chosen, counts, reached, plan, noise, bound, top=top, uniforms=drawn)
+        rows = zip(indices[part], labels[part], looks[part], *found, selection, counts, reached, strict=True)
+        for index, label, seen, predict, radius, votes, looked, number in rows:
+            last = looked[number - 1].tolist() if number else []
+            seconds = sum(look.seconds for look in seen)
+            records.append(Record(index, label, int(predict), float(radius), seconds, votes.tolist(), last))
     return records
-
-
-def _certify(
-    indices: Sequence[int],
-    labels: Sequence[int],
-    looks: Sequence[Sequence[Look]],
-    plan: Plan,
-    noise: Noise,
-    bound: str,
-    top: int,
-    seed: int,
-) -> list[Record]:
-    selection, counts, reached = _arrays(looks)
-    chosen = np.asarray(labels) if top > 1 else selection.argmax(axis=1)
-    drawn = bound_uniforms(seed, indices) if bound == "randomised" else None
-    predict, radius = certify_looks(chosen, counts, reached, plan, noise, bound, top=top, uniforms=drawn)
-    made = []
-    for row, seen in enumerate(looks):
-        last = counts[row, reached[row] - 1].tolist() if reached[row] else []
-        stages = selection[row].tolist(), last
-        seconds = sum(look.seconds for look in seen)
-        made.append(Record(indices[row], labels[row], int(predict[row]), float(radius[row]), seconds, *stages))
-    return made
 
 
 def _arrays(
@@ -138,11 +122,10 @@ def write_recertified(
     out: Path, records: Sequence[Record], about: Mapping[str, Any], looks: Mapping[int, Sequence[Look]]
 ) -> None:
     """Write what was found as a results file of its own, with its votes beside it."""
-    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
-        raise UsageError(f"{out} exists; choose another `--out`.")
+    check_new(out)
     if looks:
         write_text(looks_path(out), looks_text(looks))
-    write_text(sidecar_path(out), json.dumps(about, indent=2) + "\n")
+    write_sidecar(out, about)
     write_rows(out, records)
 
 

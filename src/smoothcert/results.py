@@ -168,15 +168,10 @@ def read_results(path: str | Path) -> Results:
 
 def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the class counts [images, classes] of selection and estimation that lie beside a results file."""
-    file = counts_path(Path(path))
-    return read_votes(file, 1, num_classes), read_votes(file, 2, num_classes)
-
-
-def read_votes(file: Path, column: int, num_classes: int) -> NDArray[np.int64]:
-    """Return one column of a file of counts as an array [images, classes]."""
-    rows = [line.split("\t")[column] for line in read_text(file).splitlines()[1:]]
-    votes = np.array([unpack_votes(row, num_classes) for row in rows], dtype=np.int64)
-    return votes.reshape(len(rows), num_classes)
+    rows = [line.split("\t") for line in read_text(counts_path(Path(path))).splitlines()[1:]]
+    votes = np.array([[unpack_votes(text, num_classes) for text in row[1:3]] for row in rows], dtype=np.int64)
+    selection, estimation = votes.reshape(len(rows), 2, num_classes).swapaxes(0, 1)
+    return selection, estimation
 
 
 def write_rows(path: Path, records: Sequence[Record]) -> None:
@@ -195,6 +190,11 @@ def read_sidecar(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise SmoothcertError(f"{path} does not hold a JSON object.")
     return content
+
+
+def write_sidecar(results: Path, content: Mapping[str, Any]) -> None:
+    """Write the sidecar of a results file in one step."""
+    write_text(sidecar_path(results), json.dumps(content, indent=2) + "\n")
 
 
 def parse_seconds(text: str) -> float:

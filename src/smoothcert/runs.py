@@ -17,15 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
-from smoothcert.checkpoint import save_checkpoint
+from smoothcert.checkpoint import read_tensors, save_checkpoint, write_tensors
 from smoothcert.config import TrainConfig, read_config, to_toml
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.models import Classifier
-from smoothcert.storage import open_locked, replacing, write_text
+from smoothcert.storage import open_locked, write_text
 
 
 class RunFolder:
@@ -43,12 +42,6 @@ class RunFolder:
         """Whether the network is there."""
         return self.model.is_file()
 
-    @property
-    def dataset(self) -> str | None:
-        """The data set it was trained on, as the configuration names it: a file's path, where it is a file."""
-        config = self.read_config()
-        return config.dataset if config else None
-
     def read_config(self) -> TrainConfig | None:
         """Return the configuration of a run that has begun."""
         return read_config(self.config) if self.config.is_file() else None
@@ -60,7 +53,8 @@ class RunFolder:
             if before != config:
                 lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
                 fields = sorted({line.split(" = ")[0] for line in lines if line})
-                raise UsageError(f"{self.path} holds a run of another configuration ({', '.join(fields)} differ).")
+                text = f"{self.path} holds a run of another configuration ({', '.join(fields)} differ)"
+                raise UsageError(f"{text}; choose another `--name`, or move it away.")
         else:
             write_text(self.config, to_toml(config))
 
@@ -79,21 +73,15 @@ class RunFolder:
 
     def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Write what is needed to resume after `step` steps."""
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        with replacing(self.state) as part:
-            try:
-                save_file(plain, part, {"step": str(step)})
-            except SafetensorError as error:
-                raise OSError(str(error)) from error
+        write_tensors(self.state, tensors, {"step": str(step)})
 
     def load_state(self) -> tuple[dict[str, Tensor], int] | None:
         """Return the tensors and the number of steps taken, or None where nothing was saved yet."""
         if not self.state.is_file():
             return None
         try:
-            with safe_open(self.state, framework="pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-                return tensors, int(file.metadata()["step"])
+            tensors, header = read_tensors(self.state)
+            return tensors, int(header["step"])
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             raise SmoothcertError(f"{self.state} is damaged ({error}); delete it to begin anew.") from error
 

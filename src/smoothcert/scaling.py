@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from smoothcert.config import TrainConfig
-from smoothcert.methods import create_method
 from smoothcert.names import canonical_name
+from smoothcert.pipeline import teacher_config
 from smoothcert.recipes import load_recipe, paper_tables
 from smoothcert.trainer import plan_epoch
-from smoothcert.workload import passes, step_inputs
+from smoothcert.workload import method_of, passes, split_of, step_inputs
 
 GPUS = (1, 8, 64)
 IMAGES = {
@@ -73,26 +73,24 @@ class Cost:
 
 def step_seconds(config: TrainConfig, gpus: int = 1) -> float:
     """Return the seconds of a training step whose mini-batch is split over GPUs."""
-    method, rate = create_method(config.method, config.sigma, config.options), RATES[config.architecture]
+    rate = RATES[config.architecture]
     exchange = 0.0 if gpus == 1 else 2 * 4 * rate.weights / _BYTES_A_SECOND[gpus]
-    return max(step_inputs(config, gpus) / rate.training, rate.shortest) * passes(method) + exchange
+    return max(step_inputs(config, gpus) / rate.training, rate.shortest) * passes(method_of(config)) + exchange
 
 
 def training_seconds(config: TrainConfig, gpus: int = 1) -> float:
     """Return the seconds of a run on GPUs that share every mini-batch."""
-    method = create_method(config.method, config.sigma, config.options)
     images = IMAGES[canonical_name(config.dataset)][0]
-    plan = plan_epoch(images, config.batch, method.split if config.steps == "split" else 1)
-    return config.epochs * len(plan) * step_seconds(config, gpus)
+    return config.epochs * len(plan_epoch(images, config.batch, split_of(config))) * step_seconds(config, gpus)
 
 
 def run_cost(config: TrainConfig, gpus: int = 1, *, n: int = 100_000, skip: int = 1) -> Cost:
     """Return what a run costs with its teacher and labels, on GPUs that share mini-batches and images."""
-    method, rate = create_method(config.method, config.sigma, config.options), RATES[config.architecture]
+    method, rate = method_of(config), RATES[config.architecture]
     train, test = IMAGES[canonical_name(config.dataset)]
     teacher = labels = 0.0
     if method.uses_soft_labels:
-        teacher = training_seconds(_plain(config), gpus)
+        teacher = training_seconds(teacher_config(config), gpus)
         labels = train * config.label_samples / rate.voting / gpus
     votes = -(-test // skip) * n / rate.voting / gpus
     width = 2 if config.precision == "bf16" else 4
@@ -106,7 +104,7 @@ def table_seconds(configs: Sequence[TrainConfig], gpus: int, *, skip: int, n: in
     Soft labels are made once for all runs of a data set and network.
     """
     costs = [run_cost(config, n=n, skip=skip) for config in configs]
-    teachers = {_key(config): _plain(config) for config in configs if _uses_labels(config)}
+    teachers = {_key(config): teacher_config(config) for config in configs if method_of(config).uses_soft_labels}
     labels = {_key(config): cost.labels for config, cost in zip(configs, costs, strict=True)}
     votes = sum(labels.values()) + sum(cost.certification for cost in costs)
     return _spread(list(teachers.values()), gpus) + _spread(configs, gpus) + votes / gpus
@@ -132,15 +130,5 @@ def estimated(configs: Iterable[TrainConfig]) -> bool:
     return not all(all(RATES[config.architecture].measured) for config in configs)
 
 
-def _plain(config: TrainConfig) -> TrainConfig:
-    from smoothcert.pipeline import teacher_config
-
-    return teacher_config(config)
-
-
 def _key(config: TrainConfig) -> tuple[str, str, float]:
     return config.dataset, config.architecture, config.label_sigma
-
-
-def _uses_labels(config: TrainConfig) -> bool:
-    return bool(create_method(config.method, config.sigma, config.options).uses_soft_labels)

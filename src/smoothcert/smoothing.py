@@ -123,7 +123,7 @@ class SmoothedClassifier(nn.Module):
         index: Any = None,
         batch: int | None = None,
     ) -> Certificate:
-        """Return the class that n0 votes select, and an l2 radius that n fresh votes prove, at confidence 1 - alpha.
+        """Return the class that n0 votes select, and a radius that n fresh votes prove, at confidence 1 - alpha.
 
         The noise is a function of (seed, index, sample number); an input's index is its place in the batch unless
         given. The certificate holds for inputs chosen without knowing the noise: for an x that somebody may have
@@ -201,10 +201,10 @@ class SmoothedClassifier(nn.Module):
     def _inputs(self, x: Any) -> tuple[Tensor, bool]:
         """Check inputs and return them as a float32 batch, and whether they were a single one."""
         inputs = torch.as_tensor(x)
-        if not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
-            raise UsageError(f"Expected floating-point inputs, but got {inputs.dtype}.")
         if inputs.dtype == torch.uint8:
             raise UsageError("Expected images as floats in [0, 1], but got uint8; divide them by 255.")
+        if not inputs.is_floating_point():
+            raise UsageError(f"Expected floating-point inputs, but got {inputs.dtype}.")
         shape = self.input_shape
         if shape is not None and shape not in (inputs.shape, inputs.shape[1:]):
             raise UsageError(f"Expected inputs of shape {list(shape)}, but got {list(inputs.shape)}.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from smoothcert.certification import Progress, predict_dataset
 from smoothcert.checkpoint import load_checkpoint
 from smoothcert.data.batches import AUGMENTATIONS
-from smoothcert.data.folder import FolderImages
+from smoothcert.data.folder import FolderImages, FolderViews
 from smoothcert.data.image_data import ImageData
 from smoothcert.engine.agreement import decide
 from smoothcert.engine.counting import default_micro_batch
@@ -66,36 +67,23 @@ def make_soft_labels(
     out = labels_path(teacher, *parts)
     packed = out.with_suffix(".safetensors")
     if not decide(joined(), packed.is_file()):
-        _vote(classifier, shown, out, samples, seed, 16 * usual, checkpoint.sha256, on_progress)
+        predict_dataset(
+            classifier,
+            shown,
+            out,
+            n=samples,
+            alpha=0.5,
+            seed=seed,
+            batch=16 * usual,  # images of few samples share a pass
+            purpose=Purpose.SOFT_LABELS,
+            model={"sha256": checkpoint.sha256},
+            on_progress=on_progress,
+        )
         if joined().first:
             pack_labels(counts_path(out), len(data), packed)
         decide(joined(), True)  # it is there from here on
     labels = PackedLabels(packed, model.num_classes)
     return labels.dense() if len(data) * model.num_classes <= _MOST_IN_MEMORY else labels
-
-
-def _vote(
-    classifier: SmoothedClassifier,
-    data: ImageData,
-    out: Path,
-    samples: int,
-    seed: int,
-    batch: int,
-    teacher: str,
-    on_progress: Callable[[Progress[Prediction]], None] | None,
-) -> None:
-    predict_dataset(
-        classifier,
-        data,
-        out,
-        n=samples,
-        alpha=0.5,
-        seed=seed,
-        batch=batch,  # images of few samples share a pass
-        purpose=Purpose.SOFT_LABELS,
-        model={"sha256": teacher},
-        on_progress=on_progress,
-    )
 
 
 def labels_path(teacher: Path, *parts: Any) -> Path:
@@ -110,8 +98,7 @@ def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:
     if isinstance(data.images, FolderImages):
         if augmentation != "resized-crop-flip":
             raise UsageError("Soft labels of an image folder can be of views by `resized-crop-flip` only, or `clean`.")
-        views = data.images.one_view(seed, _ONE_VIEW)
-        return ImageData(data.name, data.split, views, data.labels, data.classes, data.mean, data.std)
+        return replace(data, images=FolderViews(data.images, seed, _ONE_VIEW))
     everything = data.images[torch.arange(len(data))]
     images = AUGMENTATIONS[augmentation](everything, seed, _ONE_VIEW).round().byte().contiguous()
-    return ImageData(data.name, data.split, images, data.labels, data.classes, data.mean, data.std)
+    return replace(data, images=images)

@@ -24,12 +24,11 @@ from smoothcert.engine.resuming import restore_state, take_state
 from smoothcert.engine.stepping import Stepper, new_stream
 from smoothcert.environment import describe_environment
 from smoothcert.errors import Notice, SmoothcertError, UsageError
-from smoothcert.methods import create_method
 from smoothcert.models import Classifier, create_model
 from smoothcert.packed_labels import PackedLabels
 from smoothcert.philox import Purpose, normal, permutation
 from smoothcert.runs import RunFolder, SilentRunFolder
-from smoothcert.workload import step_passes
+from smoothcert.workload import method_of, split_of, step_passes
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_BETWEEN_SAVES = 60.0
@@ -143,7 +142,7 @@ class Training:
         self.ranks = joined()
         self.folder = RunFolder(folder) if self.ranks.first else SilentRunFolder(folder)
         check_precision(config.precision)
-        method = create_method(config.method, config.sigma, config.options)
+        method = method_of(config)
         if config.batch_norm == "synced" and not method.static and self.ranks.size > 1:
             raise UsageError(f"{config.name}: `--attack masked` cannot be used with `--batch-norm synced`.")
         if method.uses_soft_labels and soft is None:
@@ -162,7 +161,7 @@ class Training:
         optimizer = torch.optim.SGD(
             model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=self.on_gpu
         )
-        self.plan = plan_epoch(len(train), config.batch, method.split if config.steps == "split" else 1)
+        self.plan = plan_epoch(len(train), config.batch, split_of(config))
         self.total = config.epochs * len(self.plan)
         self.stepper = Stepper(
             model,
@@ -315,7 +314,7 @@ def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
         size = min(batch, images - first) // split
         steps += [(first + number * size, size) for number in range(split) if size]
     if not steps:
-        raise UsageError(f"{images} images are too few for steps of a {split}th of a mini-batch.")
+        raise UsageError(f"{images} images are too few for steps of a {split}th of a mini-batch; try `--steps whole`.")
     return steps
 
 

@@ -9,6 +9,16 @@ from smoothcert.config import TrainConfig
 from smoothcert.methods import Method, create_method
 
 
+def method_of(config: TrainConfig) -> Method:
+    """Return the method of a run."""
+    return create_method(config.method, config.sigma, config.options)
+
+
+def split_of(config: TrainConfig) -> int:
+    """Return into how many steps a run cuts a mini-batch."""
+    return method_of(config).split if config.steps == "split" else 1
+
+
 def passes(method: Method) -> int:
     """Return the forward passes that a step of training does, or would do in the same time, for each input."""
     attack = 2 * getattr(method, "attack_steps", 0)
@@ -18,15 +28,10 @@ def passes(method: Method) -> int:
 
 def step_inputs(config: TrainConfig, gpus: int = 1) -> int:
     """Return the inputs of a step: its images, shared out over GPUs, under each of their noises."""
-    method = _method(config)
-    images = max(1, config.batch // (method.split if config.steps == "split" else 1))
-    return int(-(-images // gpus) * getattr(method, "num_noises", 1))
+    images = max(1, config.batch // split_of(config))
+    return int(-(-images // gpus) * getattr(method_of(config), "num_noises", 1))
 
 
 def step_passes(config: TrainConfig) -> int:
     """Return the passes of a whole step."""
-    return step_inputs(config) * passes(_method(config))
-
-
-def _method(config: TrainConfig) -> Method:
-    return create_method(config.method, config.sigma, config.options)
+    return step_inputs(config) * passes(method_of(config))

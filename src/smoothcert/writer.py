@@ -11,12 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, ClassVar, Protocol
 
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.results import BESIDE, counts_path, read_sidecar, sidecar_path
-from smoothcert.storage import open_locked, write_text
+from smoothcert.results import BESIDE, counts_path, read_sidecar, sidecar_path, write_sidecar
+from smoothcert.storage import open_locked
 
 _SECONDS_BETWEEN_NOTES = 10.0  # of the time spent, in the sidecar
 
@@ -68,9 +67,7 @@ class ResultWriter:
     def __enter__(self) -> ResultWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for file in self._files:
             with suppress(OSError):  # what append could not flush, it reported; the next start cuts it off
                 file.close()
@@ -99,7 +96,7 @@ class ResultWriter:
         return open_sidecar(self.path, settings)
 
     def _write_sidecar(self) -> None:
-        write_text(sidecar_path(self.path), json.dumps(self._about, indent=2) + "\n")
+        write_sidecar(self.path, self._about)
 
     def _recover(self) -> int:
         """Cut both files to the rows that both hold in full, and return how many those are."""

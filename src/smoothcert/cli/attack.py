@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.corrupted import add_corruption_options
-from smoothcert.cli.options import add_data_options, batch_size, shard
+from smoothcert.cli.options import add_data_options, add_sample_options, batch_size
 from smoothcert.cli.terminal import ProgressBar, say
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ def add_commands(commands: Any) -> None:
     group.add_argument("--noises", type=int, default=32, help="noises a gradient is averaged over (default: 32)")
     group.add_argument("--n", type=int, default=1000, help="votes on what it found (default: 1,000)")
     group.add_argument("--alpha", type=float, default=0.001, help="of the vote (default: 0.001)")
-    group.add_argument("--seed", type=int, default=0, help="names the noise (default: 0)")
-    group.add_argument("--skip", type=int, default=1, metavar="K", help="take every K-th image only")
-    group.add_argument("--max", type=int, metavar="I", help="take images with an index below I only")
-    group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="take the I-th of N parts")
+    add_sample_options(group)
     group = parser.add_argument_group("execution and output")
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     group.add_argument("--batch", type=batch_size, metavar="B", help="noisy images in memory at once, or auto")
@@ -75,17 +72,8 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError(f"{certificates.name} has no certificate of the images that were asked for.")
     options = {"n": args.n, "alpha": args.alpha, "steps": args.steps, "num_noises": args.noises, "seed": args.seed}
     with ProgressBar("attack", len(indices), "images") as bar:
-        watch = _watch(bar)
-        trials = attack_dataset(
-            _classifier(settings, job),
-            data,
-            certificates,
-            indices,
-            args.radii,
-            batch=args.batch,
-            on_progress=watch,
-            **options,
-        )
+        options |= {"batch": args.batch, "on_progress": _watch(bar)}
+        trials = attack_dataset(_classifier(settings, job), data, certificates, indices, args.radii, **options)
     if args.out:
         write_text(args.out, "\t".join(COLUMNS) + "\n" + "".join(trial.row() for trial in trials))
         say(f"Attacks: {args.out}")
@@ -119,9 +107,9 @@ def _checked(certificates: Results, job: Job, data: ImageData) -> dict[str, Any]
     if settings.get("task") != "certify":
         raise UsageError(f"{certificates.name} has no sidecar of a certification beside it.")
     if settings["model"].get("sha256") != job.checkpoint.sha256:
-        raise UsageError(f"{certificates.name} is about another network.")
+        raise UsageError(f"{certificates.name} is about another network; name this one's with `--certificates`.")
     if settings["data"]["sha256"] != data.fingerprint:
-        raise UsageError(f"{certificates.name} is about other images.")
+        raise UsageError(f"{certificates.name} is about other images; name those with `--data` and `--split`.")
     if settings.get("norm", "l2") != "l2" or settings.get("top_k", 1) > 1:
         raise UsageError(f"{certificates.name} holds no l2 certificates of one class.")
     return settings

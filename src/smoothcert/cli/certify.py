@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from smoothcert.cli import stopping
 from smoothcert.cli.corrupted import add_corruption_options, choose_rows, results_suffix
 from smoothcert.cli.job import load_job
-from smoothcert.cli.options import add_data_options, batch_size, shard
+from smoothcert.cli.options import add_data_options, add_sample_options, batch_size
 from smoothcert.cli.report import print_table
-from smoothcert.cli.terminal import ProgressBar, duration, say
-from smoothcert.cli.train import COMPILING
+from smoothcert.cli.terminal import COMPILING, ProgressBar, duration, say
 
 if TYPE_CHECKING:
     import torch
@@ -57,10 +56,7 @@ def add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
     group.add_argument("--n", "--N", type=int, default=n, metavar="N", help=f"noises an image (default: {n:,})")
     group.add_argument("--alpha", type=float, default=0.001, help="probability of a wrong answer (default: 0.001)")
-    group.add_argument("--seed", type=int, default=0, help="names the noise (default: 0)")
-    group.add_argument("--skip", type=int, default=1, metavar="K", help="take every K-th image only")
-    group.add_argument("--max", type=int, metavar="I", help="take images with an index below I only")
-    group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="take the I-th of N parts")
+    add_sample_options(group)
     group = parser.add_argument_group("execution")
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     group.add_argument("--precision", help="fp32, tf32 or bf16 (default: fp32 on the CPU, bf16 on a GPU)")
@@ -95,8 +91,6 @@ def run(args: argparse.Namespace) -> None:
     if certifying:
         bounds.check_budget(args.n0, args.n, args.alpha)
         stopping.check(args)
-    if args.batch is not None:
-        bounds.check_count("batch", args.batch)
     job = load_job(args)
     model, sigma, shape = job.checkpoint.model, job.sigma, job.sets[0].shape
     # The choice must be the same for every shard, so it looks at all images.
@@ -116,22 +110,22 @@ def run(args: argparse.Namespace) -> None:
     )
     if args.out and len(job.sets) > 1:
         raise UsageError(f"`--out` names one file, but {args.data} gives {len(job.sets)}; leave it out.")
-    jobs = [
+    parts = [
         (data, choose_rows(args, data, args.shard), args.out or default_out(args, data, sigma)) for data in job.sets
     ]
     if args.dry_run:
-        print(_plan(args, classifier, jobs, job.device))
+        print(_plan(args, classifier, parts, job.device))
         return
     if classifier.form in COMPILED:
         say(COMPILING.format("the network"))
-    for part in jobs:
+    for part in parts:
         _run(args, job.checkpoint, classifier, *part)
     if not ranks.first:
         return
     if certifying:
-        print_table([str(out) for _, _, out in jobs], as_json=args.json)
+        print_table([str(out) for _, _, out in parts], as_json=args.json)
     else:
-        _print_predictions({data.name: out for data, _, out in jobs}, as_json=args.json)
+        _print_predictions({data.name: out for data, _, out in parts}, as_json=args.json)
 
 
 def _run(
@@ -223,14 +217,14 @@ def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path
 def _plan(
     args: argparse.Namespace,
     classifier: SmoothedClassifier,
-    jobs: Sequence[tuple[ImageData, list[int], Path]],
+    parts: Sequence[tuple[ImageData, list[int], Path]],
     device: torch.device,
 ) -> str:
     """Say what would be done: the settings, the number of samples, and what a short trial says of the time."""
     from smoothcert.bounds import failure_upper_bound
 
-    data, indices, _ = jobs[0]
-    images = sum(len(rows) for _, rows, _ in jobs)
+    data, indices, _ = parts[0]
+    images = sum(len(rows) for _, rows, _ in parts)
     samples = args.n + (args.n0 if args.task == "certify" else 0)
     micro_batch = classifier.micro_batch_for(data.shape, device)
     classifier.counts(data.floats(indices[:1], device)[0], micro_batch)
@@ -239,7 +233,7 @@ def _plan(
     speed = 4 * micro_batch / (time.perf_counter() - started)
     plan = {
         "task": args.task,
-        "data": ", ".join(f"{data.name} {data.split}" for data, _, _ in jobs),
+        "data": ", ".join(f"{data.name} {data.split}" for data, _, _ in parts),
         "images": images,
         "sigma": classifier.sigma,
         **({"n0": args.n0} if args.task == "certify" else {}),
@@ -255,7 +249,7 @@ def _plan(
         "samples": samples * images,
         "samples a second": round(speed),
         "time": duration(samples * images / speed),
-        "out": ", ".join(str(out) for _, _, out in jobs),
+        "out": ", ".join(str(out) for _, _, out in parts),
     }
     if args.json:
         return json.dumps(plan, indent=2)

@@ -48,6 +48,8 @@ def load_job(args: argparse.Namespace) -> Job:
     if args.sigma is not None:
         bounds.check_sigma(args.sigma)
     bounds.check_alpha(args.alpha)
+    if args.batch is not None:
+        bounds.check_count("batch", args.batch)
     if (args.checkpoint is None) == (args.pretrained is None):
         raise UsageError("Name either a checkpoint or, with `--pretrained`, a network of ours.")
     device = choose_device(args.device)

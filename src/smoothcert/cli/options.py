@@ -26,6 +26,14 @@ def add_data_dir(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_sample_options(group: argparse._ActionsContainer) -> None:
+    """Which noise, and which of the images."""
+    group.add_argument("--seed", type=int, default=0, help="names the noise (default: 0)")
+    group.add_argument("--skip", type=int, default=1, metavar="K", help="take every K-th image only")
+    group.add_argument("--max", type=int, metavar="I", help="take images with an index below I only")
+    group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="take the I-th of N parts")
+
+
 def load_data(args: argparse.Namespace, default: str | None) -> ImageData:
     """Load the images the options name."""
     from smoothcert.data import load_dataset
@@ -33,7 +41,7 @@ def load_data(args: argparse.Namespace, default: str | None) -> ImageData:
 
     name = args.data or default
     if name is None:
-        raise UsageError("The checkpoint does not say which data set it is for; name one with `--data`.")
+        raise UsageError("No data set is named, and no checkpoint says which it is for; name one with `--data`.")
     return load_dataset(name, args.split, args.data_dir, resize=args.resize, crop=args.crop)
 
 

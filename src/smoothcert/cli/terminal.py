@@ -8,11 +8,11 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 from smoothcert.errors import Notice
 
+COMPILING = "Compiling {}; the first time this can take a minute, later it is read from the compiler's cache."
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -38,9 +38,7 @@ class ProgressBar:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar:
             self._bar.stop()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import add_data_dir, seconds
-from smoothcert.cli.terminal import ProgressBar, duration, say
+from smoothcert.cli.terminal import COMPILING, ProgressBar, duration, say
 from smoothcert.config import TrainConfig, describe, make_config, to_toml
 from smoothcert.errors import UsageError
 
@@ -158,9 +158,6 @@ def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
         print(f"{line['run']:32} {line['gpus']:3} GPUs: {times}; {line['memory']:.1f} GiB each{mark}")
 
 
-COMPILING = "Compiling {}; the first time this can take a minute, later it is read from the compiler's cache."
-
-
 class Stages:
     """A bar for each part of the work, one at a time."""
 
@@ -173,7 +170,7 @@ class Stages:
 
     def __exit__(self, *error: object) -> None:
         if self.bar:
-            self.bar.__exit__(None, None, None)
+            self.bar.__exit__()
 
     def begin(self, kind: str, name: str) -> Callable[[Any], None]:
         """Close the bar of the last part and return what shows the next one's progress."""

@@ -18,11 +18,9 @@ from torch.nn import functional as F
 
 from smoothcert.data.image_data import ImageData
 from smoothcert.engine.ranks import Part
-from smoothcert.errors import SmoothcertError
 from smoothcert.philox import Purpose, uniform
 
 _PADDING = 4
-_MOST_BYTES = 64 * 2**30
 
 Inputs = tuple[Tensor, ...]
 Schedule = Iterable[tuple[int, Part, Tensor]]
@@ -82,9 +80,6 @@ class ResidentData:
 
 def to_device(data: ImageData, device: torch.device, augmentation: str, soft: Tensor | None = None) -> ResidentData:
     """Read a data set into the device's memory."""
-    if data.images.shape.numel() > _MOST_BYTES:
-        size = data.images.shape.numel() / 2**30
-        raise SmoothcertError(f"{data.name} would take {size:,.0f} GiB of memory, and training keeps all images there.")
     images = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))]
     placed_soft = None if soft is None else soft.to(device)
     return ResidentData(images.to(device), data.labels.to(device), placed_soft, augmentation)

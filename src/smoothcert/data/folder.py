@@ -54,10 +54,6 @@ class FolderImages:
             used.append(number)
         return torch.stack(pixels), used
 
-    def one_view(self, seed: int, step: int) -> FolderViews:
-        """Return the images with every one replaced by one random view of it."""
-        return FolderViews(self, seed, step)
-
     def _stack(self, decode: Callable[[int], Tensor], indices: list[int]) -> Tensor:
         threads = min(_MOST_THREADS, os.cpu_count() or 1, len(indices))
         if threads < 2:

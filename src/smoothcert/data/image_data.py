@@ -78,9 +78,7 @@ class ImageData:
     def subset(self, indices: Sequence[int] | Tensor) -> ImageData:
         """Return the images at these positions, read into memory, as a data set of their own."""
         chosen = torch.as_tensor(indices)
-        return ImageData(
-            self.name, self.split, self.images[chosen], self.labels[chosen], self.classes, self.mean, self.std
-        )
+        return replace(self, images=self.images[chosen], labels=self.labels[chosen], severities=1)
 
     @cached_property
     def fingerprint(self) -> str:

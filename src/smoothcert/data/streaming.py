@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from smoothcert.data.batches import AUGMENTATIONS, Batch, Inputs, ResidentData, Schedule, Source, to_device
+from smoothcert.data.batches import AUGMENTATIONS, Batch, Inputs, Schedule, Source, to_device
 from smoothcert.data.folder import FolderImages, view_draws
 from smoothcert.data.image_data import ImageData
 from smoothcert.packed_labels import PackedLabels
@@ -95,10 +95,7 @@ def choose_source(
         if large or augmentation == "resized-crop-flip":
             count = usual_workers() if workers is None else workers
             return StreamedData(data, device, augmentation, soft, seed=seed, workers=count)
-    resident: ResidentData = to_device(
-        data, device, augmentation, soft.dense() if isinstance(soft, PackedLabels) else soft
-    )
-    return resident
+    return to_device(data, device, augmentation, soft.dense() if isinstance(soft, PackedLabels) else soft)
 
 
 def usual_workers() -> int:

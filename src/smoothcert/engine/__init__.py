@@ -1,1 +1,1 @@
-"""How work is executed on a device: precision, and the counting of votes."""
+"""How work is executed: votes and training steps on a device, in a precision, by one process or several."""

@@ -33,13 +33,14 @@ def add_noise(
     shape = (*samples.shape, *inputs.shape[1:])
     kernels = triton_kernels() if inputs.is_cuda and not isinstance(noise, Uniform) else None
     if kernels:
-        rows = image.unsqueeze(1).expand_as(samples).reshape(-1)
+        rows, kernel = image.unsqueeze(1).expand_as(samples).reshape(-1), kernels.noisy_copies
         options: dict[str, Any] = {"sigma": noise.sigma, "seed": seed, "purpose": purpose, "dtype": dtype}
         if isinstance(noise, Grid):
             table, offset, limits = _table(noise.sigma, inputs.device)
             options |= {"table": table, "offset": offset, "limits": limits}
-            return kernels.grid_copies(inputs, rows, indices, samples.reshape(-1), **options).view(shape)  # type: ignore[no-any-return]
-        return kernels.noisy_copies(inputs, rows, indices, samples.reshape(-1), **options).view(shape)  # type: ignore[no-any-return]
+            kernel = kernels.grid_copies
+        noisy: Tensor = kernel(inputs, rows, indices, samples.reshape(-1), **options)
+        return noisy.view(shape)
     address = (samples, indices[image].unsqueeze(1), purpose)
     size, device = inputs[0].numel(), inputs.device
     if isinstance(noise, Grid):

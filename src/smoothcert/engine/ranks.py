@@ -80,7 +80,7 @@ class Ranks:
 
         if self.size > 1 and not dist.is_initialized():
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-            store = _below(self.store, "group")
+            store = below(self.store, "group")
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size)
 
     def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
@@ -151,12 +151,12 @@ def join() -> Ranks:
         except (ValueError, RuntimeError) as error:
             raise SmoothcertError(f"The other processes cannot be reached ({first_line(error)}).") from error
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # what an earlier attempt left there is void
-        _joined = Ranks(rank, size, _below(store, f"smoothcert/{attempt}"))
+        _joined = Ranks(rank, size, below(store, f"smoothcert/{attempt}"))
         _leaving.extend((watch_over(_joined), partial(depart, _joined)))
     return _joined
 
 
-def _below(store: Any, name: str) -> Any:
+def below(store: Any, name: str) -> Any:
     """Return a store whose keys all begin with a name."""
     import torch.distributed as dist
 

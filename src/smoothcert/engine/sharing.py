@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from smoothcert.engine.agreement import Pulses, check_peers
-from smoothcert.engine.ranks import PeerError, Ranks
+from smoothcert.engine.ranks import PeerError, Ranks, below
 
 T = TypeVar("T")
 _SECONDS_BETWEEN_LOOKS = 0.02
@@ -40,7 +40,7 @@ class _Queue:
     """Tickets 0, 1, ... stand for items: the first ones for the items themselves, later ones for items to be redone."""
 
     def __init__(self, ranks: Ranks, name: str, items: int) -> None:
-        self.ranks, self.name, self.items = ranks, name, items
+        self.ranks, self.items, self._store = ranks, items, below(ranks.store, name)
         self._redone: list[int] = []  # what rank 0 has put in again: the items of tickets from `items` on
         self._pulses = Pulses(ranks)
         self._felt = time.monotonic()
@@ -131,18 +131,16 @@ class _Queue:
         return self._owners[ticket]
 
     def _has(self, key: str) -> bool:
-        return bool(self._call("check", [f"{self.name}/{key}"]))
+        return bool(self._call("check", [key]))
 
     def _get(self, key: str) -> bytes:
-        return bytes(self._call("get", f"{self.name}/{key}"))
+        return bytes(self._call("get", key))
 
     def _set(self, key: str, value: bytes) -> None:
-        self._call("set", f"{self.name}/{key}", value)
+        self._call("set", key, value)
 
     def _call(self, name: str, *arguments: object) -> Any:
-        if name in ("add", "delete_key"):
-            arguments = (f"{self.name}/{arguments[0]}", *arguments[1:])
         try:
-            return getattr(self.ranks.store, name)(*arguments)
+            return getattr(self._store, name)(*arguments)
         except RuntimeError as error:
             raise PeerError("the store that the ranks meet in is gone") from error

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from smoothcert.results import Results, counts_path
+from smoothcert.results import Results, counts_path, read_text
 
 Votes = list[list[tuple[int, int]]]
 """For each image its classes with their votes in the estimation, most votes first."""
@@ -20,14 +19,9 @@ def read_estimation(path: Path, images: int) -> Votes | None:
     file = counts_path(path)
     if not file.is_file():
         return None
-    text = gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else file.read_text(encoding="utf-8")
-    rows = [line.split("\t")[2] for line in text.splitlines()[1 : images + 1] if line.count("\t") >= 2]
-    votes = [[(int(label), int(count)) for label, _, count in map(_split, row.split())] for row in rows]
-    return votes if len(votes) == images else None
-
-
-def _split(pair: str) -> tuple[str, str, str]:
-    return pair.partition(":")
+    rows = [line.split("\t")[2] for line in read_text(file).splitlines()[1 : images + 1] if line.count("\t") >= 2]
+    pairs = [[pair.split(":") for pair in row.split()] for row in rows]
+    return [[(int(label), int(count)) for label, count in row] for row in pairs] if len(rows) == images else None
 
 
 def vote_shares(results: Results, votes: Votes | None, sigma: float | None) -> NDArray[np.float64] | None:
