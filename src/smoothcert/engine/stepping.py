@@ -24,7 +24,7 @@ from smoothcert.methods import Method
 _DIVERGED = 1e6
 _WARM_UP_STEPS = 3
 _MOST_COMPILED = 64  # runs in one process; the compiler's own limit is far lower
-_MOST_APART = 0.5  # of the gradients' length: a compiled step that is further off an ordinary one is another function
+_MOST_APART = 0.2  # of the gradients' length: beyond it, and beyond what rounding does, a compiled step is another
 _MOST_LAYERS = 64  # of a network whose steps are compiled as a whole: the time it takes grows with their square
 
 Losses = tuple[Tensor, dict[str, Tensor]]
