@@ -2,7 +2,7 @@
 
 from smoothcert.cli.terminal import duration
 from smoothcert.recipes import load_recipe, paper_tables
-from smoothcert.scaling import GPUS, estimated, run_cost, table_configs, table_seconds
+from smoothcert.scaling import GPUS, run_cost, table_configs, table_seconds
 
 _LEFT_OUT = ("cifar10-c", "mnist-c", "linf")
 
@@ -13,8 +13,7 @@ def tables():
         if name not in _LEFT_OUT:
             configs = table_configs(name)
             times = [duration(table_seconds(configs, gpus, skip=table.skip)) for gpus in GPUS]
-            mark = " (estimated)" if estimated(configs) else ""
-            lines.append(f"| {name}{mark} | {len(configs)} | {' | '.join(times)} |")
+            lines.append(f"| {name} | {len(configs)} | {' | '.join(times)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -230,6 +230,7 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(checkpoint, tmp_path, capsy
     assert message in error
     assert error.startswith("smoothcert: ")
     assert error.count("\n") == 1
+    assert not list(checkpoint.parent.glob("**/*.tsv")), "a file was begun"
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,12 @@ def check_alpha(alpha: float) -> None:
         raise UsageError(f"Expected `alpha` to be between 0 and 1, exclusive, but got {alpha}.")
 
 
+def check_seed(seed: int) -> None:
+    """Refuse a seed that is no key of the noise."""
+    if not 0 <= seed < 1 << 63:
+        raise UsageError(f"Expected `seed` to be between 0 and 2**63 - 1, but got {seed}.")
+
+
 def check_count(name: str, value: int) -> int:
     """Return a number of things; refuse a fraction, and less than one."""
     try:

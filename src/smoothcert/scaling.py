@@ -1,12 +1,12 @@
 """What a run, or a table of the paper, takes on one, eight or sixty-four GPUs: a model with few numbers, all here.
 
 What a method does to an input follows from its steps (`workload`), and how fast a network does it was measured on one
-H200, or is estimated where `Rate` says so. docs/scaling.md has the tables that this gives, and the assumptions.
+H200. docs/scaling.md has the tables that this gives, and the assumptions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from smoothcert.config import TrainConfig
@@ -33,7 +33,7 @@ class Rate:
 
     training: passes a second in training steps. voting: noisy inputs a second in certification. shortest: seconds
     that a pass of one training step takes however few inputs it has. values: floats that an input leaves in memory
-    for the backward pass. measured: whether training and voting were measured, each.
+    for the backward pass.
     """
 
     training: float
@@ -41,17 +41,16 @@ class Rate:
     shortest: float
     values: float
     weights: float
-    measured: tuple[bool, bool]
 
 
 RATES = {
     # CAT-RS's compiled step of 3,584 passes takes 1.12 ms, Gaussian training's of 768 takes 0.25 ms.
-    "lenet": Rate(3.1e6, 28e6, 5e-5, 2.5e4, 4.3e5, (True, True)),
+    "lenet": Rate(3.1e6, 28e6, 5e-5, 2.5e4, 4.3e5),
     # CAT-RS's compiled steps take 5.35 ms and, of ResNet-110, 25.1 ms, in bfloat16.
-    "cifar_resnet20": Rate(6.7e5, 2.18e6, 4e-4, 4.5e5, 2.7e5, (True, True)),
-    "cifar_resnet110": Rate(1.43e5, 4.29e5, 2e-3, 2.5e6, 1.7e6, (True, True)),
+    "cifar_resnet20": Rate(6.7e5, 2.18e6, 4e-4, 4.5e5, 2.7e5),
+    "cifar_resnet110": Rate(1.43e5, 4.29e5, 2e-3, 2.5e6, 1.7e6),
     # The recipes' steps, uncompiled, do 10,500 (SmoothAdv) to 14,100 (Gaussian) passes a second.
-    "resnet50": Rate(1.2e4, 4.48e4, 1.5e-3, 3.3e7, 2.56e7, (True, True)),
+    "resnet50": Rate(1.2e4, 4.48e4, 1.5e-3, 3.3e7, 2.56e7),
 }
 _BYTES_A_SECOND = {1: 1.0, 8: 3e11, 64: 2.5e10}  # of an all-reduce: NVLink within a node, 200 Gbit/s between nodes
 
@@ -123,11 +122,6 @@ def table_configs(name: str) -> list[TrainConfig]:
     """Return the runs of a table of the paper, every seed."""
     table = paper_tables()[name]
     return [load_recipe(recipe, precision="bf16") for recipe, _ in table.rows for _ in table.seeds]
-
-
-def estimated(configs: Iterable[TrainConfig]) -> bool:
-    """Whether any figure behind these runs was not measured."""
-    return not all(all(RATES[config.architecture].measured) for config in configs)
 
 
 def _key(config: TrainConfig) -> tuple[str, str, float]:

@@ -282,8 +282,7 @@ def _as_scores(returned: Any, device: torch.device) -> Tensor:
 def _seed(seed: int | None) -> int:
     if seed is None:
         return secrets.randbits(63)
-    if not 0 <= seed < 1 << 63:
-        raise UsageError(f"Expected `seed` to be between 0 and 2**63 - 1, but got {seed}.")
+    bounds.check_seed(seed)
     return seed
 
 

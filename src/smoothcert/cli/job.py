@@ -48,6 +48,7 @@ def load_job(args: argparse.Namespace) -> Job:
     if args.sigma is not None:
         bounds.check_sigma(args.sigma)
     bounds.check_alpha(args.alpha)
+    bounds.check_seed(args.seed)
     if args.batch is not None:
         bounds.check_count("batch", args.batch)
     if (args.checkpoint is None) == (args.pretrained is None):
@@ -63,5 +64,7 @@ def load_job(args: argparse.Namespace) -> Job:
     if trained and args.data is None:  # photographs are cut as they were for training
         args.resize, args.crop = args.resize or trained.resize or None, args.crop or trained.crop or None
     sets = load_sets(args, trained.dataset if trained else checkpoint.about.get("dataset"))
+    for data in sets:
+        checkpoint.model.check_shape(data.shape)
     checkpoint.model.to(device)
     return Job(checkpoint, sigma, sets, device)

@@ -136,7 +136,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
     """Print time and memory of runs on H200s that share every mini-batch, as docs/scaling.md explains them."""
-    from smoothcert.scaling import GPUS, IMAGES, RATES, estimated, run_cost
+    from smoothcert.scaling import GPUS, IMAGES, RATES, run_cost
 
     lines = []
     for config in configs:
@@ -145,8 +145,7 @@ def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
         for gpus in GPUS:
             cost = run_cost(config, gpus, skip=100 if config.dataset == "imagenet" else 1)  # as the paper's tables
             parts = {key: round(getattr(cost, key)) for key in ("training", "labels", "certification")}
-            about = {"run": config.name, "gpus": gpus, "measured": not estimated([config])}
-            lines.append({**about, **parts, "memory": round(cost.memory / 2**30, 2)})
+            lines.append({"run": config.name, "gpus": gpus, **parts, "memory": round(cost.memory / 2**30, 2)})
     if as_json:
         print(json.dumps(lines, indent=2))
         return
@@ -154,8 +153,7 @@ def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
         times = ", ".join(
             f"{key} {duration(line[key])}" for key in ("training", "labels", "certification") if line[key]
         )
-        mark = "" if line["measured"] else " (estimated)"
-        print(f"{line['run']:32} {line['gpus']:3} GPUs: {times}; {line['memory']:.1f} GiB each{mark}")
+        print(f"{line['run']:32} {line['gpus']:3} GPUs: {times}; {line['memory']:.1f} GiB each")
 
 
 class Stages:

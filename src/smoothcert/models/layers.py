@@ -55,11 +55,15 @@ class Classifier(nn.Module):
         self.num_classes, self.in_channels, self.image_size = num_classes, in_channels, image_size
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """Refuse images of a shape [channels, height, width] that it does not take."""
+        expected = (self.in_channels, *(self.image_size or shape[1:]))
+        if len(shape) != 3 or tuple(shape) != expected:
+            raise UsageError(f"Expected images of shape {list(expected)}, but got {list(shape)}.")
+
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores of a batch."""
-        expected = (self.in_channels, *(self.image_size or x.shape[2:]))
-        if x.dim() != 4 or tuple(x.shape[1:]) != expected:
-            raise UsageError(f"Expected images of shape {list(expected)}, but got {list(x.shape[1:])}.")
+        self.check_shape(x.shape[1:])
         scores: Tensor = self.network(self.normalize(x).contiguous(memory_format=torch.channels_last))
         return scores
 
