@@ -172,7 +172,7 @@ def tolerance(entry):
 
 def is_small(entry):
     """Whether it is the ResNet-20 of the paper's ablations, which were tested on 1,000 images."""
-    return entry.results.about["settings"]["model"]["architecture"] == "resnet20"
+    return entry.results.about["settings"]["model"]["architecture"] == "cifar_resnet20"
 
 
 def notes(folder):
