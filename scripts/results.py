@@ -58,14 +58,15 @@ def main():
         else:
             verify_page(RESULTS, ROOT / "RESULTS.md")
             verify_all(RESULTS, args.images, args.n)
-    except smoothcert.SmoothcertError as error:
+    except (smoothcert.SmoothcertError, OSError) as error:
         raise SystemExit(str(error)) from error
 
 
 def keep_table(place, table):
     """Copy what can be checked of a table's finished runs; weights, of CAT-RS alone, go into the package.
 
-    A run of another configuration than its recipe's, or certificates of another network or protocol, are refused.
+    A run of another configuration than its recipe's is refused, and so are certificates of another network or protocol,
+    or that do not follow from their votes.
     """
     for job in list_jobs(table):
         source, target = place.runs / job.config.name, RESULTS / table / job.config.name
@@ -78,13 +79,16 @@ def keep_table(place, table):
         if not place.progress(job).finished:
             print(f"left out {source}: it is not finished")
             continue
+        paths = place.results_paths(job)
+        for path in paths:
+            verify_rows(path, read_results(path))
         target.mkdir(parents=True, exist_ok=True)
         for name in ("config.toml", "metrics.jsonl", "segments.json"):
             if (source / name).is_file():  # runs of the first days have no segments
                 shutil.copyfile(source / name, target / name)
         if job.config.method in WITH_WEIGHTS:
             shutil.copyfile(source / "model.safetensors", ZOO / f"{job.config.name}.safetensors")
-        for path in place.results_paths(job):
+        for path in paths:
             shutil.copyfile(sidecar_path(path), target / sidecar_path(path).name)
             for file in (path, counts_path(path)):
                 packed = gzip.compress(file.read_bytes(), compresslevel=9, mtime=0)

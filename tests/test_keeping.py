@@ -87,6 +87,19 @@ def test_a_run_of_another_configuration_is_refused(script, place):
         script.keep_table(place, "mnist")
 
 
+def test_damaged_certificates_are_refused(script, place):
+    (job,) = script.list_jobs("mnist")
+    reproduce([job], place, on_stage=quiet)
+    (path,) = place.results_paths(job)
+    path.write_text(path.read_text().replace("\t0\t0:", "\t1\t0:"))  # all that are wrong, or abstain, are right
+    with pytest.raises(AssertionError, match="a row is right by its label, or is not"):
+        script.keep_table(place, "mnist")
+    script.counts_path(path).unlink()
+    with pytest.raises(FileNotFoundError, match="counts"):
+        script.keep_table(place, "mnist")
+    assert not script.RESULTS.exists()
+
+
 def test_precision_is_the_runs_own(script, place):
     (job,) = script.list_jobs("mnist")
     other = dataclasses.replace(job, config=dataclasses.replace(job.config, precision="tf32"))
