@@ -28,9 +28,10 @@ class PlanLine:
 def plan(
     jobs: Sequence[Job], place: Workplace, device: torch.device, on_trial: Callable[[str], None]
 ) -> Iterator[PlanLine]:
-    """Yield a line for every run, before it one for a teacher it still needs; trials are called with a run's name.
+    """Yield a line for every run, before it one for a teacher it still needs.
 
-    Runs are timed one at a time; those of one network, method and length promise the same.
+    Runs are timed one at a time; those of one network, method and length promise the same. `on_trial` is called with
+    the name of what is about to be timed.
     """
     trials = _Trials(place, device, on_trial)
     teachers = set[str]()

@@ -166,5 +166,6 @@ def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> Annex:
         if job.label in theirs:
             ours = sum(row["seconds"] for row in RunFolder(place.runs / job.config.name).read_metrics()) / 3600
             values.append({"name": job.label, "hours": ours, "paper": {"hours": theirs[job.label]}})
-            cells.append([Cell(job.label), Cell(f"{ours:.3f}"), Cell(f"{theirs[job.label] or 0:.1f}")])
+            printed = theirs[job.label]
+            cells.append([Cell(job.label), Cell(f"{ours:.3f}"), Cell("" if printed is None else f"{printed:.1f}")])
     return Annex(Sheet(["method", "hours", "paper"], [cells]), values)
