@@ -170,3 +170,13 @@ def test_other_networks_are_told_apart(tmp_path):
         smoothcert.load_checkpoint(tmp_path / "absent.pth")
     with pytest.raises(UsageError, match="did you mean 'cifar10'"):
         smoothcert.load_checkpoint(tmp_path / "wide.pth", normalization="cifar11")
+
+
+def test_the_same_network_is_the_same_file(tmp_path):
+    """Runs, results and soft labels know a network by its file's hash."""
+    model, about = smoothcert.create_model("lenet"), {"name": "größer", "sigma": 0.25, "method": "gaussian"}
+    files = [tmp_path / f"{number}.safetensors" for number in range(8)]
+    for file in files:
+        smoothcert.save_checkpoint(file, model, **about)
+    assert len({file.read_bytes() for file in files}) == 1
+    assert smoothcert.load_checkpoint(files[0]).about == about

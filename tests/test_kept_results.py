@@ -79,19 +79,121 @@ def test_a_glob_over_results_prints_their_table(capsys):
     assert main(["report", *(file for file in files if ".counts.tsv" in file)]) == 1
 
 
-def test_a_changed_row_is_found(script, tmp_path):
-    source = script.certificates(ROOT / "results")[0].parent
-    shutil.copytree(source, tmp_path / "run")
-    path = script.certificates(tmp_path)[0]
-    read, write = (gzip.decompress, gzip.compress) if path.suffix == ".gz" else (bytes, bytes)
-    lines = read(path.read_bytes()).decode().splitlines(keepends=True)
-    number = next(i for i, line in enumerate(lines) if line.split("\t")[4] == "1")
-    fields = lines[number].split("\t")
-    fields[3] = repr(float(fields[3]) + 1e-9)
-    lines[number] = "\t".join(fields)
-    path.write_bytes(write("".join(lines).encode()))
-    with pytest.raises(AssertionError, match="a radius does not follow from the votes"):
+def change(path, edit):
+    """Change the lines of a packed table, the header aside; each is a list of fields."""
+    header, *lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    changed = ["\t".join(fields) for fields in edit([line.split("\t") for line in lines])]
+    path.write_bytes(gzip.compress("\n".join([header, *changed, ""]).encode()))
+
+
+def larger(rows):
+    number = next(i for i, row in enumerate(rows) if row[4] == "1")
+    rows[number][3] = repr(float(rows[number][3]) + 1e-9)
+    return rows
+
+
+def right(rows):
+    """A wrong image is called right, by its own word or by another label."""
+    next(row for row in rows if row[4] == "0")[4] = "1"
+    return rows
+
+
+def fewer_votes(rows):
+    label, _, count = rows[7][2].split()[0].partition(":")
+    rows[7][2] = f"{label}:{int(count) - 1}"
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("edited", "edit", "message"),
+    [
+        (["rows"], larger, "a radius does not follow from the votes"),
+        (["rows"], right, "a row is right by its label, or is not"),
+        (["rows"], lambda rows: rows[:-1], "rows and votes are not of the same images"),
+        (["rows", "votes"], lambda rows: rows[:-1], "not the images that were to be certified"),
+        (["votes"], fewer_votes, "not as many votes as there were noises"),
+    ],
+)
+def test_what_was_changed_is_found(script, tmp_path, edited, edit, message):
+    shutil.copytree(script.certificates(ROOT / "results" / "mnist")[0].parent, tmp_path / "run")
+    (path,) = script.certificates(tmp_path)
+    for name, file in (("rows", path), ("votes", script.counts_path(path))):
+        if name in edited:
+            change(file, edit)
+    with pytest.raises(AssertionError, match=message):
         script.verify_all(tmp_path, images=0, n=0)
+
+
+def test_another_network_and_labels_are_found(script, tmp_path, real_data):
+    """The networks of two noise levels for one another, and digits under other labels than their own."""
+    (path,) = script.certificates(ROOT / "results" / "mnist" / "mnist-catrs-0.25")
+    results = script.read_results(path)
+    votes = script.read_counts(path, 10)[1]
+    with pytest.raises(AssertionError, match="not the weights that were certified"):
+        script.certify_again(path.parent.with_name("mnist-catrs-0.50"), results, votes, 1, 100)
+    with pytest.raises(AssertionError, match="its network is not kept"):
+        script.certify_again(path.parent.with_name("mnist-catrs-0.75"), results, votes, 1, 100)
+    with pytest.raises(AssertionError, match="a label is not the image's"):
+        script.certify_again(path.parent, dataclasses.replace(results, label=results.label[::-1]), votes, 1, 100)
+    first, last = results.predict[0], results.predict[-1]
+    assert first != last
+    with pytest.raises(AssertionError, match="votes otherwise"):
+        script.certify_again(path.parent, results, votes[::-1], 1, 100)
+    larger = dataclasses.replace(results, radius=results.radius + 1.0)
+    assert script.certify_again(path.parent, results, votes, 2, 100) == "2 images vote alike on the CPU"
+    with pytest.raises(AssertionError, match="has another radius"):
+        script.certify_again(path.parent, larger, votes[: len(votes)], 200, 100)
+
+
+def test_without_the_images_the_check_is_not_complete(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SMOOTHCERT_DATA", str(tmp_path))
+    shutil.copytree(ROOT / "results" / "mnist" / "mnist-catrs-0.25", tmp_path / "mnist-catrs-0.25")
+    with pytest.raises(smoothcert.SmoothcertError, match=r"not certified again: mnist is not in .* data get mnist"):
+        script.verify_all(tmp_path, images=1, n=100)
+    assert "10,000 rows follow from their votes; not certified again" in capsys.readouterr().out
+
+
+def test_a_page_that_is_not_up_to_date_is_found(script, tmp_path):
+    shutil.copytree(ROOT / "results" / "mnist" / "mnist-catrs-0.25", tmp_path / "mnist" / "mnist-catrs-0.25")
+    page = tmp_path / "RESULTS.md"
+    page.write_text(script.results_page(tmp_path))
+    script.verify_page(tmp_path, page)
+    page.write_text(page.read_text().replace("0.9329", "0.9330"))
+    with pytest.raises(AssertionError, match="not up to date"):
+        script.verify_page(tmp_path, page)
+
+
+def kept_as(source, target):
+    """Copy a kept run under another name, as if it were a run of another table."""
+    shutil.copytree(ROOT / "results" / "mnist" / source, target)
+    return target
+
+
+def test_rows_of_other_settings_are_not_held_against_the_five_seeds(script, tmp_path):
+    """CAT-RS at lambda 4 has a number of its own in the paper; the five seeds had lambda 1."""
+    run = kept_as("mnist-catrs-1.00", tmp_path / "tradeoff" / "mnist-catrs-1.00-lambda4.00")
+    (run / "note.md").write_text("Certificates of\nanother weight.\n")
+    page = script.results_page(tmp_path)
+    assert "| 1.00 | CAT-RS, lambda=4.00 | 1.8287 | 1.777 | +0.0517 |  |  | no |" in page
+    assert "- mnist-catrs-1.00-lambda4.00: Certificates of another weight." in page
+
+
+def test_seeds_are_summed_up_on_the_page(script, tmp_path):
+    for name in ("mnist-gaussian-0.25", "mnist-gaussian-0.25-seed1"):
+        kept_as("mnist-gaussian-0.25", tmp_path / "variance" / name)
+    page = script.results_page(tmp_path)
+    assert "| 0.25 | Gaussian | 2 | 0.9109 | 0.0000 | 0.9109 | 0.0003 |" in page
+    assert "the paper's order" not in page
+
+
+def test_resnet20_may_be_further_from_the_paper(script):
+    (path,) = script.certificates(ROOT / "results" / "mnist" / "mnist-catrs-0.25")
+    entry = script.describe(script.read_results(path))
+    assert script.tolerance(entry) == 0.005
+    assert script.tolerance(dataclasses.replace(entry, method="macer")) == 0.01
+    network = smoothcert.load_recipe("cifar10-resnet20-catrs-0.50").architecture
+    results = dataclasses.replace(entry.results, about={"settings": {"model": {"architecture": network}}})
+    assert script.tolerance(dataclasses.replace(entry, results=results)) == 0.02
 
 
 def test_packed_results_are_read(script, tmp_path):
@@ -113,32 +215,3 @@ def test_packed_results_are_read(script, tmp_path):
     packed.write_bytes(packed.read_bytes()[:100])
     with pytest.raises(smoothcert.SmoothcertError, match="cannot be read"):
         smoothcert.read_results(packed)
-
-
-def test_certificates_on_corrupted_images_are_kept_apart(script, tmp_path, monkeypatch):
-    """A run with both kinds of certificates: each goes to its own table, and the page joins them again."""
-    run = tmp_path / "runs" / "mnist-gaussian-0.25"
-    model = smoothcert.create_model("lenet")
-    smoothcert.save_checkpoint(tmp_path / "net.safetensors", model, dataset="mnist", sigma=0.25, method="gaussian")
-    data = smoothcert.load_dataset("mnist-mini", "test")
-    run.mkdir(parents=True)
-    for name in ("config.toml", "metrics.jsonl", "segments.json"):
-        (run / name).write_text("{}" if name == "segments.json" else "")
-    shutil.copyfile(tmp_path / "net.safetensors", run / "model.safetensors")
-    smoothed = smoothcert.SmoothedClassifier(model, 0.25, 10)
-    about = {"method": "gaussian"}
-    for name in ("mnist", "mnist-c/fog", "mnist-c/stripe"):
-        named = dataclasses.replace(data, name=name)
-        out = run / f"certify-{name.replace('/', '-')}.tsv"
-        smoothcert.certify_dataset(smoothed, named, out, n0=5, n=10, indices=range(0, 1000, 250), model=about)
-    monkeypatch.setattr(script, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(script, "ROOT", tmp_path)
-    monkeypatch.setattr(script, "ZOO", tmp_path)
-    script.keep_table(tmp_path / "runs", "mnist")
-    script.keep_table(tmp_path / "runs", "mnist-c")
-    kept = {table: script.certificates(tmp_path / "results" / table) for table in ("mnist", "mnist-c")}
-    assert [len(files) for files in kept.values()] == [1, 2]
-    script.verify_all(tmp_path / "results", images=0, n=0)
-    page = script.corruption_tables(tmp_path / "results" / "mnist-c")
-    assert page.count("Gaussian") == 2
-    assert "fog" in page.splitlines()[0]

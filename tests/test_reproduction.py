@@ -1,22 +1,27 @@
 """A table from nothing, in slices: nothing is done twice, and what is left is said."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
+import torch
 
 import smoothcert
 from smoothcert.cli import main
 from smoothcert.data.corruptions import make_corrupted
 from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.pipeline import teacher_config
+from smoothcert.planning import plan
 from smoothcert.recipes import paper_tables
 from smoothcert.report.corruptions import summarize
 from smoothcert.report.paper import paper_corruptions, paper_row
-from smoothcert.report.seeds import over_seeds, to_seed_text
+from smoothcert.report.seeds import over_seeds, seed_annex
 from smoothcert.report.table import build_table
 from smoothcert.reproduction import Workplace, list_jobs, read_corrupted_entries, read_entries, reproduce
 
+WRONG = ("--n 5", "--together 0", "--out table.xyz", "--precision fp64")
 SMALL = {"epochs": 1, "label_samples": 4, "batch": 64}
 
 
@@ -47,6 +52,20 @@ class Watch:
         self.parts += 1
         if self.parts == self.stop:
             raise KeyboardInterrupt
+
+
+class StopIn:
+    """Stops a training after its first epoch."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def begin(self, kind, name):
+        def part(progress):
+            if (kind, name) == ("train", self.name) and progress.metrics:
+                raise KeyboardInterrupt
+
+        return part
 
 
 def small_jobs(small, table="mnist", only="gaussian-*"):
@@ -162,7 +181,9 @@ def test_seeds_are_summed_up(small, tmp_path):
     assert row.seeds == 3
     assert row.mean == pytest.approx(sum(values) / 3)
     assert row.deviation == pytest.approx((sum((value - row.mean) ** 2 for value in values) / 2) ** 0.5)
-    assert "Gaussian" in to_seed_text([row])
+    annex = seed_annex([row])
+    assert [cell.text for cell in annex.sheet.lines[0][1:4]] == ["Gaussian", "3", f"{row.mean:.4f}"]
+    assert annex.values[0]["acr_deviation"] == row.deviation
 
 
 def test_a_run_that_fails_does_not_stop_the_others(small, tmp_path):
@@ -172,6 +193,15 @@ def test_a_run_that_fails_does_not_stop_the_others(small, tmp_path):
     with pytest.raises(SmoothcertError, match=r"mnist-gaussian-0\.50: the loss of gaussian is not a reasonable number"):
         reproduce(jobs, place, on_stage=quiet, together=2)
     assert [place.progress(job).finished for job in jobs] == [True, False, True]
+
+    def out_of_time(kind, name):
+        if kind == "certify":
+            raise OutOfTimeError("Time is up.")
+        return quiet(kind, name)
+
+    place.results_paths(jobs[2])[0].unlink()
+    with pytest.raises(OutOfTimeError, match=r"the loss of gaussian is .* Time is up\."):
+        reproduce(jobs, place, on_stage=out_of_time)
 
 
 def test_what_was_made_otherwise_is_refused(small, tmp_path):
@@ -193,11 +223,76 @@ def test_what_was_made_otherwise_is_refused(small, tmp_path):
         reproduce([job], place, on_stage=quiet)
 
 
+def test_certificates_of_another_network_are_refused(small, tmp_path):
+    """Its file is whole, so nothing else would look at it again."""
+    (job,) = small_jobs(small, only="gaussian-0.25")
+    place = Workplace(tmp_path, n=200)
+    reproduce([job], place, on_stage=quiet)
+    network = tmp_path / job.config.name / "model.safetensors"
+    checkpoint = smoothcert.load_checkpoint(network)
+    smoothcert.save_checkpoint(network, checkpoint.model, **checkpoint.about, note="trained again")
+    with pytest.raises(UsageError, match="was made with another network; move it away"):
+        reproduce([job], place, on_stage=quiet)
+    place.results_paths(job)[0].unlink()
+    assert place.progress(job).images == 0
+
+
+def test_a_network_that_cannot_be_certified_does_not_stop_the_others(small, tmp_path):
+    jobs, place = small_jobs(small)[:2], Workplace(tmp_path, n=200)
+    reproduce(jobs, place, on_stage=quiet, together=2)
+    damaged = tmp_path / jobs[0].config.name / "model.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    for job in jobs:
+        place.results_paths(job)[0].unlink()
+    with pytest.raises(SmoothcertError, match="mnist-gaussian-0.25/model.safetensors is damaged"):
+        reproduce(jobs, place, on_stage=quiet)
+    assert [place.progress(job).finished for job in jobs] == [False, True]
+
+
+@pytest.mark.slow
+def test_plans_have_teachers_and_leave_out_what_is_done(small, tmp_path):
+    jobs, place = small_jobs({**small, "epochs": 2}, only="catrs-*")[:2], Workplace(tmp_path, n=200)
+    timed = []
+
+    def lines():
+        return list(plan(jobs, place, torch.device("cpu"), timed.append))
+
+    teacher = teacher_config(jobs[0].config).name
+    before = lines()
+    assert [(line.run, line.left, line.images) for line in before] == [
+        (teacher, "train, label", len(smoothcert.load_dataset(small["dataset"], "train"))),
+        ("mnist-catrs-0.25", "train, certify", 8),
+        ("mnist-catrs-0.50", "train, certify", 8),
+    ]
+    assert all(line.seconds > 0 for line in before)
+    assert timed == [teacher, "mnist-catrs-0.25"], "runs of the same settings take the same time"
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(jobs, place, on_stage=StopIn("mnist-catrs-0.25").begin)
+    _, first, second = [None, *lines()]
+    assert first.seconds < 0.9 * second.seconds, "half of its steps are done"
+
+
 def test_deadlines():
     assert Deadline(None).left is None
     assert not Deadline(100).passed
     with pytest.raises(OutOfTimeError):
         Deadline(0).check()
+
+
+@pytest.mark.slow
+def test_seeds_and_hours_are_in_every_output(small, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        "smoothcert.reproduction.load_recipe", lambda name, /, **o: smoothcert.load_recipe(name, **o, **small)
+    )
+    for table, row in (("variance", "| 0.25 | Gaussian | 5 |"), ("training-cost", "| Gaussian, M=1 | 0.0")):
+        out = tmp_path / f"{table}.md"
+        arguments = ["reproduce", table, "--only", "gaussian-0.25", "--runs", str(tmp_path / table), "--n", "20"]
+        assert main([*arguments, "--skip", "20", "--out", str(out)]) == 0
+        assert row in out.read_text()
+        capsys.readouterr()
+        assert main([*arguments, "--skip", "20", "--json"]) == 0
+        last = json.loads(capsys.readouterr().out)[-1]
+        assert last["seeds"] == 5 if table == "variance" else last["hours"] > 0
 
 
 def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch):
@@ -211,6 +306,6 @@ def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch
     assert "Gaussian" in capsys.readouterr().out
     assert main([*arguments, "--plan"]) == 0
     assert "done" in capsys.readouterr().out
-    for wrong in (["mnst"], ["mnist", "--n", "5"], ["mnist", "--together", "0"], ["mnist", "--out", "table.xyz"]):
+    for wrong in (["mnst"], *(["mnist", *more.split()] for more in WRONG)):
         assert main(["reproduce", *wrong]) == 2
     assert issubclass(OutOfTimeError, SmoothcertError)

@@ -56,6 +56,18 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, s
             save_file(plain, part, header)
         except SafetensorError as error:
             raise OSError(str(error)) from error
+        _sort_metadata(part)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Give a header's entries one order, which safetensors does not: the same network is then the same file."""
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        file.seek(8)
+        file.write(text.ljust(size))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

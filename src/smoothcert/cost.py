@@ -17,7 +17,7 @@ from smoothcert.data import ImageData
 from smoothcert.engine.deploy import choose_deployment
 from smoothcert.methods import create_method
 from smoothcert.models import create_model
-from smoothcert.pipeline import load_images, teacher_config
+from smoothcert.pipeline import load_images, teacher_config, uses_soft_labels
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.trainer import TrainProgress, fit, pays_to_compile, plan_epoch
@@ -50,21 +50,34 @@ def estimate_training(
 ) -> TrainingCost:
     """Time a few steps of a run, and of what it needs first, without leaving anything behind.
 
-    A teacher that is finished, in the folder of runs, costs nothing.
+    What is there already, in the folder of runs, costs nothing.
     """
-    data = load_images(config, "train", data_dir)
-    steps, seconds = _time_steps(config, data, device, compile)
-    if not create_method(config.method, config.sigma, config.options).uses_soft_labels:
-        return TrainingCost(steps, seconds, 0.0, 0.0)
-    teacher = 0.0
-    if not config.teacher and not (runs and RunFolder(runs / teacher_config(config).name).finished):
-        teacher_steps, teacher_seconds = _time_steps(teacher_config(config), data, device, compile)
-        teacher = teacher_steps * teacher_seconds
+    steps, seconds = _time_steps(config, load_images(config, "train", data_dir), device, compile)
+    return TrainingCost(steps, seconds, *estimate_labels(config, data_dir, device, runs=runs, compile=compile))
+
+
+def estimate_labels(
+    config: TrainConfig,
+    data_dir: str | Path | None,
+    device: torch.device,
+    *,
+    runs: Path | None = None,
+    compile: bool | None = None,
+) -> tuple[float, float]:
+    """Return the seconds of a run's teacher and of its soft labels; 0 for what is there, or is not needed."""
+    if not uses_soft_labels(config):
+        return 0.0, 0.0
+    folder = Path(config.teacher) if config.teacher else runs and runs / teacher_config(config).name
+    if folder and any(folder.glob("soft-labels-*.safetensors")):  # the runs of a table share them
+        return 0.0, 0.0
+    data, teacher = load_images(config, "train", data_dir), 0.0
+    if not config.teacher and not (folder and RunFolder(folder).finished):
+        steps, seconds = _time_steps(teacher_config(config), data, device, compile)
+        teacher = steps * seconds
     model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device)
     form, precision = choose_deployment(model, data.shape, len(data) * config.label_samples)
     smoothed = SmoothedClassifier(model, config.label_sigma, form=form, precision=precision)
-    labels = len(data) * config.label_samples / _samples_a_second(smoothed, data, device)
-    return TrainingCost(steps, seconds, teacher, labels)
+    return teacher, len(data) * config.label_samples / _samples_a_second(smoothed, data, device)
 
 
 def estimate_steps(config: TrainConfig, data_dir: str | Path | None, device: torch.device) -> tuple[int, float]:

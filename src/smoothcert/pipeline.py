@@ -66,7 +66,7 @@ def train_runs(
             continue
         train, test = sets.of(config)
         soft = None
-        if _uses_soft_labels(config):
+        if uses_soft_labels(config):
             teacher = Path(config.teacher)
             if not config.teacher:
                 teacher = _train_teacher(teacher_config(config), runs, sets, on_stage, deadline, options)
@@ -95,7 +95,7 @@ def prepare_runs(
 ) -> None:
     """Make what several runs need, shared out over the ranks: teachers, one on each, then the images of soft labels."""
     deadline, sets = Deadline(time_limit), _Sets(data_dir)
-    needing = [config for config in configs if _uses_soft_labels(config)]
+    needing = [config for config in configs if uses_soft_labels(config)]
     wanted = {before.name: before for before in map(teacher_config, (c for c in needing if not c.teacher))}
     teachers = list(wanted.values())
     for before in teachers:
@@ -113,7 +113,8 @@ def prepare_runs(
         _soft_labels(config, Path(config.teacher or runs / teacher_config(config).name), data, device, progress)
 
 
-def _uses_soft_labels(config: TrainConfig) -> bool:
+def uses_soft_labels(config: TrainConfig) -> bool:
+    """Whether a run needs a teacher's votes on its training images."""
     return bool(create_method(config.method, config.sigma, config.options).uses_soft_labels)
 
 

@@ -6,7 +6,7 @@ Runs are shared between tables: each has one folder, by its recipe's name and se
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
@@ -30,6 +30,7 @@ from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
 from smoothcert.results import read_results, read_sidecar, sidecar_path
 from smoothcert.runs import RunFolder
+from smoothcert.storage import file_hash
 
 PROTOCOL: dict[str, Any] = {"n0": 100, "alpha": 0.001}
 _SMALL_TOGETHER = 6  # LeNet runs on a GPU; more add nothing, see benchmarks/README.md
@@ -121,20 +122,29 @@ class Workplace:
         run = RunFolder(self.runs / job.config.name)
         if run.config.is_file():
             run.open(job.config)
+        network = file_hash(run.model) if run.finished else None
         totals = [len(select_rows(data, job.skip)) for data in self.test_sets(job)]
-        done = [self._rows(path, total) for path, total in zip(self.results_paths(job), totals, strict=True)]
+        done = [
+            min(self._rows(path, data, network), total)
+            for path, data, total in zip(self.results_paths(job), self.test_sets(job), totals, strict=True)
+        ]
         return Progress(job, run.finished, sum(done), sum(totals))
 
-    def _rows(self, path: Path, total: int) -> int:
+    def _rows(self, path: Path, data: ImageData, network: str | None) -> int:
         """Return how many images of a results file are done."""
         if not path.is_file() or not sidecar_path(path).is_file():
             return 0
+        rows = path.read_text(encoding="utf-8").count("\n") - 1
+        if rows < 1:
+            return 0
         made = read_sidecar(sidecar_path(path)).get("settings", {})
-        other = sorted(key for key, value in PROTOCOL.items() if made.get(key) != value)
+        other = [key for key, value in PROTOCOL.items() if made.get(key) != value]
+        # A finished file is not opened again, so nobody else would notice that it is of an earlier network.
+        other += ["network"] if network and made.get("model", {}).get("sha256") != network else []
+        other += ["data set"] if made.get("data", {}).get("sha256") != data.fingerprint else []
         if other:
             raise UsageError(f"{path} was made with another {', '.join(other)}; move it away.")
-        rows = path.read_text(encoding="utf-8").count("\n") - 1
-        return min(max(0, rows), total)
+        return rows
 
 
 @lru_cache(maxsize=4)
@@ -171,27 +181,37 @@ def reproduce(
     left = [jobs[number] for number in decide(joined(), unfinished)]
     groups = list(_groups(left, together, torch.device(device)))
     apart = joined().size > 1 and not data_parallel
-    if apart:
-        errors += _train_apart(groups, place, deadline, options)
-    for group in groups:
-        deadline.check()
-        try:
+    try:
+        if apart:
+            errors += _train_apart(groups, place, deadline, options)
+        for group in groups:
+            deadline.check()
             if not apart:
-                train_runs([job.config for job in group], place.runs, time_limit=deadline.left, **options)
-        except OutOfTimeError:
-            raise
-        except SmoothcertError as error:
-            if joined().size > 1:
-                raise
-            errors.append(error)
-        for job in group:
-            folder = place.runs / job.config.name
-            if decide(joined(), RunFolder(folder).finished):
-                deadline.check()
-                done = {"skip": job.skip, "n": place.n, "device": device, "on_stage": on_stage, **PROTOCOL}
-                certify_run(folder, place.test_sets(job), time_limit=deadline.left, **done)
+                configs = [job.config for job in group]
+                errors += _try(train_runs, configs, place.runs, time_limit=deadline.left, **options)
+            for job in group:
+                folder = place.runs / job.config.name
+                if decide(joined(), RunFolder(folder).finished):
+                    deadline.check()
+                    done = {"skip": job.skip, "n": place.n, "device": device, "on_stage": on_stage, **PROTOCOL}
+                    errors += _try(certify_run, folder, place.test_sets(job), time_limit=deadline.left, **done)
+    except OutOfTimeError as error:
+        raise OutOfTimeError(" ".join(map(str, [*errors, error]))) from error
     if errors:
-        raise SmoothcertError(" ".join(str(error) for error in errors)) from errors[0]
+        raise SmoothcertError(" ".join(map(str, errors))) from errors[0]
+
+
+def _try(work: Callable[..., Any], *values: Any, **options: Any) -> list[SmoothcertError]:
+    """Do some work and return what went wrong with it, so that other work goes on; not where ranks wait for it."""
+    try:
+        work(*values, **options)
+    except OutOfTimeError:
+        raise
+    except SmoothcertError as error:
+        if joined().size > 1:
+            raise
+        return [error]
+    return []
 
 
 def _train_apart(

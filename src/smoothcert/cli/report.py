@@ -15,7 +15,7 @@ from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
     from smoothcert.report.corrupted import CorruptedResults
-    from smoothcert.report.formats import Sheet
+    from smoothcert.report.formats import Annex, Sheet
     from smoothcert.report.sources import Findings
     from smoothcert.report.table import Table
 
@@ -108,30 +108,42 @@ def show(
     as_json: bool,
     outputs: Sequence[Path],
     paper: bool = False,
+    annexes: Sequence[Annex] = (),
 ) -> None:
     """Print what results say, those on corrupted images first, and write it to files by their extension."""
     from smoothcert.cli.rich_table import show_table
+    from smoothcert.report.formats import to_text
     from smoothcert.storage import write_text
 
     for entry in corrupted:
         if entry.missing:
             say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the others.")
     for out in outputs:
-        write_text(out, _as_text(out.suffix, table, corrupted, paper))
+        write_text(out, _as_text(out.suffix, table, corrupted, paper, annexes))
         say(f"Wrote {out}")
     if as_json or corrupted or table is None or not (sys.stdout.isatty() and show_table(table)):
-        sys.stdout.write(_as_text(".json" if as_json else ".txt", table, corrupted, paper))
+        sys.stdout.write(_as_text(".json" if as_json else ".txt", table, corrupted, paper, annexes))
+    else:
+        sys.stdout.write("".join("\n" + to_text(annex.sheet) for annex in annexes))
 
 
-def _as_text(suffix: str, table: Table | None, corrupted: Sequence[CorruptedResults], paper: bool) -> str:
+def _as_text(
+    suffix: str,
+    table: Table | None,
+    corrupted: Sequence[CorruptedResults],
+    paper: bool,
+    annexes: Sequence[Annex],
+) -> str:
     from smoothcert.report.corruptions import corruption_sheets, corruptions_json
     from smoothcert.report.formats import SHEET_FORMATS
     from smoothcert.report.table import to_json
 
     if suffix == ".json":
         rows = [*corruptions_json(corrupted, paper=paper), *(to_json(table) if table else [])]
+        rows += [line for annex in annexes for line in annex.values]
         return json.dumps(rows, indent=2) + "\n"
     parts: list[Table | Sheet] = [*corruption_sheets(corrupted, paper=paper), *([table] if table else [])]
+    parts += [annex.sheet for annex in annexes]
     return "\n".join(SHEET_FORMATS[suffix](part) for part in parts)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from smoothcert.cli.terminal import duration, say
 if TYPE_CHECKING:
     import torch
 
+    from smoothcert.report.formats import Annex
     from smoothcert.report.table import Table
     from smoothcert.reproduction import Job, Workplace
 
@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.cli.train import Stages
     from smoothcert.config import describe
     from smoothcert.engine.agreement import check_shared, settle
+    from smoothcert.engine.precision import check_precision
     from smoothcert.engine.ranks import join
     from smoothcert.environment import choose_device, facts
     from smoothcert.errors import SmoothcertError, UsageError
@@ -73,6 +74,8 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError(f"`--skip` must be at least 1, got {args.skip}.")
     if args.together is not None and args.together < 1:
         raise UsageError(f"`--together` must be at least 1, got {args.together}.")
+    if args.precision:
+        check_precision(args.precision)
     overrides = {"precision": args.precision} if args.precision else {}
     jobs, device = list_jobs(args.table, args.only, args.skip, **overrides), choose_device(args.device)
     place = Workplace(args.runs, args.data_dir, args.n)
@@ -108,39 +111,22 @@ def _left(item: Any) -> str:
 
 def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job], device: torch.device) -> None:
     """Print what is left of every run with the time that trials of a few seconds promise, run by run."""
-    from smoothcert.cost import estimate_certification, estimate_steps
+    from smoothcert.planning import plan
 
-    trained: dict[Any, float] = {}
-    certified: dict[Any, float] = {}
-    lines: list[dict[str, Any]] = []
-    total = 0.0
-    for item in map(place.progress, jobs):
-        config, spent = item.job.config, 0.0
-        network = (config.dataset, config.architecture)
-        run = (*network, config.method, str(config.options), config.epochs, config.batch)
-        if not item.trained:
-            if run not in trained:
-                say(f"Timing {config.name} ...")
-                steps, seconds = estimate_steps(config, args.data_dir, device)
-                trained[run] = steps * seconds
-            spent += trained[run]
-        if item.images < item.total:
-            if network not in certified:
-                certified[network] = estimate_certification(config, args.data_dir, device, args.n)
-            spent += certified[network] * (item.total - item.images)
-        total += spent
-        state = "done" if item.finished else "certify" if item.trained else "train, certify"
-        lines.append({"run": config.name, "left": state, "images": item.total - item.images, "seconds": round(spent)})
+    lines = list(plan(jobs, place, device, lambda name: say(f"Timing {name} ...")))
+    total = sum(line.seconds for line in lines)
     if args.json:
-        print(json.dumps({"device": str(device), "seconds": round(total), "runs": lines}, indent=2))
+        runs = [{**vars(line), "seconds": round(line.seconds)} for line in lines]
+        print(json.dumps({"device": str(device), "seconds": round(total), "runs": runs}, indent=2))
         return
     for line in lines:
-        print(f"{line['run']:44} {line['left']:15} {line['images']:7,} images  {duration(line['seconds']):>9}")
-    print(f"{duration(total)} on {device}, one run after the other; soft labels and their teachers come on top.")
+        print(f"{line.run:44} {line.left:15} {line.images:7,} images  {duration(line.seconds):>9}")
+    less = "; several at once take less" if device.type == "cuda" else ""
+    print(f"{duration(total)} on {device}, one run after the other{less}.")
 
 
 def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
-    from smoothcert.report.seeds import over_seeds, to_seed_text
+    from smoothcert.report.seeds import over_seeds, seed_annex
     from smoothcert.report.table import build_table
     from smoothcert.reproduction import find_table, read_entries
 
@@ -153,11 +139,9 @@ def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]
         say("No run of the table is certified in full yet.")
         return
     made = build_table(entries, paper=True, linf=(2 / 255,) if args.table == "linf" else ())
-    show(made, as_json=args.json, outputs=args.out)
-    if len(table.seeds) > 1 and not args.json:
-        sys.stdout.write(to_seed_text(over_seeds(made.rows)))
-    if args.table == "training-cost" and not args.json:
-        sys.stdout.write(_hours(place, jobs, made))
+    annexes = [seed_annex(over_seeds(made.rows))] if len(table.seeds) > 1 else []
+    annexes += [_hours(place, jobs, made)] if args.table == "training-cost" else []
+    show(made, as_json=args.json, outputs=args.out, annexes=annexes)
 
 
 def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
@@ -170,15 +154,18 @@ def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequenc
     show(None, entries, as_json=args.json, outputs=args.out, paper=True)
 
 
-def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> str:
+def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> Annex:
     """Return the hours of training, beside those the paper's authors measured on a Titan X."""
+    from smoothcert.report.formats import Annex, Cell, Sheet
     from smoothcert.runs import RunFolder
 
-    theirs = {row.entry.name: row.paper.hours for row in table.rows if row.paper}
-    lines = [f"{'method':24} {'hours':>8} {'paper':>6}"]
+    theirs = {row.entry.name: row.paper.hours if row.paper else None for row in table.rows}
+    values: list[dict[str, Any]] = []
+    cells = []
     for job in jobs:
-        metrics = RunFolder(place.runs / job.config.name).read_metrics()
         if job.label in theirs:
-            hours = sum(row["seconds"] for row in metrics) / 3600
-            lines.append(f"{job.label:24} {hours:8.3f} {theirs[job.label] or 0:6.1f}")
-    return "\n" + "\n".join(lines) + "\n"
+            ours = sum(row["seconds"] for row in RunFolder(place.runs / job.config.name).read_metrics()) / 3600
+            values.append({"name": job.label, "hours": ours, "paper": {"hours": theirs[job.label]}})
+            printed = theirs[job.label]
+            cells.append([Cell(job.label), Cell(f"{ours:.3f}"), Cell("" if printed is None else f"{printed:.1f}")])
+    return Annex(Sheet(["method", "hours", "paper"], [cells]), values)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from smoothcert.report.table import Row, Table, to_json
 
@@ -36,6 +37,14 @@ class Sheet:
     def lines(self) -> Grid:
         """The lines of all groups."""
         return [line for group in self.groups for line in group]
+
+
+@dataclass(frozen=True)
+class Annex:
+    """A table below the main one: as it is printed, and as plain values for JSON."""
+
+    sheet: Sheet
+    values: list[dict[str, Any]]
 
 
 def sheet(table: Table) -> Sheet:

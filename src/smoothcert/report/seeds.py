@@ -6,7 +6,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
+from smoothcert.report.formats import Annex, Cell, Sheet
 from smoothcert.report.paper import PaperRow
 from smoothcert.report.table import Row
 
@@ -35,11 +37,20 @@ def over_seeds(rows: Sequence[Row]) -> list[SeedRow]:
     return found
 
 
-def to_seed_text(rows: Sequence[SeedRow]) -> str:
-    """Return the summary as plain text, the paper's numbers beside ours."""
-    lines = [f"{'sigma':>5}  {'method':24} {'seeds':>5}  {'ACR':>6} {'+-':>7}  {'paper':>7} {'+-':>7}"]
-    for row in rows:
-        ours = f"{row.mean:6.4f} {'' if row.deviation is None else f'{row.deviation:.4f}':>7}"
-        theirs = f"{row.paper.acr:7.4f} {row.paper.acr_std or 0:7.4f}" if row.paper else ""
-        lines.append(f"{row.sigma or 0:5.2f}  {row.name:24} {row.seeds:5}  {ours}  {theirs}".rstrip())
-    return "\n" + "\n".join(lines) + "\n"
+def seed_annex(rows: Sequence[SeedRow]) -> Annex:
+    """Return the summary as a table of its own, the paper's numbers beside ours."""
+    titles = ["sigma", "method", "seeds", "ACR", "+-", "paper", "+-"]
+    return Annex(Sheet(titles, [[_cells(row) for row in rows]]), [_values(row) for row in rows])
+
+
+def _cells(row: SeedRow) -> list[Cell]:
+    deviations = [row.deviation, row.paper.acr_std if row.paper else None]
+    ours, theirs = ("" if value is None else f"{value:.4f}" for value in deviations)
+    texts = [f"{row.sigma or 0:.2f}", row.name, str(row.seeds), f"{row.mean:.4f}", ours]
+    return [Cell(text) for text in [*texts, f"{row.paper.acr:.4f}" if row.paper else "", theirs]]
+
+
+def _values(row: SeedRow) -> dict[str, Any]:
+    paper = {"acr_mean": row.paper.acr, "acr_deviation": row.paper.acr_std} if row.paper else None
+    about = {"name": row.name, "sigma": row.sigma, "seeds": row.seeds}
+    return {**about, "acr_mean": row.mean, "acr_deviation": row.deviation, "paper": paper}

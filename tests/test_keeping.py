@@ -1,0 +1,124 @@
+"""What goes from a folder of runs into the project's results: finished runs of the recipes, and nothing else."""
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import smoothcert
+from smoothcert.data.corruptions import make_corrupted
+from smoothcert.errors import UsageError
+from smoothcert.reproduction import Workplace, list_jobs, reproduce
+
+SCRIPT = Path(__file__).parent.parent / "scripts" / "results.py"
+
+
+@pytest.fixture
+def script(mini, tmp_path, monkeypatch):
+    """The script, keeping in a folder of the test, with one run of a table and recipes that take a second."""
+    spec = importlib.util.spec_from_file_location("keeping", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    data = tmp_path / "few.npz"
+    images, labels = mini.images.numpy(), mini.labels.numpy()
+    np.savez(data, x_train=images[::10], y_train=labels[::10], x_test=images[:4], y_test=labels[:4])
+    small = {"epochs": 1, "batch": 64, "label_samples": 4, "dataset": str(data)}
+
+    def few_jobs(table, only="gaussian-0.25"):
+        corrupted = str(tmp_path / "few-c")
+        return [dataclasses.replace(job, data=job.data and corrupted) for job in list_jobs(table, only, **small)]
+
+    monkeypatch.setattr(module, "list_jobs", few_jobs)
+    for name, path in (("ROOT", tmp_path), ("RESULTS", tmp_path / "results"), ("ZOO", tmp_path)):
+        monkeypatch.setattr(module, name, path)
+    return module
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Workplace(tmp_path / "runs", n=20)
+
+
+def quiet(kind, name):
+    return lambda progress: None
+
+
+def test_a_finished_run_is_kept_without_what_else_lies_there(script, place):
+    (job,) = script.list_jobs("mnist")
+    reproduce([job], place, on_stage=quiet)
+    reproduce([job], dataclasses.replace(place, n=30), on_stage=quiet)
+    script.keep_table(place, "mnist")
+    (path,) = script.certificates(script.RESULTS)
+    assert path.relative_to(script.RESULTS).parts[:2] == ("mnist", "mnist-gaussian-0.25")
+    assert script.read_results(path).about["settings"]["n"] == 20
+    script.verify_all(script.RESULTS, images=0, n=0)
+
+
+def test_weights_of_catrs_are_kept_with_their_hash(script, place, monkeypatch):
+    (job,) = script.list_jobs("mnist", "catrs-0.25")
+    reproduce([job], place, on_stage=quiet)
+    monkeypatch.setattr(script, "list_jobs", lambda table: [job])
+    script.keep_table(place, "mnist")
+    known = json.loads((script.ZOO / "checksums.json").read_text())
+    network = place.runs / "mnist-catrs-0.25" / "model.safetensors"
+    assert known == {"mnist-catrs-0.25": script.file_hash(network)}
+
+
+def test_what_is_not_finished_is_left_out(script, place, capsys):
+    (job,) = script.list_jobs("mnist")
+    script.keep_table(place, "mnist")
+    assert not capsys.readouterr().out, "a run that was not begun"
+    reproduce([job], place, on_stage=quiet)
+    (path,) = place.results_paths(job)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    script.keep_table(place, "mnist")
+    assert "mnist-gaussian-0.25: it is not finished" in capsys.readouterr().out
+    assert not script.RESULTS.exists()
+
+
+def test_a_run_of_another_configuration_is_refused(script, place):
+    (job,) = script.list_jobs("mnist")
+    other = dataclasses.replace(job, config=dataclasses.replace(job.config, learning_rate=0.1))
+    reproduce([other], place, on_stage=quiet)
+    with pytest.raises(UsageError, match=r"another configuration \(learning_rate differ\)"):
+        script.keep_table(place, "mnist")
+
+
+def test_damaged_certificates_are_refused(script, place):
+    (job,) = script.list_jobs("mnist")
+    reproduce([job], place, on_stage=quiet)
+    (path,) = place.results_paths(job)
+    path.write_text(path.read_text().replace("\t0\t0:", "\t1\t0:"))  # all that are wrong, or abstain, are right
+    with pytest.raises(AssertionError, match="a row is right by its label, or is not"):
+        script.keep_table(place, "mnist")
+    script.counts_path(path).unlink()
+    with pytest.raises(FileNotFoundError, match="counts"):
+        script.keep_table(place, "mnist")
+    assert not script.RESULTS.exists()
+
+
+def test_precision_is_the_runs_own(script, place):
+    (job,) = script.list_jobs("mnist")
+    other = dataclasses.replace(job, config=dataclasses.replace(job.config, precision="tf32"))
+    reproduce([other], place, on_stage=quiet)
+    script.keep_table(place, "mnist")
+    assert len(script.certificates(script.RESULTS)) == 1
+
+
+@pytest.mark.slow
+def test_certificates_on_corrupted_images_are_kept_apart(script, place, tmp_path):
+    """A run with both kinds of certificates: each goes to its own table, and the page joins them again."""
+    (clean,), (corrupted,) = script.list_jobs("mnist"), script.list_jobs("mnist-c")
+    make_corrupted(smoothcert.load_dataset(clean.config.dataset, "test"), tmp_path / "few-c", workers=1)
+    reproduce([clean, corrupted], place, on_stage=quiet)
+    for table in ("mnist", "mnist-c"):
+        script.keep_table(place, table)
+    kept = {table: script.certificates(script.RESULTS / table) for table in ("mnist", "mnist-c")}
+    assert [len(files) for files in kept.values()] == [1, 15]
+    script.verify_all(script.RESULTS, images=0, n=0)
+    page = script.corruption_tables(script.RESULTS / "mnist-c")
+    assert page.count("Gaussian") == 2
+    assert "fog" in page.splitlines()[0]
