@@ -107,6 +107,52 @@ def test_the_table(published, capsys, tmp_path):
     assert "Gaussian: no fog; the mean is over the others." in capsys.readouterr().err
 
 
+def write_own(path, data, idx, correct, *, sigma=0.25, n=100, method="catrs", radius=0.5):
+    """Write results as ours are, of a set of 20 images at one severity."""
+    write(path, idx, [radius] * len(idx), correct)
+    settings = {"sigma": sigma, "n": n, "data": {"name": data, "rows": 20, "severities": 1}, "model": {"method": method}}
+    path.with_suffix(".json").write_text(json.dumps({"settings": settings}))
+
+
+def test_files_of_one_corruption_are_joined(tmp_path, capsys):
+    """Shards make one whole, a part that is there twice counts once, and other numbers of noises are kept apart."""
+    odd, even, right = range(1, 20, 2), range(0, 20, 2), [True] * 10
+    for name in ("fog", "stripe"):
+        write_own(tmp_path / f"{name}-shard1of2.tsv", f"mnist-c/{name}", odd, right)
+        write_own(tmp_path / f"{name}-shard2of2.tsv", f"mnist-c/{name}", even, [False] * 10)
+        write_own(tmp_path / f"{name}-skip10.tsv", f"mnist-c/{name}", [0, 10], [False] * 2)
+        write_own(tmp_path / f"{name}-more.tsv", f"mnist-c/{name}", odd, right, n=1000)
+    write_own(tmp_path / "clean-skip10.tsv", "mnist", [0, 10], [True] * 2)
+    write_own(tmp_path / "clean.tsv", "mnist", range(20), [True] * 19 + [False])
+    write_own(tmp_path / "clean-more.tsv", "mnist", range(20), [False] * 20, n=1000)
+    few, more = sorted(read_folder(tmp_path), key=lambda entry: entry.n)
+    assert (few.n, len(few.images), more.n, len(more.images)) == (100, 20, 1000, 10)
+    assert few.parts["fog", 1].images.tolist() == list(range(20))
+    assert summarize(few, "accuracy").mean.value == 50.0
+    assert summarize(few, "accuracy").clean == 95.0
+    assert (summarize(more, "accuracy").mean.value, summarize(more, "accuracy").clean) == (100.0, 0.0)
+    assert few.uneven == more.uneven == []
+    assert main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("CAT-RS") == 4
+    (tmp_path / "fog-shard2of2.tsv").unlink()
+    assert main(["report", str(tmp_path)]) == 0
+    assert "CAT-RS: some of the 20 images are not in fog;" in capsys.readouterr().err
+
+
+def test_the_papers_numbers_are_beside_its_own_sets_alone(tmp_path, capsys):
+    for data, sigma in (("mnist-c", 0.25), ("mnist-c", 0.5), ("fashion_mnist-c", 0.25)):
+        write_own(tmp_path / f"{data}-{sigma}" / "fog.tsv", f"{data}/fog", range(20), [True] * 20, sigma=sigma)
+    assert main(["report", str(tmp_path), "--paper", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    beside = {(row["dataset"], row["sigma"]): row["acr"]["paper"].get("mean") for row in rows}
+    assert beside == {("mnist-c", 0.25): 0.693, ("mnist-c", 0.5): None, ("fashion_mnist-c", 0.25): None}
+    assert main(["report", str(tmp_path), "--paper"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("paper") == 2
+    assert "*" not in text  # other images are no rivals
+    assert [line.split()[0] for line in text.splitlines() if "sigma" in line] == ["fashion_mnist-c", *["mnist-c"] * 2]
+
+
 def test_files_that_do_not_fit(tmp_path, capsys):
     write(tmp_path / "a" / "fog.tsv", [50_000], [0.1], [True])
     with pytest.raises(SmoothcertError, match="row 50000 is beyond five severities"):

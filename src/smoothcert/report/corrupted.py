@@ -53,6 +53,7 @@ class CorruptedResults:
     suite: str
     parts: Mapping[tuple[str, int], Part]
     clean: Part | None = None
+    protocol: str = ""  # what sets it apart from CERTIFY as published
 
     @property
     def corruptions(self) -> list[str]:
@@ -75,6 +76,17 @@ class CorruptedResults:
         """The images that appear at all."""
         return np.unique(np.concatenate([part.images for part in self.parts.values()]))
 
+    @property
+    def uneven(self) -> list[str]:
+        """The corruptions that lack some of the images that others have, at one severity or more."""
+        levels = {name: {level for other, level in self.parts if other == name} for name in self.corruptions}
+        return [
+            name
+            for name in self.corruptions
+            if levels[name] != set(self.severities)
+            or any(len(self.parts[name, level].images) < len(self.images) for level in levels[name])
+        ]
+
 
 @dataclass(frozen=True)
 class _File:
@@ -86,15 +98,15 @@ class _File:
     parts: Mapping[tuple[str, int], Part]
 
     @property
-    def network(self) -> tuple[Path, str | None, float | None, str]:
-        return self.home, self.dataset, self.entry.sigma, self.entry.protocol
+    def network(self) -> tuple[Path, str | None, float | None, str, int | None]:
+        return self.home, self.dataset, self.entry.sigma, self.entry.protocol, self.entry.n
 
 
 def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedResults]:
-    """Read results files of corrupted images, one network's being those of one folder, set and noise level.
+    """Read results files of corrupted images, one network's being those of one folder, set, noise level and n.
 
-    Certificates of the clean images, in a folder of the same name, are kept beside them; `given` says the noise level
-    and the data set of files that do not.
+    Several files of one corruption, shards say, are joined. Certificates of the clean images, in a folder of the same
+    name, are kept beside them; `given` says the noise level and the data set of files that do not.
     """
     files = [_read(Path(path), given) for path in paths]
     corrupted: dict[tuple[Any, ...], list[_File]] = {}
@@ -151,19 +163,25 @@ def _part(results: Results, images: NDArray[np.int64], chosen: Any = slice(None)
 
 def _join(group: list[_File], others: list[_File]) -> CorruptedResults:
     first = group[0]
-    parts = {place: part for file in group for place, part in file.parts.items()}
+    places = dict.fromkeys(place for file in group for place in file.parts)
+    parts = {place: _union([file.parts[place] for file in group if place in file.parts]) for place in places}
     bases = (first.dataset, (first.dataset or "").removesuffix("-c"))
-    beside = (
-        file.entry.results
+    beside = [
+        _part(file.entry.results, file.entry.results.idx)
         for file in others
-        if file.home.name == first.home.name
-        and file.entry.sigma == first.entry.sigma
-        and file.dataset in bases
-        and file.entry.protocol == first.entry.protocol
-    )
-    clean = next((_part(results, results.idx) for results in beside), None)
-    entry, suite = first.entry, _suite(parts)
-    return CorruptedResults(entry.name, first.dataset, entry.sigma, entry.method, entry.n, suite, parts, clean)
+        if file.home.name == first.home.name and file.dataset in bases and file.network[2:] == first.network[2:]
+    ]
+    entry, suite, clean = first.entry, _suite(parts), _union(beside) if beside else None
+    about = (entry.name, first.dataset, entry.sigma, entry.method, entry.n)
+    return CorruptedResults(*about, suite, parts, clean, entry.protocol)
+
+
+def _union(parts: list[Part]) -> Part:
+    """Join parts of one set; of an image that several have, the part with the most images counts."""
+    largest = sorted(parts, key=lambda part: -len(part.images))
+    images, places = np.unique(np.concatenate([part.images for part in largest]), return_index=True)
+    radius, correct = (np.concatenate([getattr(part, name) for part in largest]) for name in ("radius", "correct"))
+    return Part(images, radius[places], correct[places])
 
 
 def _suite(parts: Mapping[tuple[str, int], Part]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from smoothcert import metrics
-from smoothcert.names import CORRUPTIONS
+from smoothcert.names import CORRUPTIONS, canonical_name
 from smoothcert.report.corrupted import CorruptedResults
 from smoothcert.report.formats import Cell, Grid, Sheet
 from smoothcert.report.paper import METHODS, paper_corruptions
@@ -69,11 +69,11 @@ def summarize(results: CorruptedResults, kind: str) -> Summary:
 
 
 def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[Sheet]:
-    """Return one sheet for each set of corruptions, a group of lines for ACR and one for accuracy."""
+    """Return one sheet for each data set, noise level and n, a group of lines for ACR and one for accuracy."""
     order = [*METHODS, None]
 
-    def key(entry: CorruptedResults) -> tuple[str, float]:
-        return entry.suite, entry.sigma or 0.0
+    def key(entry: CorruptedResults) -> tuple[str, str, float, int]:
+        return entry.suite, entry.dataset or "", entry.sigma or 0.0, entry.n or 0
 
     ranked = sorted(entries, key=lambda entry: (*key(entry), order.index(entry.method)))
     sheets = []
@@ -82,7 +82,7 @@ def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = Fals
         levels = sorted({level for entry in members for level in entry.severities})
         levels = levels if len(levels) > 1 else []
         names = [name for name in CORRUPTIONS[members[0].suite] if any(name in e.corruptions for e in members)]
-        titles = ["", "sigma", "method", "mean", "+-", *map(short_name, names)]
+        titles = [members[0].dataset or "", "sigma", "method", "mean", "+-", *map(short_name, names)]
         titles += [*(f"sev {level}" for level in levels), "clean", "images", "n"]
         sheets.append(Sheet(titles, [_group(members, kind, names, levels, paper) for kind in KINDS]))
     return sheets
@@ -106,12 +106,18 @@ def _group(
         about = [Cell(title), Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"), Cell(entry.name)]
         end = [Cell(f"{len(entry.images):,}"), Cell(f"{entry.n:,}" if entry.n else "?")]
         lines.append([*about, cells[0], spread, *cells[1:], *end])
-        if paper and (beside := paper_corruptions(entry.suite, entry.method, kind)):
+        if paper and (beside := paper_beside(entry, kind)):
             printed = [beside.get("mean"), None, *(beside.get(short_name(name)) for name in names)]
             printed += [*(beside.get(f"sev {level}") for level in levels), beside.get("clean"), None, None]
             shown = ["" if value is None else f"{value:{form}}" for value in printed]
             lines.append([Cell(""), Cell(""), Cell("  paper"), *map(Cell, shown)])
     return lines
+
+
+def paper_beside(entry: CorruptedResults, kind: str) -> dict[str, float]:
+    """Return the paper's numbers, which are of its own two sets at sigma 0.25, for results of these."""
+    own = canonical_name(entry.dataset or entry.suite) == entry.suite and entry.sigma in (None, 0.25)
+    return paper_corruptions(entry.suite, entry.method, kind) if own and not entry.protocol else {}
 
 
 def _numbers(summary: Summary, names: Sequence[str], levels: Sequence[int]) -> list[float | None]:
@@ -150,5 +156,5 @@ def _entry_json(entry: CorruptedResults, paper: bool) -> dict[str, Any]:
             "clean": summary.clean,
         }
         if paper:
-            about[kind]["paper"] = paper_corruptions(entry.suite, entry.method, kind)
+            about[kind]["paper"] = paper_beside(entry, kind)
     return about
