@@ -22,12 +22,12 @@ from smoothcert.config import read_config
 from smoothcert.metrics import paired_difference
 from smoothcert.pretrained import FOLDER as ZOO
 from smoothcert.report.corrupted import is_corrupted, read_corrupted
-from smoothcert.report.corruptions import corruption_sheets
+from smoothcert.report.corruptions import KINDS, corruption_sheets, paper_beside, summarize
 from smoothcert.report.formats import to_markdown
-from smoothcert.report.paper import paper_row
+from smoothcert.report.paper import METHODS, paper_row
 from smoothcert.report.table import build_table, describe
 from smoothcert.reproduction import find_table, list_jobs
-from smoothcert.results import counts_path, read_counts, read_results, sidecar_path
+from smoothcert.results import counts_path, read_counts, read_results, read_sidecar, sidecar_path
 from smoothcert.runs import RunFolder
 from smoothcert.storage import file_hash, write_text
 
@@ -62,6 +62,10 @@ def keep_table(runs, table):
     for job in list_jobs(table):
         source, target = runs / job.config.name, RESULTS / table / job.config.name
         found = [path for path in certificates(source) if is_corrupted(path) == bool(job.data)]
+        for path in found:
+            done, wanted = len(read_results(path)), count_images(path)
+            if done < wanted:
+                raise SystemExit(f"{path} has {done:,} of {wanted:,} images; finish it first, or move it away.")
         if not RunFolder(source).finished or not found:
             continue
         target.mkdir(parents=True, exist_ok=True)
@@ -78,6 +82,12 @@ def keep_table(runs, table):
         print(f"kept {target.relative_to(ROOT)}")
     known = {path.stem: file_hash(path) for path in sorted(ZOO.glob("*.safetensors"))}
     write_text(ZOO / "checksums.json", json.dumps(known, indent=2) + "\n")
+
+
+def count_images(path):
+    """Return how many images a results file was to have."""
+    images = read_sidecar(sidecar_path(path))["settings"]["images"]
+    return len(range(*map(int, images.split(":")))) if isinstance(images, str) else len(images)
 
 
 def certificates(folder):
@@ -118,7 +128,33 @@ def corruption_tables(folder):
     """Return the tables of the runs on corrupted images; those on clean ones are kept with their own table."""
     clean = [path for path in certificates(folder.parent) if not is_corrupted(path)]
     found = read_corrupted([*certificates(folder), *clean])
-    return "\n".join(to_markdown(sheet) for sheet in corruption_sheets(found, paper=True))
+    sheets = [to_markdown(sheet) for sheet in corruption_sheets(found, paper=True)]
+    return "\n".join(["\n".join([*means(found), "", BY_CORRUPTION, ""]), *sheets])
+
+
+BY_CORRUPTION = (
+    "By corruption; +- is the standard error of the mean, and `clean` the same network on the same images before they "
+    "were corrupted. The images are a fresh draw of the corruptions, so single ones may differ a little from the paper's."
+)
+
+
+def means(entries):
+    """Return mACR and mAcc with their intervals beside the paper's, in its order, and on which images each row is."""
+    lines = [
+        "| method | images | mACR | 95 % interval | paper | mAcc, % | 95 % interval | paper |",
+        "| :-- | :--" + " | --:" * 6 + " |",
+    ]
+    order = [*METHODS, None]
+    for entry in sorted(entries, key=lambda entry: order.index(entry.method)):
+        gaps = set(np.diff(entry.images).tolist())
+        which = {1: "all {:,}", 10: "every tenth, {:,}", 100: "every hundredth, {:,}"}.get(max(gaps, default=0), "{:,}")
+        cells = [entry.name, (which if len(gaps) == 1 else "{:,}").format(len(entry.images))]
+        for kind, (_, _, _, form) in KINDS.items():
+            mean, printed = summarize(entry, kind).mean, paper_beside(entry, kind).get("mean")
+            cells += [f"{mean.value:{form}}", f"{mean.low:{form}} to {mean.high:{form}}"]
+            cells += ["" if printed is None else f"{printed:{form}}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, "", "Intervals are over images, each with all its corruptions."]
 
 
 def distances(rows):

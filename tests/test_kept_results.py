@@ -7,10 +7,12 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import smoothcert
 from smoothcert.cli import main
+from smoothcert.report.corrupted import CorruptedResults, Part
 
 ROOT = Path(__file__).parent.parent
 
@@ -140,5 +142,23 @@ def test_certificates_on_corrupted_images_are_kept_apart(script, tmp_path, monke
     assert [len(files) for files in kept.values()] == [1, 2]
     script.verify_all(tmp_path / "results", images=0, n=0)
     page = script.corruption_tables(tmp_path / "results" / "mnist-c")
-    assert page.count("Gaussian") == 2
-    assert "fog" in page.splitlines()[0]
+    assert page.count("Gaussian") == 3
+    assert "| mnist-c | sigma |" in page
+    assert " fog |" in page
+    (row,) = (line for line in page.splitlines() if line.startswith("| Gaussian |"))
+    assert re.fullmatch(r"\| Gaussian \| 4 \| 0\.\d{3} \| \S+ to \S+ \| 0\.6\d\d \| \S+ \| \S+ to \S+ \| \d+\.\d \|", row)
+    torn = run / "certify-mnist-c-fog.tsv"
+    torn.write_text("".join(torn.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(SystemExit, match="certify-mnist-c-fog.tsv has 3 of 4 images; finish it first"):
+        script.keep_table(tmp_path / "runs", "mnist-c")
+    assert script.count_images(kept["mnist-c"][0]) == 4
+
+
+def test_the_images_of_a_row_are_named(script):
+    part = Part(np.arange(0, 100, 10), np.full(10, 0.5), np.ones(10, dtype=bool))
+    tenth = CorruptedResults("CAT-RS", "mnist-c", 0.25, "catrs", 100_000, "mnist-c", {("fog", 1): part})
+    part = Part(np.arange(100), np.full(100, 0.4), np.ones(100, dtype=bool))
+    whole = CorruptedResults("Gaussian", "mnist-c", 0.25, "gaussian", 100_000, "mnist-c", {("fog", 1): part})
+    first, second = script.means([tenth, whole])[2:4]
+    assert first.startswith("| Gaussian | all 100 | 0.400 | 0.400 to 0.400 | 0.6")
+    assert second.startswith("| CAT-RS | every tenth, 10 | 0.500 | 0.500 to 0.500 | 0.693 | 100.0 |")
