@@ -139,6 +139,26 @@ def test_files_of_one_corruption_are_joined(tmp_path, capsys):
     assert "CAT-RS: some of the 20 images are not in fog;" in capsys.readouterr().err
 
 
+def test_held_out_corruptions_are_no_part_of_the_mean(tmp_path, capsys):
+    """They are shown last; alone, they have a mean of their own. The published clean images are the column `clean`."""
+    for name, right in (("gaussian_noise", 5), ("inverse", 15)):
+        write_own(tmp_path / f"{name}.tsv", f"mnist-c/{name}", range(20), [i < right for i in range(20)])
+    (alone,) = read_folder(tmp_path)
+    assert (alone.suite, alone.corruptions, alone.missing) == ("mnist-c", ["gaussian_noise", "inverse"], [])
+    assert summarize(alone, "accuracy").mean.value == 50.0
+    write_own(tmp_path / "fog.tsv", "mnist-c/fog", range(20), [True] * 20)
+    write_own(tmp_path / "identity.tsv", "mnist-c/identity", range(20), [i > 0 for i in range(20)])
+    (entry,) = read_folder(tmp_path)
+    summary = summarize(entry, "accuracy")
+    assert (entry.corruptions, entry.held_out, len(entry.missing)) == (["fog"], ["gaussian_noise", "inverse"], 14)
+    assert summary.mean.value == 100.0
+    assert summary.by_corruption == {"fog": 100.0, "gaussian_noise": 25.0, "inverse": 75.0}
+    assert summary.clean == 95.0
+    assert main(["report", str(tmp_path), "--paper"]) == 0
+    header = capsys.readouterr().out.splitlines()[0].split()
+    assert header[5:9] == ["fog", "gaussian_noise", "inverse", "clean"]
+
+
 def test_the_papers_numbers_are_beside_its_own_sets_alone(tmp_path, capsys):
     for data, sigma in (("mnist-c", 0.25), ("mnist-c", 0.5), ("fashion_mnist-c", 0.25)):
         write_own(tmp_path / f"{data}-{sigma}" / "fog.tsv", f"{data}/fog", range(20), [True] * 20, sigma=sigma)

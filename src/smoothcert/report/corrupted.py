@@ -42,7 +42,7 @@ class Part:
 class CorruptedResults:
     """Certificates of one network on the corruptions of a set, by corruption and severity.
 
-    `suite` is the published set whose corruptions these are; a mean counts those alone.
+    `suite` is the published set whose corruptions these are; a mean counts those alone, unless none of them is there.
     """
 
     name: str
@@ -57,19 +57,25 @@ class CorruptedResults:
 
     @property
     def corruptions(self) -> list[str]:
-        """The corruptions that are there, in the order of their set."""
+        """The corruptions of the mean, in the order of their set: those that are there, else those held out."""
         there = {corruption for corruption, _ in self.parts}
-        return [name for name in CORRUPTIONS[self.suite] if name in there]
+        return [name for name in CORRUPTIONS[self.suite] if name in there] or sorted(there)
+
+    @property
+    def held_out(self) -> list[str]:
+        """The corruptions that are there beside those of the mean."""
+        return sorted({corruption for corruption, _ in self.parts}.difference(self.corruptions))
 
     @property
     def missing(self) -> list[str]:
-        """The corruptions of the set that are not."""
-        return [name for name in CORRUPTIONS[self.suite] if name not in self.corruptions]
+        """The corruptions of the set that are not there, where some are."""
+        known = CORRUPTIONS[self.suite]
+        return [name for name in known if name not in self.corruptions] if set(self.corruptions) & set(known) else []
 
     @property
     def severities(self) -> list[int]:
-        """The severities that are there."""
-        return sorted({severity for _, severity in self.parts})
+        """The severities at which corruptions of the mean are there."""
+        return sorted({severity for corruption, severity in self.parts if corruption in self.corruptions})
 
     @property
     def images(self) -> NDArray[np.int64]:
@@ -96,6 +102,7 @@ class _File:
     entry: Entry
     dataset: str | None
     parts: Mapping[tuple[str, int], Part]
+    suite: str | None = None
 
     @property
     def network(self) -> tuple[Path, str | None, float | None, str, int | None]:
@@ -122,18 +129,17 @@ def _read(path: Path, given: Mapping[str, Any]) -> _File:
     if results.about:
         entry = describe(results)
         dataset, _, corruption = (entry.dataset or "").rpartition("/")
-        return _File(home, entry, dataset or entry.dataset, _own_parts(results, corruption) if dataset else {})
+        if not dataset or corruption in _CLEAN:
+            return _File(home, entry, dataset or entry.dataset, {})
+        data = results.about["settings"]["data"]
+        parts = _split(results, corruption, data["rows"] // data["severities"])
+        return _File(home, entry, dataset, parts, "mnist-c" if data["severities"] == 1 else "cifar10-c")
     # A published file: the method is its folder's name.
     entry = describe(replace(results, name=home.name), **given)
     parts = _published_parts(results)
     if told:
         parts = {(corruption, int(told[1])): part for (corruption, _), part in parts.items()}
     return _File(home, entry, given.get("dataset"), parts)
-
-
-def _own_parts(results: Results, corruption: str) -> dict[tuple[str, int], Part]:
-    data = results.about["settings"]["data"]
-    return _split(results, corruption, data["rows"] // data["severities"])
 
 
 def _published_parts(results: Results) -> dict[tuple[str, int], Part]:
@@ -171,7 +177,7 @@ def _join(group: list[_File], others: list[_File]) -> CorruptedResults:
         for file in others
         if file.home.name == first.home.name and file.dataset in bases and file.network[2:] == first.network[2:]
     ]
-    entry, suite, clean = first.entry, _suite(parts), _union(beside) if beside else None
+    entry, suite, clean = first.entry, first.suite or _suite(parts), _union(beside) if beside else None
     about = (entry.name, first.dataset, entry.sigma, entry.method, entry.n)
     return CorruptedResults(*about, suite, parts, clean, entry.protocol)
 
@@ -186,7 +192,7 @@ def _union(parts: list[Part]) -> Part:
 
 def _suite(parts: Mapping[tuple[str, int], Part]) -> str:
     """Return the set of corruptions that has these: by their names, or, where both do, by the severities."""
-    names = {corruption for corruption, _ in parts} & set(_NAMES)
+    names = {corruption for corruption, _ in parts}
     fitting = [suite for suite, known in CORRUPTIONS.items() if names <= set(known)]
     if not fitting:
         raise SmoothcertError(f"No one set has all of the corruptions {', '.join(sorted(names))}.")
