@@ -134,7 +134,7 @@ def corruption_tables(folder):
 
 BY_CORRUPTION = (
     "By corruption; +- is the standard error of the mean, and `clean` the same network on the same images before they "
-    "were corrupted. The images are a fresh draw of the corruptions, so single ones may differ a little from the paper's."
+    "were corrupted. The images are a fresh draw of the corruptions: single ones may differ a little from the paper's."
 )
 
 

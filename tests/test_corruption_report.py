@@ -110,7 +110,12 @@ def test_the_table(published, capsys, tmp_path):
 def write_own(path, data, idx, correct, *, sigma=0.25, n=100, method="catrs", radius=0.5):
     """Write results as ours are, of a set of 20 images at one severity."""
     write(path, idx, [radius] * len(idx), correct)
-    settings = {"sigma": sigma, "n": n, "data": {"name": data, "rows": 20, "severities": 1}, "model": {"method": method}}
+    settings = {
+        "sigma": sigma,
+        "n": n,
+        "data": {"name": data, "rows": 20, "severities": 1},
+        "model": {"method": method},
+    }
     path.with_suffix(".json").write_text(json.dumps({"settings": settings}))
 
 

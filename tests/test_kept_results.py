@@ -146,7 +146,9 @@ def test_certificates_on_corrupted_images_are_kept_apart(script, tmp_path, monke
     assert "| mnist-c | sigma |" in page
     assert " fog |" in page
     (row,) = (line for line in page.splitlines() if line.startswith("| Gaussian |"))
-    assert re.fullmatch(r"\| Gaussian \| 4 \| 0\.\d{3} \| \S+ to \S+ \| 0\.6\d\d \| \S+ \| \S+ to \S+ \| \d+\.\d \|", row)
+    assert re.fullmatch(
+        r"\| Gaussian \| 4 \| 0\.\d{3} \| \S+ to \S+ \| 0\.6\d\d \| \S+ \| \S+ to \S+ \| \d+\.\d \|", row
+    )
     torn = run / "certify-mnist-c-fog.tsv"
     torn.write_text("".join(torn.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(SystemExit, match="certify-mnist-c-fog.tsv has 3 of 4 images; finish it first"):

@@ -8,7 +8,6 @@ mapped, so that only the rows asked for are read.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.data.arrays import read_npz
-from smoothcert.data.corruptions.making import ABOUT
+from smoothcert.data.corruptions.making import read_about
 from smoothcert.data.corruptions.suites import suite_for
 from smoothcert.data.files import data_dir, folders
 from smoothcert.data.image_data import ImageData, Images
@@ -76,8 +75,7 @@ class CorruptedSet:
     @cached_property
     def about(self) -> dict[str, Any]:
         """What making the folder left there, where it was made here."""
-        path = self.folder / ABOUT
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+        return read_about(self.folder) or {}
 
     @property
     def corruptions(self) -> list[str]:
@@ -98,11 +96,13 @@ class CorruptedSet:
         """Return the images before they were corrupted, row for row, where they can be found."""
         if _layout(self.folder, "identity"):
             return self.load("identity")
-        base = self.about.get("made_from", {}).get("name", self.name.removesuffix("-c"))
+        made_from = self.about.get("made_from", {})
         try:
-            clean = load_dataset(base, "test", root)
+            clean = load_dataset(made_from.get("name", self.name.removesuffix("-c")), "test", root)
         except SmoothcertError:
             return None
+        if made_from:
+            return clean if clean.fingerprint == made_from["sha256"] else None
         images = self.load(self.there[0])
         return clean if len(clean) * images.severities == len(images) else None
 
@@ -180,7 +180,9 @@ def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | 
         return _by_path(folder) if folder.is_dir() else None
     base = DATASETS[name.removesuffix("-c")]
     spellings = (name, _PUBLISHED.get(name, name), name.replace("_", "-"), name.replace("-", "_"))
-    found = next(folders(data_dir(root), dict.fromkeys(spellings)), None)
+    channels = len(base.mean)
+    places = folders(data_dir(root), dict.fromkeys(spellings))
+    found = next((folder for folder in places if _names_in(folder, channels)), None)
     if found is None:
         get = f"run `smoothcert data get {name}`, or " if name in _PUBLISHED else ""
         raise SmoothcertError(
@@ -188,12 +190,18 @@ def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | 
             f"or put its files into {data_dir(root) / name}."
         )
     side = 28 if DIMENSIONS[name.removesuffix("-c")] == 784 else 32
-    return CorruptedSet(name, found, base.classes, base.mean, base.std, (len(base.mean), side, side))
+    return CorruptedSet(name, found, base.classes, base.mean, base.std, (channels, side, side))
+
+
+def _names_in(folder: Path, channels: int) -> list[str]:
+    """Return the corruptions, of the mean or held out, whose files are in a folder."""
+    suite = suite_for(channels)
+    return [name for name in (*suite.corruptions, *suite.held_out) if _layout(folder, name)]
 
 
 def _by_path(folder: Path) -> CorruptedSet | None:
     """Take a folder that has the files of a corrupted set; class names are what was noted when it was made."""
-    names = [name for channels in (1, 3) for name in suite_for(channels).corruptions if _layout(folder, name)]
+    names = [name for channels in (1, 3) for name in _names_in(folder, channels)]
     if not names:
         return None
     layout = _layout(folder, names[0])
@@ -201,5 +209,6 @@ def _by_path(folder: Path) -> CorruptedSet | None:
     images, labels = layout.read()
     shape = tuple(images.shape[1:])
     found = CorruptedSet(folder.resolve().name, folder, (), (0.0,) * shape[0], (1.0,) * shape[0], shape)
-    classes: Sequence[str] = found.about.get("classes") or [str(label) for label in range(int(labels.max()) + 1)]
+    count = int(labels.max()) + 1 if len(labels) else 0
+    classes: Sequence[str] = found.about.get("classes") or [str(label) for label in range(count)]
     return CorruptedSet(found.name, folder, tuple(classes), found.mean, found.std, shape)
