@@ -7,6 +7,7 @@ import shutil
 import sys
 import tarfile
 import threading
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -68,6 +69,26 @@ def test_only_the_rows_asked_for_are_read(tmp_path):
     data = smoothcert.load_dataset("cifar10-c/fog", "test", tmp_path)
     assert int(data.images[[799_999]].min()) == 7
     assert len(data.fingerprint) == 64
+
+
+def test_archives_are_in_memory_one_at_a_time(tmp_path):
+    """And they are the same images as in arrays: results begun with the one go on with the other."""
+    names, labels = CORRUPTIONS["mnist-c"][:4], np.zeros(2000, dtype=np.uint8)
+    for kind in ("npz", "npy"):
+        (tmp_path / kind / "mnist-c").mkdir(parents=True)
+    np.save(tmp_path / "npy" / "mnist-c" / "labels.npy", labels)
+    for number, name in enumerate(names):
+        images = np.full((2000, 28, 28, 1), number, dtype=np.uint8)
+        np.savez_compressed(tmp_path / "npz" / "mnist-c" / f"{name}.npz", images=images, labels=labels)
+        np.save(tmp_path / "npy" / "mnist-c" / f"{name}.npy", images)
+    packed, plain = (find_corrupted("mnist-c", tmp_path / kind) for kind in ("npz", "npy"))
+    tracemalloc.start()
+    sets = [packed.load(name) for name in names]
+    assert [int(data.floats([1999]).mean() * 255 + 0.5) for data in sets] == [0, 1, 2, 3]
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 2 * images.nbytes
+    assert [data.fingerprint for data in sets] == [plain.load(name).fingerprint for name in names]
 
 
 def test_the_samples_are_read(shared):

@@ -2,7 +2,7 @@
 
 A corruption is one array: `fog.npy` with `labels.npy` beside it (CIFAR-10-C), `fog/test_images.npy` with
 `fog/test_labels.npy` (MNIST-C), or `fog.npz`. Its rows are the images at severity 1, then at 2, and so on. Arrays are
-mapped, so that only the rows asked for are read.
+mapped, so that only the rows asked for are read; of archives one at a time is in memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,33 @@ class StoredImages:
 
     def fingerprint(self) -> bytes:
         """Hash rows spread over the whole file."""
-        rows = np.linspace(0, len(self.array) - 1, _ROWS_IN_FINGERPRINT).astype(int)
-        return hashlib.sha256(self.array[rows].tobytes()).digest()
+        return _fingerprint(self)
+
+
+class PackedImages:
+    """Images of an .npz archive, unpacked when asked for; only the last archive stays in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.shape = _unpack(path)[0].shape
+
+    def __getitem__(self, indices: Tensor, /) -> Tensor:
+        """Return the images at these rows."""
+        return _unpack(self.path)[0][indices]
+
+    def fingerprint(self) -> bytes:
+        """Hash the rows that an .npy file's fingerprint has."""
+        return _fingerprint(self)
+
+
+@lru_cache(maxsize=1)
+def _unpack(path: Path) -> tuple[Tensor, Tensor]:
+    return read_npz(path, "test")[:2]
+
+
+def _fingerprint(images: Images) -> bytes:
+    rows = torch.from_numpy(np.linspace(0, images.shape[0] - 1, _ROWS_IN_FINGERPRINT).astype(int))
+    return hashlib.sha256(np.moveaxis(images[rows].numpy(), 1, -1).tobytes()).digest()
 
 
 @dataclass(frozen=True)
@@ -133,9 +158,9 @@ class _Layout:
     images: Path
     labels: Path | None
 
-    def read(self) -> tuple[Tensor | Images, Tensor]:
+    def read(self) -> tuple[Images, Tensor]:
         if self.labels is None:
-            return read_npz(self.images, "test")[:2]
+            return PackedImages(self.images), _unpack(self.images)[1]
         labels = _open_array(self.labels)
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise SmoothcertError(
