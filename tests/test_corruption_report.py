@@ -85,8 +85,11 @@ def test_one_file_a_severity_is_the_same(published, tmp_path):
             write(
                 tmp_path / "folders" / "cat-rs" / str(level) / f"{corruption}.tsv", indices, radius[rows], correct[rows]
             )
+            above = tmp_path / "above" / f"severity_{level}" / "cat_rs" / f"{corruption}.tsv"
+            write(above, range(10_000 * (level - 1), 10_000 * level, 100), radius[rows], correct[rows])
+        write(tmp_path / "above" / "cat_rs" / f"{corruption}.tsv", range(0, 50_000, 100), radius, correct)
     (pooled,) = read_folder(folder / "cat-rs")
-    for other in ("names", "folders"):
+    for other in ("names", "folders", "above"):  # the last as in the paper's repository, which has both
         (apart,) = read_folder(tmp_path / other)
         assert apart.method == "catrs"
         for kind in ("acr", "accuracy"):

@@ -2,7 +2,7 @@
 
 A file holds one corruption. Ours say in their sidecar which rows belong to which severity; published ones are told by
 their names: a folder a method, in it `fog.tsv` with the rows of all severities, `fog-3.tsv` with those of one, or
-`3/fog.tsv`.
+`3/fog.tsv`; or the methods' folders are in one of a severity, as in `severity_3/cat_rs/fog.tsv`.
 """
 
 from __future__ import annotations
@@ -124,8 +124,7 @@ def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedR
 
 
 def _read(path: Path, given: Mapping[str, Any]) -> _File:
-    results, told = read_results(path), _LEVEL_FOLDER.fullmatch(path.parent.name)
-    home = path.parent.parent if told else path.parent
+    results, home = read_results(path), home_of(path)
     if results.about:
         entry = describe(results)
         dataset, _, corruption = (entry.dataset or "").rpartition("/")
@@ -136,10 +135,26 @@ def _read(path: Path, given: Mapping[str, Any]) -> _File:
         return _File(home, entry, dataset, parts, "mnist-c" if data["severities"] == 1 else "cifar10-c")
     # A published file: the method is its folder's name.
     entry = describe(replace(results, name=home.name), **given)
-    parts = _published_parts(results)
-    if told:
-        parts = {(corruption, int(told[1])): part for (corruption, _), part in parts.items()}
+    parts, level = _published_parts(results), _level_of(path)
+    if level and len(parts) == 1:
+        parts = {(corruption, level): part for (corruption, _), part in parts.items()}
     return _File(home, entry, given.get("dataset"), parts)
+
+
+def home_of(path: Path) -> Path:
+    """Return the folder of a network: where a published one has folders of severities, below or above it, without."""
+    folder = path.parent
+    if sidecar_path(path).is_file():
+        return folder
+    if _LEVEL_FOLDER.fullmatch(folder.name):
+        return folder.parent
+    return folder.parent.parent / folder.name if _LEVEL_FOLDER.fullmatch(folder.parent.name) else folder
+
+
+def _level_of(path: Path) -> int | None:
+    """Return the severity that a published file's folders tell."""
+    told = (_LEVEL_FOLDER.fullmatch(folder.name) for folder in (path.parent, path.parent.parent))
+    return next((int(level[1]) for level in told if level), None)
 
 
 def _published_parts(results: Results) -> dict[tuple[str, int], Part]:
