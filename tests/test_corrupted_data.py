@@ -4,11 +4,14 @@ import functools
 import http.server
 import json
 import shutil
+import subprocess
 import sys
 import tarfile
 import threading
+import time
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -216,6 +219,30 @@ def test_making_from_photographs_of_several_sizes(tmp_path, capsys):
     assert main([*arguments, "--resize", "34", "--crop", "32", "--workers", "1"]) == 0
     data = smoothcert.load_dataset(str(tmp_path / "mine-c/contrast"))
     assert (len(data), tuple(data.shape), data.classes) == (10, (3, 32, 32), ("cat", "dog"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="asks Linux for the children of a process")
+def test_no_process_outlives_a_kill(tmp_path):
+    """Making is killed in the middle: its workers end, too."""
+    command = [sys.executable, "-m", "smoothcert", "data", "make", "mnist-mini-c", "--workers", "2"]
+    making = subprocess.Popen([*command, "--out", str(tmp_path / "a"), "--corruption", "glass_blur"])
+    listed = Path(f"/proc/{making.pid}/task/{making.pid}/children")
+    while making.poll() is None and len(listed.read_text().split()) < 2:
+        time.sleep(0.05)
+    workers = [int(pid) for pid in listed.read_text().split()]
+    making.kill()
+    making.wait()
+    assert len(workers) == 2
+
+    def alive(pid):
+        status = Path(f"/proc/{pid}/stat")
+        return status.exists() and status.read_text().split()[2] != "Z"  # dead, but not yet reaped
+
+    ends = time.monotonic() + 20
+    while any(map(alive, workers)) and time.monotonic() < ends:
+        time.sleep(0.1)
+    assert not any(map(alive, workers))
+    assert not (tmp_path / "a" / "glass_blur.npy").exists()
 
 
 def test_making_a_set(tmp_path, mini):

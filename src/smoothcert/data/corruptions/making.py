@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -79,7 +81,7 @@ def make_corrupted(
             np.save(file, labels)
     starts = range(0, len(data), _CHUNK)
     jobs = [(severity, first) for severity in range(1, suite.severities + 1) for first in starts]
-    with ProcessPoolExecutor(workers or os.cpu_count()) as pool:
+    with ProcessPoolExecutor(workers or os.cpu_count(), initializer=_end_with_parent) as pool:
         for name in left:
             with replacing(folder / f"{name}.npy") as part:
                 shape = (len(labels), *data.shape[1:], data.shape[0])
@@ -94,6 +96,18 @@ def make_corrupted(
                 array.flush()
                 del array
     return [folder / f"{name}.npy" for name in left]
+
+
+def _end_with_parent() -> None:
+    """Leave no process behind where the one that wants the images is killed."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def what_is_lacking(data: ImageData) -> dict[str, str]:
