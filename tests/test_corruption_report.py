@@ -167,6 +167,13 @@ def test_held_out_corruptions_are_no_part_of_the_mean(tmp_path, capsys):
     assert header[5:9] == ["fog", "gaussian_noise", "inverse", "clean"]
 
 
+def test_the_published_clean_images_alone_are_a_row_like_others(tmp_path, capsys):
+    write_own(tmp_path / "identity.tsv", "mnist-c/identity", range(20), [True] * 20)
+    assert main(["report", str(tmp_path), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["method"], row["acr"]["value"]) == ("catrs", 0.5)
+
+
 def test_the_papers_numbers_are_beside_its_own_sets_alone(tmp_path, capsys):
     for data, sigma in (("mnist-c", 0.25), ("mnist-c", 0.5), ("fashion_mnist-c", 0.25)):
         write_own(tmp_path / f"{data}-{sigma}" / "fog.tsv", f"{data}/fog", range(20), [True] * 20, sigma=sigma)

@@ -218,5 +218,6 @@ def is_corrupted(path: Path) -> bool:
     """Whether a results file is of corrupted images, by its sidecar or, where it has none, by its name."""
     sidecar = sidecar_path(path)
     if sidecar.is_file():
-        return "/" in read_sidecar(sidecar).get("settings", {}).get("data", {}).get("name", "")
+        _, slash, name = read_sidecar(sidecar).get("settings", {}).get("data", {}).get("name", "").rpartition("/")
+        return bool(slash) and name not in _CLEAN
     return _FILE.fullmatch(path.name.removesuffix(".gz").removesuffix(".tsv")) is not None
