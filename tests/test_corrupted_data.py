@@ -4,9 +4,14 @@ import functools
 import http.server
 import json
 import shutil
+import subprocess
+import sys
 import tarfile
 import threading
+import time
+import tracemalloc
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,6 +74,26 @@ def test_only_the_rows_asked_for_are_read(tmp_path):
     assert len(data.fingerprint) == 64
 
 
+def test_archives_are_in_memory_one_at_a_time(tmp_path):
+    """And they are the same images as in arrays: results begun with the one go on with the other."""
+    names, labels = CORRUPTIONS["mnist-c"][:4], np.zeros(2000, dtype=np.uint8)
+    for kind in ("npz", "npy"):
+        (tmp_path / kind / "mnist-c").mkdir(parents=True)
+    np.save(tmp_path / "npy" / "mnist-c" / "labels.npy", labels)
+    for number, name in enumerate(names):
+        images = np.full((2000, 28, 28, 1), number, dtype=np.uint8)
+        np.savez_compressed(tmp_path / "npz" / "mnist-c" / f"{name}.npz", images=images, labels=labels)
+        np.save(tmp_path / "npy" / "mnist-c" / f"{name}.npy", images)
+    packed, plain = (find_corrupted("mnist-c", tmp_path / kind) for kind in ("npz", "npy"))
+    tracemalloc.start()
+    sets = [packed.load(name) for name in names]
+    assert [int(data.floats([1999]).mean() * 255 + 0.5) for data in sets] == [0, 1, 2, 3]
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 2 * images.nbytes
+    assert [data.fingerprint for data in sets] == [plain.load(name).fingerprint for name in names]
+
+
 def test_the_samples_are_read(shared):
     data = smoothcert.load_dataset(str(shared / "data/cifar10-c-sample/frost"))
     assert (len(data), data.severities, tuple(data.shape)) == (500, 5, (3, 32, 32))
@@ -91,6 +116,10 @@ def spoil(folder, what):
         (folder / "fog.npy").write_bytes(b"no array")
     elif what == "class":
         np.save(folder / "labels.npy", labels + 9)
+    elif what == "about":
+        (folder / "about.json").write_text("junk")
+    elif what == "empty":
+        np.save(folder / "fog.npy", images[:0]), np.save(folder / "labels.npy", labels[:0])
     elif what == "text":
         np.save(folder / "labels.npy", labels.astype(float))
 
@@ -114,6 +143,13 @@ def test_bad_files(tmp_path, cifar_c, what, message):
         smoothcert.load_dataset("cifar10-c/fog", "test", tmp_path)
 
 
+@pytest.mark.parametrize(("what", "message"), [("about", "about.json cannot be read"), ("empty", "holds no image")])
+def test_bad_folders(cifar_c, what, message):
+    spoil(cifar_c, what)
+    with pytest.raises(SmoothcertError, match=message):
+        smoothcert.load_dataset(str(cifar_c / "fog"))
+
+
 @pytest.mark.parametrize(
     ("name", "split", "message"),
     [
@@ -127,6 +163,86 @@ def test_bad_files(tmp_path, cifar_c, what, message):
 def test_bad_names(tmp_path, cifar_c, name, split, message):
     with pytest.raises(SmoothcertError, match=message):
         smoothcert.load_dataset(name, split, tmp_path)
+
+
+def test_folders_with_nothing_to_certify(tmp_path, mini, capsys):
+    """An empty folder is no set; one of held-out corruptions is, but has no mean."""
+    (tmp_path / "mnist-mini-c").mkdir()
+    certify = ["certify", "--pretrained", "mnist-catrs-0.25", "--n", "20", "--n0", "5", "--max", "1"]
+    certify += ["--data", "mnist-mini-c", "--data-dir", str(tmp_path)]
+    montage = ["data", "montage", "mnist-mini-c", "--data-dir", str(tmp_path), "--out", str(tmp_path / "a.png")]
+    for arguments in (certify, montage):
+        assert main(arguments) == 1
+        assert "make it with `smoothcert data make mnist-mini-c`" in capsys.readouterr().err
+    make_corrupted(mini.subset(range(3)), tmp_path / "mnist-mini-c", ["inverse"], workers=1)
+    for arguments, message in ((certify, "choose some with `--corruption`"), (montage, "none of the corruptions")):
+        assert main(arguments) == 2
+        assert message in capsys.readouterr().err
+    assert smoothcert.load_dataset(str(tmp_path / "mnist-mini-c/inverse")).images.shape == (3, 1, 28, 28)
+    assert main([*certify, "--corruption", "inverse", "--out", str(tmp_path / "one.tsv")]) == 0
+    assert "inverse" in capsys.readouterr().out
+
+
+def test_what_is_lacking_is_said_before_anything_is_made(tmp_path, mini, monkeypatch, capsys):
+    """Alone it is an error; of the whole suite the others are made."""
+    monkeypatch.setitem(sys.modules, "skimage.feature", None)
+    few = tmp_path / "few.npz"
+    np.savez(few, images=mini.images[:2].numpy(), labels=mini.labels[:2].numpy())
+    arguments = ["data", "make", str(few), "--workers", "1", "--out"]
+    assert main([*arguments, str(tmp_path / "one"), "--corruption", "stripe", "canny_edges"]) == 1
+    assert "canny_edges needs scikit-image" in capsys.readouterr().err
+    assert not (tmp_path / "one").exists()
+    assert main([*arguments, str(tmp_path / "all")]) == 0
+    assert "scikit-image: run `pip install smoothcert[corruptions]`. Going on with" in capsys.readouterr().err
+    assert find_corrupted(str(tmp_path / "all")).missing == ["canny_edges"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--seed", "-1"], "`--seed` to be at least 0, but got -1"), (["--workers", "0"], "`--workers` to be at least 1")],
+)
+def test_bad_options_for_making(tmp_path, options, message, capsys):
+    assert main(["data", "make", "mnist-mini-c", "--data-dir", str(tmp_path), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
+
+
+def test_making_from_photographs_of_several_sizes(tmp_path, capsys):
+    from PIL import Image
+
+    for place, size in (("cat/a.png", (40, 36)), ("dog/b.png", (36, 50))):
+        (tmp_path / "mine" / place).parent.mkdir(parents=True)
+        Image.fromarray(RNG.integers(0, 256, (*size, 3), dtype=np.uint8)).save(tmp_path / "mine" / place)
+    arguments = ["data", "make", str(tmp_path / "mine"), "--out", str(tmp_path / "mine-c"), "--corruption", "contrast"]
+    assert main(arguments) == 1
+    assert "images of several sizes need `resize` and `crop`" in capsys.readouterr().err
+    assert main([*arguments, "--resize", "34", "--crop", "32", "--workers", "1"]) == 0
+    data = smoothcert.load_dataset(str(tmp_path / "mine-c/contrast"))
+    assert (len(data), tuple(data.shape), data.classes) == (10, (3, 32, 32), ("cat", "dog"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="asks Linux for the children of a process")
+def test_no_process_outlives_a_kill(tmp_path):
+    """Making is killed in the middle: its workers end, too."""
+    command = [sys.executable, "-m", "smoothcert", "data", "make", "mnist-mini-c", "--workers", "2"]
+    making = subprocess.Popen([*command, "--out", str(tmp_path / "a"), "--corruption", "glass_blur"])
+    listed = Path(f"/proc/{making.pid}/task/{making.pid}/children")
+    while making.poll() is None and len(listed.read_text().split()) < 2:
+        time.sleep(0.05)
+    workers = [int(pid) for pid in listed.read_text().split()]
+    making.kill()
+    making.wait()
+    assert len(workers) == 2
+
+    def alive(pid):
+        status = Path(f"/proc/{pid}/stat")
+        return status.exists() and status.read_text().split()[2] != "Z"  # dead, but not yet reaped
+
+    ends = time.monotonic() + 20
+    while any(map(alive, workers)) and time.monotonic() < ends:
+        time.sleep(0.1)
+    assert not any(map(alive, workers))
+    assert not (tmp_path / "a" / "glass_blur.npy").exists()
 
 
 def test_making_a_set(tmp_path, mini):
@@ -189,6 +305,20 @@ def test_fetching_and_unpacking(tmp_path, cifar_c, kind):
     assert fetch_dataset("cifar10-c", home, sources=sources) == files  # no network any more, and none needed
 
 
+def test_getting_says_what_it_knows(tmp_path, cifar_c, capsys):
+    """Files that are there were not checked, and those that are not are named; some sets can only be made."""
+    assert main(["data", "get", "cifar10-c", "--data-dir", str(tmp_path)]) == 0
+    said = capsys.readouterr().err
+    assert "fog.npy: there\n" in said
+    assert "cifar10-c: no gaussian_noise, shot_noise" in said
+    assert "move that away to fetch all of it" in said
+    assert main(["data", "get", "fashion-mnist-c"]) == 2
+    assert "make it with `smoothcert data make fashion_mnist-c`" in capsys.readouterr().err
+    gone = {"mnist-c": Source(("http://127.0.0.1:9/",), "", {"mnist_c.zip": ""}, unpacked="mnist_c")}
+    with pytest.raises(SmoothcertError, match="or make its like with `smoothcert data make mnist-c`"):
+        fetch_dataset("mnist-c", tmp_path, sources=gone)
+
+
 def test_a_damaged_archive(tmp_path):
     from smoothcert.data.download import unpack_arrays
 
@@ -208,6 +338,9 @@ def test_montage(tmp_path, cifar_c, capsys):
     ):
         assert main(["data", "montage", "cifar10-c", "--data-dir", str(tmp_path), *options, "--out", str(out)]) == 2
         assert message in capsys.readouterr().err
+    arguments = ["data", "montage", "cifar10-c", "--data-dir", str(tmp_path), "--out", str(tmp_path / "montage.pngg")]
+    assert main(arguments) == 2
+    assert "Unknown kind of picture '.pngg'; did you mean '.png'?" in capsys.readouterr().err
     assert main(["data", "montage", "mnist-mini", "--out", str(out)]) == 2
     assert "no set of corrupted images" in capsys.readouterr().err
 

@@ -85,8 +85,11 @@ def test_one_file_a_severity_is_the_same(published, tmp_path):
             write(
                 tmp_path / "folders" / "cat-rs" / str(level) / f"{corruption}.tsv", indices, radius[rows], correct[rows]
             )
+            above = tmp_path / "above" / f"severity_{level}" / "cat_rs" / f"{corruption}.tsv"
+            write(above, range(10_000 * (level - 1), 10_000 * level, 100), radius[rows], correct[rows])
+        write(tmp_path / "above" / "cat_rs" / f"{corruption}.tsv", range(0, 50_000, 100), radius, correct)
     (pooled,) = read_folder(folder / "cat-rs")
-    for other in ("names", "folders"):
+    for other in ("names", "folders", "above"):  # the last as in the paper's repository, which has both
         (apart,) = read_folder(tmp_path / other)
         assert apart.method == "catrs"
         for kind in ("acr", "accuracy"):
@@ -105,6 +108,84 @@ def test_the_table(published, capsys, tmp_path):
     (folder / "cohen" / "fog.tsv").unlink()
     assert main(["report", str(folder)]) == 0
     assert "Gaussian: no fog; the mean is over the others." in capsys.readouterr().err
+
+
+def write_own(path, data, idx, correct, *, sigma=0.25, n=100, method="catrs", radius=0.5):
+    """Write results as ours are, of a set of 20 images at one severity."""
+    write(path, idx, [radius] * len(idx), correct)
+    settings = {
+        "sigma": sigma,
+        "n": n,
+        "data": {"name": data, "rows": 20, "severities": 1},
+        "model": {"method": method},
+    }
+    path.with_suffix(".json").write_text(json.dumps({"settings": settings}))
+
+
+def test_files_of_one_corruption_are_joined(tmp_path, capsys):
+    """Shards make one whole, a part that is there twice counts once, and other numbers of noises are kept apart."""
+    odd, even, right = range(1, 20, 2), range(0, 20, 2), [True] * 10
+    for name in ("fog", "stripe"):
+        write_own(tmp_path / f"{name}-shard1of2.tsv", f"mnist-c/{name}", odd, right)
+        write_own(tmp_path / f"{name}-shard2of2.tsv", f"mnist-c/{name}", even, [False] * 10)
+        write_own(tmp_path / f"{name}-skip10.tsv", f"mnist-c/{name}", [0, 10], [False] * 2)
+        write_own(tmp_path / f"{name}-more.tsv", f"mnist-c/{name}", odd, right, n=1000)
+    write_own(tmp_path / "clean-skip10.tsv", "mnist", [0, 10], [True] * 2)
+    write_own(tmp_path / "clean.tsv", "mnist", range(20), [True] * 19 + [False])
+    write_own(tmp_path / "clean-more.tsv", "mnist", range(20), [False] * 20, n=1000)
+    few, more = sorted(read_folder(tmp_path), key=lambda entry: entry.n)
+    assert (few.n, len(few.images), more.n, len(more.images)) == (100, 20, 1000, 10)
+    assert few.parts["fog", 1].images.tolist() == list(range(20))
+    assert summarize(few, "accuracy").mean.value == 50.0
+    assert summarize(few, "accuracy").clean == 95.0
+    assert (summarize(more, "accuracy").mean.value, summarize(more, "accuracy").clean) == (100.0, 0.0)
+    assert few.uneven == more.uneven == []
+    assert main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("CAT-RS") == 4
+    (tmp_path / "fog-shard2of2.tsv").unlink()
+    assert main(["report", str(tmp_path)]) == 0
+    assert "CAT-RS: some of the 20 images are not in fog;" in capsys.readouterr().err
+
+
+def test_held_out_corruptions_are_no_part_of_the_mean(tmp_path, capsys):
+    """They are shown last; alone, they have a mean of their own. The published clean images are the column `clean`."""
+    for name, right in (("gaussian_noise", 5), ("inverse", 15)):
+        write_own(tmp_path / f"{name}.tsv", f"mnist-c/{name}", range(20), [i < right for i in range(20)])
+    (alone,) = read_folder(tmp_path)
+    assert (alone.suite, alone.corruptions, alone.missing) == ("mnist-c", ["gaussian_noise", "inverse"], [])
+    assert summarize(alone, "accuracy").mean.value == 50.0
+    write_own(tmp_path / "fog.tsv", "mnist-c/fog", range(20), [True] * 20)
+    write_own(tmp_path / "identity.tsv", "mnist-c/identity", range(20), [i > 0 for i in range(20)])
+    (entry,) = read_folder(tmp_path)
+    summary = summarize(entry, "accuracy")
+    assert (entry.corruptions, entry.held_out, len(entry.missing)) == (["fog"], ["gaussian_noise", "inverse"], 14)
+    assert summary.mean.value == 100.0
+    assert summary.by_corruption == {"fog": 100.0, "gaussian_noise": 25.0, "inverse": 75.0}
+    assert summary.clean == 95.0
+    assert main(["report", str(tmp_path), "--paper"]) == 0
+    header = capsys.readouterr().out.splitlines()[0].split()
+    assert header[5:9] == ["fog", "gaussian_noise", "inverse", "clean"]
+
+
+def test_the_published_clean_images_alone_are_a_row_like_others(tmp_path, capsys):
+    write_own(tmp_path / "identity.tsv", "mnist-c/identity", range(20), [True] * 20)
+    assert main(["report", str(tmp_path), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["method"], row["acr"]["value"]) == ("catrs", 0.5)
+
+
+def test_the_papers_numbers_are_beside_its_own_sets_alone(tmp_path, capsys):
+    for data, sigma in (("mnist-c", 0.25), ("mnist-c", 0.5), ("fashion_mnist-c", 0.25)):
+        write_own(tmp_path / f"{data}-{sigma}" / "fog.tsv", f"{data}/fog", range(20), [True] * 20, sigma=sigma)
+    assert main(["report", str(tmp_path), "--paper", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    beside = {(row["dataset"], row["sigma"]): row["acr"]["paper"].get("mean") for row in rows}
+    assert beside == {("mnist-c", 0.25): 0.693, ("mnist-c", 0.5): None, ("fashion_mnist-c", 0.25): None}
+    assert main(["report", str(tmp_path), "--paper"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("paper") == 2
+    assert "*" not in text  # other images are no rivals
+    assert [line.split()[0] for line in text.splitlines() if "sigma" in line] == ["fashion_mnist-c", *["mnist-c"] * 2]
 
 
 def test_files_that_do_not_fit(tmp_path, capsys):

@@ -62,6 +62,14 @@ def test_corruptions_of_few_outcomes_have_theirs_among_them(mnist_c, name):
         assert any(gap <= near for gap in gaps), (name, index)
 
 
+@pytest.mark.parametrize(("name", "index"), [("scale", 262), ("rotate", 1152), ("shear", 1224)])
+def test_ink_at_the_border_fades_out_as_in_theirs(mnist_c, name, index):
+    """Beyond the border there is black paper, which takes part in the interpolation: no pixel is lost there."""
+    clean, theirs = mnist_c["identity"][index, None, ..., None], mnist_c[name][index].astype(int)
+    made = (corrupt(clean, name, seed=seed)[0, ..., 0] for seed in range(20))
+    assert min(np.abs(image - theirs).max() for image in made) <= 1
+
+
 @pytest.mark.parametrize("name", sorted(set(CORRUPTIONS["mnist-c"]) - set(EXACT)))
 def test_random_corruptions_of_mnist_c_have_their_distribution(mnist_c, name):
     clean = mnist_c["identity"][:300]

@@ -7,10 +7,12 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import smoothcert
 from smoothcert.cli import main
+from smoothcert.report.corrupted import CorruptedResults, Part
 
 ROOT = Path(__file__).parent.parent
 
@@ -215,3 +217,13 @@ def test_packed_results_are_read(script, tmp_path):
     packed.write_bytes(packed.read_bytes()[:100])
     with pytest.raises(smoothcert.SmoothcertError, match="cannot be read"):
         smoothcert.read_results(packed)
+
+
+def test_the_images_of_a_row_are_named(script):
+    part = Part(np.arange(0, 100, 10), np.full(10, 0.5), np.ones(10, dtype=bool))
+    tenth = CorruptedResults("CAT-RS", "mnist-c", 0.25, "catrs", 100_000, "mnist-c", {("fog", 1): part})
+    part = Part(np.arange(100), np.full(100, 0.4), np.ones(100, dtype=bool))
+    whole = CorruptedResults("Gaussian", "mnist-c", 0.25, "gaussian", 100_000, "mnist-c", {("fog", 1): part})
+    first, second = script.means([tenth, whole])[2:4]
+    assert first.startswith("| Gaussian | all 100 | 0.400 | 0.400 to 0.400 | 0.6")
+    assert second.startswith("| CAT-RS | every tenth, 10 | 0.500 | 0.500 to 0.500 | 0.693 | 100.0 |")

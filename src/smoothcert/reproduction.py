@@ -117,6 +117,13 @@ class Workplace:
         folder, sigma = self.runs / job.config.name, job.config.sigma
         return [folder / results_name("certify", data, sigma, self.n, job.skip) for data in self.test_sets(job)]
 
+    def as_begun(self, job: Job) -> Job:
+        """Return a job in the precision its run was begun with, whatever the recipe's: a table may mix them."""
+        before = RunFolder(self.runs / job.config.name).read_config()
+        if before is None:
+            return job
+        return dataclasses.replace(job, config=dataclasses.replace(job.config, precision=before.precision))
+
     def progress(self, job: Job) -> Progress:
         """Return how far a job is, from its files; a run or certificates made with other settings are refused."""
         run = RunFolder(self.runs / job.config.name)

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from smoothcert.cli.options import add_data_dir, add_data_options, load_data
+from smoothcert.cli.options import add_cutting, add_data_dir, add_data_options, load_data
 from smoothcert.cli.terminal import ProgressBar, say
 
 
@@ -51,6 +51,7 @@ def _add_make(verbs: Any) -> None:
     make.add_argument("--out", type=Path, metavar="DIR", help="where to (default: beside the data sets, by its name)")
     make.add_argument("--workers", type=int, help="processes (default: one a core)")
     add_data_dir(make)
+    add_cutting(make)
     make.set_defaults(run=run_make)
 
 
@@ -69,14 +70,19 @@ def _add_montage(verbs: Any) -> None:
 def run_make(args: argparse.Namespace) -> None:
     """Make a corrupted set."""
     from smoothcert.data import data_dir, load_dataset
-    from smoothcert.data.corruptions import make_corrupted
+    from smoothcert.data.corruptions import make_corrupted, suite_for, what_is_lacking
     from smoothcert.errors import UsageError
     from smoothcert.names import CORRUPTED, canonical_name
 
     name = canonical_name(args.name)
     if name not in CORRUPTED and args.out is None:
         raise UsageError(f"{args.name} is no set with a place of its own; say where its corruptions go with `--out`.")
-    data = load_dataset(name.removesuffix("-c") if name in CORRUPTED else args.name, "test", args.data_dir)
+    source = name.removesuffix("-c") if name in CORRUPTED else args.name
+    data = load_dataset(source, "test", args.data_dir, resize=args.resize, crop=args.crop)
+    lacking = {} if args.corruption else what_is_lacking(data)
+    for reason in lacking.values():
+        say(f"{reason} Going on with the others.")
+    chosen = args.corruption or [name for name in suite_for(data.shape[0]).corruptions if name not in lacking]
     folder = args.out or data_dir(args.data_dir) / name
     bars: dict[str, ProgressBar] = {}
 
@@ -88,7 +94,7 @@ def run_make(args: argparse.Namespace) -> None:
             bars[corruption].__exit__(None, None, None)
 
     try:
-        made = make_corrupted(data, folder, args.corruption, seed=args.seed, workers=args.workers, on_progress=show)
+        made = make_corrupted(data, folder, chosen, seed=args.seed, workers=args.workers, on_progress=show)
     finally:
         for bar in bars.values():
             bar.__exit__(None, None, None)
@@ -111,6 +117,7 @@ def run_montage(args: argparse.Namespace) -> None:
 def run_get(args: argparse.Namespace) -> None:
     """Download."""
     from smoothcert.data.download import fetch_dataset
+    from smoothcert.names import CORRUPTED, canonical_name
 
     for name in args.names:
         bars: dict[str, ProgressBar] = {}
@@ -123,11 +130,22 @@ def run_get(args: argparse.Namespace) -> None:
             bars[file].update(received)
 
         try:
+            checked = "" if canonical_name(name) in CORRUPTED else ", checksum right"  # which was the archive's
             for path in fetch_dataset(name, args.data_dir, show):
-                say(f"{path}: there, checksum right")
+                say(f"{path}: there{checked}")
+            if canonical_name(name) in CORRUPTED:
+                _say_missing(name, args.data_dir)
         finally:
             for bar in bars.values():
                 bar.__exit__(None, None, None)
+
+
+def _say_missing(name: str, root: str | None) -> None:
+    from smoothcert.data import find_corrupted
+
+    found = find_corrupted(name, root)
+    if found and found.missing:
+        say(f"{found.name}: no {', '.join(found.missing)} in {found.folder}; move that away to fetch all of it.")
 
 
 def run_list(args: argparse.Namespace) -> None:

@@ -15,8 +15,13 @@ def add_data_options(parser: argparse.ArgumentParser, *, default: str) -> None:
     group.add_argument("--data", metavar="NAME", help=f"data set, .npz file or image folder (default: {default})")
     group.add_argument("--split", default="test", help="train or test (default: test)")
     add_data_dir(group)
-    group.add_argument("--resize", type=int, metavar="PIXELS", help="image folders: resize the shorter side to this")
-    group.add_argument("--crop", type=int, metavar="PIXELS", help="image folders: then cut out the centre")
+    add_cutting(group)
+
+
+def add_cutting(parser: argparse._ActionsContainer) -> None:
+    """How photographs of several sizes come to one."""
+    parser.add_argument("--resize", type=int, metavar="PIXELS", help="image folders: resize the shorter side to this")
+    parser.add_argument("--crop", type=int, metavar="PIXELS", help="image folders: then cut out the centre")
 
 
 def add_data_dir(parser: argparse._ActionsContainer) -> None:

@@ -118,6 +118,9 @@ def show(
     for entry in corrupted:
         if entry.missing:
             say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the others.")
+        if entry.uneven:
+            lacking = f"some of the {len(entry.images):,} images are not in {', '.join(entry.uneven)}"
+            say(f"{entry.name}: {lacking}; each number is over those that are.")
     for out in outputs:
         write_text(out, _as_text(out.suffix, table, corrupted, paper, annexes))
         say(f"Wrote {out}")

@@ -62,7 +62,10 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
     for path in write_figures(found.runs, args.figures):
         say(f"Wrote {path}")
     for entry in found.corrupted:
-        stem = file_name(f"corruption-{entry.dataset or entry.suite}-{entry.name}-{entry.sigma or 0:.2f}")
+        told = f"{entry.dataset or entry.suite}-{entry.name}-{entry.sigma or 0:.2f}" + (
+            f"-n{entry.n}" if entry.n else ""
+        )
+        stem = file_name(f"corruption-{told}")
         for suffix in SUFFIXES:
             draw_heat_map(entry, args.figures / (stem + suffix))
             say(f"Wrote {args.figures / stem}{suffix}")

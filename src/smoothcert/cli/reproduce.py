@@ -33,7 +33,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("--plan", action="store_true", help="say what would run and how long it would take, and stop")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept")
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
-    parser.add_argument("--precision", help="of the training (default: the recipe's)")
+    parser.add_argument("--precision", help="of the training (default: as begun, else the recipe's)")
     parser.add_argument("--n", "--N", type=int, default=100_000, metavar="N", help="noises an image (default: 100,000)")
     parser.add_argument("--skip", type=int, metavar="K", help="certify every K-th image only (default: the table's)")
     parser.add_argument(
@@ -79,6 +79,8 @@ def run(args: argparse.Namespace) -> None:
     overrides = {"precision": args.precision} if args.precision else {}
     jobs, device = list_jobs(args.table, args.only, args.skip, **overrides), choose_device(args.device)
     place = Workplace(args.runs, args.data_dir, args.n)
+    if not args.precision:
+        jobs = [place.as_begun(job) for job in jobs]
     if args.plan:
         _print_plan(args, place, jobs, device)
         return

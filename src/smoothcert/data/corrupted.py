@@ -2,16 +2,15 @@
 
 A corruption is one array: `fog.npy` with `labels.npy` beside it (CIFAR-10-C), `fog/test_images.npy` with
 `fog/test_labels.npy` (MNIST-C), or `fog.npz`. Its rows are the images at severity 1, then at 2, and so on. Arrays are
-mapped, so that only the rows asked for are read.
+mapped, so that only the rows asked for are read; of archives one at a time is in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.data.arrays import read_npz
-from smoothcert.data.corruptions.making import ABOUT
+from smoothcert.data.corruptions.making import read_about
 from smoothcert.data.corruptions.suites import suite_for
 from smoothcert.data.files import data_dir, folders
 from smoothcert.data.image_data import ImageData, Images
@@ -58,8 +57,33 @@ class StoredImages:
 
     def fingerprint(self) -> bytes:
         """Hash rows spread over the whole file."""
-        rows = np.linspace(0, len(self.array) - 1, _ROWS_IN_FINGERPRINT).astype(int)
-        return hashlib.sha256(self.array[rows].tobytes()).digest()
+        return _fingerprint(self)
+
+
+class PackedImages:
+    """Images of an .npz archive, unpacked when asked for; only the last archive stays in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.shape = _unpack(path)[0].shape
+
+    def __getitem__(self, indices: Tensor, /) -> Tensor:
+        """Return the images at these rows."""
+        return _unpack(self.path)[0][indices]
+
+    def fingerprint(self) -> bytes:
+        """Hash the rows that an .npy file's fingerprint has."""
+        return _fingerprint(self)
+
+
+@lru_cache(maxsize=1)
+def _unpack(path: Path) -> tuple[Tensor, Tensor]:
+    return read_npz(path, "test")[:2]
+
+
+def _fingerprint(images: Images) -> bytes:
+    rows = torch.from_numpy(np.linspace(0, images.shape[0] - 1, _ROWS_IN_FINGERPRINT).astype(int))
+    return hashlib.sha256(np.moveaxis(images[rows].numpy(), 1, -1).tobytes()).digest()
 
 
 @dataclass(frozen=True)
@@ -76,8 +100,7 @@ class CorruptedSet:
     @cached_property
     def about(self) -> dict[str, Any]:
         """What making the folder left there, where it was made here."""
-        path = self.folder / ABOUT
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+        return read_about(self.folder) or {}
 
     @property
     def corruptions(self) -> list[str]:
@@ -98,11 +121,13 @@ class CorruptedSet:
         """Return the images before they were corrupted, row for row, where they can be found."""
         if _layout(self.folder, "identity"):
             return self.load("identity")
-        base = self.about.get("made_from", {}).get("name", self.name.removesuffix("-c"))
+        made_from = self.about.get("made_from", {})
         try:
-            clean = load_dataset(base, "test", root)
+            clean = load_dataset(made_from.get("name", self.name.removesuffix("-c")), "test", root)
         except SmoothcertError:
             return None
+        if made_from:
+            return clean if clean.fingerprint == made_from["sha256"] else None
         images = self.load(self.there[0])
         return clean if len(clean) * images.severities == len(images) else None
 
@@ -133,9 +158,9 @@ class _Layout:
     images: Path
     labels: Path | None
 
-    def read(self) -> tuple[Tensor | Images, Tensor]:
+    def read(self) -> tuple[Images, Tensor]:
         if self.labels is None:
-            return read_npz(self.images, "test")[:2]
+            return PackedImages(self.images), _unpack(self.images)[1]
         labels = _open_array(self.labels)
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise SmoothcertError(
@@ -180,7 +205,9 @@ def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | 
         return _by_path(folder) if folder.is_dir() else None
     base = DATASETS[name.removesuffix("-c")]
     spellings = (name, _PUBLISHED.get(name, name), name.replace("_", "-"), name.replace("-", "_"))
-    found = next(folders(data_dir(root), dict.fromkeys(spellings)), None)
+    channels = len(base.mean)
+    places = folders(data_dir(root), dict.fromkeys(spellings))
+    found = next((folder for folder in places if _names_in(folder, channels)), None)
     if found is None:
         get = f"run `smoothcert data get {name}`, or " if name in _PUBLISHED else ""
         raise SmoothcertError(
@@ -188,12 +215,18 @@ def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | 
             f"or put its files into {data_dir(root) / name}."
         )
     side = 28 if DIMENSIONS[name.removesuffix("-c")] == 784 else 32
-    return CorruptedSet(name, found, base.classes, base.mean, base.std, (len(base.mean), side, side))
+    return CorruptedSet(name, found, base.classes, base.mean, base.std, (channels, side, side))
+
+
+def _names_in(folder: Path, channels: int) -> list[str]:
+    """Return the corruptions, of the mean or held out, whose files are in a folder."""
+    suite = suite_for(channels)
+    return [name for name in (*suite.corruptions, *suite.held_out) if _layout(folder, name)]
 
 
 def _by_path(folder: Path) -> CorruptedSet | None:
     """Take a folder that has the files of a corrupted set; class names are what was noted when it was made."""
-    names = [name for channels in (1, 3) for name in suite_for(channels).corruptions if _layout(folder, name)]
+    names = [name for channels in (1, 3) for name in _names_in(folder, channels)]
     if not names:
         return None
     layout = _layout(folder, names[0])
@@ -201,5 +234,6 @@ def _by_path(folder: Path) -> CorruptedSet | None:
     images, labels = layout.read()
     shape = tuple(images.shape[1:])
     found = CorruptedSet(folder.resolve().name, folder, (), (0.0,) * shape[0], (1.0,) * shape[0], shape)
-    classes: Sequence[str] = found.about.get("classes") or [str(label) for label in range(int(labels.max()) + 1)]
+    count = int(labels.max()) + 1 if len(labels) else 0
+    classes: Sequence[str] = found.about.get("classes") or [str(label) for label in range(count)]
     return CorruptedSet(found.name, folder, tuple(classes), found.mean, found.std, shape)

@@ -18,7 +18,7 @@ from typing import Any
 from smoothcert.data.files import data_dir
 from smoothcert.data.registry import missing
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
-from smoothcert.names import canonical_name
+from smoothcert.names import CORRUPTED, canonical_name
 from smoothcert.storage import file_hash, replacing
 
 Progress = Callable[[str, int, int | None], None]
@@ -95,11 +95,13 @@ def fetch_dataset(
         raise UsageError("mnist-mini is part of the package; there is nothing to fetch.")
     if name == "imagenet":
         raise UsageError(f"ImageNet is handed out to registered users only. {missing('imagenet', data_dir(root))}")
+    if name not in sources and name in CORRUPTED:
+        raise UsageError(f"{name} was never published; make it with `smoothcert data make {name}`.")
     if name not in sources:
         raise unknown_name("data set", name, sources)
     source, folder = sources[name], data_dir(root) / sources[name].folder
-    if source.unpacked and (folder / source.unpacked).is_dir():
-        return sorted((folder / source.unpacked).rglob("*.npy"))
+    if source.unpacked and (there := sorted((folder / source.unpacked).rglob("*.np[yz]"))):
+        return there
     for file, md5 in source.files.items():
         if not ((folder / file).is_file() and file_hash(folder / file, "md5") == md5):
             _fetch_any([address + file for address in source.addresses], folder / file, md5, progress, name, folder)
@@ -131,7 +133,8 @@ def _fetch_any(addresses: list[str], path: Path, md5: str, progress: Progress | 
     files = ", ".join(SOURCES[name].files if name in SOURCES else [path.name])
     raise SmoothcertError(
         f"{path.name} could not be fetched ({'; '.join(failures)}). "
-        f"Fetch it where there is a network and put {files} into {folder}."
+        f"Fetch it where there is a network and put {files} into {folder}"
+        + (f", or make its like with `smoothcert data make {name}`." if name in CORRUPTED else ".")
     )
 
 

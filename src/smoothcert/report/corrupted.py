@@ -2,7 +2,7 @@
 
 A file holds one corruption. Ours say in their sidecar which rows belong to which severity; published ones are told by
 their names: a folder a method, in it `fog.tsv` with the rows of all severities, `fog-3.tsv` with those of one, or
-`3/fog.tsv`.
+`3/fog.tsv`; or the methods' folders are in one of a severity, as in `severity_3/cat_rs/fog.tsv`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Part:
 class CorruptedResults:
     """Certificates of one network on the corruptions of a set, by corruption and severity.
 
-    `suite` is the published set whose corruptions these are; a mean counts those alone.
+    `suite` is the published set whose corruptions these are; a mean counts those alone, unless none of them is there.
     """
 
     name: str
@@ -53,27 +53,45 @@ class CorruptedResults:
     suite: str
     parts: Mapping[tuple[str, int], Part]
     clean: Part | None = None
+    protocol: str = ""  # what sets it apart from CERTIFY as published
 
     @property
     def corruptions(self) -> list[str]:
-        """The corruptions that are there, in the order of their set."""
+        """The corruptions of the mean, in the order of their set: those that are there, else those held out."""
         there = {corruption for corruption, _ in self.parts}
-        return [name for name in CORRUPTIONS[self.suite] if name in there]
+        return [name for name in CORRUPTIONS[self.suite] if name in there] or sorted(there)
+
+    @property
+    def held_out(self) -> list[str]:
+        """The corruptions that are there beside those of the mean."""
+        return sorted({corruption for corruption, _ in self.parts}.difference(self.corruptions))
 
     @property
     def missing(self) -> list[str]:
-        """The corruptions of the set that are not."""
-        return [name for name in CORRUPTIONS[self.suite] if name not in self.corruptions]
+        """The corruptions of the set that are not there, where some are."""
+        known = CORRUPTIONS[self.suite]
+        return [name for name in known if name not in self.corruptions] if set(self.corruptions) & set(known) else []
 
     @property
     def severities(self) -> list[int]:
-        """The severities that are there."""
-        return sorted({severity for _, severity in self.parts})
+        """The severities at which corruptions of the mean are there."""
+        return sorted({severity for corruption, severity in self.parts if corruption in self.corruptions})
 
     @property
     def images(self) -> NDArray[np.int64]:
         """The images that appear at all."""
         return np.unique(np.concatenate([part.images for part in self.parts.values()]))
+
+    @property
+    def uneven(self) -> list[str]:
+        """The corruptions that lack some of the images that others have, at one severity or more."""
+        levels = {name: {level for other, level in self.parts if other == name} for name in self.corruptions}
+        return [
+            name
+            for name in self.corruptions
+            if levels[name] != set(self.severities)
+            or any(len(self.parts[name, level].images) < len(self.images) for level in levels[name])
+        ]
 
 
 @dataclass(frozen=True)
@@ -84,17 +102,18 @@ class _File:
     entry: Entry
     dataset: str | None
     parts: Mapping[tuple[str, int], Part]
+    suite: str | None = None
 
     @property
-    def network(self) -> tuple[Path, str | None, float | None, str]:
-        return self.home, self.dataset, self.entry.sigma, self.entry.protocol
+    def network(self) -> tuple[Path, str | None, float | None, str, int | None]:
+        return self.home, self.dataset, self.entry.sigma, self.entry.protocol, self.entry.n
 
 
 def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedResults]:
-    """Read results files of corrupted images, one network's being those of one folder, set and noise level.
+    """Read results files of corrupted images, one network's being those of one folder, set, noise level and n.
 
-    Certificates of the clean images, in a folder of the same name, are kept beside them; `given` says the noise level
-    and the data set of files that do not.
+    Several files of one corruption, shards say, are joined. Certificates of the clean images, in a folder of the same
+    name, are kept beside them; `given` says the noise level and the data set of files that do not.
     """
     files = [_read(Path(path), given) for path in paths]
     corrupted: dict[tuple[Any, ...], list[_File]] = {}
@@ -105,23 +124,37 @@ def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedR
 
 
 def _read(path: Path, given: Mapping[str, Any]) -> _File:
-    results, told = read_results(path), _LEVEL_FOLDER.fullmatch(path.parent.name)
-    home = path.parent.parent if told else path.parent
+    results, home = read_results(path), home_of(path)
     if results.about:
         entry = describe(results)
         dataset, _, corruption = (entry.dataset or "").rpartition("/")
-        return _File(home, entry, dataset or entry.dataset, _own_parts(results, corruption) if dataset else {})
+        if not dataset or corruption in _CLEAN:
+            return _File(home, entry, dataset or entry.dataset, {})
+        data = results.about["settings"]["data"]
+        parts = _split(results, corruption, data["rows"] // data["severities"])
+        return _File(home, entry, dataset, parts, "mnist-c" if data["severities"] == 1 else "cifar10-c")
     # A published file: the method is its folder's name.
     entry = describe(replace(results, name=home.name), **given)
-    parts = _published_parts(results)
-    if told:
-        parts = {(corruption, int(told[1])): part for (corruption, _), part in parts.items()}
+    parts, level = _published_parts(results), _level_of(path)
+    if level and len(parts) == 1:
+        parts = {(corruption, level): part for (corruption, _), part in parts.items()}
     return _File(home, entry, given.get("dataset"), parts)
 
 
-def _own_parts(results: Results, corruption: str) -> dict[tuple[str, int], Part]:
-    data = results.about["settings"]["data"]
-    return _split(results, corruption, data["rows"] // data["severities"])
+def home_of(path: Path) -> Path:
+    """Return the folder of a network: where a published one has folders of severities, below or above it, without."""
+    folder = path.parent
+    if sidecar_path(path).is_file():
+        return folder
+    if _LEVEL_FOLDER.fullmatch(folder.name):
+        return folder.parent
+    return folder.parent.parent / folder.name if _LEVEL_FOLDER.fullmatch(folder.parent.name) else folder
+
+
+def _level_of(path: Path) -> int | None:
+    """Return the severity that a published file's folders tell."""
+    told = (_LEVEL_FOLDER.fullmatch(folder.name) for folder in (path.parent, path.parent.parent))
+    return next((int(level[1]) for level in told if level), None)
 
 
 def _published_parts(results: Results) -> dict[tuple[str, int], Part]:
@@ -151,24 +184,30 @@ def _part(results: Results, images: NDArray[np.int64], chosen: Any = slice(None)
 
 def _join(group: list[_File], others: list[_File]) -> CorruptedResults:
     first = group[0]
-    parts = {place: part for file in group for place, part in file.parts.items()}
+    places = dict.fromkeys(place for file in group for place in file.parts)
+    parts = {place: _union([file.parts[place] for file in group if place in file.parts]) for place in places}
     bases = (first.dataset, (first.dataset or "").removesuffix("-c"))
-    beside = (
-        file.entry.results
+    beside = [
+        _part(file.entry.results, file.entry.results.idx)
         for file in others
-        if file.home.name == first.home.name
-        and file.entry.sigma == first.entry.sigma
-        and file.dataset in bases
-        and file.entry.protocol == first.entry.protocol
-    )
-    clean = next((_part(results, results.idx) for results in beside), None)
-    entry, suite = first.entry, _suite(parts)
-    return CorruptedResults(entry.name, first.dataset, entry.sigma, entry.method, entry.n, suite, parts, clean)
+        if file.home.name == first.home.name and file.dataset in bases and file.network[2:] == first.network[2:]
+    ]
+    entry, suite, clean = first.entry, first.suite or _suite(parts), _union(beside) if beside else None
+    about = (entry.name, first.dataset, entry.sigma, entry.method, entry.n)
+    return CorruptedResults(*about, suite, parts, clean, entry.protocol)
+
+
+def _union(parts: list[Part]) -> Part:
+    """Join parts of one set; of an image that several have, the part with the most images counts."""
+    largest = sorted(parts, key=lambda part: -len(part.images))
+    images, places = np.unique(np.concatenate([part.images for part in largest]), return_index=True)
+    radius, correct = (np.concatenate([getattr(part, name) for part in largest]) for name in ("radius", "correct"))
+    return Part(images, radius[places], correct[places])
 
 
 def _suite(parts: Mapping[tuple[str, int], Part]) -> str:
     """Return the set of corruptions that has these: by their names, or, where both do, by the severities."""
-    names = {corruption for corruption, _ in parts} & set(_NAMES)
+    names = {corruption for corruption, _ in parts}
     fitting = [suite for suite, known in CORRUPTIONS.items() if names <= set(known)]
     if not fitting:
         raise SmoothcertError(f"No one set has all of the corruptions {', '.join(sorted(names))}.")
@@ -179,5 +218,6 @@ def is_corrupted(path: Path) -> bool:
     """Whether a results file is of corrupted images, by its sidecar or, where it has none, by its name."""
     sidecar = sidecar_path(path)
     if sidecar.is_file():
-        return "/" in read_sidecar(sidecar).get("settings", {}).get("data", {}).get("name", "")
+        _, slash, name = read_sidecar(sidecar).get("settings", {}).get("data", {}).get("name", "").rpartition("/")
+        return bool(slash) and name not in _CLEAN
     return _FILE.fullmatch(path.name.removesuffix(".gz").removesuffix(".tsv")) is not None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from smoothcert import metrics
-from smoothcert.names import CORRUPTIONS
+from smoothcert.names import CORRUPTIONS, canonical_name
 from smoothcert.report.corrupted import CorruptedResults
 from smoothcert.report.formats import Cell, Grid, Sheet
 from smoothcert.report.paper import METHODS, paper_corruptions
@@ -33,7 +33,8 @@ def short_name(corruption: str) -> str:
 class Summary:
     """ACR or accuracy: the mean over corruptions with its interval over images, and what it averages.
 
-    `clean` is the value on the same images before they were corrupted, where that is known.
+    Corruptions held out of the mean come last. `clean` is the value on the same images before they were corrupted,
+    where that is known.
     """
 
     mean: metrics.Estimate
@@ -47,15 +48,15 @@ def summarize(results: CorruptedResults, kind: str) -> Summary:
     """Return the summary of one kind of measure, `acr` or `accuracy`."""
     _, values_of, unit, _ = KINDS[kind]
     names, images = results.corruptions, results.images
-    totals, counts = np.zeros((2, len(names), len(images)))
+    rows = [*names, *results.held_out]
+    totals, counts = np.zeros((2, len(rows), len(images)))
     cells = {}
     for (corruption, severity), part in results.parts.items():
         values = unit * np.asarray(getattr(part, values_of), dtype=np.float64)
         cells[corruption, severity] = float(values.mean())
-        if corruption in names:
-            where = np.searchsorted(images, part.images)
-            np.add.at(totals[names.index(corruption)], where, values)
-            np.add.at(counts[names.index(corruption)], where, 1.0)
+        where = np.searchsorted(images, part.images)
+        np.add.at(totals[rows.index(corruption)], where, values)
+        np.add.at(counts[rows.index(corruption)], where, 1.0)
     by_severity = {
         severity: float(np.mean([value for (name, at), value in cells.items() if at == severity and name in names]))
         for severity in results.severities
@@ -64,16 +65,17 @@ def summarize(results: CorruptedResults, kind: str) -> Summary:
     if results.clean is not None and np.isin(images, results.clean.images).all():
         before = np.asarray(getattr(results.clean, values_of), dtype=np.float64)
         clean = float(unit * before[np.isin(results.clean.images, images)].mean())
-    by_corruption = dict(zip(names, (totals.sum(axis=1) / counts.sum(axis=1)).tolist(), strict=True))
-    return Summary(metrics.cluster_estimate(totals, counts), by_corruption, by_severity, cells, clean)
+    by_corruption = dict(zip(rows, (totals.sum(axis=1) / counts.sum(axis=1)).tolist(), strict=True))
+    mean = metrics.cluster_estimate(totals[: len(names)], counts[: len(names)])
+    return Summary(mean, by_corruption, by_severity, cells, clean)
 
 
 def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[Sheet]:
-    """Return one sheet for each set of corruptions, a group of lines for ACR and one for accuracy."""
+    """Return one sheet for each data set, noise level and n, a group of lines for ACR and one for accuracy."""
     order = [*METHODS, None]
 
-    def key(entry: CorruptedResults) -> tuple[str, float]:
-        return entry.suite, entry.sigma or 0.0
+    def key(entry: CorruptedResults) -> tuple[str, str, float, int]:
+        return entry.suite, entry.dataset or "", entry.sigma or 0.0, entry.n or 0
 
     ranked = sorted(entries, key=lambda entry: (*key(entry), order.index(entry.method)))
     sheets = []
@@ -81,8 +83,11 @@ def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = Fals
         members = list(same)
         levels = sorted({level for entry in members for level in entry.severities})
         levels = levels if len(levels) > 1 else []
-        names = [name for name in CORRUPTIONS[members[0].suite] if any(name in e.corruptions for e in members)]
-        titles = ["", "sigma", "method", "mean", "+-", *map(short_name, names)]
+        there = {name for entry in members for name, _ in entry.parts}
+        names = [name for name in CORRUPTIONS[members[0].suite] if name in there]
+        held_out = sorted(there.difference(names))
+        titles = [members[0].dataset or "", "sigma", "method", "mean", "+-", *map(short_name, names), *held_out]
+        names += held_out
         titles += [*(f"sev {level}" for level in levels), "clean", "images", "n"]
         sheets.append(Sheet(titles, [_group(members, kind, names, levels, paper) for kind in KINDS]))
     return sheets
@@ -106,12 +111,20 @@ def _group(
         about = [Cell(title), Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"), Cell(entry.name)]
         end = [Cell(f"{len(entry.images):,}"), Cell(f"{entry.n:,}" if entry.n else "?")]
         lines.append([*about, cells[0], spread, *cells[1:], *end])
-        if paper and (beside := paper_corruptions(entry.suite, entry.method, kind)):
-            printed = [beside.get("mean"), None, *(beside.get(short_name(name)) for name in names)]
+        if paper and (beside := paper_beside(entry, kind)):
+            known = CORRUPTIONS[entry.suite]
+            types = [beside.get(short_name(name)) if name in known else None for name in names]
+            printed = [beside.get("mean"), None, *types]
             printed += [*(beside.get(f"sev {level}") for level in levels), beside.get("clean"), None, None]
             shown = ["" if value is None else f"{value:{form}}" for value in printed]
             lines.append([Cell(""), Cell(""), Cell("  paper"), *map(Cell, shown)])
     return lines
+
+
+def paper_beside(entry: CorruptedResults, kind: str) -> dict[str, float]:
+    """Return the paper's numbers, which are of its own two sets at sigma 0.25, for results of these."""
+    own = canonical_name(entry.dataset or entry.suite) == entry.suite and entry.sigma in (None, 0.25)
+    return paper_corruptions(entry.suite, entry.method, kind) if own and not entry.protocol else {}
 
 
 def _numbers(summary: Summary, names: Sequence[str], levels: Sequence[int]) -> list[float | None]:
@@ -150,5 +163,5 @@ def _entry_json(entry: CorruptedResults, paper: bool) -> dict[str, Any]:
             "clean": summary.clean,
         }
         if paper:
-            about[kind]["paper"] = paper_corruptions(entry.suite, entry.method, kind)
+            about[kind]["paper"] = paper_beside(entry, kind)
     return about

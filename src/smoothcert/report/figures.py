@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, unknown_name
 from smoothcert.metrics import average_certified_radius, certified_accuracy
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry
@@ -146,5 +146,8 @@ def save_figure(figure: Any, path: Path) -> None:
     """Write a figure to a file of any type matplotlib writes, the same bytes every time."""
     import matplotlib
 
+    known = figure.canvas.get_supported_filetypes()
+    if path.suffix.lstrip(".") not in known:
+        raise unknown_name("kind of picture", path.suffix, [f".{kind}" for kind in known])
     with matplotlib.rc_context(_OUT), replacing(path) as part:
         figure.savefig(part, dpi=200, format=path.suffix.lstrip("."), metadata=_UNDATED.get(path.suffix))

@@ -31,7 +31,7 @@ METHODS = {
 }
 """The paper's methods in the order of its tables, with the names they bear there."""
 
-ALIASES = {"cat-rs": "catrs", "cohen": "gaussian", "salman": "smoothadv", "stab": "stability"}
+ALIASES = {"cat-rs": "catrs", "cat_rs": "catrs", "cohen": "gaussian", "salman": "smoothadv", "stab": "stability"}
 """Names under which published result files know some of the methods."""
 
 

@@ -16,7 +16,7 @@ from smoothcert.config import TrainConfig, read_config
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.names import DIMENSIONS, canonical_name
 from smoothcert.recipes import paper_tables
-from smoothcert.report.corrupted import CorruptedResults, is_corrupted, read_corrupted
+from smoothcert.report.corrupted import CorruptedResults, home_of, is_corrupted, read_corrupted
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
 from smoothcert.results import BESIDE, COLUMNS, read_results, sidecar_path
@@ -57,7 +57,7 @@ def read_findings(texts: Sequence[str], **given: Any) -> Findings:
     found = find_results(texts)
     corrupted = [path for _, path in found if is_corrupted(path)]
     plain = [(name, path) for name, path in found if path not in corrupted]
-    homes = {_home(path) for path in corrupted}
+    homes = {home_of(path) for path in corrupted}
     clean = [path for _, path in plain if path.parent in homes or (corrupted and sidecar_path(path).is_file())]
     runs = [
         _read_run(path, name, given)
@@ -66,11 +66,6 @@ def read_findings(texts: Sequence[str], **given: Any) -> Findings:
     ]
     listed = [run for run in runs if run.path.parent not in homes]
     return Findings(runs, listed, read_corrupted([*corrupted, *clean], **given) if corrupted else [])
-
-
-def _home(path: Path) -> Path:
-    """Return the folder of a network: above folders of severities, where a published one has those."""
-    return path.parent.parent if re.fullmatch(r"(severity[-_]?)?[1-5]", path.parent.name) else path.parent
 
 
 def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:

@@ -15,7 +15,7 @@ from smoothcert.data.corruptions.noise import Image
 Matrix = NDArray[np.float64]
 
 
-def _warp(image: Image, matrix: Matrix, shift: Matrix, mode: Literal["constant", "mirror"]) -> Image:
+def _warp(image: Image, matrix: Matrix, shift: Matrix, mode: Literal["grid-constant", "mirror"]) -> Image:
     """Show at each place (across, down) what was at matrix @ place + shift, linearly interpolated."""
     flip = [1, 0]  # arrays count down first
     return np.stack(
@@ -29,7 +29,7 @@ def _warp(image: Image, matrix: Matrix, shift: Matrix, mode: Literal["constant",
 
 def _about_centre(image: Image, matrix: Matrix) -> Image:
     centre = (np.array(image.shape[1::-1]) - 1) / 2
-    return _warp(image, matrix, centre - matrix @ centre, mode="constant")
+    return _warp(image, matrix, centre - matrix @ centre, mode="grid-constant")
 
 
 def shear(image: Image, random: Generator, angle: float) -> Image:
@@ -52,7 +52,7 @@ def scale(image: Image, random: Generator, factor: float) -> Image:
 
 def translate(image: Image, random: Generator, pixels: int) -> Image:
     """Move along both axes, each way or the other."""
-    return _warp(image, np.eye(2), pixels * random.choice([-1.0, 1.0], size=2), mode="constant")
+    return _warp(image, np.eye(2), pixels * random.choice([-1.0, 1.0], size=2), mode="grid-constant")
 
 
 def elastic_transform(image: Image, random: Generator, strength: float, smoothness: float, tilt: float) -> Image:

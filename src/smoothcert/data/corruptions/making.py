@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothcert.data.corruptions.suites import Suite, suite_for
 from smoothcert.data.image_data import ImageData
-from smoothcert.errors import UsageError
+from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.storage import replacing, write_text
 
 Bytes = NDArray[np.uint8]
@@ -62,19 +65,23 @@ def make_corrupted(
     Each corruption is one array of the images at severity 1, then at 2, and so on, beside `labels.npy`. Without names
     that is the whole suite. What is there already, made from the same images and seed, is kept.
     """
+    if seed < 0:
+        raise UsageError(f"Expected `--seed` to be at least 0, but got {seed}.")
+    if workers is not None and workers < 1:
+        raise UsageError(f"Expected `--workers` to be at least 1, but got {workers}.")
     suite = suite_for(data.shape[0])
-    wanted = list(names) or list(suite.corruptions)
-    for name in wanted:
-        suite.find(name)
+    wanted = list(dict.fromkeys(names or suite.corruptions))
+    left = [name for name in wanted if not (folder / f"{name}.npy").is_file()]
+    for name in left:
+        _try(data, name)  # what it needs and is not there is said before hours of work
     _claim(data, folder, suite, seed)
     labels = np.tile(data.labels.numpy(), suite.severities).astype(np.uint8 if len(data.classes) <= 256 else np.int64)
     if not (folder / "labels.npy").is_file():
         with replacing(folder / "labels.npy") as part, part.open("wb") as file:
             np.save(file, labels)
-    left = [name for name in wanted if not (folder / f"{name}.npy").is_file()]
     starts = range(0, len(data), _CHUNK)
     jobs = [(severity, first) for severity in range(1, suite.severities + 1) for first in starts]
-    with ProcessPoolExecutor(workers or os.cpu_count()) as pool:
+    with ProcessPoolExecutor(workers or os.cpu_count(), initializer=_end_with_parent) as pool:
         for name in left:
             with replacing(folder / f"{name}.npy") as part:
                 shape = (len(labels), *data.shape[1:], data.shape[0])
@@ -89,6 +96,33 @@ def make_corrupted(
                 array.flush()
                 del array
     return [folder / f"{name}.npy" for name in left]
+
+
+def _end_with_parent() -> None:
+    """Leave no process behind where the one that wants the images is killed."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def what_is_lacking(data: ImageData) -> dict[str, str]:
+    """Return the corruptions of the whole suite that cannot be made here, and why."""
+    reasons = {}
+    for name in suite_for(data.shape[0]).corruptions:
+        try:
+            _try(data, name)
+        except SmoothcertError as error:
+            reasons[name] = str(error)
+    return reasons
+
+
+def _try(data: ImageData, name: str) -> None:
+    corrupt(_pixels(data, 0)[:1], name)
 
 
 def _pixels(data: ImageData, first: int) -> Bytes:
@@ -108,12 +142,23 @@ def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
         "severities": suite.severities,
         "seed": seed,
     }
-    path = folder / ABOUT
-    if path.is_file():
-        if json.loads(path.read_text(encoding="utf-8")) != about:
+    before = read_about(folder)
+    if before is not None:
+        if before != about:
             raise UsageError(f"{folder} holds corruptions of other images or of another seed; choose another `--out`.")
     elif folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder} holds files that were not made here; choose another `--out`.")
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(about, indent=2) + "\n")
+        write_text(folder / ABOUT, json.dumps(about, indent=2) + "\n")
+
+
+def read_about(folder: Path) -> dict[str, Any] | None:
+    """Return how a folder's files were made, where they were made here."""
+    path = folder / ABOUT
+    if not path.is_file():
+        return None
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise SmoothcertError(f"{path} cannot be read as JSON ({error}).") from error
