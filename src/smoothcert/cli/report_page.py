@@ -62,10 +62,8 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
     for path in write_figures(found.runs, args.figures):
         say(f"Wrote {path}")
     for entry in found.corrupted:
-        told = f"{entry.dataset or entry.suite}-{entry.name}-{entry.sigma or 0:.2f}" + (
-            f"-n{entry.n}" if entry.n else ""
-        )
-        stem = file_name(f"corruption-{told}")
+        about = [entry.dataset or entry.suite, entry.name, f"{entry.sigma or 0:.2f}"]
+        stem = file_name("-".join(["corruption", *about, *([f"n{entry.n}"] if entry.n else [])]))
         for suffix in SUFFIXES:
             draw_heat_map(entry, args.figures / (stem + suffix))
             say(f"Wrote {args.figures / stem}{suffix}")
