@@ -85,9 +85,8 @@ def estimate_steps(config: TrainConfig, data_dir: str | Path | None, device: tor
     return _time_steps(config, load_images(config, "train", data_dir), device)
 
 
-def estimate_certification(config: TrainConfig, data_dir: str | Path | None, device: torch.device, n: int) -> float:
+def estimate_certification(config: TrainConfig, data: ImageData, device: torch.device, n: int) -> float:
     """Return the seconds an image takes, from a short trial of an untrained network."""
-    data = load_images(config, "test", data_dir)
     model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device).eval()
     form, precision = choose_deployment(model, data.shape, n * len(data))
     smoothed = SmoothedClassifier(model, config.sigma, form=form, precision=precision)

@@ -45,7 +45,7 @@ def plan(
                 yield from trials.teacher(config, name)
             spent += trials.training(config)
         if item.images < item.total:
-            spent += trials.certification(config) * (item.total - item.images)
+            spent += trials.certification(item.job) * (item.total - item.images)
         yield PlanLine(config.name, _state(item), item.total - item.images, spent)
 
 
@@ -78,9 +78,10 @@ class _Trials:
         _, done = RunFolder(self._place.runs / config.name).load_state() or ({}, 0)
         return (steps - done) * seconds
 
-    def certification(self, config: TrainConfig) -> float:
+    def certification(self, job: Job) -> float:
         """Return the seconds of an image's certificate."""
+        config, images = job.config, self._place.test_sets(job)[0]
         kind = (config.dataset, config.architecture)
         if kind not in self._images:
-            self._images[kind] = estimate_certification(config, self._place.data_dir, self._device, self._place.n)
+            self._images[kind] = estimate_certification(config, images, self._device, self._place.n)
         return self._images[kind]

@@ -25,7 +25,7 @@ from smoothcert.engine.sharing import share_out
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 from smoothcert.pipeline import OnStage, certify_run, prepare_runs, results_name, train_runs
 from smoothcert.recipes import PaperTable, load_recipe, paper_tables
-from smoothcert.report.corrupted import CorruptedResults, read_corrupted
+from smoothcert.report.corrupted import CorruptedResults, is_corrupted, read_corrupted
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
 from smoothcert.results import read_results, read_sidecar, sidecar_path
@@ -265,11 +265,8 @@ def read_corrupted_entries(jobs: Sequence[Job], place: Workplace) -> list[Corrup
     entries = []
     for job in jobs:
         if place.progress(job).finished:
-            clean = [
-                path
-                for skip in {1, job.skip}
-                for path in place.results_paths(dataclasses.replace(job, data="", skip=skip))
-            ]
-            files = [*place.results_paths(job), *(path for path in clean if path.is_file())]
+            paths = place.results_paths(job)
+            beside = (path for path in sorted(paths[0].parent.glob("certify-*.tsv")) if ".counts." not in path.name)
+            files = [*paths, *(path for path in beside if not is_corrupted(path))]
             entries += [dataclasses.replace(entry, name=job.label) for entry in read_corrupted(files)]
     return entries
