@@ -36,13 +36,15 @@ def heat_map(title: str, values: Corruptions) -> HeatMap:
 
 
 def corruption_maps(entries: Sequence[CorruptedResults]) -> dict[str, Corruptions]:
-    """Return ACR and accuracy of every network, by a title, in the order of its set's corruptions."""
+    """Return ACR and accuracy of every network, by a title: its set's corruptions, then those held out."""
     maps: dict[str, Corruptions] = {}
     for kind, (measure, *_) in KINDS.items():
         for entry in entries:
             cells = summarize(entry, kind).cells
-            places = [(name, level) for name in entry.corruptions for level in entry.severities]
+            names, levels = [*entry.corruptions, *entry.held_out], sorted({level for _, level in cells})
             noise = f", sigma {entry.sigma:.2f}" if entry.sigma else ""
             title = f"{measure}: {entry.name}{noise}, {entry.dataset or entry.suite}"
-            maps[title] = {place: cells[place] for place in places if place in cells}
+            maps[title] = {
+                (name, level): cells[name, level] for name in names for level in levels if (name, level) in cells
+            }
     return maps
