@@ -176,8 +176,16 @@ def test_rows_of_other_settings_are_not_held_against_the_five_seeds(script, tmp_
     run = kept_as("mnist-catrs-1.00", tmp_path / "tradeoff" / "mnist-catrs-1.00-lambda4.00")
     (run / "note.md").write_text("Certificates of\nanother weight.\n")
     page = script.results_page(tmp_path)
-    assert "| 1.00 | CAT-RS, lambda=4.00 | 1.8287 | 1.777 | +0.0517 |  |  | no |" in page
+    assert "| 1.00 | CAT-RS, lambda=4.00 | 1.8287 | 1.8287 | 1.777 | +0.0517 |  |  | no |" in page
     assert "- mnist-catrs-1.00-lambda4.00: Certificates of another weight." in page
+
+
+def test_radii_are_rounded_as_the_published_ones_before_they_are_compared(script, shared):
+    radii, printed = [0.0, 0.95291, 1.90582, 3.81164, 1.7449, 1.7451], [0.0, 0.953, 1.91, 3.81, 1.74, 1.75]
+    assert script.as_printed(radii).tolist() == printed
+    published = smoothcert.read_results(shared / "published" / "cifar10" / "cat-rs-0.5.tsv").radius
+    assert np.array_equal(script.as_printed(published), published)
+    assert published.max() == 1.91, "more than 100,000 noises can prove"
 
 
 def test_seeds_are_summed_up_on_the_page(script, tmp_path):
