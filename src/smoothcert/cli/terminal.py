@@ -6,6 +6,7 @@ import os
 import sys
 import time
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from smoothcert.errors import Notice
 
 COMPILING = "Compiling {}; the first time this can take a minute, later it is read from the compiler's cache."
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_OF_SPEED = 30.0  # a slow start, such as compiling, is soon forgotten
 
 
 def speaks() -> bool:
@@ -24,12 +26,15 @@ def speaks() -> bool:
 class ProgressBar:
     """Shows how far a piece of work is, its speed and the time left.
 
-    `unit` is what is counted; `start` what was done before, which does not count for the speed.
+    `unit` is what is counted; `start` what was done before, which does not count for the speed. The speed is that of the
+    last half minute and, when all is done, of the whole.
     """
 
     def __init__(self, title: str, total: int | None, unit: str, start: int = 0) -> None:
         self.title, self.total, self.unit, self.start = title, total, unit, start
-        self._begun = self._shown = time.monotonic()
+        self._shown = time.monotonic()
+        self._begun = self._shown, 0
+        self._marks = deque([self._begun])  # moments, and what had been done since the start
         self._bar: Any = _rich_bar() if sys.stderr.isatty() and speaks() else None
         self._task = self._bar.add_task(title, total=total, completed=start, note="") if self._bar else None
 
@@ -44,19 +49,31 @@ class ProgressBar:
 
     def update(self, done: int, note: str = "") -> None:
         """Show that `done` are done, with a note of what is known so far."""
-        now = time.monotonic()
-        speed = (done - self.start) / max(now - self._begun, 1e-9)
-        left = (self.total - done) / speed if self.total and speed else None
-        text = f"{_number(speed)} {self.unit}/s" + (f", {duration(left)} left" if left else "")
-        text += f", {note}" if note else ""
         if not speaks():
             return
+        now = time.monotonic()
+        text = ", ".join(part for part in (*self._rate(now, done), note) if part)
         if self._bar:
             self._bar.update(self._task, completed=done, total=self.total, note=text)
         elif now - self._shown >= _SECONDS_BETWEEN_LINES or done == self.total:
             self._shown = now
             of = f" of {self.total:,}" if self.total else ""
-            print(f"{self.title}: {done:,}{of} {self.unit}, {text}", file=sys.stderr, flush=True)
+            print(f"{self.title}: {done:,}{of} {self.unit}{text and ', '}{text}", file=sys.stderr, flush=True)
+
+    def _rate(self, now: float, done: int) -> tuple[str, str]:
+        """Write the speed and the time left, as far as they can be told."""
+        gained, ends = done - self.start, done == self.total
+        if now - self._marks[-1][0] >= 1.0:
+            self._marks.append((now, gained))
+        while len(self._marks) > 1 and now - self._marks[1][0] >= _SECONDS_OF_SPEED:
+            self._marks.popleft()
+        then, before = self._begun if ends else self._marks[0]
+        if now - then < 0.5 or gained == before:
+            return "", ""
+        speed, left = (gained - before) / (now - then), ""
+        if self.total and not ends and 1000 * gained >= self.total - self.start:  # before, nobody knows
+            left = f"{duration((self.total - done) / speed)} left"
+        return f"{_number(speed)} {self.unit}/s", left
 
 
 def duration(seconds: float) -> str:

@@ -200,8 +200,7 @@ class Stages:
         bar.update(done, note)
 
     def _count(self, name: str, progress: Any) -> None:
-        start = progress.done - len(progress.records)
-        self._open(name, progress.total, "images", start).update(progress.done)
+        self._open(name, progress.total, "images", progress.done).update(progress.done)
 
 
 def _estimate(config: TrainConfig, args: argparse.Namespace, device: torch.device) -> str:

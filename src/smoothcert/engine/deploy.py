@@ -10,6 +10,7 @@ fewer passes over memory. Which form is used is part of the certified function a
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,8 +23,9 @@ from smoothcert.kernels import network_kernels
 from smoothcert.models import Classifier
 
 FORMS = ("plain", "folded", "compiled", "pinned")
+_SILENT = {"autotune_num_choices_displayed": 0, "max_autotune_report_choices_stats": False}
 COMPILED: dict[str, dict[str, Any]] = {
-    "compiled": {"mode": "max-autotune-no-cudagraphs"},
+    "compiled": {"options": {"max_autotune": True, "coordinate_descent_tuning": True, **_SILENT}},
     "pinned": {"options": {"deterministic": True}},
 }
 """How the forms are compiled that are; graphs are our own, so that folded networks have them too."""
@@ -78,6 +80,8 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
         if precision == "bf16":
             network = with_kernels(network.to(torch.bfloat16))
     if form in COMPILED:
+        # Kernels that do not fit the device are passed over, which would be reported as an error each.
+        logging.getLogger("torch._inductor.select_algorithm").setLevel(logging.CRITICAL)
         network = torch.compile(network, dynamic=False, **COMPILED[form])
     if isinstance(model, Classifier) and next(model.parameters()).is_cuda:
         network = Replayed(network)
