@@ -20,6 +20,7 @@ import smoothcert
 from smoothcert.bounds import ABSTAIN, certify_counts, gaussian_radius, lower_bound
 from smoothcert.config import read_config
 from smoothcert.metrics import average_certified_radius, paired_difference
+from smoothcert.names import classes_of
 from smoothcert.pretrained import FOLDER as ZOO
 from smoothcert.report.corrupted import is_corrupted, read_corrupted
 from smoothcert.report.corruptions import KINDS, corruption_sheets, paper_beside, summarize
@@ -36,7 +37,6 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 WITH_WEIGHTS = ("catrs",)
 SPARSER = {"mnist-c": (10,)}  # every how many-th image is enough for a row; all for all would be 10^11 samples
-CLASSES = {"cifar100": 100, "imagenet": 1000}
 
 
 def main():
@@ -311,7 +311,7 @@ def verify_all(folder, images, n):
 def verify_rows(path, results):
     """Compute every row again from its votes, and return them."""
     settings = results.about["settings"]
-    votes = read_counts(path, CLASSES.get(settings["data"]["name"].partition("-c/")[0], 10))
+    votes = read_counts(path, classes_of(settings["data"]["name"]) or 10)
     chosen = np.array([line.split("\t")[0] for line in read_text(counts_path(path)).splitlines()[1:]], dtype=int)
     assert np.array_equal(chosen, results.idx), f"{path}: rows and votes are not of the same images"
     asked = settings["images"]

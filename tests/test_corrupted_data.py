@@ -189,12 +189,15 @@ def test_what_is_lacking_is_said_before_anything_is_made(tmp_path, mini, monkeyp
     few = tmp_path / "few.npz"
     np.savez(few, images=mini.images[:2].numpy(), labels=mini.labels[:2].numpy())
     arguments = ["data", "make", str(few), "--workers", "1", "--out"]
-    assert main([*arguments, str(tmp_path / "one"), "--corruption", "stripe", "canny_edges"]) == 1
+    assert main([*arguments, str(tmp_path / "one"), "--corruption", "stripe", "--corruption", "canny_edges"]) == 1
     assert "canny_edges needs scikit-image" in capsys.readouterr().err
     assert not (tmp_path / "one").exists()
     assert main([*arguments, str(tmp_path / "all")]) == 0
     assert "scikit-image: run `pip install smoothcert[corruptions]`. Going on with" in capsys.readouterr().err
     assert find_corrupted(str(tmp_path / "all")).missing == ["canny_edges"]
+    assert main([*arguments, str(tmp_path / "two"), "--corruption", "stripe", "fog", "--corruption", "shear"]) == 0
+    assert find_corrupted(str(tmp_path / "two")).there == ["shear", "stripe", "fog"], "named at once, or one by one"
+    assert capsys.readouterr().err.count(" of 1 parts") == 3, "a line each"
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,13 @@ def test_wrong_training_commands(arguments, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("time", ["inf", "nan", "0", "soon", ""])
+def test_wrong_times(time, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "mnist-gaussian-0.25", "--time-limit", time])
+    assert f"expected a time such as 90s, 9m or 1.5h, but got {time!r}" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_dry_run_prints_configuration_and_cost(tmp_path, capsys):
     arguments = [

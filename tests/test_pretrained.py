@@ -10,6 +10,15 @@ from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError, UsageError
 
 
+def test_a_damaged_list_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    for text in (None, "{", "\xff"):
+        if text:
+            (tmp_path / "checksums.json").write_bytes(text.encode("latin-1"))
+        assert main(["list", "pretrained"]) == 1
+        assert "install smoothcert again" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", smoothcert.list_pretrained())
 def test_every_network_is_what_its_recipe_says(name):
     checkpoint, recipe = smoothcert.load_pretrained(name), smoothcert.load_recipe(name)

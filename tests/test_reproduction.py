@@ -105,6 +105,9 @@ def test_rows_are_chosen_by_glob():
         "mnist-catrs-1.00",
     ]
     assert len(list_jobs("mnist", "mnist-*-0.25")) == 7
+    assert len(list_jobs("mnist", "catrs-*", "mnist-*-0.25")) == 9, "in the table's order, none twice"
+    with pytest.raises(UsageError, match="matches 'resnet'"):
+        list_jobs("mnist", "catrs-*", "resnet")
     with pytest.raises(UsageError, match="No row of the table mnist matches 'resnet'"):
         list_jobs("mnist", "resnet")
     with pytest.raises(UsageError, match="did you mean 'fashion-mnist'"):

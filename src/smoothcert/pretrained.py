@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from smoothcert.checkpoint import Checkpoint, load_checkpoint
-from smoothcert.errors import SmoothcertError, unknown_name
+from smoothcert.errors import SmoothcertError, first_line, unknown_name
 from smoothcert.storage import file_hash
 
 FOLDER = Path(__file__).with_name("zoo")
@@ -24,7 +24,11 @@ def list_pretrained(pattern: str = "*") -> list[str]:
 
 def checksums() -> dict[str, str]:
     """Return the SHA-256 of every network."""
-    known: dict[str, str] = json.loads((FOLDER / "checksums.json").read_text(encoding="utf-8"))
+    path = FOLDER / "checksums.json"
+    try:
+        known: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SmoothcertError(f"{path} cannot be read ({first_line(error)}); install smoothcert again.") from error
     return known
 
 

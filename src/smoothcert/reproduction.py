@@ -78,8 +78,8 @@ def find_table(name: str) -> PaperTable:
     return tables[name]
 
 
-def list_jobs(name: str, only: str = "*", skip: int | None = None, **overrides: Any) -> list[Job]:
-    """Return the runs a table needs; `only` is a glob for the recipe's name, with or without its data set.
+def list_jobs(name: str, *only: str, skip: int | None = None, **overrides: Any) -> list[Job]:
+    """Return the runs a table needs; `only` are globs for the recipe's name, with or without its data set.
 
     `skip` certifies fewer images than the table does.
 
@@ -87,15 +87,17 @@ def list_jobs(name: str, only: str = "*", skip: int | None = None, **overrides: 
     ['mnist-catrs-0.25', 'mnist-catrs-0.25-seed1']
     """
     table, jobs = find_table(name), []
+    rows, wanted = [recipe for recipe, _ in table.rows], set[str]()
+    for glob in only or ("*",):
+        found = {row for row in rows if fnmatch(row, glob) or fnmatch(row, f"*-{glob}")}
+        if not found:
+            raise UsageError(f"No row of the table {name} matches {glob!r}; its rows are {', '.join(rows)}.")
+        wanted |= found
     for recipe, setup in table.rows:
-        if any(fnmatch(recipe, pattern) for pattern in (only, f"*-{only}")):
+        if recipe in wanted:
             for seed in table.seeds:
                 names = {"name": recipe, "seed": seed} if seed == 0 else {"name": f"{recipe}-seed{seed}", "seed": seed}
                 jobs.append(Job(load_recipe(recipe, **names, **overrides), setup, skip or table.skip, table.data))
-    if not jobs:
-        raise UsageError(
-            f"No row of the table {name} matches {only!r}; its rows are {', '.join(r for r, _ in table.rows)}."
-        )
     return jobs
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.corrupted import add_corruption_options
-from smoothcert.cli.options import add_data_options, add_sample_options, batch_size
+from smoothcert.cli.options import SEVERAL, add_data_options, add_sample_options, batch_size
 from smoothcert.cli.terminal import ProgressBar, say
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_commands(commands: Any) -> None:
     add_data_options(parser, default="the one the checkpoint was trained on")
     add_corruption_options(parser)
     group = parser.add_argument_group("protocol")
-    group.add_argument("--radii", type=float, nargs="+", default=[0.25, 0.5, 1.0], metavar="R", help="l2 radii")
+    group.add_argument("--radii", type=float, **SEVERAL, metavar="R", help="l2 (default: 0.25 0.5 1)")
     group.add_argument("--steps", type=int, default=20, help="steps of the attack (default: 20)")
     group.add_argument("--noises", type=int, default=32, help="noises a gradient is averaged over (default: 32)")
     group.add_argument("--n", type=int, default=1000, help="votes on what it found (default: 1,000)")
@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.results import read_results
     from smoothcert.storage import write_text
 
+    args.radii = args.radii or [0.25, 0.5, 1.0]
     if min(args.radii) <= 0 or min(args.steps, args.noises, args.n) < 1:
         raise UsageError("Expected `--radii` to be > 0, and `--steps`, `--noises` and `--n` to be at least 1.")
     job = load_job(args)

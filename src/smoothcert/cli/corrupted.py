@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from smoothcert.cli.options import load_data
+from smoothcert.cli.options import SEVERAL, load_data
 from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def add_corruption_options(parser: argparse.ArgumentParser) -> None:
     """Which of a corrupted set's images."""
     group = parser.add_argument_group("corrupted images (--data mnist-c, cifar10-c, or a folder of them)")
-    group.add_argument("--corruption", nargs="+", metavar="TYPE", help="only these (default: all that are there)")
-    group.add_argument("--severity", nargs="+", type=int, metavar="S", help="only these (default: all)")
+    group.add_argument("--corruption", **SEVERAL, metavar="TYPE", help="only these (default: all there are)")
+    group.add_argument("--severity", **SEVERAL, type=int, metavar="S", help="only these (default: all)")
 
 
 def load_sets(args: argparse.Namespace, default: str | None) -> list[ImageData]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from smoothcert.cli.options import add_cutting, add_data_dir, add_data_options, load_data
+from smoothcert.cli.options import SEVERAL, add_cutting, add_data_dir, add_data_options, load_data
 from smoothcert.cli.terminal import ProgressBar, say
 
 
@@ -44,9 +45,7 @@ def _add_make(verbs: Any) -> None:
         "severities. The same seed gives the same images.",
     )
     make.add_argument("name", help="mnist-c, fashion_mnist-c, cifar10-c, ..., or an .npz file or image folder")
-    make.add_argument(
-        "--corruption", nargs="+", default=(), metavar="TYPE", help="only these; also some that are held out"
-    )
+    make.add_argument("--corruption", **SEVERAL, metavar="TYPE", help="only these; also some that are held out")
     make.add_argument("--seed", type=int, default=0, help="names the random numbers (default: 0)")
     make.add_argument("--out", type=Path, metavar="DIR", help="where to (default: beside the data sets, by its name)")
     make.add_argument("--workers", type=int, help="processes (default: one a core)")
@@ -84,20 +83,8 @@ def run_make(args: argparse.Namespace) -> None:
         say(f"{reason} Going on with the others.")
     chosen = args.corruption or [name for name in suite_for(data.shape[0]).corruptions if name not in lacking]
     folder = args.out or data_dir(args.data_dir) / name
-    bars: dict[str, ProgressBar] = {}
-
-    def show(corruption: str, done: int, total: int) -> None:
-        if corruption not in bars:
-            bars[corruption] = ProgressBar(corruption, total, "parts").__enter__()
-        bars[corruption].update(done)
-        if done == total:
-            bars[corruption].__exit__(None, None, None)
-
-    try:
+    with _Bars("parts") as show:
         made = make_corrupted(data, folder, chosen, seed=args.seed, workers=args.workers, on_progress=show)
-    finally:
-        for bar in bars.values():
-            bar.__exit__(None, None, None)
     say(f"{folder}: {len(made)} corruptions made" if made else f"{folder}: all there")
 
 
@@ -120,24 +107,33 @@ def run_get(args: argparse.Namespace) -> None:
     from smoothcert.names import CORRUPTED, canonical_name
 
     for name in args.names:
-        bars: dict[str, ProgressBar] = {}
+        checked = "" if canonical_name(name) in CORRUPTED else ", checksum right"  # which was the archive's
+        with _Bars("bytes") as show:
+            paths = fetch_dataset(name, args.data_dir, show)
+        for path in paths:
+            say(f"{path}: there{checked}")
+        if canonical_name(name) in CORRUPTED:
+            _say_missing(name, args.data_dir)
 
-        def show(file: str, received: int, total: int | None, bars: dict[str, ProgressBar] = bars) -> None:
-            if file not in bars:
-                for bar in bars.values():
-                    bar.__exit__(None, None, None)
-                bars[file] = ProgressBar(file, total, "bytes").__enter__()
-            bars[file].update(received)
 
-        try:
-            checked = "" if canonical_name(name) in CORRUPTED else ", checksum right"  # which was the archive's
-            for path in fetch_dataset(name, args.data_dir, show):
-                say(f"{path}: there{checked}")
-            if canonical_name(name) in CORRUPTED:
-                _say_missing(name, args.data_dir)
-        finally:
-            for bar in bars.values():
-                bar.__exit__(None, None, None)
+class _Bars:
+    """A bar for each thing that is reported on, one at a time."""
+
+    def __init__(self, unit: str) -> None:
+        self.unit, self.title = unit, ""
+        self.open = ExitStack()
+
+    def __enter__(self) -> _Bars:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.open.close()
+
+    def __call__(self, title: str, done: int, total: int | None) -> None:
+        if title != self.title:
+            self.open.close()
+            self.title, self.bar = title, self.open.enter_context(ProgressBar(title, total, self.unit))
+        self.bar.update(done)
 
 
 def _say_missing(name: str, root: str | None) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from smoothcert.data import ImageData
+
+SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
+"""An option with one or more values, which may be given again."""
 
 
 def add_data_options(parser: argparse.ArgumentParser, *, default: str) -> None:
@@ -74,7 +78,7 @@ def seconds(text: str) -> float:
         value = float(text[:-1]) * units[text[-1]] if text[-1:] in units else float(text)
     except ValueError:
         value = -1.0
-    if not value > 0:
+    if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"expected a time such as 90s, 9m or 1.5h, but got {text!r}")
     return value
 

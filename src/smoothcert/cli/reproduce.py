@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.options import add_data_dir, seconds
+from smoothcert.cli.options import SEVERAL, add_data_dir, seconds
 from smoothcert.cli.report import check_outputs, show
 from smoothcert.cli.terminal import duration, say
 
@@ -29,7 +29,7 @@ def add_commands(commands: Any) -> None:
         "paper's numbers beside ours. What is interrupted goes on when the same command is given again.",
     )
     parser.add_argument("table", help="mnist, fashion-mnist, cifar10, ... (see `smoothcert list tables`)")
-    parser.add_argument("--only", default="*", metavar="GLOB", help="rows whose recipe matches, such as 'catrs-*'")
+    parser.add_argument("--only", **SEVERAL, default=[], metavar="GLOB", help="rows that match, such as 'catrs-*'")
     parser.add_argument("--plan", action="store_true", help="say what would run and how long it would take, and stop")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept")
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
     if args.precision:
         check_precision(args.precision)
     overrides = {"precision": args.precision} if args.precision else {}
-    jobs, device = list_jobs(args.table, args.only, args.skip, **overrides), choose_device(args.device)
+    jobs, device = list_jobs(args.table, *args.only, skip=args.skip, **overrides), choose_device(args.device)
     place = Workplace(args.runs, args.data_dir, args.n)
     if not args.precision:
         jobs = [place.as_begun(job) for job in jobs]

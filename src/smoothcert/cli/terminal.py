@@ -26,8 +26,8 @@ def speaks() -> bool:
 class ProgressBar:
     """Shows how far a piece of work is, its speed and the time left.
 
-    `unit` is what is counted; `start` what was done before, which does not count for the speed. The speed is that of the
-    last half minute and, when all is done, of the whole.
+    `unit` is what is counted; `start` what was done before, which does not count for the speed. That is the speed of
+    the last half minute and, when all is done, of the whole.
     """
 
     def __init__(self, title: str, total: int | None, unit: str, start: int = 0) -> None:

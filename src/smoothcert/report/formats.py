@@ -47,9 +47,9 @@ class Annex:
     values: list[dict[str, Any]]
 
 
-def sheet(table: Table) -> Sheet:
-    """Return what is printed of the paper's table."""
-    return Sheet(header(table), groups(table))
+def sheet(table: Table | Sheet) -> Sheet:
+    """Return what is printed of a table."""
+    return table if isinstance(table, Sheet) else Sheet(header(table), groups(table))
 
 
 def header(table: Table) -> list[str]:
@@ -95,7 +95,7 @@ def _lines(row: Row, table: Table) -> Grid:
 
 def to_text(table: Table | Sheet) -> str:
     """Return an aligned table; `*` marks the best of a column and `_` the second."""
-    made = table if isinstance(table, Sheet) else sheet(table)
+    made = sheet(table)
     marks = {"best": "*", "second": "_", "": " "}
     titles = [title + " " for title in made.titles]
     body = [[[cell.text + marks[cell.mark] for cell in line] for line in group] for group in made.groups]
@@ -120,7 +120,7 @@ def to_text(table: Table | Sheet) -> str:
 
 def to_markdown(table: Table | Sheet) -> str:
     """Return a Markdown table, the best bold and the second underlined."""
-    made = table if isinstance(table, Sheet) else sheet(table)
+    made = sheet(table)
     dress = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
     lines = [made.titles, [":--" if title == made.names else "--:" for title in made.titles]]
     lines += [[dress[cell.mark].format(cell.text.strip()) for cell in line] for line in made.lines]
@@ -129,7 +129,7 @@ def to_markdown(table: Table | Sheet) -> str:
 
 def to_latex(table: Table | Sheet) -> str:
     """Return a LaTeX tabular for the booktabs package, the best bold and the second underlined."""
-    made = table if isinstance(table, Sheet) else sheet(table)
+    made = sheet(table)
     dress = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
     special = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method"}
     titles = [special.get(title, _latex(title).replace(r"l\_inf", r"$\ell_\infty$")) for title in made.titles]
@@ -145,7 +145,7 @@ def to_latex(table: Table | Sheet) -> str:
 
 def to_csv(table: Table | Sheet) -> str:
     """Return plain numbers, one row a result, paper's numbers in rows of their own."""
-    made = table if isinstance(table, Sheet) else sheet(table)
+    made = sheet(table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(made.titles)
