@@ -110,16 +110,29 @@ def test_the_table(published, capsys, tmp_path):
     assert "Gaussian: no fog; the mean is over the others." in capsys.readouterr().err
 
 
-def write_own(path, data, idx, correct, *, sigma=0.25, n=100, method="catrs", radius=0.5):
+def write_own(path, data, idx, correct, *, sigma=0.25, n=100, radius=0.5, **model):
     """Write results as ours are, of a set of 20 images at one severity."""
     write(path, idx, [radius] * len(idx), correct)
     settings = {
         "sigma": sigma,
         "n": n,
         "data": {"name": data, "rows": 20, "severities": 1},
-        "model": {"method": method},
+        "model": {"method": "catrs", **model},
     }
     path.with_suffix(".json").write_text(json.dumps({"settings": settings}))
+
+
+def test_clean_images_are_of_the_same_weights(tmp_path):
+    """A run that was trained again has the name of the first, in a folder of another table."""
+    for weights, right in (("a", True), ("b", False)):
+        (tmp_path / weights / "run").mkdir(parents=True)
+        write_own(tmp_path / weights / "run" / "clean.tsv", "mnist", range(20), [right] * 20, sha256=weights)
+    write_own(tmp_path / "b" / "run" / "fog.tsv", "mnist-c/fog", range(20), [True] * 20, sha256="a")
+    (entry,) = read_corrupted(tmp_path.glob("*/run/*.tsv"))
+    assert summarize(entry, "accuracy").clean == 100.0
+    (tmp_path / "a" / "run" / "clean.tsv").unlink()
+    (entry,) = read_corrupted(tmp_path.glob("*/run/*.tsv"))
+    assert entry.clean is None
 
 
 def test_files_of_one_corruption_are_joined(tmp_path, capsys):

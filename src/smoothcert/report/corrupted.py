@@ -108,12 +108,23 @@ class _File:
     def network(self) -> tuple[Path, str | None, float | None, str, int | None]:
         return self.home, self.dataset, self.entry.sigma, self.entry.protocol, self.entry.n
 
+    @property
+    def weights(self) -> str | None:
+        """The hash of the network, where the file tells it: published ones do not."""
+        model: Mapping[str, Any] = self.entry.results.about.get("settings", {}).get("model", {})
+        return model.get("sha256")
+
+    def is_beside(self, other: _File) -> bool:
+        """Whether two files are of one network as far as they tell, by the same protocol."""
+        same = None in (self.weights, other.weights) or self.weights == other.weights
+        return same and self.home.name == other.home.name and self.network[2:] == other.network[2:]
+
 
 def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedResults]:
     """Read results files of corrupted images, one network's being those of one folder, set, noise level and n.
 
-    Several files of one corruption, shards say, are joined. Certificates of the clean images, in a folder of the same
-    name, are kept beside them; `given` says the noise level and the data set of files that do not.
+    Several files of one corruption, shards say, are joined. The network's certificates of the clean images, in a folder
+    of the same name, are kept beside them; `given` says the noise level and the data set of files that do not.
     """
     files = [_read(Path(path), given) for path in paths]
     corrupted: dict[tuple[Any, ...], list[_File]] = {}
@@ -190,7 +201,7 @@ def _join(group: list[_File], others: list[_File]) -> CorruptedResults:
     beside = [
         _part(file.entry.results, file.entry.results.idx)
         for file in others
-        if file.home.name == first.home.name and file.dataset in bases and file.network[2:] == first.network[2:]
+        if file.is_beside(first) and file.dataset in bases
     ]
     entry, suite, clean = first.entry, first.suite or _suite(parts), _union(beside) if beside else None
     about = (entry.name, first.dataset, entry.sigma, entry.method, entry.n)
