@@ -1,12 +1,13 @@
 """Check on a CUDA device what no test without one can: kernels against the CPU, graphs against eager steps.
 
-python scripts/check_gpu.py [--networks lenet] [--compiled catrs]
+python scripts/check_gpu.py [--parts steps votes] [--networks lenet] [--compiled catrs]
 """
 
 import argparse
 import copy
 import itertools
 import warnings
+from functools import partial
 
 import torch
 from known_answers import wrong_answers
@@ -423,7 +424,8 @@ def check_memory():
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="*", default=["lenet", "cifar_resnet20"])
+    parser.add_argument("--parts", nargs="+", choices=("noise", "kernels", "steps", "votes"), help="default: all")
+    parser.add_argument("--networks", nargs="*", default=["lenet", "cifar_resnet20"], help="whose steps are taken")
     parser.add_argument("--compiled", nargs="*", default=list(METHODS), help="methods whose steps are compiled too")
     args = parser.parse_args()
     # What falls back to ordinary execution would be compared with itself.
@@ -431,19 +433,20 @@ if __name__ == "__main__":
     warnings.filterwarnings("error", message="Votes are launched")
     # Convolutions by the same algorithms every time: steps take the fastest, which is another from run to run.
     stepping.numerics = lambda precision, device, deterministic: numerics(precision, device)
-    check_noise()
-    check_other_noises()
-    check_convolution()
-    check_residual()
-    for layers in LAYERS:
-        check_layers(*layers)
-    for halving in HALVINGS:
-        check_halving(*halving)
-    check_bottleneck()
-    check_chains()
-    check_replay()
-    check_stopping()
-    check_steps(args.networks, args.compiled)
-    check_votes()
-    check_memory()
+    for part, checks in {
+        "noise": (check_noise, check_other_noises),
+        "kernels": (
+            check_convolution,
+            check_residual,
+            *(partial(check_layers, *layers) for layers in LAYERS),
+            *(partial(check_halving, *halving) for halving in HALVINGS),
+            check_bottleneck,
+            check_chains,
+        ),
+        "steps": (partial(check_steps, args.networks, args.compiled),),
+        "votes": (check_replay, check_stopping, check_votes, check_memory),
+    }.items():
+        if part in (args.parts or (part,)):
+            for work in checks:
+                work()
     raise SystemExit(len(failures) and f"{len(failures)} failed: {'; '.join(failures)}")
