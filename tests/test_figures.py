@@ -78,8 +78,10 @@ def test_a_figure_is_the_same_each_time(tmp_path):
 @pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
 def test_a_full_disk_is_one_sentence(suffix, tmp_path):
     (tmp_path / f"a{suffix}.part").symlink_to("/dev/full")
+    figure = new_figure(1, 1)
+    figure.text(0.1, 0.5, "with a font, which is large")
     with pytest.raises(SmoothcertError, match="cannot be written .No space left on device"):
-        save_figure(new_figure(1, 1), tmp_path / f"a{suffix}")
+        save_figure(figure, tmp_path / f"a{suffix}")
 
 
 def test_a_curve_is_drawn_where_it_belongs(tmp_path):
