@@ -134,6 +134,25 @@ def test_a_reader_that_has_seen_enough():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_error(closed):
+    done = subprocess.run(f"{sys.executable} -m smoothcert list models {closed}", shell=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout_is_one_sentence():
+    command = f"{sys.executable} -m smoothcert list recipes > /dev/full"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "smoothcert: the output cannot be written (No space left on device).\n"
+
+
+def test_a_list_of_nothing_is_empty(capsys):
+    assert main(["list", "recipes", "nothing-*"]) == 0
+    assert capsys.readouterr().out == ""
+
+
 def test_lists(capsys):
     assert main(["list", "datasets", "cifar*"]) == 0
     assert capsys.readouterr().out.split() == ["cifar10", "cifar100"]
@@ -212,7 +231,14 @@ BAD = [
     (["certify", "{c}", "--split", "dev"], "`split`"),
     (["certify", "{c}", "--data", "cifar11"], "did you mean 'cifar10'"),
     (["certify", "{c}", "--data", "{wide}"], "Expected images of shape [1, 28, 28], but got [1, 40, 40]"),
+    (["certify", "{c}", "--data", "{c}"], "is no data set; expected an .npz file"),
+    (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
+    (["certify", "{c}", "--n", "20", "--skip", "500", "--stop", "table", "--out", "{folder}"], "no name for results"),
+    (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
     (["predict", "{c}", "--n", "0"], "`n`"),
+    (["attack", "{c}", "--radii", "nan"], "`--radii` to be > 0"),
+    (["train"], "Name a recipe (see `smoothcert list recipes`), or say what to train by flags"),
+    (["reproduce", "--only", "catrs-*"], "Name a table"),
     (["list", "modles"], "did you mean 'models'"),
     (["report", "{c}.tsv", "--out", "table.docx"], "Unknown extension"),
     (["import", "{c}", "--out", "x.pth"], ".safetensors"),
@@ -224,13 +250,15 @@ BAD = [
 def test_wrong_usage_is_one_sentence_and_exit_code_2(checkpoint, tmp_path, capsys, arguments, message):
     wide = tmp_path / "wide.npz"
     np.savez(wide, images=np.zeros((3, 40, 40), np.uint8), labels=np.zeros(3, np.int64))
-    filled = [argument.format(c=checkpoint, wide=wide) for argument in arguments]
+    folder = tmp_path / "folder.tsv"
+    folder.mkdir()
+    filled = [argument.format(c=checkpoint, wide=wide, folder=folder) for argument in arguments]
     assert main(filled) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.startswith("smoothcert: ")
     assert error.count("\n") == 1
-    assert not list(checkpoint.parent.glob("**/*.tsv")), "a file was begun"
+    assert not [path for path in checkpoint.parent.glob("**/*.tsv") if path.is_file()], "a file was begun"
 
 
 @pytest.mark.parametrize(
@@ -250,9 +278,11 @@ def test_argparse_usage_errors(arguments, capsys):
         (["certify", "{d}/absent.safetensors"], "There is no checkpoint"),
         (["report", "{d}/absent.tsv"], "cannot be read (No such file"),
         (["certify", "{c}", "--data", "mnist", "--data-dir", "{d}"], "smoothcert data get mnist"),
-        (["merge", "{d}/a.tsv", "{d}/b.tsv", "--out", "{d}/c.tsv"], "a.json"),
+        (["merge", "{d}/a.tsv", "{d}/b.tsv", "--out", "{d}/c.tsv"], "There is no results file {d}/a.tsv"),
+        (["train", "{d}/absent.toml"], "absent.toml cannot be read (No such file or directory)"),
+        (["data", "make", "mnist-mini", "--out", "{c}", "--corruption", "inverse"], "cannot be written (File exists)"),
     ],
 )
 def test_what_is_missing_is_exit_code_1(checkpoint, tmp_path, capsys, arguments, message):
     assert main([argument.format(c=checkpoint, d=tmp_path) for argument in arguments]) == 1
-    assert message in capsys.readouterr().err
+    assert message.format(d=tmp_path) in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Figures for papers, and the table on a terminal."""
 
 import io
+import os
 import subprocess
 import sys
 
@@ -13,10 +14,11 @@ from rich.console import Console
 from smoothcert import metrics
 from smoothcert.cli import main
 from smoothcert.cli.rich_table import show_table
+from smoothcert.errors import SmoothcertError
 from smoothcert.recipes import load_recipe, paper_tables
 from smoothcert.report import figures
 from smoothcert.report.figure_set import own_figures, paper_figures
-from smoothcert.report.figures import Curves, Tradeoff, plot_certified_accuracy, write_figure
+from smoothcert.report.figures import Curves, Tradeoff, new_figure, plot_certified_accuracy, save_figure, write_figure
 from smoothcert.report.paper import METHODS
 from smoothcert.report.sources import read_runs
 from smoothcert.report.sparkline import curve_line
@@ -70,6 +72,16 @@ def test_a_figure_is_the_same_each_time(tmp_path):
     panels = [Curves("title", {"one": run.entry.results})]
     for one, two in zip(write_figure(panels, tmp_path / "a"), write_figure(panels, tmp_path / "b"), strict=True):
         assert one.read_bytes() == two.read_bytes(), f"{one.suffix} differs from itself"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
+def test_a_full_disk_is_one_sentence(suffix, tmp_path):
+    (tmp_path / f"a{suffix}.part").symlink_to("/dev/full")
+    figure = new_figure(1, 1)
+    figure.text(0.1, 0.5, "with a font, which is large")
+    with pytest.raises(SmoothcertError, match="cannot be written .No space left on device"):
+        save_figure(figure, tmp_path / f"a{suffix}")
 
 
 def test_a_curve_is_drawn_where_it_belongs(tmp_path):

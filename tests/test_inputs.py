@@ -17,14 +17,28 @@ def smooth(model=scores, sigma=0.5, num_classes=3, **options):
     return smoothcert.SmoothedClassifier(model, sigma, num_classes, **options)
 
 
+def linear(dtype=torch.float32):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3, dtype=dtype))
+
+
 CASES = [
     (lambda: smooth(sigma=0.0), "`sigma` to be > 0, but got 0"),
     (lambda: smooth(sigma=float("inf")), "`sigma`"),
+    (lambda: smooth(sigma="0.5"), "`sigma` to be > 0, but got '0.5'"),
+    (lambda: smooth(sigma=[0.5]), "`sigma` to be > 0"),
+    (lambda: smooth(num_classes=0), "`num_classes` to be at least 1"),
+    (lambda: smooth(num_classes="3"), "`num_classes` to be a whole number"),
+    (lambda: smooth(input_range="0-1"), "`input_range` as"),
+    (lambda: smooth(input_range=(1, 0)), "`input_range` as"),
+    (lambda: smooth(input_shape=16), "`input_shape` as"),
+    (lambda: smooth(noise=None), "Unknown noise None"),
+    (lambda: smooth(form=None), "Unknown form None"),
     (lambda: smooth(model="resnet"), "`model` to be callable"),
     (lambda: smooth(precision="int8"), "Unknown precision 'int8'"),
     (lambda: smooth().certify(IMAGE, n=5), "at least 10"),
     (lambda: smooth().certify(IMAGE, n=5, alpha=0.5e-9), "at least 31"),
     (lambda: smooth().certify(IMAGE, alpha=1.5), "`alpha`"),
+    (lambda: smooth().certify(IMAGE, alpha=None), "`alpha`"),
     (lambda: smooth().predict(IMAGE, alpha=0.0), "`alpha`"),
     (lambda: smooth().predict(IMAGE, n=0), "`n`"),
     (lambda: smooth().certify(IMAGE + 1), r"inputs in \[0.0, 1.0\], but they span"),
@@ -44,6 +58,14 @@ CASES = [
     (lambda: smooth(input_shape=(1, 4, 4)).certify(torch.tensor(0.5)), r"but got \[\]"),
     (lambda: smooth().certify(IMAGE, n=1e5), "`n` to be a whole number, but got 100000.0"),
     (lambda: smooth().certify(IMAGE, seed=-1), "`seed`"),
+    (lambda: smooth().certify(IMAGE, seed=1.5), "`seed` to be a whole number"),
+    (lambda: smooth().certify(IMAGE, index=1.5), "`index` to be a whole number"),
+    (lambda: smooth().certify(IMAGE, index="a"), "`index` to be a whole number"),
+    (lambda: smooth().certify("cat.png"), "a tensor or an array, but got a str"),
+    (lambda: smooth(model=linear(torch.float16)).certify(IMAGE, n=20), r"are torch.float16, .*model.float\(\)"),
+    (lambda: smooth(model=linear(torch.float64)).certify(IMAGE, n=20), r"are torch.float64, .*model.float\(\)"),
+    (lambda: smooth(model=linear().to("meta")).certify(IMAGE, n=20), "device `meta`"),
+    (lambda: smooth(model=lambda x: (scores(x), None)).certify(IMAGE, n=20), "a tuple; wrap it in a module"),
     (lambda: smooth().certify(IMAGE, index=[1, 2]), "one `index` an input"),
     (lambda: smooth().certify(IMAGE, index=-1), "`index`"),
     (lambda: smooth().counts(IMAGE, 2**32), "2\\*\\*32"),
@@ -54,6 +76,16 @@ CASES = [
 def test_bad_values(call, message):
     with pytest.raises(UsageError, match=message):
         call()
+
+
+def test_an_error_of_the_model_itself_stays_what_it_is():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        smooth(model=linear()).certify(torch.rand(1, 5, 5), n=20)
+
+
+@pytest.mark.filterwarnings("error")
+def test_inputs_with_gradients_are_taken_without_a_word():
+    assert smooth().certify(IMAGE.clone().requires_grad_(), n=20).counts.sum() == 20
 
 
 def test_nan_scores_are_an_error_not_a_vote():

@@ -90,7 +90,9 @@ def test_the_command_line_trains_and_certifies(tmp_path, capsys):
     assert main(command) == 0
     assert "is finished" in capsys.readouterr().err
     assert main([*command, "--seed", "3"]) == 2
-    assert "another configuration" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "another configuration" in error
+    assert "is finished" not in error
     assert main(["certify", str(tmp_path / "quick"), "--n", "100", "--skip", "250", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["method"], row["sigma"], row["dataset"]) == ("consistency", 0.25, "mnist-mini")
@@ -139,3 +141,27 @@ def test_dry_run_prints_configuration_and_cost(tmp_path, capsys):
     assert "336 steps of" in captured.err
     assert "teacher" in captured.err
     assert not list(tmp_path.iterdir())
+
+
+def test_dry_run_for_programs(tmp_path, capsys):
+    """One JSON object, or a list of them for several recipes, alone on stdout."""
+    recipes, rest = (
+        ["mnist-mini-gaussian-1.00", "mnist-gaussian-0.25"],
+        ["--dry-run", "--json", "--runs", str(tmp_path)],
+    )
+    rest += ["--dataset", "mnist-mini", "--device", "cpu"]
+    assert main(["train", recipes[0], *rest]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["config"]["name"], plan["config"]["sigma"], plan["teacher"]) == (recipes[0], 1.0, 0)
+    assert plan["training"] > 0
+    assert main(["train", *recipes, *rest]) == 0
+    assert [plan["config"]["name"] for plan in json.loads(capsys.readouterr().out)] == recipes
+
+
+def test_several_runs_for_programs(tmp_path, capsys):
+    for name in ("a", "b"):
+        lines = [f'name = "{name}"', 'dataset = "mnist-mini"', "epochs = 1", "batch = 512"]
+        (tmp_path / f"{name}.toml").write_text("\n".join(lines))
+    command = ["train", str(tmp_path / "a.toml"), str(tmp_path / "b.toml"), "--runs", str(tmp_path), "--json"]
+    assert main([*command, "--device", "cpu"]) == 0
+    assert [last["run"] for last in json.loads(capsys.readouterr().out)] == ["a", "b"]

@@ -1,6 +1,7 @@
 """The published per-image results must give the paper's printed digits."""
 
 import json
+import math
 import re
 
 import numpy as np
@@ -128,6 +129,9 @@ def test_grids_follow_the_data_set():
     assert build_table([entry("a", [1.0], dataset="imagenet", sigma=1.0)]).radii == (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5)
     assert build_table([entry("a", [1.0], dataset="cifar100")]).radii[-1] == 1.75
     assert build_table([entry("a", [1.0])], radii=[0.1, 0.2]).radii == (0.1, 0.2)
+    for wrong in (-1.0, math.nan, math.inf):
+        with pytest.raises(UsageError, match="`--radii` to be numbers of at least 0"):
+            build_table([entry("a", [1.0])], radii=[0.5, wrong])
 
 
 def test_a_baseline_gives_paired_differences(table):

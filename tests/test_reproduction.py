@@ -312,6 +312,8 @@ def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch
     assert "Gaussian" in capsys.readouterr().out
     assert main([*arguments, "--plan"]) == 0
     assert "done" in capsys.readouterr().out
+    assert main(["reproduce", *arguments[2:], "--plan", "--only", "gaussian-0.25", "mnist"]) == 0, "the table last"
+    assert "done" in capsys.readouterr().out
     config = tmp_path / "mnist-gaussian-0.25" / "config.toml"  # a run made on a GPU, say, in another precision
     config.write_text(config.read_text().replace('"fp32"', '"tf32"'))
     assert main([*arguments, "--plan"]) == 0

@@ -1,5 +1,9 @@
 """What the command line says of its progress."""
 
+import io
+import re
+import sys
+
 import pytest
 
 from smoothcert.cli import terminal
@@ -52,6 +56,21 @@ def test_rare_updates_have_a_speed(clock, capsys):
         clock.now += 120
         bar.update(done)
     assert lines_of(capsys) == [f"run: {done} images, 0.00833 images/s" for done in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_keeps_title_and_count(width, monkeypatch):
+    written = io.StringIO()
+    written.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", written)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    with ProgressBar("certify", 5000, "images") as bar:
+        bar.update(1234, "ACR 0.718, certified accuracy 84.0%, and more than fits on any of these lines")
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.getvalue()).strip().splitlines()[-1]
+    assert re.match(r"certify \S+ +1234/5000 ACR 0", shown)
+    assert len(shown) <= width
 
 
 def test_no_speed_where_no_time_has_passed(clock, capsys):

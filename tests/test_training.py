@@ -178,7 +178,7 @@ def test_without_momentum(few, tmp_path):
 
 def test_two_processes_cannot_train_one_run(few, tmp_path):
     run = Training(configure("gaussian"), tmp_path / "run", few, few)
-    with RunFolder(tmp_path / "run").locked(), pytest.raises(UsageError, match="is being written by another process"):
+    with RunFolder(tmp_path / "run").locked(), pytest.raises(UsageError, match="run is being trained by another"):
         fit_together([run])
     fit_together([Training(configure("gaussian"), tmp_path / "run", few, few)])
 

@@ -113,20 +113,28 @@ def largest_radius(sigma: float, n: int, alpha: float) -> float:
 
 def check_sigma(sigma: float) -> None:
     """Refuse a noise level that is not a positive finite number."""
-    if not (sigma > 0 and math.isfinite(sigma)):
-        raise UsageError(f"Expected `sigma` to be > 0, but got {sigma}.")
+    if not 0 < _number(sigma) < math.inf:
+        raise UsageError(f"Expected `sigma` to be > 0, but got {sigma!r}.")
 
 
 def check_alpha(alpha: float) -> None:
     """Refuse a failure probability outside (0, 1)."""
-    if not 0 < alpha < 1:
-        raise UsageError(f"Expected `alpha` to be between 0 and 1, exclusive, but got {alpha}.")
+    if not 0 < _number(alpha) < 1:
+        raise UsageError(f"Expected `alpha` to be between 0 and 1, exclusive, but got {alpha!r}.")
 
 
 def check_seed(seed: int) -> None:
     """Refuse a seed that is no key of the noise."""
-    if not 0 <= seed < 1 << 63:
-        raise UsageError(f"Expected `seed` to be between 0 and 2**63 - 1, but got {seed}.")
+    if not (hasattr(seed, "__index__") and 0 <= seed < 1 << 63):
+        raise UsageError(f"Expected `seed` to be a whole number between 0 and 2**63 - 1, but got {seed!r}.")
+
+
+def _number(value: float) -> float:
+    """Return a number, be it an array library's, and NaN for what is none: nothing compares with it."""
+    try:
+        return math.nan if isinstance(value, str) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def check_count(name: str, value: int) -> int:

@@ -129,7 +129,9 @@ def read_config(path: Path, **overrides: Any) -> TrainConfig:
     """Read a configuration from TOML; overrides take the place of single values."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise SmoothcertError(f"{path} cannot be read ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SmoothcertError(f"{path} cannot be read as TOML ({error}).") from error
     return make_config({"name": path.stem, **values}, str(path), **overrides)
 

@@ -27,10 +27,10 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     Unknown model 'lenett'; did you mean 'lenet'? Known: lenet, resnet50.
     """
     choices = sorted(known)
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     if len(choices) > _MOST_NAMES:
-        nearest = difflib.get_close_matches(name, choices, n=5, cutoff=0.0)
+        nearest = difflib.get_close_matches(str(name), choices, n=5, cutoff=0.0)
         return UsageError(f"Unknown {kind} {name!r}{hint} Nearest of {len(choices)}: {', '.join(nearest)}.")
     return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")
 

@@ -109,7 +109,7 @@ class LookStore:
         self.seconds_before, self._segment = 0.0, dict(segment)
         if path is None:
             return
-        if path.suffix != ".tsv" or path.name.endswith(BESIDE):
+        if path.suffix != ".tsv" or path.name.endswith(BESIDE) or path.is_dir():
             raise UsageError(f"`--out` {path} is no name for results; choose one ending in .tsv.")
         looks = looks_path(path)
         if not sidecar_path(path).exists() and any(file.exists() and file.stat().st_size for file in (path, looks)):

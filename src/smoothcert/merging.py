@@ -15,6 +15,9 @@ from smoothcert.storage import write_text
 def merge_results(files: Sequence[Path], out: Path) -> int:
     """Write one results file, ordered by image, from several; return the number of images."""
     check_new(out)
+    for path in files:
+        if not path.is_file():
+            raise SmoothcertError(f"There is no results file {path}.")
     abouts = [read_sidecar(sidecar_path(path)) for path in files]
     settings = [{**about["settings"], "images": None} for about in abouts]
     for path, other in zip(files, settings, strict=True):

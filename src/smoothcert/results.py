@@ -185,7 +185,9 @@ def read_sidecar(path: Path) -> dict[str, Any]:
     """Return the content of a sidecar."""
     try:
         content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise SmoothcertError(f"{path} cannot be read ({error.strerror}).") from error
+    except ValueError as error:
         raise SmoothcertError(f"{path} cannot be read as JSON ({error}).") from error
     if not isinstance(content, dict):
         raise SmoothcertError(f"{path} does not hold a JSON object.")

@@ -68,7 +68,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep other processes from training the same run."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with open_locked(self.path / ".lock"):
+        with open_locked(self.path / ".lock", f"{self.path} is being trained by another process."):
             yield
 
     def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:

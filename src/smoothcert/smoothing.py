@@ -68,7 +68,8 @@ class SmoothedClassifier(nn.Module):
         noise: str | Noise = "gaussian",
     ) -> None:
         super().__init__()
-        self.noise = make_noise(noise, float(sigma)) if isinstance(noise, str) else noise
+        bounds.check_sigma(sigma)
+        self.noise = noise if isinstance(noise, Noise) else make_noise(noise, float(sigma))
         if self.noise.sigma != sigma:
             raise UsageError(f"Expected noise of `sigma` {sigma}, but got {self.noise}.")
         check_precision(precision)
@@ -76,12 +77,18 @@ class SmoothedClassifier(nn.Module):
             raise unknown_name("form", form, FORMS)
         if not callable(model):
             raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
-        if micro_batch is not None:
-            bounds.check_count("micro_batch", micro_batch)
+        for name, count in (("num_classes", num_classes), ("micro_batch", micro_batch)):
+            if count is not None:
+                bounds.check_count(name, count)
+        if not (input_range is None or input_range == AUTO or _is_range(input_range)):
+            raise UsageError(f"Expected `input_range` as (low, high), or None, but got {input_range!r}.")
         if isinstance(self.noise, Grid) and form == "compiled":
             raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
         self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
-        self.input_shape = None if input_shape is None else torch.Size(input_shape)
+        try:
+            self.input_shape = None if input_shape is None else torch.Size(input_shape)
+        except TypeError:
+            raise UsageError(f"Expected `input_shape` as (channels, height, width), but got {input_shape!r}.") from None
         self.input_range, self.precision, self.form, self.micro_batch = input_range, precision, form, micro_batch
         # With the device it was made for; in a tuple, so that it is no part of this module's weights.
         self._deployed: tuple[torch.device, Callable[[Tensor], Any]] | None = None
@@ -191,6 +198,8 @@ class SmoothedClassifier(nn.Module):
         """Return where the votes are counted: where the model's weights are, or else the inputs."""
         if isinstance(self.model, nn.Module):
             for tensor in (*self.model.parameters(), *self.model.buffers()):
+                if tensor.is_meta:
+                    raise UsageError("The model is on the device `meta` and has no weights; load them first.")
                 return tensor.device
         return inputs.device
 
@@ -200,7 +209,10 @@ class SmoothedClassifier(nn.Module):
 
     def _inputs(self, x: Any) -> tuple[Tensor, bool]:
         """Check inputs and return them as a float32 batch, and whether they were a single one."""
-        inputs = torch.as_tensor(x)
+        try:
+            inputs = torch.as_tensor(x).detach()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UsageError(f"Expected inputs as a tensor or an array, but got a {type(x).__name__}.") from error
         if inputs.dtype == torch.uint8:
             raise UsageError("Expected images as floats in [0, 1], but got uint8; divide them by 255.")
         if not inputs.is_floating_point():
@@ -238,11 +250,28 @@ class SmoothedClassifier(nn.Module):
 
     def _scores(self, noisy: Tensor) -> Tensor:
         network = self._deployed[1] if self._deployed else self.model
-        scores = _as_scores(network(noisy), noisy.device)
+        try:
+            returned = network(noisy)
+        except RuntimeError as error:
+            if "type" in str(error) and not isinstance(error, torch.OutOfMemoryError):
+                self._check_dtype(noisy.dtype)
+            raise
+        scores = _as_scores(returned, noisy.device)
         expected = (len(noisy), self.num_classes) if self.num_classes else (len(noisy), "classes")
         if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
             raise UsageError(f"Expected scores of shape {list(expected)} from the model, but got {list(scores.shape)}.")
         return scores
+
+    def _check_dtype(self, given: torch.dtype) -> None:
+        """Say what to do where a model failed because its weights are of another type than its inputs."""
+        if not isinstance(self.model, nn.Module) or self._deployed:
+            return
+        kinds = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
+        if kinds and given not in kinds:
+            raise UsageError(
+                f"The model's weights are {kinds.pop()}, but its inputs {given}; convert it with `model.float()`, or "
+                "wrap it in a module that converts its inputs."
+            )
 
     def _classes(self, inputs: Tensor, micro_batch: int) -> int:
         if self.num_classes is None:
@@ -273,10 +302,21 @@ def _as_scores(returned: Any, device: torch.device) -> Tensor:
     try:
         scores = torch.as_tensor(returned, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected an array of scores from the model, but got a {type(returned).__name__}.") from error
+        raise UsageError(
+            f"Expected an array of scores from the model, but got a {type(returned).__name__}; wrap it in a module "
+            "that returns the scores alone, such as its `logits`."
+        ) from error
     if scores.is_complex() or scores.dtype == torch.bool:
         raise UsageError(f"Expected scores that are numbers from the model, but got {scores.dtype}.")
     return scores
+
+
+def _is_range(limits: Any) -> bool:
+    try:
+        low, high = limits
+        return float(low) < float(high)
+    except (TypeError, ValueError):
+        return False
 
 
 def _seed(seed: int | None) -> int:
@@ -287,7 +327,12 @@ def _seed(seed: int | None) -> int:
 
 
 def _indices(index: Any, count: int, device: torch.device) -> Tensor:
-    indices = torch.arange(count) if index is None else torch.as_tensor(index).reshape(-1)
+    try:
+        indices = torch.arange(count) if index is None else torch.as_tensor(index).reshape(-1)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"Expected `index` to be a whole number for each input, but got {index!r}.") from error
+    if indices.is_floating_point() or indices.is_complex():
+        raise UsageError(f"Expected `index` to be a whole number for each input, but got {indices.dtype}.")
     if len(indices) != count:
         raise UsageError(f"Expected one `index` an input ({count}), but got {len(indices)}.")
     if bool((indices < 0).any() | (indices >= 1 << 32).any()):

@@ -40,8 +40,8 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
-def open_locked(path: Path) -> IO[str]:
-    """Open a file to read and append; refuse it while another process has it open in this way."""
+def open_locked(path: Path, taken: str = "") -> IO[str]:
+    """Open a file to read and append; refuse it, saying `taken`, while another process has it open in this way."""
     file = path.open("a+", encoding="utf-8", newline="\n")
     try:
         import fcntl
@@ -51,7 +51,7 @@ def open_locked(path: Path) -> IO[str]:
         pass
     except BlockingIOError:
         file.close()
-        raise UsageError(f"{path} is being written by another process.") from None
+        raise UsageError(taken or f"{path} is being written by another process.") from None
     return file
 
 

@@ -48,7 +48,7 @@ class ResultWriter:
         settings: Mapping[str, Any],
         segment: Mapping[str, Any],
     ) -> None:
-        if path.suffix in (".json", ".gz") or path.name.endswith(".counts.tsv"):
+        if path.suffix in (".json", ".gz") or path.name.endswith(".counts.tsv") or path.is_dir():
             raise UsageError(f"`--out` {path} is no name for results; choose one ending in .tsv.")
         self.path, self.indices = path, list(indices)
         self._headers = tuple("\t".join(names) + "\n" for names in (kind.columns, kind.count_columns))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
+    _open_streams()
     try:
         args = build_parser(given).parse_args(given)
         with short_notices():
@@ -45,11 +47,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\nsmoothcert: interrupted; the same command goes on where it stopped.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+            raise
+        _drop_output()
+        print(f"smoothcert: the output cannot be written ({error.strerror}).", file=sys.stderr)
+        return 1
     finally:
         if "smoothcert.engine.ranks" in sys.modules:
             sys.modules["smoothcert.engine.ranks"].leave()
     return 0
+
+
+def _open_streams() -> None:
+    """Have somewhere to write where the caller closed stdout or stderr."""
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def _drop_output() -> None:
+    """Let what is still to be written to stdout go nowhere, so that the interpreter does not fail on it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_said_elsewhere(error: SmoothcertError) -> bool:

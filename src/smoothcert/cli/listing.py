@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -46,4 +47,4 @@ def run(args: argparse.Namespace) -> None:
     if args.kind not in kinds:
         raise unknown_name("kind", args.kind, kinds)
     names = kinds[args.kind](args.pattern)
-    print(json.dumps(names) if args.json else "\n".join(names))
+    sys.stdout.write(json.dumps(names) + "\n" if args.json else "".join(f"{name}\n" for name in names))

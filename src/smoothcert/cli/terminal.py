@@ -121,7 +121,15 @@ def _rich_bar() -> Any:
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.table import Column
     except ImportError:
         return None
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
-    return Progress(*columns, console=Console(stderr=True))
+    console = Console(stderr=True)
+    # Where it is narrow the note is cut off, never the title and the count.
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(max(4, min(40, console.width // 6))),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[note]}", table_column=Column(overflow="ignore")),
+    )
+    return Progress(*columns, console=console)

@@ -17,6 +17,8 @@ from smoothcert.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
+    from smoothcert.cost import TrainingCost
+
 
 def add_commands(commands: Any, arguments: Sequence[str]) -> None:
     """Add the command; the methods' own flags only when it is the one that is called, since they need torch."""
@@ -92,6 +94,8 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
 
     overrides = {**_given(args, "field_"), "options": _given(args, "option_")}
     names = args.recipe + (args.recipe_flag or [])
+    if not names and overrides == {"options": {}}:
+        raise UsageError("Name a recipe (see `smoothcert list recipes`), or say what to train by flags.")
     configs = [load_recipe(name, **overrides) for name in names]
     configs = configs or [make_config({}, "the command line", **overrides)]
     if len({config.name for config in configs}) < len(configs):
@@ -113,25 +117,34 @@ def run(args: argparse.Namespace) -> None:
         _print_plan(resolve(args), as_json=args.json)
         return
     if args.dry_run:
-        for config in resolve(args):
-            print(to_toml(config))
-            say(_estimate(config, args, choose_device(args.device)))
+        _print_estimates(resolve(args), args, choose_device(args.device))
         return
     ranks = join()
     configs, device = resolve(args), choose_device(args.device)
     settle(ranks, {**facts(device), **{name: value for config in configs for name, value in describe(config).items()}})
     check_shared(ranks, args.runs)
     folders = [RunFolder(args.runs / config.name) for config in configs]
-    for folder in folders:
-        if folder.finished:
+    for folder, config in zip(folders, configs, strict=True):
+        if folder.finished and folder.read_config() == config:
             say(f"{folder.path} is finished.")
     options = {"data_dir": args.data_dir, "device": device, "compile": args.compile, "workers": args.workers}
     with Stages() as stages:
         train_runs(configs, args.runs, on_stage=stages.begin, time_limit=args.time_limit, **options)
-    for folder in folders if ranks.first else ():
+    if not ranks.first:
+        return
+    for folder in folders:
         say(f"Network: {folder.model}")
-        last = (folder.read_metrics() or [{}])[-1]
-        print(json.dumps(last) if args.json else ", ".join(f"{k} {v:.4g}" for k, v in last.items()))
+    metrics = [(folder.read_metrics() or [{}])[-1] for folder in folders]
+    if args.json:
+        _print_json([{"run": config.name, **last} for config, last in zip(configs, metrics, strict=True)])
+        return
+    for last in metrics:
+        print(", ".join(f"{k} {v:.4g}" for k, v in last.items()))
+
+
+def _print_json(values: Sequence[Any]) -> None:
+    """Print one JSON object, or a list where there are several."""
+    print(json.dumps(values[0] if len(values) == 1 else values))
 
 
 def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
@@ -203,11 +216,23 @@ class Stages:
         self._open(name, progress.total, "images", progress.done).update(progress.done)
 
 
-def _estimate(config: TrainConfig, args: argparse.Namespace, device: torch.device) -> str:
-    """Time a few steps on copies of the real thing, and say what the whole run would take."""
+def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, device: torch.device) -> None:
+    """Print each configuration in full; time a few steps on copies of the real thing, and say what it would take."""
     from smoothcert.cost import estimate_training
 
-    cost = estimate_training(config, args.data_dir, device, runs=args.runs, compile=args.compile)
+    lines = []
+    for config in configs:
+        if not args.json:
+            print(to_toml(config))
+        cost = estimate_training(config, args.data_dir, device, runs=args.runs, compile=args.compile)
+        parts = {"training": cost.training, "teacher": cost.teacher, "labels": cost.labels}
+        lines.append({"config": dataclasses.asdict(config), "device": str(device), "steps": cost.steps, **parts})
+        say(_describe_cost(cost, device))
+    if args.json:
+        _print_json(lines)
+
+
+def _describe_cost(cost: TrainingCost, device: torch.device) -> str:
     text = f"{cost.steps:,} steps of {1000 * cost.seconds_per_step:.3g} ms: {duration(cost.training)} on {device}"
     if cost.labels:
         text += f"; before that its teacher ({duration(cost.teacher)}) and soft labels ({duration(cost.labels)})"

@@ -135,6 +135,8 @@ def load_dataset(
         return _load_npz(path, split)
     if path.is_dir():
         return _load_folder(path.resolve().name, _split_folder(path, split) or path, split, resize, crop, skip_broken)
+    if path.is_file():
+        raise UsageError(f"{name} is no data set; expected an .npz file, or a folder with one sub-folder a class.")
     if path.suffix == ".npz" or "/" in name:
         raise SmoothcertError(f"{name} does not exist.")
     raise unknown_name("data set", name, list_datasets())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,5 +150,8 @@ def save_figure(figure: Any, path: Path) -> None:
     known = figure.canvas.get_supported_filetypes()
     if path.suffix.lstrip(".") not in known:
         raise unknown_name("kind of picture", path.suffix, [f".{kind}" for kind in known])
-    with matplotlib.rc_context(_OUT), replacing(path) as part:
-        figure.savefig(part, dpi=200, format=path.suffix.lstrip("."), metadata=_UNDATED.get(path.suffix))
+    drawn = io.BytesIO()  # first, since matplotlib fails in many ways on a disk that is full
+    with matplotlib.rc_context(_OUT):
+        figure.savefig(drawn, dpi=200, format=path.suffix.lstrip("."), metadata=_UNDATED.get(path.suffix))
+    with replacing(path) as part:
+        part.write_bytes(drawn.getvalue())

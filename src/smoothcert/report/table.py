@@ -101,6 +101,8 @@ def build_table(
 ) -> Table:
     """Make the table of several results, in the paper's order of methods, with best and second marked."""
     grids = {tuple(metrics.radius_grid(entry.dataset)) for entry in entries}
+    if radii is not None and not all(0 <= radius < math.inf for radius in radii):
+        raise UsageError(f"Expected `--radii` to be numbers of at least 0, but got {' '.join(map(str, radii))}.")
     grid = tuple(radii) if radii is not None else max(grids, key=len)
     order = list(METHODS)
     ranked = sorted(entries, key=lambda e: (e.group, order.index(e.method) if e.method else len(order)))

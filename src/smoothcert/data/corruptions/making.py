@@ -149,7 +149,6 @@ def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
     elif folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder} holds files that were not made here; choose another `--out`.")
     else:
-        folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / ABOUT, json.dumps(about, indent=2) + "\n")
 
 
