@@ -239,7 +239,7 @@ def test_wrong_settings_and_foreign_files_are_refused(classifier, mini, tmp_path
     path = tmp_path / "a.tsv"
     few = INDICES[:2]
     certify(classifier, mini, path, RULES["table"], few)
-    with pytest.raises(UsageError, match="other settings"):
+    with pytest.raises(UsageError, match=r"other settings \(stop.radii was \[.*\], now \[0.1\]\)"):
         certify(classifier, mini, path, TableStop(radii=(0.1,)), few)
     text = looks_path(path).read_text()
     looks_path(path).write_text(text.replace("\t1\t200\t", "\t1\t201\t", 1))
@@ -248,6 +248,8 @@ def test_wrong_settings_and_foreign_files_are_refused(classifier, mini, tmp_path
     (tmp_path / "b.tsv").write_text("mine\n")
     with pytest.raises(UsageError, match="choose another `--out`"):
         certify(classifier, mini, tmp_path / "b.tsv", RULES["table"], few)
+    with pytest.raises(UsageError, match="every image once"):
+        certify(classifier, mini, None, RULES["table"], [3, 5, 3])
     with pytest.raises(UsageError, match="shards, not by 5"):
         BudgetStop(samples=100, shard=(1, 5))
     with pytest.raises(UsageError, match="samples or in seconds"):

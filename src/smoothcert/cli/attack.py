@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +62,8 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.storage import write_text
 
     args.radii = args.radii or [0.25, 0.5, 1.0]
-    if min(args.radii) <= 0 or min(args.steps, args.noises, args.n) < 1:
-        raise UsageError("Expected `--radii` to be > 0, and `--steps`, `--noises` and `--n` to be at least 1.")
+    if not all(0 < radius < math.inf for radius in args.radii) or min(args.steps, args.noises, args.n) < 1:
+        raise UsageError("Expected `--radii` to be numbers > 0, and `--steps`, `--noises` and `--n` to be at least 1.")
     job = load_job(args)
     data, chosen = job.only(args)
     certificates = read_results(_certificates(args))
