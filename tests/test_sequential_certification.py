@@ -13,6 +13,7 @@ import torch
 from scipy import stats
 
 import smoothcert
+from smoothcert import sequential_certification
 from smoothcert.errors import UsageError
 from smoothcert.looks import looks_path, read_looks
 from smoothcert.merging import merge_results
@@ -213,6 +214,21 @@ def test_a_budget_of_seconds_ends_in_time_and_can_be_recomputed(classifier, mini
     assert certify(classifier, mini, path, rule, n=100_000)
     assert rows(path) == first, "the time is used up"
     assert len(smoothcert.read_results(path)) == len(INDICES)
+
+
+def test_a_budget_has_a_table_from_the_first_votes_on(classifier, mini, tmp_path, monkeypatch):
+    """A kill that nothing can catch leaves rows of all images, though no half minute has passed."""
+    path, seen = tmp_path / "a.tsv", list[int]()
+    read = sequential_certification._Run._read
+
+    def spy(run, places):
+        seen.append(len(smoothcert.read_results(path)) if path.exists() else 0)
+        return read(run, places)
+
+    monkeypatch.setattr(sequential_certification._Run, "_read", spy)
+    certify(classifier, mini, path, RULES["budget"])
+    assert seen[0] == 0
+    assert set(seen[2:]) == {len(INDICES)}
 
 
 def test_the_clock_ends_a_budget():
