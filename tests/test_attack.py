@@ -82,6 +82,12 @@ def test_a_false_certificate_is_found_out(smoothed, mini):
     assert surprise(trials, 0.001)[2] < 1e-3
 
 
+@pytest.mark.parametrize("radius", ["nan", "inf", "0", "-1"])
+def test_radii_of_no_ball_are_refused_before_anything_is_read(radius, capsys):
+    assert main(["attack", "nowhere.safetensors", "--radii", "0.5", radius]) == 2
+    assert "`--radii` to be numbers > 0" in capsys.readouterr().err
+
+
 def test_the_command_finds_no_broken_certificate(checkpoint, tmp_path, capsys):
     out, attacks = tmp_path / "certify-a.tsv", tmp_path / "attacks.tsv"
     common = ["--skip", "250", "--device", "cpu"]

@@ -78,6 +78,16 @@ def test_shards_join_to_the_same_rows(classifier, mini, tmp_path, reference, par
         merge_results(files, tmp_path / "all.tsv")
     with pytest.raises(UsageError, match="stands in two files"):
         merge_results([*files, files[0]], tmp_path / "twice.tsv")
+    whole = files[0].read_text()
+    files[0].write_text(whole[:-10])  # as a kill leaves it: the next file's first row would end it
+    with pytest.raises(SmoothcertError, match="ends within a row; finish each shard"):
+        merge_results(files, tmp_path / "cut.tsv")
+    files[0].write_text(whole[: whole.rindex("\n", 0, -1) + 1])
+    counts = counts_path(files[0]).read_text()
+    counts_path(files[0]).write_text(counts[: counts.rindex("\n", 0, -1) + 1])
+    with pytest.raises(SmoothcertError, match="19 rows and 19 counts of 20 images; finish each shard"):
+        merge_results(files, tmp_path / "few.tsv")
+    assert not (tmp_path / "few.tsv").exists()
 
 
 def test_an_interruption_at_any_byte_is_healed(classifier, mini, tmp_path, reference):

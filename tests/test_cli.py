@@ -236,7 +236,7 @@ BAD = [
     (["certify", "{c}", "--n", "20", "--skip", "500", "--stop", "table", "--out", "{folder}"], "no name for results"),
     (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
     (["predict", "{c}", "--n", "0"], "`n`"),
-    (["attack", "{c}", "--radii", "nan"], "`--radii` to be > 0"),
+    (["attack", "{c}", "--radii", "nan"], "`--radii` to be numbers > 0"),
     (["train"], "Name a recipe (see `smoothcert list recipes`), or say what to train by flags"),
     (["reproduce", "--only", "catrs-*"], "Name a table"),
     (["list", "modles"], "did you mean 'models'"),

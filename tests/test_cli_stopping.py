@@ -67,6 +67,7 @@ def test_budgets_are_shared_by_shards(checkpoint, tmp_path, capsys):
         (["--stop", "budget", "--budget", "five"], "5e8"),
         (["--stop", "budget", "--budget", "-5"], "> 0"),
         (["--stop", "budget", "--budget", "5e5", "--shard", "1/5"], "shards, not by 5"),
+        (["--stop", "budget", "--budget", "5e5", "--shard", "0/0"], "I from 1 to N, but got 0/0"),
         (["--stop", "radius", "--radius", "-1"], "at least 0"),
         (["--stop", "table", "--grid", "-1"], "at least 0"),
         (["--skip-wrong"], "fixed"),
@@ -87,3 +88,21 @@ def test_the_plan_names_the_choices(checkpoint, capsys):
     plan = capsys.readouterr().out
     assert "uniform" in plan
     assert "table" in plan
+
+
+def test_the_plan_is_about_the_rule(checkpoint, capsys):
+    def plan(*flags):
+        assert main(["certify", str(checkpoint), *QUICK, *flags, "--dry-run", "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    fixed, budget = plan(), plan("--stop", "budget", "--budget", "1000")
+    assert budget["samples"] == 1000 < fixed["samples"]
+    assert plan("--stop", "budget", "--budget", "1000", "--shard", "1/2")["samples"] == 500
+    assert budget["largest radius"] < fixed["largest radius"], "alpha is spent over looks"
+    assert plan("--stop", "budget", "--budget", "1s", "--n", "10000000")["time"] == "0:01"
+
+
+def test_a_budget_too_small_for_anything_says_so(checkpoint, tmp_path, capsys):
+    flags = ["--stop", "budget", "--budget", "1", "--out", str(tmp_path / "a.tsv")]
+    assert main(["certify", str(checkpoint), *QUICK, *flags]) == 0
+    assert "nothing was sampled" in capsys.readouterr().err

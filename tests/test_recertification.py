@@ -10,7 +10,7 @@ from scipy import stats
 import smoothcert
 from smoothcert import bounds
 from smoothcert.cli import main
-from smoothcert.errors import UsageError
+from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.recertification import Wanted, recertify
 from smoothcert.report.table import build_table, describe
 from smoothcert.results import Record, counts_path, sidecar_path, write_rows
@@ -141,11 +141,70 @@ def test_the_command_writes_files_that_can_be_read_again(fixed, sequential, caps
         (["--top-k", "0"], "at least 1"),
         (["--top-k", "12"], "at most 9"),
         (["--bound", "one-sided", "--top-k", "2"], "two-sided"),
+        (["--norm", "linf", "--dimensions", "12"], "`--dimensions` is 3072 for these results, not 12"),
+        (["--norm", "linf", "--dimensions", "-4"], "at least 1"),
+        (["--norm", "linf", "--dimensions", "0"], "at least 1"),
+        (["--classes", "3"], "`--classes` is 10 for these results, not 3"),
+        (["--classes", "-3"], "at least 1"),
+        (["--alpha", "1e-320"], "can prove nothing, whatever the votes"),
+        (["--out", "some.counts.tsv"], "no name for results"),
+        (["--out", "some.json"], "no name for results"),
     ],
 )
 def test_wrong_wishes(fixed, capsys, flags, message):
     assert main(["recertify", str(fixed), *flags]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_folder_is_no_results_file(capsys):
+    assert main(["recertify", "."]) == 1
+    assert "cannot be read (Is a directory)" in capsys.readouterr().err
+
+
+def test_images_are_as_large_as_the_sidecar_says(fixed):
+    """A folder may be called cifar10 without having its images: 64 x 64 pixels prove a smaller cube."""
+    settings = {**SETTINGS, "data": {"name": "cifar10", "dimensions": 4 * 3072}}
+    ordinary = recertify(fixed, Wanted(norm="linf"))[0]
+    assert recertify(fixed, Wanted(norm="linf", dimensions=4 * 3072))[0][0].radius == ordinary[0].radius / 2
+    sidecar_path(fixed).write_text(json.dumps({"settings": settings, "segments": []}))
+    assert recertify(fixed, Wanted(norm="linf"))[0][0].radius == ordinary[0].radius / 2
+    with pytest.raises(UsageError, match="12288 for these results, not 3072"):
+        recertify(fixed, Wanted(norm="linf", dimensions=3072))
+    at = ordinary[1].radius * 0.999  # images 0 and 1 would be certified there, were they as small as CIFAR-10's
+    assert build_table([describe(smoothcert.read_results(fixed))], linf=[at / 2, at]).rows[0].linf == (40.0, 0.0)
+
+
+def test_the_network_may_have_more_classes_than_the_data(fixed):
+    counts_path(fixed).write_text(counts_path(fixed).read_text().replace("1:50", "11:50"))
+    with pytest.raises(SmoothcertError, match="line 3: expected an image's votes for 10 classes"):
+        recertify(fixed, Wanted())
+    assert recertify(fixed, Wanted(classes=12))[0][1].radius == smoothcert.read_results(fixed).radius[1]
+
+
+def test_votes_belong_to_the_image_they_name(fixed):
+    """Counts are written before rows, so an interrupted file may have more of them, and half a line."""
+    before = [record.radius for record in recertify(fixed, Wanted(alpha=0.01))[0]]
+    header, *lines = counts_path(fixed).read_text().splitlines(keepends=True)
+    counts_path(fixed).write_text(header + "".join(reversed(lines)) + "35\t0:100\t0:1000\n42\t0:1")
+    assert [record.radius for record in recertify(fixed, Wanted(alpha=0.01))[0]] == before
+    counts_path(fixed).write_text(header + "".join(lines[:-1]) + lines[-1][:-3])
+    with pytest.raises(SmoothcertError, match="no votes of image 28"):
+        recertify(fixed, Wanted())
+    counts_path(fixed).write_text(header + "0\t0:100\n" + "".join(lines[1:]))
+    with pytest.raises(SmoothcertError, match="line 2: expected an image's votes"):
+        recertify(fixed, Wanted())
+
+
+def test_a_look_that_was_not_written_in_full_is_left_out(sequential):
+    looks = sequential[0].with_name("looks.looks.tsv")
+    before = [record.radius for record in recertify(sequential[0], Wanted())[0]]
+    looks.write_text(looks.read_text() + "1\t1\t200\t4:1")
+    assert [record.radius for record in recertify(sequential[0], Wanted())[0]] == before
+
+
+def test_images_left_out_for_their_class_say_nothing_of_the_likeliest(sequential, capsys):
+    assert main(["recertify", str(sequential[0]), "--top-k", "2"]) == 2
+    assert "left out images whose likeliest class was wrong" in capsys.readouterr().err
 
 
 def test_files_without_votes_are_refused(fixed, capsys):

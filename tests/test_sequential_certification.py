@@ -13,6 +13,7 @@ import torch
 from scipy import stats
 
 import smoothcert
+from smoothcert import sequential_certification
 from smoothcert.errors import UsageError
 from smoothcert.looks import looks_path, read_looks
 from smoothcert.merging import merge_results
@@ -215,6 +216,21 @@ def test_a_budget_of_seconds_ends_in_time_and_can_be_recomputed(classifier, mini
     assert len(smoothcert.read_results(path)) == len(INDICES)
 
 
+def test_a_budget_has_a_table_from_the_first_votes_on(classifier, mini, tmp_path, monkeypatch):
+    """A kill that nothing can catch leaves rows of all images, though no half minute has passed."""
+    path, seen = tmp_path / "a.tsv", list[int]()
+    read = sequential_certification._Run._read
+
+    def spy(run, places):
+        seen.append(len(smoothcert.read_results(path)) if path.exists() else 0)
+        return read(run, places)
+
+    monkeypatch.setattr(sequential_certification._Run, "_read", spy)
+    certify(classifier, mini, path, RULES["budget"])
+    assert seen[0] == 0
+    assert set(seen[2:]) == {len(INDICES)}
+
+
 def test_the_clock_ends_a_budget():
     now = iter([0.0, 1.0, 2.0, 11.0])
     rule = BudgetStop(radii=RADII, seconds=10.0)
@@ -239,7 +255,7 @@ def test_wrong_settings_and_foreign_files_are_refused(classifier, mini, tmp_path
     path = tmp_path / "a.tsv"
     few = INDICES[:2]
     certify(classifier, mini, path, RULES["table"], few)
-    with pytest.raises(UsageError, match="other settings"):
+    with pytest.raises(UsageError, match=r"other settings \(stop.radii was \[.*\], now \[0.1\]\)"):
         certify(classifier, mini, path, TableStop(radii=(0.1,)), few)
     text = looks_path(path).read_text()
     looks_path(path).write_text(text.replace("\t1\t200\t", "\t1\t201\t", 1))
@@ -248,6 +264,8 @@ def test_wrong_settings_and_foreign_files_are_refused(classifier, mini, tmp_path
     (tmp_path / "b.tsv").write_text("mine\n")
     with pytest.raises(UsageError, match="choose another `--out`"):
         certify(classifier, mini, tmp_path / "b.tsv", RULES["table"], few)
+    with pytest.raises(UsageError, match="every image once"):
+        certify(classifier, mini, None, RULES["table"], [3, 5, 3])
     with pytest.raises(UsageError, match="shards, not by 5"):
         BudgetStop(samples=100, shard=(1, 5))
     with pytest.raises(UsageError, match="samples or in seconds"):

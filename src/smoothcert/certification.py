@@ -20,6 +20,7 @@ from smoothcert.engine.ranks import joined
 from smoothcert.engine.sharing import share_out
 from smoothcert.environment import describe_environment, describe_function
 from smoothcert.errors import UsageError
+from smoothcert.names import dimensions_of
 from smoothcert.philox import Purpose
 from smoothcert.results import Prediction, Record
 from smoothcert.sequential import fixed_plan
@@ -191,9 +192,10 @@ def describe_job(
 
 
 def _describe(data: ImageData) -> dict[str, Any]:
-    """Name the images; of a corrupted set also how its rows are to be read."""
+    """Name the images; of a corrupted set also how its rows are to be read, and their size if the name misleads."""
+    size = {} if dimensions_of(data.name) == data.shape.numel() else {"dimensions": data.shape.numel()}
     rows = {"severities": data.severities, "rows": len(data)} if "/" in data.name else {}
-    return {"name": data.name, "split": data.split, "sha256": data.fingerprint, **rows}
+    return {"name": data.name, "split": data.split, "sha256": data.fingerprint, **rows, **size}
 
 
 def _groups(indices: list[int], most: int, numel: int, ranks: int) -> list[list[int]]:

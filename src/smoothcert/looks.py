@@ -19,21 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import UsageError
 from smoothcert.results import (
-    BESIDE,
     Record,
     counts_path,
     pack_votes,
     parse_seconds,
-    read_text,
     sidecar_path,
+    try_reading,
     unpack_votes,
     write_rows,
     write_sidecar,
 )
 from smoothcert.storage import open_locked, write_text
-from smoothcert.writer import cannot_write, open_sidecar, whole_lines
+from smoothcert.writer import cannot_write, check_name, open_sidecar, whole_lines
 
 COLUMNS = ("idx", "look", "samples", "votes", "time")
 _HEADER = "\t".join(COLUMNS) + "\n"
@@ -61,7 +60,8 @@ def looks_path(path: Path) -> Path:
 
 
 def check_new(out: Path) -> None:
-    """Refuse a name under which results, or anything that lies beside them, are there already."""
+    """Refuse a name that is not for results, or under which they, or anything beside them, are there already."""
+    check_name(out)
     if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
         raise UsageError(f"{out} exists; choose another `--out`.")
 
@@ -109,8 +109,7 @@ class LookStore:
         self.seconds_before, self._segment = 0.0, dict(segment)
         if path is None:
             return
-        if path.suffix != ".tsv" or path.name.endswith(BESIDE) or path.is_dir():
-            raise UsageError(f"`--out` {path} is no name for results; choose one ending in .tsv.")
+        check_name(path)
         looks = looks_path(path)
         if not sidecar_path(path).exists() and any(file.exists() and file.stat().st_size for file in (path, looks)):
             raise UsageError(f"{path} exists, but no sidecar beside it; choose another `--out`.")
@@ -188,9 +187,7 @@ class LookStore:
 
 
 def read_looks(path: str | Path, classes: int) -> dict[int, list[Look]]:
-    """Return the looks beside a results file, by image."""
+    """Return the looks beside a results file, by image; without a last row that was not written in full."""
     source = looks_path(Path(path))
-    try:
-        return parse_looks(read_text(source).splitlines(), classes, source)
-    except OSError as error:
-        raise SmoothcertError(f"{source} cannot be read ({error.strerror or error}).") from error
+    lines = try_reading(source).splitlines(keepends=True)
+    return parse_looks([line for line in lines if line.endswith("\n")], classes, source)

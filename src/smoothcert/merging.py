@@ -26,9 +26,10 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
             raise UsageError(f"{path} was made with other settings than {files[0]}: {', '.join(changed)}.")
     headers, rows = _join(files)
     count_headers, counts = _join([counts_path(path) for path in files])
-    if rows.keys() != counts.keys():
-        raise SmoothcertError("Rows and counts are not of the same images; finish each shard before joining them.")
     images = [about["settings"]["images"] for about in abouts]
+    if rows.keys() != counts.keys() or len(rows) != _number(images):
+        text = f"{len(rows):,} rows and {len(counts):,} counts of {_number(images):,} images"
+        raise SmoothcertError(f"The files hold {text}; finish each shard before joining them.")
     about: dict[str, Any] = {"settings": {**settings[0], "images": images}}
     about["segments"] = [segment for part in abouts for segment in part["segments"]]
     if "stop" in settings[0]:  # certified sequentially: the votes of every look belong to it
@@ -41,14 +42,23 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
     return len(rows)
 
 
+def _number(images: Any) -> int:
+    """Return how many images a sidecar names: as start:stop:step, as a list, or as those of files joined before."""
+    if isinstance(images, str):
+        return len(range(*map(int, images.split(":"))))
+    return sum(1 if isinstance(part, int) else _number(part) for part in images)
+
+
 def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[int, str]]:
     """Return the header that all files share, and the row of each image, or with `several` its rows."""
     header, rows = "", dict[int, str]()
     for path in files:
         try:
-            first, *lines = path.read_text().splitlines(keepends=True)
+            first, *lines = path.read_text().splitlines(keepends=True) or [""]
         except (OSError, ValueError) as error:
             raise SmoothcertError(f"{path} cannot be read ({error}).") from error
+        if not [first, *lines][-1].endswith("\n"):
+            raise SmoothcertError(f"{path} ends within a row; finish each shard before joining them.")
         if header not in ("", first):
             raise UsageError(f"{path} has other columns than {files[0]}.")
         header, own = first, dict[int, str]()

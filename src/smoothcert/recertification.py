@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothcert.bounds import check_count
 from smoothcert.certificates import bound_uniforms, certify_looks
-from smoothcert.errors import UsageError
+from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.looks import Look, check_new, looks_path, looks_text, read_looks
 from smoothcert.names import classes_of, dimensions_of
 from smoothcert.noises import Noise, convert_radius, noise_of
-from smoothcert.results import Record, Results, counts_path, read_counts, read_results, write_rows, write_sidecar
-from smoothcert.sequential import Plan, fixed_plan
+from smoothcert.results import Record, Results, counts_path, read_results, read_votes, write_rows, write_sidecar
+from smoothcert.sequential import Plan, check_reach, fixed_plan
 from smoothcert.storage import file_hash, write_text
 
 _AT_ONCE = 256  # images whose looks are laid out as one array
@@ -88,24 +89,40 @@ def recertify(path: Path, wanted: Wanted) -> tuple[list[Record], dict[str, Any],
     if settings.get("task") != "certify" or not counts_path(path).exists():
         raise UsageError(f"{path} has no sidecar and counts of a certification beside it; only votes can be read anew.")
     name = settings["data"]["name"]
-    classes = wanted.classes or settings.get("classes") or classes_of(name)
+    classes = _told("classes", wanted.classes, settings.get("classes"), classes_of(name))
     if not classes:
         raise UsageError(f"{path} does not say how many classes there are; name it with `--classes`.")
+    dimensions = _told("dimensions", wanted.dimensions, settings["data"].get("dimensions"), dimensions_of(name))
     top = settings.get("top_k", 1) if wanted.top is None else wanted.top
+    if top > 1 and settings.get("stop", {}).get("skip_wrong"):
+        raise UsageError(f"{path} left out images whose likeliest class was wrong, which `--top-k` is about.")
     bound = wanted.bound or settings.get("bound", "two-sided" if top > 1 else "one-sided")
     noise = noise_of(settings)
     norm = wanted.norm or settings.get("norm", noise.norm)
     stored, looks = _stored(path, results, settings, classes)
     plan, indices = stored.at(settings["alpha"] if wanted.alpha is None else wanted.alpha), results.idx.tolist()
+    check_reach(plan, np.array([0.5]), noise)
     seen = [looks.get(index, []) for index in indices]
     options: dict[str, Any] = {"bound": bound, "top": top, "seed": int(settings["seed"])}
     records = certify_stored(indices, results.label.tolist(), seen, plan, noise, **options)
-    dimensions = wanted.dimensions or dimensions_of(name)
     radii = convert_radius([record.radius for record in records], noise.norm, norm, dimensions)
     records = [replace(record, radius=float(radius)) for record, radius in zip(records, radii, strict=True)]
     source = {"file": path.name, "sha256": file_hash(path), "counts_sha256": file_hash(counts_path(path))}
     about = {"settings": _settings(settings, plan, bound, norm, top), "recertified_from": source}
     return records, {**results.about, **about}, looks if "stop" in settings else {}
+
+
+def _told(option: str, wanted: int | None, recorded: int | None, usual: int | None) -> int | None:
+    """Return a number that the sidecar records, or the user names, or else the usual one of the data set.
+
+    The user may not contradict the sidecar, nor name less than usual: both make certificates that do not hold.
+    """
+    if wanted is None:
+        return recorded or usual
+    check_count(f"--{option}", wanted)
+    if recorded not in (None, wanted) or wanted < (usual or 0):
+        raise UsageError(f"`--{option}` is {recorded or usual} for these results, not {wanted}; leave it away.")
+    return wanted
 
 
 def _settings(settings: Mapping[str, Any], plan: Plan, bound: str, norm: str, top: int) -> dict[str, Any]:
@@ -137,8 +154,9 @@ def _stored(
     if stop:
         plan = Plan(tuple(stop["looks"]), tuple(stop["alphas"]), alpha, stop["confidence"])
         return plan, read_looks(path, classes)
-    looks = {}
-    for row in zip(results.idx.tolist(), results.seconds, *read_counts(path, classes), strict=True):
-        idx, seconds, selection, estimation = row
-        looks[idx] = [Look(idx, 0, selection, 0.0), Look(idx, 1, estimation, float(seconds))]
+    looks, votes = {}, dict(read_votes(path, classes))
+    for idx, seconds in zip(results.idx.tolist(), results.seconds.tolist(), strict=True):
+        if idx not in votes:
+            raise SmoothcertError(f"{counts_path(path)} has no votes of image {idx}; the same `certify` goes on there.")
+        looks[idx] = [Look(idx, look, seen, look * seconds) for look, seen in enumerate(votes[idx])]
     return fixed_plan(int(settings["n"]), alpha), looks

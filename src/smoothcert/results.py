@@ -124,16 +124,21 @@ def read_text(path: Path) -> str:
     return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
 
 
+def try_reading(path: Path) -> str:
+    """Return the text of a file, or say why it cannot be read."""
+    try:
+        return read_text(path)
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise SmoothcertError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+
+
 def read_results(path: str | Path) -> Results:
     """Read a results file: ours, or any of the published ones (any extension, more columns, time in any form).
 
     A file ending in .gz is unpacked.
     """
     path = Path(path)
-    try:
-        lines = read_text(path).splitlines()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise SmoothcertError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    lines = try_reading(path).splitlines()
     header = lines[0].split("\t") if lines else []
     absent = [column for column in COLUMNS[:5] if column not in header]
     if absent:
@@ -168,10 +173,28 @@ def read_results(path: str | Path) -> Results:
 
 def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the class counts [images, classes] of selection and estimation that lie beside a results file."""
-    rows = [line.split("\t") for line in read_text(counts_path(Path(path))).splitlines()[1:]]
-    votes = np.array([[unpack_votes(text, num_classes) for text in row[1:3]] for row in rows], dtype=np.int64)
-    selection, estimation = votes.reshape(len(rows), 2, num_classes).swapaxes(0, 1)
+    votes = [stages for _, stages in read_votes(path, num_classes)]
+    selection, estimation = np.array(votes, dtype=np.int64).reshape(len(votes), 2, num_classes).swapaxes(0, 1)
     return selection, estimation
+
+
+def read_votes(path: str | Path, num_classes: int) -> list[tuple[int, list[NDArray[np.int64]]]]:
+    """Return each image that has class counts beside a results file, with those of selection and estimation.
+
+    A last row that was not written in full is left out.
+    """
+    source, found = counts_path(Path(path)), list[tuple[int, list[NDArray[np.int64]]]]()
+    lines = try_reading(source).splitlines(keepends=True)
+    for number, line in enumerate((line for line in lines if line.endswith("\n")), 1):
+        if number == 1:
+            continue
+        try:
+            idx, selection, estimation = line.rstrip("\n").split("\t")
+            found.append((int(idx), [unpack_votes(text, num_classes) for text in (selection, estimation)]))
+        except (ValueError, IndexError) as error:
+            wanted = f"an image's votes for {num_classes} classes in both stages"
+            raise SmoothcertError(f"{source}, line {number}: expected {wanted}, but got {line.strip()!r}.") from error
+    return found
 
 
 def write_rows(path: Path, records: Sequence[Record]) -> None:
@@ -230,6 +253,8 @@ def unpack_votes(text: str, num_classes: int) -> NDArray[np.int64]:
     """Read class counts as `pack_votes` writes them."""
     votes = np.zeros(num_classes, dtype=np.int64)
     for pair in text.split():
-        label, _, count = pair.partition(":")
-        votes[int(label)] = int(count)
+        label, count = map(int, pair.split(":"))
+        if min(label, count) < 0:
+            raise ValueError(f"expected a class and its votes, but got {pair!r}")
+        votes[label] = count
     return votes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,8 @@ def certify_sequentially(
     """
     bounds.check_budget(n0, n, alpha)
     chosen = choose_images(classifier, data, indices)
+    if len({*chosen}) < len(chosen):
+        raise UsageError("Expected `indices` to name every image once.")
     classes = classifier.num_classes
     if classes is None:
         raise UsageError("Expected the classifier to know its `num_classes`.")
@@ -159,8 +162,8 @@ class _Run:
     ) -> None:
         self.store, self.tracker, self.sampler, self.on_progress = store, tracker, sampler, on_progress
         self.schedule, self.indices, self.labels = schedule, indices, labels
-        self.live = live  # every image has a row at every moment
-        self._published = time.perf_counter()
+        self.live = live  # every image has a row at every moment, from the first votes on
+        self._published = -math.inf
 
     def restore(self) -> None:
         """Take in all looks that the store knows."""

@@ -116,9 +116,12 @@ class BudgetStop(TableStop):
         amount = self.samples if self.samples is not None else self.seconds
         if amount is None or not (amount > 0 and math.isfinite(amount)):
             raise UsageError(f"Expected `--budget` to be > 0, but got {amount}.")
-        if self.samples is not None and POOLS % self.shard[1]:
-            parts = ", ".join(str(part) for part in range(2, POOLS + 1) if POOLS % part == 0)
-            raise UsageError(f"A budget of samples is shared by {parts} shards, not by {self.shard[1]}.")
+        part, parts = self.shard
+        if not 1 <= part <= parts:
+            raise UsageError(f"Expected `--shard` as I/N with I from 1 to N, but got {part}/{parts}.")
+        if self.samples is not None and POOLS % parts:
+            possible = ", ".join(str(number) for number in range(2, POOLS + 1) if POOLS % number == 0)
+            raise UsageError(f"A budget of samples is shared by {possible} shards, not by {parts}.")
 
     def plan(self, n: int, alpha: float) -> Plan:
         """Return the table's looks with alpha in equal parts, since any of them may be the last."""

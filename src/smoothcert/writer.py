@@ -48,8 +48,7 @@ class ResultWriter:
         settings: Mapping[str, Any],
         segment: Mapping[str, Any],
     ) -> None:
-        if path.suffix in (".json", ".gz") or path.name.endswith(".counts.tsv") or path.is_dir():
-            raise UsageError(f"`--out` {path} is no name for results; choose one ending in .tsv.")
+        check_name(path)
         self.path, self.indices = path, list(indices)
         self._headers = tuple("\t".join(names) + "\n" for names in (kind.columns, kind.count_columns))
         self._about = self._open_sidecar(settings)
@@ -117,6 +116,12 @@ class ResultWriter:
         return max(0, good - 1)
 
 
+def check_name(out: Path) -> None:
+    """Refuse folders, and names that would clash with what lies beside results or say that the file is packed."""
+    if out.suffix in (".json", ".gz") or out.name.endswith(BESIDE) or out.is_dir():
+        raise UsageError(f"`--out` {out} is no name for results; choose one ending in .tsv.")
+
+
 def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sidecar of a results file, new or as it was; refuse one of other settings, if it has results."""
     plain: dict[str, Any] = json.loads(json.dumps(settings))
@@ -129,9 +134,17 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     if changed and not _has_rows(results):  # a start that came to nothing must not bar the way of the next one
         return {"settings": plain, "segments": []}
     if changed:
-        what = "; ".join(f"{key} was {before.get(key)}, now {plain.get(key)}" for key in changed)
+        what = "; ".join(_change(key, before.get(key), plain.get(key)) for key in changed)
         raise UsageError(f"{results} was made with other settings ({what}); move it away or choose another `--out`.")
     return {"settings": before, "segments": list(about.get("segments", []))}
+
+
+def _change(key: str, before: Any, now: Any) -> str:
+    """Say what became of a setting; of one that has parts, of those that changed."""
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        return f"{key} was {before}, now {now}"
+    parts = sorted(part for part in {*before, *now} if before.get(part) != now.get(part))
+    return "; ".join(_change(f"{key}.{part}", before.get(part), now.get(part)) for part in parts)
 
 
 def _has_rows(results: Path) -> bool:

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
 
     args.radii = args.radii or [0.25, 0.5, 1.0]
     if not all(0 < radius < math.inf for radius in args.radii) or min(args.steps, args.noises, args.n) < 1:
-        raise UsageError("Expected `--radii` to be > 0, and `--steps`, `--noises` and `--n` to be at least 1.")
+        raise UsageError("Expected `--radii` to be numbers > 0, and `--steps`, `--noises` and `--n` to be at least 1.")
     job = load_job(args)
     data, chosen = job.only(args)
     certificates = read_results(_certificates(args))

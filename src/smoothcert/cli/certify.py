@@ -142,7 +142,7 @@ def _run(
 
     model = checkpoint.describe()
     images = len(choose_rows(args, data))
-    rule = stopping.choose_rule(args, data.name, images) if args.task == "certify" else None
+    rule = stopping.choose_rule(args, data.name, images)
     options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
     title = f"{args.task} {data.name}" if "/" in data.name else args.task
     with ProgressBar(title, len(indices), "images") as bar:
@@ -221,11 +221,11 @@ def _plan(
     device: torch.device,
 ) -> str:
     """Say what would be done: the settings, the number of samples, and what a short trial says of the time."""
-    from smoothcert.bounds import failure_upper_bound
-
     data, indices, _ = parts[0]
     images = sum(len(rows) for _, rows, _ in parts)
-    samples = args.n + (args.n0 if args.task == "certify" else 0)
+    each = args.n + (args.n0 if args.task == "certify" else 0)
+    rules = [stopping.choose_rule(args, data.name, len(choose_rows(args, data))) for data, _, _ in parts]
+    samples = sum(stopping.most_samples(rule, len(rows), each) for rule, (_, rows, _) in zip(rules, parts, strict=True))
     micro_batch = classifier.micro_batch_for(data.shape, device)
     classifier.counts(data.floats(indices[:1], device)[0], micro_batch)
     started = time.perf_counter()
@@ -239,16 +239,16 @@ def _plan(
         **({"n0": args.n0} if args.task == "certify" else {}),
         "n": args.n,
         "alpha": args.alpha,
-        "largest radius": round(float(classifier.noise.radius(failure_upper_bound(args.n, args.n, args.alpha))), 4),
+        "largest radius": stopping.largest_radius(rules[0], args.n, args.alpha, classifier.noise),
         **({"noise": classifier.noise.name, "stop": args.stop} if args.task == "certify" else {}),
         "seed": args.seed,
         "precision": classifier.precision,
         "form": classifier.form,
         "micro-batch": micro_batch,
         "device": str(device),
-        "samples": samples * images,
+        "samples": samples,
         "samples a second": round(speed),
-        "time": duration(samples * images / speed),
+        "time": duration(min(samples / speed, stopping.most_seconds(rules))),
         "out": ", ".join(str(out) for _, _, out in parts),
     }
     if args.json:

@@ -34,11 +34,11 @@ def run(args: argparse.Namespace) -> None:
     """Read the votes anew, write what they say, and print its table."""
     from smoothcert.recertification import Wanted, recertify, write_recertified
 
-    wanted = Wanted(args.alpha, args.bound, args.norm, args.top_k, args.classes, args.dimensions)
+    read = recertify(args.file, Wanted(args.alpha, args.bound, args.norm, args.top_k, args.classes, args.dimensions))
     given = (("alpha", args.alpha), ("", args.bound), ("", args.norm), ("top", args.top_k))
     parts = [f"{key}{value}" for key, value in given if value is not None]
     stem = args.file.name.removesuffix(".gz").removesuffix(".tsv")
     out = args.out or args.file.with_name(f"{stem}-{'-'.join(parts or ['again'])}.tsv")
-    write_recertified(out, *recertify(args.file, wanted))
+    write_recertified(out, *read)
     say(f"Results: {out}")
     print_table([str(out)], as_json=args.json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,11 +74,11 @@ def check(args: argparse.Namespace) -> None:
 
 
 def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> StopRule | None:
-    """Return the rule that the options ask for; `images` are those of a data set in all shards."""
+    """Return the rule that the options ask for, if any; `images` are those of a data set in all shards."""
     from smoothcert.metrics import radius_grid
     from smoothcert.stopping import BudgetStop, RadiusStop, TableStop
 
-    if args.stop == "fixed":
+    if args.task != "certify" or args.stop == "fixed":
         return None
     if args.stop == "radius":
         return RadiusStop(args.skip_wrong, args.radius, args.confidence or "union")
@@ -86,6 +87,31 @@ def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> S
         return TableStop(args.skip_wrong, radii)
     samples, limit = budget(args.budget)
     return BudgetStop(args.skip_wrong, radii, samples, limit, images, args.shard)
+
+
+def most_samples(rule: StopRule | None, images: int, each: int) -> int:
+    """Return how many samples so many images take at most: `each`, unless a budget says less."""
+    from smoothcert.stopping import BudgetStop
+
+    if isinstance(rule, BudgetStop) and rule.samples is not None:
+        return min(images * each, rule.samples * images // (rule.images or images))
+    return images * each
+
+
+def most_seconds(rules: Sequence[StopRule | None]) -> float:
+    """Return the time that the rules allow for all data sets, endless without budgets of time."""
+    from smoothcert.stopping import BudgetStop
+
+    return sum(rule.seconds if isinstance(rule, BudgetStop) and rule.seconds else math.inf for rule in rules)
+
+
+def largest_radius(rule: StopRule | None, n: int, alpha: float, noise: Noise) -> float:
+    """Return the radius that n votes out of n prove, rounded down to four digits."""
+    from smoothcert.sequential import fixed_plan
+
+    plan = rule.plan(n, alpha) if rule else fixed_plan(n, alpha)
+    radius = max(float(noise.radius(plan.failure(look, number))) for number, look in enumerate(plan.looks))
+    return math.floor(radius * 1e4) / 1e4
 
 
 def budget(text: str) -> tuple[int | None, float | None]:
@@ -131,3 +157,5 @@ def say_samples(out: Path, fixed: int) -> None:
     if drawn:
         each = drawn / images
         say(f"{each:,.0f} samples an image; fixed takes {fixed:,}, {fixed / each:.1f} times as many.")
+    else:
+        say("The budget was too small to select the class of any image: nothing was sampled.")

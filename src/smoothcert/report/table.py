@@ -120,7 +120,8 @@ def _row(entry: Entry, radii: Sequence[float], linf: Sequence[float], base: Entr
     accuracy = metrics.certified_accuracy(results.radius, results.correct, radii)
     cube: tuple[float, ...] = ()
     if linf:
-        dimensions = dimensions_of(entry.dataset)
+        made = results.about.get("settings", {}).get("data", {})
+        dimensions = made.get("dimensions") or dimensions_of(entry.dataset)
         if dimensions is None:
             raise UsageError(f"{entry.name}: name its data set with `--dataset`, for the dimensions l_inf needs.")
         cube = tuple(100 * metrics.linf_accuracy(results.radius, results.correct, linf, dimensions))
