@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
+from torch.nn.functional import one_hot
 
 import smoothcert
 from smoothcert import bounds
@@ -172,6 +174,19 @@ def test_images_are_as_large_as_the_sidecar_says(fixed):
         recertify(fixed, Wanted(norm="linf", dimensions=3072))
     at = ordinary[1].radius * 0.999  # images 0 and 1 would be certified there, were they as small as CIFAR-10's
     assert build_table([describe(smoothcert.read_results(fixed))], linf=[at / 2, at]).rows[0].linf == (40.0, 0.0)
+
+
+def test_certificates_say_where_a_network_has_more_classes_than_the_data(mini, tmp_path):
+    """Ten scores or twelve, of which the last two never win: alpha is shared among all."""
+    edges, radii = torch.tensor([0.25, 0.84]) * SIGMA, {}  # by a black pixel's noise: 60, 20 and 20 % of the votes
+    for classes in (10, 12):
+        vote = lambda x, classes=classes: one_hot(torch.bucketize(x[:, 0, 0, 0].contiguous(), edges), classes).float()  # noqa: E731
+        path = tmp_path / f"{classes}.tsv"
+        smoothcert.certify_dataset(smoothcert.SmoothedClassifier(vote, SIGMA, classes), mini, path, n=N, indices=[0])
+        (record,), about, _ = recertify(path, Wanted(bound="two-sided"))
+        radii[about["settings"].get("classes", "as the data")] = record.radius
+    assert radii.keys() == {"as the data", 12}
+    assert 0 < radii[12] < radii["as the data"]
 
 
 def test_the_network_may_have_more_classes_than_the_data(fixed):

@@ -20,7 +20,7 @@ from smoothcert.engine.ranks import joined
 from smoothcert.engine.sharing import share_out
 from smoothcert.environment import describe_environment, describe_function
 from smoothcert.errors import UsageError
-from smoothcert.names import dimensions_of
+from smoothcert.names import classes_of, dimensions_of
 from smoothcert.philox import Purpose
 from smoothcert.results import Prediction, Record
 from smoothcert.sequential import fixed_plan
@@ -176,7 +176,7 @@ def describe_job(
 ) -> dict[str, Any]:
     """Return what the rows depend on beside the protocol: the function that votes, and the images."""
     device = classifier.device_for(torch.empty(0))
-    noise = classifier.noise.settings()
+    noise, classes = classifier.noise.settings(), classifier.num_classes
     return {
         "precision": classifier.precision,
         "form": classifier.form,
@@ -185,6 +185,8 @@ def describe_job(
         "images": _compact(chosen),
         "data": _describe(data),
         "model": dict(model or {}),
+        # A network may know more classes than its data set has: recertification has to share alpha among all.
+        **({} if classes in (None, classes_of(data.name)) else {"classes": classes}),
         **noise,
         # A sound certificate is about one function: the same kernels, on the same device, from the first row on.
         **({"pinned": describe_function(device)} if noise.get("noise") == "grid" else {}),
