@@ -121,7 +121,7 @@ def _told(option: str, wanted: int | None, recorded: int | None, usual: int | No
         return recorded or usual
     check_count(f"--{option}", wanted)
     if recorded not in (None, wanted) or wanted < (usual or 0):
-        raise UsageError(f"`--{option}` is {recorded or usual} for these results, not {wanted}; leave it away.")
+        raise UsageError(f"`--{option}` is {recorded or usual} for these results, not {wanted}; leave it out.")
     return wanted
 
 
