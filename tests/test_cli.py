@@ -238,7 +238,6 @@ BAD = [
     (["predict", "{c}", "--n", "0"], "`n`"),
     (["attack", "{c}", "--radii", "nan"], "`--radii` to be numbers > 0"),
     (["train"], "Name a recipe (see `smoothcert list recipes`), or say what to train by flags"),
-    (["reproduce", "--only", "catrs-*"], "Name a table"),
     (["list", "modles"], "did you mean 'models'"),
     (["report", "{c}.tsv", "--out", "table.docx"], "Unknown extension"),
     (["import", "{c}", "--out", "x.pth"], ".safetensors"),

@@ -145,11 +145,8 @@ def test_dry_run_prints_configuration_and_cost(tmp_path, capsys):
 
 def test_dry_run_for_programs(tmp_path, capsys):
     """One JSON object, or a list of them for several recipes, alone on stdout."""
-    recipes, rest = (
-        ["mnist-mini-gaussian-1.00", "mnist-gaussian-0.25"],
-        ["--dry-run", "--json", "--runs", str(tmp_path)],
-    )
-    rest += ["--dataset", "mnist-mini", "--device", "cpu"]
+    recipes = ["mnist-mini-gaussian-1.00", "mnist-gaussian-0.25"]
+    rest = ["--dry-run", "--json", "--runs", str(tmp_path), "--dataset", "mnist-mini", "--device", "cpu"]
     assert main(["train", recipes[0], *rest]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["config"]["name"], plan["config"]["sigma"], plan["teacher"]) == (recipes[0], 1.0, 0)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.options import SEVERAL, add_data_dir, seconds
+from smoothcert.cli.options import add_data_dir, seconds
 from smoothcert.cli.report import check_outputs, show
 from smoothcert.cli.terminal import duration, say
 
@@ -28,8 +28,10 @@ def add_commands(commands: Any) -> None:
         description="Train and certify every run of a table that is not there yet, and print the table with the "
         "paper's numbers beside ours. What is interrupted goes on when the same command is given again.",
     )
-    parser.add_argument("table", nargs="?", help="mnist, fashion-mnist, cifar10, ... (see `smoothcert list tables`)")
-    parser.add_argument("--only", **SEVERAL, default=[], metavar="GLOB", help="rows that match, such as 'catrs-*'")
+    parser.add_argument("table", help="mnist, fashion-mnist, cifar10, ... (see `smoothcert list tables`)")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="GLOB", help="rows that match, such as 'catrs-*'; again for more"
+    )
     parser.add_argument("--plan", action="store_true", help="say what would run and how long it would take, and stop")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept")
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
@@ -67,10 +69,6 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.reproduction import PROTOCOL, Workplace, list_jobs, reproduce
 
-    if args.table is None and len(args.only) > 1:  # the table's name stood behind --only, which takes all it can get
-        args.table = args.only.pop()
-    if args.table is None:
-        raise UsageError("Name a table (see `smoothcert list tables`).")
     # What is wrong with the numbers is said before hours of work.
     check_budget(PROTOCOL["n0"], args.n, PROTOCOL["alpha"])
     check_outputs(args.out)
