@@ -10,7 +10,9 @@ import dataclasses
 import gzip
 import itertools
 import json
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +69,7 @@ def keep_table(place, table):
     """Copy what can be checked of a table's finished runs; weights, of CAT-RS alone, go into the package.
 
     A run of another configuration than its recipe's is refused, and so are certificates of another network or protocol,
-    or that do not follow from their votes.
+    or that do not follow from their votes. What another table has is not kept twice.
     """
     for job in list_jobs(table):
         source, target = place.runs / job.config.name, RESULTS / table / job.config.name
@@ -84,6 +86,11 @@ def keep_table(place, table):
             continue
         for path in paths:
             verify_rows(path, read_results(path))
+        others = [file for path in paths for file in RESULTS.glob(f"*/{job.config.name}/{path.name}.gz")]
+        if others and others[0].parent != target:
+            same = read_text(others[0]) == read_text(paths[0])
+            print(f"left out {source}: {others[0].parent.relative_to(ROOT)} is {'the same' if same else 'another'} run")
+            continue
         target.mkdir(parents=True, exist_ok=True)
         for name in ("config.toml", "metrics.jsonl", "segments.json"):
             if (source / name).is_file():  # runs of the first days have no segments
@@ -106,6 +113,29 @@ def certificates(folder):
     return sorted(path for path in files if ".counts." not in path.name)
 
 
+def kept_rows(folder, table):
+    """Return a table's jobs and their certificates, in whichever table's folder a run that several have is kept.
+
+    Of a table over seeds, what was trained once is left out: it says nothing of the spread.
+    """
+    kept = {(path.parent.name, every(path)): path for path in certificates(folder) if not is_corrupted(path)}
+    jobs = list_jobs(table)
+    rows = [(job, kept[job.config.name, job.skip]) for job in jobs if (job.config.name, job.skip) in kept]
+    seeds = Counter(recipe_of(job) for job, _ in rows)
+    return [(job, path) for job, path in rows if seeds[recipe_of(job)] > 1 or len(find_table(table).seeds) == 1]
+
+
+def every(path):
+    """Return of how many images one was certified, by the name of a results file."""
+    told = re.search(r"-skip(\d+)", path.name)
+    return int(told[1]) if told else 1
+
+
+def recipe_of(job):
+    """Return the name of a run without its seed."""
+    return job.config.name.removesuffix(f"-seed{job.config.seed}")
+
+
 def results_page(folder):
     """Return the text of RESULTS.md."""
     lines = [
@@ -115,13 +145,11 @@ def results_page(folder):
         "",
     ]
     for table in sorted(path.name for path in folder.iterdir() if path.is_dir()):
-        jobs = {job.config.name: job for job in list_jobs(table)}
         if find_table(table).data:
             lines += [f"## {find_table(table).title}", "", corruption_tables(folder / table), ""]
             continue
-        entries = []
-        for path in certificates(folder / table):
-            job = jobs[path.parent.name]
+        rows, entries = kept_rows(folder, table), []
+        for job, path in rows:
             entry = describe(read_results(path), job.label)
             entries.append(dataclasses.replace(entry, paper=(find_table(table).paper, job.setup)))
         if entries:
@@ -132,7 +160,7 @@ def results_page(folder):
             elif find_table(table).paper:
                 lines += [*distances(built.rows), "", *notes(folder / table), *ranking(built), ""]
             lines += COSTS
-            lines += [cost_line(path) for path in certificates(folder / table)] + ["", PUBLISHED, ""]
+            lines += [cost_line(path) for _, path in rows] + ["", PUBLISHED, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

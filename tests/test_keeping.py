@@ -1,6 +1,7 @@
 """What goes from a folder of runs into the project's results: finished runs of the recipes, and nothing else."""
 
 import dataclasses
+import gzip
 import importlib.util
 import json
 import re
@@ -56,6 +57,30 @@ def test_a_finished_run_is_kept_without_what_else_lies_there(script, place):
     assert path.relative_to(script.RESULTS).parts[:2] == ("mnist", "mnist-gaussian-0.25")
     assert script.read_results(path).about["settings"]["n"] == 20
     script.verify_all(script.RESULTS, images=0, n=0)
+
+
+def test_a_run_of_two_tables_is_kept_once_and_shown_in_both(script, place, capsys):
+    first, second, *_ = script.list_jobs("variance")
+    reproduce([first, second], place, on_stage=quiet)
+    script.keep_table(place, "mnist")
+    assert script.kept_rows(script.RESULTS, "variance") == [], "one seed has no spread"
+    script.keep_table(place, "variance")
+    assert "mnist-gaussian-0.25: results/mnist/mnist-gaussian-0.25 is the same run" in capsys.readouterr().out
+    homes = [(path.parts[-3], path.parts[-2]) for path in script.certificates(script.RESULTS)]
+    assert homes == [("mnist", "mnist-gaussian-0.25"), ("variance", "mnist-gaussian-0.25-seed1")]
+    rows = {table: script.kept_rows(script.RESULTS, table) for table in ("mnist", "variance")}
+    assert [job.config.name for job, _ in rows["mnist"]] == ["mnist-gaussian-0.25"]
+    assert [(job.config.seed, path.parts[-3]) for job, path in rows["variance"]] == [(0, "mnist"), (1, "variance")]
+
+
+def test_another_run_of_a_kept_name_is_left_out(script, place, capsys):
+    reproduce(script.list_jobs("mnist"), place, on_stage=quiet)
+    script.keep_table(place, "mnist")
+    (path,) = script.certificates(script.RESULTS)
+    path.write_bytes(gzip.compress(b"other rows"))
+    script.keep_table(place, "variance")
+    assert "results/mnist/mnist-gaussian-0.25 is another run" in capsys.readouterr().out
+    assert not (script.RESULTS / "variance").exists()
 
 
 def test_weights_of_catrs_are_kept_with_their_hash(script, place, monkeypatch):

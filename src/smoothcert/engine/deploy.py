@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -82,6 +83,7 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
     if form in COMPILED:
         # Kernels that do not fit the device are passed over, which would be reported as an error each.
         logging.getLogger("torch._inductor.select_algorithm").setLevel(logging.CRITICAL)
+        warnings.filterwarnings("ignore", "TypedStorage is deprecated")  # the compiler's own use of it, in torch 2.11
         network = torch.compile(network, dynamic=False, **COMPILED[form])
     if isinstance(model, Classifier) and next(model.parameters()).is_cuda:
         network = Replayed(network)

@@ -44,10 +44,15 @@ def seed_annex(rows: Sequence[SeedRow]) -> Annex:
 
 
 def _cells(row: SeedRow) -> list[Cell]:
-    deviations = [row.deviation, row.paper.acr_std if row.paper else None]
-    ours, theirs = ("" if value is None else f"{value:.4f}" for value in deviations)
+    ours = "" if row.deviation is None else f"{row.deviation:.4f}"
     texts = [f"{row.sigma or 0:.2f}", row.name, str(row.seeds), f"{row.mean:.4f}", ours]
-    return [Cell(text) for text in [*texts, f"{row.paper.acr:.4f}" if row.paper else "", theirs]]
+    if row.paper is None:
+        texts += ["", ""]
+    elif row.paper.acr_std is None:  # one seed, printed with three decimals
+        texts += [f"{row.paper.acr:.3f}", ""]
+    else:
+        texts += [f"{row.paper.acr:.4f}", f"{row.paper.acr_std:.4f}"]
+    return [Cell(text) for text in texts]
 
 
 def _values(row: SeedRow) -> dict[str, Any]:
