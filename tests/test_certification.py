@@ -113,6 +113,7 @@ def certify_command(checkpoint, out, skip=100):
     ("kind", "skip"),
     [
         (signal.SIGKILL, 100),
+        (signal.SIGTERM, 200),
         pytest.param(signal.SIGINT, 125, marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, 40, marks=pytest.mark.slow),
     ],
@@ -120,7 +121,7 @@ def certify_command(checkpoint, out, skip=100):
 def test_killed_and_resumed_rows_are_the_same(checkpoint, tmp_path, kind, skip):
     whole, broken = tmp_path / "whole.tsv", tmp_path / "broken.tsv"
     subprocess.run(certify_command(checkpoint, whole, skip), check=True, capture_output=True)
-    generator, kills = random.Random(skip), 0
+    generator, kills, codes = random.Random(skip), 0, []
     for _ in range(60):
         command = certify_command(checkpoint, broken, skip)
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -134,10 +135,12 @@ def test_killed_and_resumed_rows_are_the_same(checkpoint, tmp_path, kind, skip):
         _, errors = process.communicate()
         if process.returncode == 130:
             assert b"goes on where it stopped" in errors
+        codes.append(process.returncode)
         kills += process.returncode != 0
     process.communicate()
     assert process.returncode == 0
     assert kills >= 2
+    assert (130 in codes) == (kind != signal.SIGKILL), "asked to end, it ends by itself"
     assert rows(broken) == rows(whole)
     assert len(json.loads(broken.with_suffix(".json").read_text())["segments"]) >= kills
 

@@ -65,6 +65,7 @@ def test_budgets_are_shared_by_shards(checkpoint, tmp_path, capsys):
         (["--radius", "0.5"], "goes with `--stop radius`, not with `--stop fixed`"),
         (["--stop", "table", "--budget", "5"], "goes with `--stop budget`"),
         (["--stop", "budget", "--budget", "five"], "5e8"),
+        (["--stop", "budget", "--budget", "1.5"], "5e8"),
         (["--stop", "budget", "--budget", "-5"], "> 0"),
         (["--stop", "budget", "--budget", "5e5", "--shard", "1/5"], "shards, not by 5"),
         (["--stop", "budget", "--budget", "5e5", "--shard", "0/0"], "I from 1 to N, but got 0/0"),

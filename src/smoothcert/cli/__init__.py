@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from smoothcert import __version__
 from smoothcert.cli import attack, certify, checkpoints, data, listing, precision, recertify, report, reproduce, train
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     try:
         args = build_parser(given).parse_args(given)
-        with short_notices():
+        with short_notices(), _terminated_as_interrupted():
             args.run(args)
         sys.stdout.flush()
     except SmoothcertError as error:
@@ -58,6 +61,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "smoothcert.engine.ranks" in sys.modules:
             sys.modules["smoothcert.engine.ranks"].leave()
     return 0
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM, which comes before a queue's kill, end a command as Ctrl-C does: with its rows written.
+
+    The processes of a launched group are ended by it when one of them fails, and have nothing to say then.
+    """
+    if threading.current_thread() is not threading.main_thread() or "RANK" in os.environ:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _open_streams() -> None:

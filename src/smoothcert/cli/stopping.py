@@ -125,7 +125,10 @@ def budget(text: str) -> tuple[int | None, float | None]:
     try:
         if text[-1:] in ("s", "m", "h"):
             return None, seconds(text)
-        return int(float(text)), None
+        samples = int(float(text))
+        if samples != float(text):
+            raise ValueError(text)
+        return samples, None
     except (ValueError, OverflowError, argparse.ArgumentTypeError):
         raise UsageError(f"Expected `--budget` as samples (5e8) or time (90s, 9m, 1.5h), but got {text!r}.") from None
 
