@@ -89,7 +89,7 @@ def test_every_table_has_its_runs_and_the_papers_rows():
             if row is None:
                 continue
             assert row.acr > 0
-            assert (row.acr_std is not None) == name.startswith("variance")
+            assert (row.acr_std is not None) == (table.paper == "tab:variance")
             assert (row.hours is not None) == (name == "training-cost")
 
 
@@ -220,6 +220,11 @@ def test_what_was_made_otherwise_is_refused(small, tmp_path):
     assert place.progress(job).images == place.progress(job).total - 1
     reproduce([job], place, on_stage=quiet)
     assert path.read_text().count("\n") == whole.count("\n")
+    votes = path.with_suffix(".counts.tsv")
+    votes.write_text("".join(votes.read_text().splitlines(keepends=True)[:3]))  # rows without their votes are none
+    assert place.progress(job).images == 2
+    reproduce([job], place, on_stage=quiet)
+    assert votes.read_text().count("\n") == whole.count("\n")
     other = dataclasses.replace(job, config=dataclasses.replace(job.config, precision="bf16"))
     with pytest.raises(UsageError, match=r"another configuration \(precision differ\)"):
         reproduce([other], place, on_stage=quiet)
@@ -308,6 +313,8 @@ def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch
     arguments = ["reproduce", "mnist", "--only", "gaussian-0.25", "--runs", str(tmp_path), "--n", "20"]
     assert main([*arguments, "--time-limit", "0.01s"]) == 1
     assert "Left: mnist-gaussian-0.25 (training, 40 images). The same command goes on." in capsys.readouterr().err
+    assert main([*arguments, "--time-limit", "0.01s", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == [], "JSON also of nothing"
     assert main(arguments) == 0
     assert "Gaussian" in capsys.readouterr().out
     assert main([*arguments, "--plan"]) == 0
