@@ -79,25 +79,28 @@ def find_table(name: str) -> PaperTable:
 
 
 def list_jobs(name: str, *only: str, skip: int | None = None, **overrides: Any) -> list[Job]:
-    """Return the runs a table needs; `only` are globs for the recipe's name, with or without its data set.
+    """Return the runs a table needs; `only` are globs for the recipe's or run's name, with or without its data set.
 
     `skip` certifies fewer images than the table does.
 
     >>> [job.config.name for job in list_jobs("variance", "catrs-0.25")][:2]
     ['mnist-catrs-0.25', 'mnist-catrs-0.25-seed1']
+    >>> [job.config.name for job in list_jobs("variance", "catrs-*-seed4")][:2]
+    ['mnist-catrs-0.25-seed4', 'mnist-catrs-0.50-seed4']
     """
-    table, jobs = find_table(name), []
-    rows, wanted = [recipe for recipe, _ in table.rows], set[str]()
-    for glob in only or ("*",):
-        found = {row for row in rows if fnmatch(row, glob) or fnmatch(row, f"*-{glob}")}
-        if not found:
-            raise UsageError(f"No row of the table {name} matches {glob!r}; its rows are {', '.join(rows)}.")
-        wanted |= found
+    table, jobs, fitting = find_table(name), [], set[str]()
     for recipe, setup in table.rows:
-        if recipe in wanted:
-            for seed in table.seeds:
-                names = {"name": recipe, "seed": seed} if seed == 0 else {"name": f"{recipe}-seed{seed}", "seed": seed}
-                jobs.append(Job(load_recipe(recipe, **names, **overrides), setup, skip or table.skip, table.data))
+        for seed in table.seeds:
+            run = f"{recipe}-seed{seed}" if seed else recipe
+            found = {glob for glob in only for row in (recipe, run) if fnmatch(row, glob) or fnmatch(row, f"*-{glob}")}
+            if found or not only:
+                config = load_recipe(recipe, name=run, seed=seed, **overrides)
+                jobs.append(Job(config, setup, skip or table.skip, table.data))
+            fitting |= found
+    for glob in only:
+        if glob not in fitting:
+            rows = ", ".join(recipe for recipe, _ in table.rows)
+            raise UsageError(f"No row of the table {name} matches {glob!r}; its rows are {rows}.")
     return jobs
 
 

@@ -105,6 +105,11 @@ def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> N
     finally:
         for _, steps, _ in left:
             steps.close()
+    raise_together(errors)
+
+
+def raise_together(errors: Sequence[SmoothcertError]) -> None:
+    """Raise what went wrong with some of several runs, if anything did; out of time if any of them was."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

@@ -30,7 +30,11 @@ def add_commands(commands: Any) -> None:
     )
     parser.add_argument("table", help="mnist, fashion-mnist, cifar10, ... (see `smoothcert list tables`)")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="GLOB", help="rows that match, such as 'catrs-*'; again for more"
+        "--only",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="rows that match, such as 'catrs-*', or single seeds, '*-seed1'; again for more",
     )
     parser.add_argument("--plan", action="store_true", help="say what would run and how long it would take, and stop")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept")
