@@ -88,7 +88,8 @@ def keep_table(place, table):
         for path in paths:
             verify_rows(path, read_results(path))
         others = [folder for folder in sorted(RESULTS.glob(f"*/{job.config.name}")) if folder != target]
-        strange = [folder for folder in others if network_of(folder) != {file_hash(source / "model.safetensors")}]
+        network = {file_hash(source / "model.safetensors")}
+        strange = [folder for folder in others if networks_of(folder) - network]
         again = [folder for folder in others if any((folder / f"{path.name}.gz").is_file() for path in paths)]
         if strange or again:
             kept, same = [*strange, *again][0], "another" if strange else "the same"
@@ -116,7 +117,7 @@ def certificates(folder):
     return sorted(path for path in files if ".counts." not in path.name)
 
 
-def network_of(folder):
+def networks_of(folder):
     """Return the hashes of the networks that a kept run's certificates are of: one, if all is well."""
     sidecars = [read_sidecar(sidecar_path(path)) for path in certificates(folder)]
     return {about["settings"]["model"]["sha256"] for about in sidecars}
