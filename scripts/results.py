@@ -24,14 +24,15 @@ from smoothcert.config import read_config
 from smoothcert.metrics import average_certified_radius, paired_difference
 from smoothcert.names import classes_of
 from smoothcert.pretrained import FOLDER as ZOO
+from smoothcert.recipes import paper_tables
 from smoothcert.report.corrupted import is_corrupted, read_corrupted
 from smoothcert.report.corruptions import KINDS, corruption_sheets, paper_beside, summarize
 from smoothcert.report.formats import to_markdown
 from smoothcert.report.paper import METHODS, paper_row
 from smoothcert.report.seeds import over_seeds, seed_annex
-from smoothcert.report.table import build_table, describe
-from smoothcert.reproduction import Workplace, find_table, list_jobs
-from smoothcert.results import counts_path, read_counts, read_results, read_text, sidecar_path
+from smoothcert.report.table import build_table
+from smoothcert.reproduction import Workplace, find_table, linf_of, list_jobs, row_of
+from smoothcert.results import counts_path, read_counts, read_results, read_sidecar, read_text, sidecar_path
 from smoothcert.runs import RunFolder
 from smoothcert.storage import file_hash, write_text
 
@@ -69,7 +70,7 @@ def keep_table(place, table):
     """Copy what can be checked of a table's finished runs; weights, of CAT-RS alone, go into the package.
 
     A run of another configuration than its recipe's is refused, and so are certificates of another network or protocol,
-    or that do not follow from their votes. What another table has is not kept twice.
+    or that do not follow from their votes. What another table has is not kept twice, nor are two networks of one name.
     """
     for job in list_jobs(table):
         source, target = place.runs / job.config.name, RESULTS / table / job.config.name
@@ -86,10 +87,13 @@ def keep_table(place, table):
             continue
         for path in paths:
             verify_rows(path, read_results(path))
-        others = [file for path in paths for file in RESULTS.glob(f"*/{job.config.name}/{path.name}.gz")]
-        if others and others[0].parent != target:
-            same = read_text(others[0]) == read_text(paths[0])
-            print(f"left out {source}: {others[0].parent.relative_to(ROOT)} is {'the same' if same else 'another'} run")
+        others = [folder for folder in sorted(RESULTS.glob(f"*/{job.config.name}")) if folder != target]
+        network = {file_hash(source / "model.safetensors")}
+        strange = [folder for folder in others if networks_of(folder) - network]
+        again = [folder for folder in others if any((folder / f"{path.name}.gz").is_file() for path in paths)]
+        if strange or again:
+            kept, same = [*strange, *again][0], "another" if strange else "the same"
+            print(f"left out {source}: {kept.relative_to(ROOT)} is {same} run")
             continue
         target.mkdir(parents=True, exist_ok=True)
         for name in ("config.toml", "metrics.jsonl", "segments.json"):
@@ -111,6 +115,19 @@ def certificates(folder):
     """Return the results files below a folder."""
     files = [*folder.glob("**/certify-*.tsv"), *folder.glob("**/certify-*.tsv.gz")]
     return sorted(path for path in files if ".counts." not in path.name)
+
+
+def networks_of(folder):
+    """Return the hashes of the networks that a kept run's certificates are of: one, if all is well."""
+    sidecars = [read_sidecar(sidecar_path(path)) for path in certificates(folder)]
+    return {about["settings"]["model"]["sha256"] for about in sidecars}
+
+
+def shown_tables(folder):
+    """Return the tables that something is kept of, and those whose runs are all there, kept with other tables."""
+    kept = {path.name for path in folder.iterdir() if path.is_dir()}
+    clean = [name for name, table in paper_tables().items() if not table.data]
+    return sorted(kept.union(name for name in clean if len(kept_rows(folder, name)) == len(list_jobs(name))))
 
 
 def kept_rows(folder, table):
@@ -144,17 +161,17 @@ def results_page(folder):
         "Made by `python scripts/results.py write` from the files in `results/`; `make verify-results` checks them.",
         "",
     ]
-    for table in sorted(path.name for path in folder.iterdir() if path.is_dir()):
+    for table in shown_tables(folder):
         if find_table(table).data:
             lines += [f"## {find_table(table).title}", "", corruption_tables(folder / table), ""]
             continue
-        rows, entries = kept_rows(folder, table), []
-        for job, path in rows:
-            entry = describe(read_results(path), job.label)
-            entries.append(dataclasses.replace(entry, paper=(find_table(table).paper, job.setup)))
+        rows = kept_rows(folder, table)
+        entries = [row_of(table, job, read_results(path)) for job, path in rows]
         if entries:
-            built = build_table(entries, paper=True)
+            built = build_table(entries, paper=True, linf=linf_of(table))
             lines += [f"## {find_table(table).title}", "", to_markdown(built), ""]
+            if linf_of(table):  # what else there is to say of its runs, their own table says
+                continue
             if len(find_table(table).seeds) > 1:
                 lines += [to_markdown(seed_annex(over_seeds(built.rows)).sheet), ""]
             elif find_table(table).paper:
@@ -212,7 +229,9 @@ def distances(rows):
             continue
         _, setup = entry.paper
         own = (entry.dataset, entry.sigma, entry.method)
-        seeds = None if setup else paper_row(*own, "tab:variance", "5 seeds")  # the main tables' settings had them
+        # The main tables' settings had them, but on CIFAR-10 other images: every fifth, of another mean.
+        same = not setup and entry.dataset == "mnist"
+        seeds = paper_row(*own, "tab:variance", "5 seeds") if same else None
         ours = average_certified_radius(as_printed(entry.results.radius), entry.results.correct)
         off, several = ours - printed.acr, seeds and ours - seeds.acr
         close = abs(off) <= tolerance(entry)
@@ -321,9 +340,12 @@ def verify_page(folder, page):
 
 def verify_all(folder, images, n):
     """Fail if a stored row does not follow from its votes, or a kept network does not give its certificates again."""
-    skipped = set()
+    skipped, networks = set(), {}
     for path in certificates(folder):
         results = read_results(path)
+        network = results.about["settings"]["model"]["sha256"]
+        known = networks.setdefault(path.parent.name, network)
+        assert network == known, f"{path}: another network of that name is kept"
         votes = verify_rows(path, results)
         again = "not certified again"
         if images:

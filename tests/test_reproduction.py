@@ -20,6 +20,7 @@ from smoothcert.report.paper import paper_corruptions, paper_row
 from smoothcert.report.seeds import over_seeds, seed_annex
 from smoothcert.report.table import build_table
 from smoothcert.reproduction import Workplace, list_jobs, read_corrupted_entries, read_entries, reproduce
+from smoothcert.runs import RunFolder
 
 WRONG = ("--n 5", "--together 0", "--out table.xyz", "--precision fp64")
 SMALL = {"epochs": 1, "label_samples": 4, "batch": 64}
@@ -105,6 +106,9 @@ def test_rows_are_chosen_by_glob():
         "mnist-catrs-1.00",
     ]
     assert len(list_jobs("mnist", "mnist-*-0.25")) == 7
+    assert len(list_jobs("variance", "catrs-*")) == 3 * 5, "all seeds of a row"
+    seeds = [job.config.name for job in list_jobs("variance", "catrs-0.25-seed1", "mnist-catrs-0.50-seed[34]")]
+    assert seeds == ["mnist-catrs-0.25-seed1", "mnist-catrs-0.50-seed3", "mnist-catrs-0.50-seed4"]
     assert len(list_jobs("mnist", "catrs-*", "mnist-*-0.25")) == 9, "in the table's order, none twice"
     with pytest.raises(UsageError, match="matches 'resnet'"):
         list_jobs("mnist", "catrs-*", "resnet")
@@ -210,6 +214,23 @@ def test_a_run_that_fails_does_not_stop_the_others(small, tmp_path):
         reproduce(jobs, place, on_stage=out_of_time)
 
 
+def test_a_run_that_cannot_begin_does_not_stop_those_beside_it(small, tmp_path):
+    """One of a group has a damaged state, another a teacher that somebody else is training."""
+    jobs = small_jobs(small, only="*-0.25")
+    jobs = [job for job in jobs if job.config.method in ("gaussian", "stability", "catrs")]
+    place, first, third = Workplace(tmp_path, n=200), jobs[0], jobs[2]
+    damaged, teacher = tmp_path / first.config.name / "state.safetensors", teacher_config(third.config).name
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"no tensors")
+    told = rf"{first.config.name}/state.safetensors is damaged .*{teacher} is being trained by another process"
+    with RunFolder(tmp_path / teacher).locked(), pytest.raises(SmoothcertError, match=told):
+        reproduce(jobs, place, on_stage=quiet, together=3)
+    assert [place.progress(job).finished for job in jobs] == [False, True, False]
+    damaged.unlink()
+    reproduce(jobs, place, on_stage=quiet, together=3)
+    assert all(place.progress(job).finished for job in jobs)
+
+
 def test_what_was_made_otherwise_is_refused(small, tmp_path):
     (job,) = small_jobs(small, only="gaussian-0.25")
     place = Workplace(tmp_path, n=200)
@@ -220,6 +241,11 @@ def test_what_was_made_otherwise_is_refused(small, tmp_path):
     assert place.progress(job).images == place.progress(job).total - 1
     reproduce([job], place, on_stage=quiet)
     assert path.read_text().count("\n") == whole.count("\n")
+    votes = path.with_suffix(".counts.tsv")
+    votes.write_text("".join(votes.read_text().splitlines(keepends=True)[:3]))  # rows without their votes are none
+    assert place.progress(job).images == 2
+    reproduce([job], place, on_stage=quiet)
+    assert votes.read_text().count("\n") == whole.count("\n")
     other = dataclasses.replace(job, config=dataclasses.replace(job.config, precision="bf16"))
     with pytest.raises(UsageError, match=r"another configuration \(precision differ\)"):
         reproduce([other], place, on_stage=quiet)
@@ -308,6 +334,8 @@ def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch
     arguments = ["reproduce", "mnist", "--only", "gaussian-0.25", "--runs", str(tmp_path), "--n", "20"]
     assert main([*arguments, "--time-limit", "0.01s"]) == 1
     assert "Left: mnist-gaussian-0.25 (training, 40 images). The same command goes on." in capsys.readouterr().err
+    assert main([*arguments, "--time-limit", "0.01s", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == [], "JSON also of nothing"
     assert main(arguments) == 0
     assert "Gaussian" in capsys.readouterr().out
     assert main([*arguments, "--plan"]) == 0

@@ -183,6 +183,46 @@ def test_two_processes_cannot_train_one_run(few, tmp_path):
     fit_together([Training(configure("gaussian"), tmp_path / "run", few, few)])
 
 
+def test_a_run_that_another_process_finished_meanwhile_is_left_alone(few, tmp_path):
+    """On a GPU its network would be another one, and the certificates of the first of no use."""
+    late = Training(configure("gaussian"), tmp_path / "run", few, few)
+    path = fit(configure("gaussian"), tmp_path / "run", few, few)
+    before = path.stat().st_mtime_ns
+    fit_together([late])
+    assert path.stat().st_mtime_ns == before
+
+
+def test_the_time_of_an_epoch_is_that_of_all_its_starts(few, tmp_path):
+    config, run = configure("gaussian", epochs=3), RunFolder(tmp_path / "run")
+    for _ in range(6):  # a step each: epochs of four
+        with pytest.raises(OutOfTimeError):
+            fit(config, run.path, few, few, time_limit=0.0)
+    *others, last = run.read_segments()
+    run.write_segment({**last, "seconds": 500.0})
+    fit(config, run.path, few, few)
+    first, second, third = (row["seconds"] for row in run.read_metrics())
+    assert first > sum(segment["seconds"] for segment in others[:3])
+    assert first < 100 < 500 <= second < 600
+    assert third < 100
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "segments.json"])
+def test_damaged_records_are_named(name, few, tmp_path):
+    config = configure("gaussian", epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, tmp_path / "run", few, few, on_progress=stop_after_an_epoch)
+    (tmp_path / "run" / name).write_text("{")
+    with pytest.raises(SmoothcertError, match=rf"{name} is damaged .*; delete it to go on without it"):
+        fit(config, tmp_path / "run", few, few)
+    (tmp_path / "run" / name).unlink()
+    fit(config, tmp_path / "run", few, few)
+
+
+def stop_after_an_epoch(progress):
+    if progress.metrics:
+        raise KeyboardInterrupt
+
+
 @pytest.mark.slow
 def test_a_time_limit_saves_and_resumes(few, tmp_path):
     config = configure("gaussian", epochs=40)

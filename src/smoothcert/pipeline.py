@@ -17,7 +17,7 @@ from smoothcert.checkpoint import load_checkpoint
 from smoothcert.config import TrainConfig, to_toml
 from smoothcert.data import ImageData, load_dataset, select_rows
 from smoothcert.data.folder import FolderImages
-from smoothcert.deadline import Deadline
+from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.engine.agreement import decide, settle
 from smoothcert.engine.deploy import choose_deployment
 from smoothcert.engine.ranks import alone, joined
@@ -28,7 +28,7 @@ from smoothcert.packed_labels import PackedLabels
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.soft_labels import make_soft_labels
-from smoothcert.trainer import Training, fit, fit_together
+from smoothcert.trainer import Training, fit, fit_together, raise_together
 
 OnStage = Callable[[str, str], Callable[[Any], None]]
 """Called with what begins (train, label, certify or compile) and its name; returns what is called with progress."""
@@ -54,25 +54,35 @@ def train_runs(
     on_stage: OnStage = _silent,
     time_limit: float | None = None,
 ) -> list[Path]:
-    """Make several runs: first what each needs, then their training, a step of each in turn."""
+    """Make several runs: first what each needs, then their training, a step of each in turn.
+
+    One that cannot begin does not stop the others; what went wrong is raised at the end.
+    """
     deadline = Deadline(time_limit)
     options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
     sets = _Sets(data_dir)
-    trainings = []
+    trainings, errors = list[Training](), list[SmoothcertError]()
     for config in configs:
         folder = runs / config.name
-        if decide(joined(), RunFolder(folder).finished):
-            RunFolder(folder).open(config)
-            continue
-        train, test = sets.of(config)
-        soft = None
-        if uses_soft_labels(config):
-            teacher = Path(config.teacher)
-            if not config.teacher:
-                teacher = _train_teacher(teacher_config(config), runs, sets, on_stage, deadline, options)
-            progress = deadline.watching(on_stage("label", f"soft labels of {train.name}"))
-            soft = _soft_labels(config, teacher, train, device, progress)
-        trainings.append(Training(config, folder, train, test, soft=soft, **options))
+        try:
+            if decide(joined(), RunFolder(folder).finished):
+                RunFolder(folder).open(config)
+                continue
+            train, test = sets.of(config)
+            soft = None
+            if uses_soft_labels(config):
+                teacher = Path(config.teacher)
+                if not config.teacher:
+                    teacher = _train_teacher(teacher_config(config), runs, sets, on_stage, deadline, options)
+                progress = deadline.watching(on_stage("label", f"soft labels of {train.name}"))
+                soft = _soft_labels(config, teacher, train, device, progress)
+            trainings.append(Training(config, folder, train, test, soft=soft, **options))
+        except OutOfTimeError:
+            raise
+        except SmoothcertError as error:
+            if joined().size > 1:  # ranks that have no error would wait
+                raise
+            errors.append(error)
     names = [training.config.name for training in trainings]
     if any(training.compiled for training in trainings):
         on_stage("compile", "the training step")
@@ -80,7 +90,11 @@ def train_runs(
         progress = on_stage("train", names[0] if len(names) == 1 else f"{len(names)} runs")
         for training in trainings:
             training.on_progress = progress
-        fit_together(trainings, deadline.left)
+        try:
+            fit_together(trainings, deadline.left)
+        except SmoothcertError as error:
+            errors.append(error)
+    raise_together(errors)
     return [RunFolder(runs / config.name).model for config in configs]
 
 

@@ -28,7 +28,7 @@ from smoothcert.recipes import PaperTable, load_recipe, paper_tables
 from smoothcert.report.corrupted import CorruptedResults, is_corrupted, read_corrupted
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
-from smoothcert.results import read_results, read_sidecar, sidecar_path
+from smoothcert.results import Results, counts_path, read_results, read_sidecar, sidecar_path
 from smoothcert.runs import RunFolder
 from smoothcert.storage import file_hash
 
@@ -79,25 +79,28 @@ def find_table(name: str) -> PaperTable:
 
 
 def list_jobs(name: str, *only: str, skip: int | None = None, **overrides: Any) -> list[Job]:
-    """Return the runs a table needs; `only` are globs for the recipe's name, with or without its data set.
+    """Return the runs a table needs; `only` are globs for the recipe's or run's name, with or without its data set.
 
     `skip` certifies fewer images than the table does.
 
     >>> [job.config.name for job in list_jobs("variance", "catrs-0.25")][:2]
     ['mnist-catrs-0.25', 'mnist-catrs-0.25-seed1']
+    >>> [job.config.name for job in list_jobs("variance", "catrs-*-seed4")][:2]
+    ['mnist-catrs-0.25-seed4', 'mnist-catrs-0.50-seed4']
     """
-    table, jobs = find_table(name), []
-    rows, wanted = [recipe for recipe, _ in table.rows], set[str]()
-    for glob in only or ("*",):
-        found = {row for row in rows if fnmatch(row, glob) or fnmatch(row, f"*-{glob}")}
-        if not found:
-            raise UsageError(f"No row of the table {name} matches {glob!r}; its rows are {', '.join(rows)}.")
-        wanted |= found
+    table, jobs, fitting = find_table(name), [], set[str]()
     for recipe, setup in table.rows:
-        if recipe in wanted:
-            for seed in table.seeds:
-                names = {"name": recipe, "seed": seed} if seed == 0 else {"name": f"{recipe}-seed{seed}", "seed": seed}
-                jobs.append(Job(load_recipe(recipe, **names, **overrides), setup, skip or table.skip, table.data))
+        for seed in table.seeds:
+            run = f"{recipe}-seed{seed}" if seed else recipe
+            found = {glob for glob in only for row in (recipe, run) if fnmatch(row, glob) or fnmatch(row, f"*-{glob}")}
+            if found or not only:
+                config = load_recipe(recipe, name=run, seed=seed, **overrides)
+                jobs.append(Job(config, setup, skip or table.skip, table.data))
+            fitting |= found
+    for glob in only:
+        if glob not in fitting:
+            rows = ", ".join(recipe for recipe, _ in table.rows)
+            raise UsageError(f"No row of the table {name} matches {glob!r}; its rows are {rows}.")
     return jobs
 
 
@@ -140,10 +143,11 @@ class Workplace:
         return Progress(job, run.finished, sum(done), sum(totals))
 
     def _rows(self, path: Path, data: ImageData, network: str | None) -> int:
-        """Return how many images of a results file are done."""
-        if not path.is_file() or not sidecar_path(path).is_file():
+        """Return how many images of a results file are done: those whose row and votes are there."""
+        files = (path, counts_path(path))
+        if not all(file.is_file() for file in (*files, sidecar_path(path))):
             return 0
-        rows = path.read_text(encoding="utf-8").count("\n") - 1
+        rows = min(file.read_bytes().count(b"\n") - 1 for file in files)
         if rows < 1:
             return 0
         made = read_sidecar(sidecar_path(path)).get("settings", {})
@@ -253,13 +257,19 @@ def _groups(jobs: Sequence[Job], together: int | None, device: torch.device) -> 
 
 def read_entries(name: str, jobs: Sequence[Job], place: Workplace) -> list[Entry]:
     """Return the certified rows of a table, with the paper's row each belongs to."""
-    table, entries = find_table(name), []
-    for job in jobs:
-        if place.progress(job).finished:
-            entry = describe(read_results(place.results_paths(job)[0]), job.label)
-            # The l_inf table is read off the certificates of the main one.
-            entries.append(dataclasses.replace(entry, paper=(None, "") if name == "linf" else (table.paper, job.setup)))
-    return entries
+    finished = [job for job in jobs if place.progress(job).finished]
+    return [row_of(name, job, read_results(place.results_paths(job)[0])) for job in finished]
+
+
+def row_of(name: str, job: Job, results: Results) -> Entry:
+    """Return a job's certificates as a row of a table; the l_inf table's stand beside the paper's main one."""
+    paper = (None, "") if linf_of(name) else (find_table(name).paper, job.setup)
+    return dataclasses.replace(describe(results, job.label), paper=paper)
+
+
+def linf_of(name: str) -> tuple[float, ...]:
+    """Return the l_inf radii that a table has columns of."""
+    return (2 / 255,) if name == "linf" else ()
 
 
 def read_corrupted_entries(jobs: Sequence[Job], place: Workplace) -> list[CorruptedResults]:

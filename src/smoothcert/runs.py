@@ -92,7 +92,12 @@ class RunFolder:
 
     def read_segments(self) -> list[dict[str, Any]]:
         """Return the starts of the run so far."""
-        return json.loads(self.segments.read_text(encoding="utf-8")) if self.segments.is_file() else []
+        return _parse(self.segments, self.segments.read_text(encoding="utf-8")) if self.segments.is_file() else []
+
+    def seconds_since(self, epoch: int, step: int) -> float:
+        """Return what the starts before a step spent on an epoch: their time without that of the epochs before."""
+        starts = sum(float(part.get("seconds", 0)) for part in self.read_segments() if part["first_step"] < step)
+        return max(0.0, starts - sum(float(row["seconds"]) for row in self.read_metrics() if row["epoch"] < epoch))
 
     def write_metrics(self, line: Mapping[str, Any]) -> None:
         """Append an epoch's metrics; an older line of the same epoch, or a later one, gives way."""
@@ -117,7 +122,14 @@ class RunFolder:
         """Return the metrics of the epochs so far."""
         if not self.metrics.is_file():
             return []
-        return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+        return [_parse(self.metrics, line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+
+
+def _parse(path: Path, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise SmoothcertError(f"{path} is damaged ({error}); delete it to go on without it.") from error
 
 
 class SilentRunFolder(RunFolder):

@@ -105,6 +105,11 @@ def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> N
     finally:
         for _, steps, _ in left:
             steps.close()
+    raise_together(errors)
+
+
+def raise_together(errors: Sequence[SmoothcertError]) -> None:
+    """Raise what went wrong with some of several runs, if anything did; out of time if any of them was."""
     if len(errors) == 1:
         raise errors[0]
     if errors:
@@ -185,6 +190,8 @@ class Training:
     def steps(self) -> Generator[int]:
         """Take the steps that are left, yielding the number done after each; then write the network and its card."""
         with self.folder.locked():
+            if decide(self.ranks, self.folder.finished):  # by another process, since this one looked
+                return
             try:
                 yield from self._steps()
             except torch.OutOfMemoryError as error:
@@ -210,6 +217,8 @@ class Training:
         config, folder, stepper, total = self.config, self.folder, self.stepper, self.total
         segment = {"first_step": self.start, "processes": self.ranks.size, **describe_environment(self.device)}
         began = epoch_began = saved = time.monotonic()
+        if self.start % len(self.plan):  # an epoch that an earlier start began takes as long as all of it
+            epoch_began -= folder.seconds_since(self.start // len(self.plan), self.start)
         clock = Clock(self.ranks)
         stepper.model.train()
         for step, inputs in zip(range(self.start, total), self.source.stream(self.schedule()), strict=True):

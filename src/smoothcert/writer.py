@@ -91,7 +91,8 @@ class ResultWriter:
         begun = self.path.exists() and not self._headers[0].encode().startswith(self.path.read_bytes())
         for beside in (sidecar_path(self.path), counts_path(self.path)):
             if begun and not beside.exists():
-                raise UsageError(f"{self.path} exists, but {beside.name} beside it does not; choose another `--out`.")
+                lacking = f"{self.path} exists, but {beside.name} beside it does not"
+                raise UsageError(f"{lacking}; move it away or choose another `--out`.")
         return open_sidecar(self.path, settings)
 
     def _write_sidecar(self) -> None:

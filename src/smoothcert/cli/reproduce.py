@@ -30,7 +30,11 @@ def add_commands(commands: Any) -> None:
     )
     parser.add_argument("table", help="mnist, fashion-mnist, cifar10, ... (see `smoothcert list tables`)")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="GLOB", help="rows that match, such as 'catrs-*'; again for more"
+        "--only",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="rows that match, such as 'catrs-*', or single seeds, '*-seed1'; again for more",
     )
     parser.add_argument("--plan", action="store_true", help="say what would run and how long it would take, and stop")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept")
@@ -132,7 +136,7 @@ def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job],
 def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
     from smoothcert.report.seeds import over_seeds, seed_annex
     from smoothcert.report.table import build_table
-    from smoothcert.reproduction import find_table, read_entries
+    from smoothcert.reproduction import find_table, linf_of, read_entries
 
     table = find_table(args.table)
     if table.data:
@@ -140,12 +144,18 @@ def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]
         return
     entries = read_entries(args.table, jobs, place)
     if not entries:
-        say("No run of the table is certified in full yet.")
+        _say_nothing_yet(args)
         return
-    made = build_table(entries, paper=True, linf=(2 / 255,) if args.table == "linf" else ())
+    made = build_table(entries, paper=True, linf=linf_of(args.table))
     annexes = [seed_annex(over_seeds(made.rows))] if len(table.seeds) > 1 else []
     annexes += [_hours(place, jobs, made)] if args.table == "training-cost" else []
     show(made, as_json=args.json, outputs=args.out, annexes=annexes)
+
+
+def _say_nothing_yet(args: argparse.Namespace) -> None:
+    say("No run of the table is certified in full yet.")
+    if args.json:
+        print("[]")
 
 
 def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
@@ -153,7 +163,7 @@ def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequenc
 
     entries = read_corrupted_entries(jobs, place)
     if not entries:
-        say("No run of the table is certified in full yet.")
+        _say_nothing_yet(args)
         return
     show(None, entries, as_json=args.json, outputs=args.out, paper=True)
 
