@@ -240,3 +240,14 @@ def test_bf16_is_a_function_of_its_own_but_close(trained_lenet, mini):
         smoothcert.SmoothedClassifier(trained_lenet, 0.25, precision=p).counts(images, 256) for p in ("fp32", "bf16")
     ]
     assert (counts[0] - counts[1]).abs().max() < 30
+    scores = [smoothcert.SmoothedClassifier(trained_lenet, 0.25, precision=p).scores(images) for p in ("fp32", "bf16")]
+    assert 0 < (scores[0] - scores[1]).abs().max() < 0.1 * scores[0].abs().max()
+
+
+@pytest.mark.parametrize("form", ["plain", "folded"])
+def test_fp32_stays_fp32_within_an_autocast_of_the_caller(trained_lenet, mini, form):
+    smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, form=form)
+    images = mini.floats([0, 5])
+    expected = smoothed.scores(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(smoothed.scores(images), expected)

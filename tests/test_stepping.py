@@ -9,7 +9,9 @@ from torch._dynamo.utils import counters
 
 import smoothcert
 from smoothcert.data.batches import ResidentData
+from smoothcert.draws import StepDraws
 from smoothcert.engine import stepping
+from smoothcert.engine.precision import numerics
 from smoothcert.engine.stepping import Stepper
 from smoothcert.errors import Notice
 from smoothcert.methods import METHODS, create_method
@@ -60,6 +62,19 @@ def assert_close(found, expected):
     assert found.keys() == expected.keys()
     for key, value in expected.items():
         torch.testing.assert_close(found[key], value, rtol=1e-5, atol=1e-5, msg=lambda text, key=key: f"{key} {text}")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_losses_in_bfloat16_are_computed_in_float32(name):
+    """Autocast casts fewer functions back on a CPU than on a GPU; what a method does with scores is float32 on both."""
+    torch.manual_seed(0)
+    model, x, y = smoothcert.create_model("cifar_resnet8"), torch.rand(8, 3, 8, 8), torch.randint(10, (8,))
+    method, soft = create_method(name, 0.25, options(name)), torch.softmax(torch.randn(8, 10), dim=1)
+    with numerics("bf16", torch.device("cpu")):
+        assert model.network(x).dtype == torch.bfloat16
+        output = method.step(model, x, y, draws=StepDraws(0, 0), epoch=torch.tensor(5.0), soft=soft)
+    found = [output.loss, *(part for part in output.parts.values() if part.is_floating_point())]
+    assert {value.dtype for value in found} == {torch.float32}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ def numerics(precision: str, device: torch.device, *, deterministic: bool = True
     """Run the network in one precision: fp32 without TF32, fp32 with TF32, or bf16 autocast.
 
     Deterministic convolution algorithms make the same input give the same scores in every process, unless the network
-    was compiled.
+    was compiled. An autocast that the caller has switched on does not reach in here.
     """
     check_precision(precision)
     with ExitStack() as stack:
@@ -37,6 +37,6 @@ def numerics(precision: str, device: torch.device, *, deterministic: bool = True
                     enabled=True, benchmark=not deterministic, deterministic=deterministic, allow_tf32=tf32
                 )
             )
-        if precision == "bf16":
-            stack.enter_context(torch.autocast(device.type, dtype=torch.bfloat16))
+        if torch.amp.is_autocast_available(device.type):
+            stack.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"))
         yield
