@@ -186,6 +186,35 @@ def test_what_a_compiler_gets_wrong_runs_uncompiled_with_the_same_numbers(monkey
     assert all(torch.equal(found[key], expected[key]) for key in expected)
 
 
+def failing(backwards):
+    """Return a compiler of steps that change BatchNorm's statistics and fail then, or not before their gradients."""
+
+    def fail(*_):
+        raise AssertionError("expected stride 1==576\nmore of it")
+
+    def compiler(function, **_):
+        def run(*args, **options):
+            loss, watched = function(*args, **options)
+            if not backwards:
+                fail()
+            loss.register_hook(fail)
+            return loss, watched
+
+        return run
+
+    return compiler
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_compiled_steps_that_fail_when_they_are_run_are_given_up_with_the_same_numbers(monkeypatch, backwards):
+    monkeypatch.setattr(torch, "compile", failing(backwards))
+    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalised)
+    with pytest.warns(Notice, match="Steps run uncompiled: expected stride 1==576.$") as told:
+        found = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
+    assert len(told) == 1
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
 def test_the_comparison_leaves_no_trace_and_allows_dropout(monkeypatch):
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     torch._dynamo.reset()
