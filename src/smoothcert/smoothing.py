@@ -18,6 +18,7 @@ from smoothcert.engine.deploy import FORMS, deploy, input_dtype
 from smoothcert.engine.noising import check_grid
 from smoothcert.engine.precision import check_precision, numerics
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.models import Classifier
 from smoothcert.noises import Grid, Noise, make_noise
 from smoothcert.philox import Purpose
 
@@ -45,8 +46,9 @@ class SmoothedClassifier(nn.Module):
     Noise of standard deviation `sigma` is added to the input as given; images are taken in [0, 1], and whatever
     scaling a model does after that is part of the model (see `adapt_inputs`). A model that is an `nn.Module` runs in
     eval mode while it votes. The certified function is the deployed one: precision, form (`plain`; `folded`, without
-    BatchNorm; `compiled`; `pinned`, compiled without choosing kernels by timing) and micro-batch belong to it. All but
-    the plain form are made at the first vote: after a change of the weights, make a new one.
+    BatchNorm; `compiled`; `pinned`, compiled without choosing kernels by timing) and micro-batch belong to it. Only
+    networks of ours are folded, before they are compiled too. All but the plain form are made at the first vote: after
+    a change of the weights, make a new one.
 
     Inputs of one or three dimensions are single, of two or four dimensions a batch; `input_shape` overrides that.
 
@@ -82,6 +84,8 @@ class SmoothedClassifier(nn.Module):
                 bounds.check_count(name, count)
         if not (input_range is None or input_range == AUTO or _is_range(input_range)):
             raise UsageError(f"Expected `input_range` as (low, high), or None, but got {input_range!r}.")
+        if form == "folded" and not isinstance(model, Classifier):
+            raise UsageError(f"Only networks of `create_model` can be folded, but got a {type(model).__name__}.")
         if isinstance(self.noise, Grid) and form == "compiled":
             raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
         self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
@@ -264,7 +268,7 @@ class SmoothedClassifier(nn.Module):
 
     def _check_dtype(self, given: torch.dtype) -> None:
         """Say what to do where a model failed because its weights are of another type than its inputs."""
-        if not isinstance(self.model, nn.Module) or self._deployed:
+        if not isinstance(self.model, nn.Module) or given != torch.float32:  # what is cast here is cast to fit
             return
         kinds = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
         if kinds and given not in kinds:

@@ -7,9 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
+from smoothcert.config import PRECISIONS
 from smoothcert.errors import unknown_name
-
-PRECISIONS = ("fp32", "tf32", "bf16")
 
 
 def check_precision(precision: str) -> None:
