@@ -1,5 +1,7 @@
 """Folded networks are the same function; what differs is rounding."""
 
+import functools
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -7,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import smoothcert
 from smoothcert.engine.deploy import fold, operations, worth_compiling
 from smoothcert.engine.replaying import Replayed
-from smoothcert.errors import UsageError
+from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.published import NORMALIZATIONS
 
 
@@ -90,6 +92,18 @@ def test_pinned_votes_are_those_of_the_folded_form(trained_lenet, mini):
     for form in ("folded", "pinned"):
         votes[form] = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, form=form).counts(image, 512)
     assert (votes["folded"] - votes["pinned"]).abs().max() <= 2
+
+
+def test_a_network_that_cannot_be_compiled_is_not_certified_in_another_form(trained_lenet, mini, monkeypatch):
+    def broken(*_, **options):
+        raise RuntimeError("no C compiler")
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=broken))
+    flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+    for model, form in ((trained_lenet, "folded"), (flat, "plain")):
+        smoothed = smoothcert.SmoothedClassifier(model, 0.25, 10, form="pinned")
+        with pytest.raises(SmoothcertError, match=f"cannot be compiled .*no C compiler.*; choose `--form {form}`"):
+            smoothed.counts(mini.floats([3])[0], 64)
 
 
 def test_a_network_that_cannot_be_captured_votes_all_the_same():

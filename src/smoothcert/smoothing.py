@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from smoothcert import bounds
 from smoothcert.certificates import certify_votes
 from smoothcert.engine.counting import Work, count_within_memory, default_batch, default_micro_batch
-from smoothcert.engine.deploy import FORMS, deploy, input_dtype
+from smoothcert.engine.deploy import COMPILED, FORMS, deploy, input_dtype
 from smoothcert.engine.noising import check_grid
 from smoothcert.engine.precision import check_precision, numerics
-from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
 from smoothcert.models import Classifier
 from smoothcert.noises import Grid, Noise, make_noise
 from smoothcert.philox import Purpose
@@ -257,6 +257,10 @@ class SmoothedClassifier(nn.Module):
         try:
             returned = network(noisy)
         except RuntimeError as error:
+            if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
+                other = "folded" if isinstance(self.model, Classifier) else "plain"
+                text = f"The network cannot be compiled ({first_line(error)})"
+                raise SmoothcertError(f"{text}; choose `--form {other}`.") from error
             if "type" in str(error) and not isinstance(error, torch.OutOfMemoryError):
                 self._check_dtype(noisy.dtype)
             raise
