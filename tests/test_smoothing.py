@@ -111,7 +111,22 @@ def no_memory_on_a_cpu():
     torch.empty(1 << 60)
 
 
-@pytest.mark.parametrize("fail", [no_memory_on_a_gpu, no_memory_on_a_cpu])
+def no_memory_for_a_kernel():
+    raise RuntimeError("Triton Error [CUDA]: out of memory")
+
+
+def no_memory_for_a_library():
+    raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+
+
+def no_memory_for_numpy():
+    np.empty(1 << 60, dtype=np.int8)
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [no_memory_on_a_gpu, no_memory_on_a_cpu, no_memory_for_a_kernel, no_memory_for_a_library, no_memory_for_numpy],
+)
 def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch, fail):
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, micro_batch=16)
     image, tried = mini.floats([0])[0], []

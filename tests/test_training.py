@@ -151,6 +151,19 @@ def test_a_failing_run_does_not_stop_the_others(few, tmp_path):
     assert runs[1].folder.finished
 
 
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("no memory"), RuntimeError("CUDA error: out of memory")])
+def test_a_run_without_memory_says_so_and_the_others_go_on(few, tmp_path, monkeypatch, error):
+    runs = [Training(configure("gaussian", name=name), tmp_path / name, few, few) for name in ("large", "small")]
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(runs[0].stepper, "run", fail)
+    with pytest.raises(SmoothcertError, match="large: the device's memory is full; train fewer runs at once"):
+        fit_together(runs)
+    assert [run.folder.finished for run in runs] == [False, True]
+
+
 def test_several_runs_out_of_time_say_so_together(few, tmp_path):
     runs = [Training(configure("gaussian", name=name), tmp_path / name, few, few) for name in "ab"]
     with pytest.raises(OutOfTimeError, match=r"a: time is up.*b: time is up"):

@@ -18,6 +18,7 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.data.streaming import choose_source
 from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.engine.agreement import decide
+from smoothcert.engine.counting import is_out_of_memory
 from smoothcert.engine.precision import numerics
 from smoothcert.engine.ranks import Part, Ranks, joined
 from smoothcert.engine.resuming import restore_state, take_state
@@ -186,7 +187,9 @@ class Training:
         with self.folder.locked():
             try:
                 yield from self._steps()
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
                 text = "the device's memory is full; train fewer runs at once, or with a smaller `--batch`"
                 raise SmoothcertError(f"{self.config.name}: {text}.") from error
 
