@@ -93,6 +93,15 @@ def test_seeds_make_different_runs_and_the_same_one_again(few, tmp_path):
     assert not same(paths[0], paths[2])
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_an_autocast_of_the_caller_changes_nothing(few, tmp_path, precision):
+    """Casts of weights are kept as long as the outermost autocast, which must not be longer than a step."""
+    config = configure("gaussian", epochs=1, batch=16, precision=precision)
+    expected = fit(config, tmp_path / "expected", few, few)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert same(fit(config, tmp_path / "found", few, few), expected)
+
+
 def test_whole_and_split_steps(few):
     assert plan_epoch(100, 32, 1) == [(0, 32), (32, 32), (64, 32), (96, 4)]
     assert [size for _, size in plan_epoch(100, 32, 4)] == [8] * 12 + [1] * 4

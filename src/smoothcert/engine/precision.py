@@ -38,4 +38,5 @@ def numerics(precision: str, device: torch.device, *, deterministic: bool = True
             )
         if torch.amp.is_autocast_available(device.type):
             stack.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"))
+            stack.callback(torch.clear_autocast_cache)  # which would outlive a step within another autocast
         yield
