@@ -1,5 +1,6 @@
 """Folded networks are the same function; what differs is rounding."""
 
+import contextlib
 import functools
 
 import pytest
@@ -8,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import smoothcert
 from smoothcert.engine.deploy import fold, operations, worth_compiling
-from smoothcert.engine.replaying import Replayed
+from smoothcert.engine.replaying import Replayed, capturing
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.published import NORMALIZATIONS
 
@@ -113,6 +114,46 @@ def test_a_network_that_cannot_be_captured_votes_all_the_same():
         scores = [network(batch).clone() for batch in (x, x + 1)]
     assert torch.equal(torch.stack(scores), torch.stack([x * float(x.sum()), (x + 1) * float((x + 1).sum())]))
     assert len(told) == 1
+
+
+class FakeStream:
+    """A stream of a device that is not there, and the contexts of `torch.cuda` that know which one is current."""
+
+    current = "before"
+    device = torch.device("cuda", 1)
+
+    @classmethod
+    @contextlib.contextmanager
+    def context(cls, stream):
+        before, cls.current = cls.current, stream
+        try:
+            yield
+        finally:
+            cls.current = before
+
+    @classmethod
+    @contextlib.contextmanager
+    def graph(cls, graph, stream):
+        """As torch.cuda.graph: where something in it raised, so does ending it, before the stream is given back."""
+        before, cls.current = cls.current, stream
+        yield
+        cls.current = before
+
+
+def test_a_capture_that_fails_gives_the_stream_back(monkeypatch):
+    devices = []
+    monkeypatch.setattr(torch.cuda, "device", lambda device: devices.append(device) or contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "stream", FakeStream.context)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: FakeStream.current)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", FakeStream.graph)
+    stream = FakeStream()
+    with capturing(None, stream):
+        assert FakeStream.current is stream
+    with pytest.raises(RuntimeError, match="not permitted"), capturing(None, stream):
+        raise RuntimeError("operation not permitted when stream is capturing")
+    assert FakeStream.current == "before"
+    assert devices == [stream.device] * 2
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from smoothcert.draws import StepDraws
 from smoothcert.engine.batchnorm import SyncedBatchNorm2d, synced
 from smoothcert.engine.precision import numerics
 from smoothcert.engine.ranks import Part, Ranks
+from smoothcert.engine.replaying import capturing
 from smoothcert.errors import Notice, first_line
 from smoothcert.kernels import network_kernels
 from smoothcert.methods import Method
@@ -121,8 +122,7 @@ class Stepper:
 
     def _capture(self, inputs: Inputs, part: Part) -> tuple[Inputs, torch.cuda.CUDAGraph]:
         places, graph = tuple(value.clone() for value in inputs), torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=self._capture_stream):
+        with capturing(graph, self._capture_stream):
             self._take(places, part)
         return places, graph
 
