@@ -85,6 +85,13 @@ def test_folded_bf16_casts_once(trained_lenet, mini):
     full = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded").counts(image, 256)
     half = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded", precision="bf16").counts(image, 256)
     assert (full - half).abs().max() < 20
+    noisy = mini.floats([3, 4])
+    full, half = (
+        smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded", precision=precision).scores(noisy)
+        for precision in ("fp32", "bf16")
+    )
+    assert half.dtype == torch.bfloat16
+    assert not torch.equal(full, half.float())
 
 
 @pytest.mark.slow
