@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 
@@ -27,6 +28,7 @@ def numerics(precision: str, device: torch.device, *, deterministic: bool = True
     check_precision(precision)
     with ExitStack() as stack:
         if device.type == "cuda":
+            _settle_tf32(stack)
             tf32 = precision != "fp32"
             before = torch.backends.cuda.matmul.allow_tf32
             stack.callback(setattr, torch.backends.cuda.matmul, "allow_tf32", before)
@@ -40,3 +42,26 @@ def numerics(precision: str, device: torch.device, *, deterministic: bool = True
             stack.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"))
             stack.callback(torch.clear_autocast_cache)  # which would outlive a step within another autocast
         yield
+
+
+def _settle_tf32(stack: ExitStack) -> None:
+    """Where the caller has set TF32 in PyTorch's new way, bring it to the defaults of the old one.
+
+    The old way cannot be read until then, and forbids nothing that the new one allows in general. What the caller has
+    set is put back when the stack is left.
+    """
+    backends: Any = torch.backends
+    matmul, cudnn = backends.cuda.matmul, backends.cudnn
+    general, special = (backends, cudnn), (matmul, cudnn.conv, cudnn.rnn)
+    try:
+        _ = matmul.allow_tf32, cudnn.allow_tf32
+        settled = all(place.fp32_precision == "none" for place in general)
+    except RuntimeError:
+        settled = False
+    if settled:
+        return
+    for place in (*special, cudnn, backends):
+        stack.callback(setattr, place, "fp32_precision", place.fp32_precision)
+    for place in general:
+        place.fp32_precision = "none"
+    matmul.allow_tf32, cudnn.allow_tf32 = False, True
