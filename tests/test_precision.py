@@ -48,3 +48,16 @@ def test_tf32_is_what_was_asked_for_and_then_what_the_caller_had_set(flags, plac
         assert CUDNN.allow_tf32
         assert state()[:2] == ["tf32", "tf32"]
     assert state() == before
+
+
+def test_float32_on_a_cpu_is_not_what_the_caller_allows_elsewhere():
+    left, right = torch.randn(2, 256, 256)
+    expected = left @ right
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with numerics("fp32", torch.device("cpu")):
+            assert torch.equal(left @ right, expected)
+        assert torch.get_float32_matmul_precision() == "medium"
+        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
+    finally:
+        torch.set_float32_matmul_precision("highest")

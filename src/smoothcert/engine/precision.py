@@ -27,6 +27,8 @@ def numerics(precision: str, device: torch.device, *, deterministic: bool = True
     """
     check_precision(precision)
     with ExitStack() as stack:
+        if device.type == "cpu":
+            _forbid_less_than_float32(stack)
         if device.type == "cuda":
             _settle_tf32(stack)
             tf32 = precision != "fp32"
@@ -42,6 +44,15 @@ def numerics(precision: str, device: torch.device, *, deterministic: bool = True
             stack.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"))
             stack.callback(torch.clear_autocast_cache)  # which would outlive a step within another autocast
         yield
+
+
+def _forbid_less_than_float32(stack: ExitStack) -> None:
+    """Switch off, until the stack is left, what a caller may have allowed CPUs to round float32 to."""
+    onednn: Any = torch.backends.mkldnn
+    for place in (onednn.matmul, onednn.conv):
+        if place.fp32_precision not in ("none", "ieee"):
+            stack.callback(setattr, place, "fp32_precision", place.fp32_precision)
+            place.fp32_precision = "ieee"
 
 
 def _settle_tf32(stack: ExitStack) -> None:
