@@ -1,13 +1,16 @@
 """Folded networks are the same function; what differs is rounding."""
 
+import contextlib
+import functools
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import smoothcert
 from smoothcert.engine.deploy import fold, operations, worth_compiling
-from smoothcert.engine.replaying import Replayed
-from smoothcert.errors import UsageError
+from smoothcert.engine.replaying import Replayed, capturing
+from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.published import NORMALIZATIONS
 
 
@@ -82,6 +85,13 @@ def test_folded_bf16_casts_once(trained_lenet, mini):
     full = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded").counts(image, 256)
     half = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded", precision="bf16").counts(image, 256)
     assert (full - half).abs().max() < 20
+    noisy = mini.floats([3, 4])
+    full, half = (
+        smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded", precision=precision).scores(noisy)
+        for precision in ("fp32", "bf16")
+    )
+    assert half.dtype == torch.bfloat16
+    assert not torch.equal(full, half.float())
 
 
 @pytest.mark.slow
@@ -92,6 +102,18 @@ def test_pinned_votes_are_those_of_the_folded_form(trained_lenet, mini):
     assert (votes["folded"] - votes["pinned"]).abs().max() <= 2
 
 
+def test_a_network_that_cannot_be_compiled_is_not_certified_in_another_form(trained_lenet, mini, monkeypatch):
+    def broken(*_, **options):
+        raise RuntimeError("no C compiler")
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=broken))
+    flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+    for model, form in ((trained_lenet, "folded"), (flat, "plain")):
+        smoothed = smoothcert.SmoothedClassifier(model, 0.25, 10, form="pinned")
+        with pytest.raises(SmoothcertError, match=f"cannot be compiled .*no C compiler.*; choose `--form {form}`"):
+            smoothed.counts(mini.floats([3])[0], 64)
+
+
 def test_a_network_that_cannot_be_captured_votes_all_the_same():
     x = torch.rand(4, 3, device="cuda" if torch.cuda.is_available() else "cpu")
     network = Replayed(lambda x: x * float(x.sum()))  # the host reads a value
@@ -99,6 +121,46 @@ def test_a_network_that_cannot_be_captured_votes_all_the_same():
         scores = [network(batch).clone() for batch in (x, x + 1)]
     assert torch.equal(torch.stack(scores), torch.stack([x * float(x.sum()), (x + 1) * float((x + 1).sum())]))
     assert len(told) == 1
+
+
+class FakeStream:
+    """A stream of a device that is not there, and the contexts of `torch.cuda` that know which one is current."""
+
+    current = "before"
+    device = torch.device("cuda", 1)
+
+    @classmethod
+    @contextlib.contextmanager
+    def context(cls, stream):
+        before, cls.current = cls.current, stream
+        try:
+            yield
+        finally:
+            cls.current = before
+
+    @classmethod
+    @contextlib.contextmanager
+    def graph(cls, graph, stream):
+        """As torch.cuda.graph: where something in it raised, so does ending it, before the stream is given back."""
+        before, cls.current = cls.current, stream
+        yield
+        cls.current = before
+
+
+def test_a_capture_that_fails_gives_the_stream_back(monkeypatch):
+    devices = []
+    monkeypatch.setattr(torch.cuda, "device", lambda device: devices.append(device) or contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "stream", FakeStream.context)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: FakeStream.current)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", FakeStream.graph)
+    stream = FakeStream()
+    with capturing(None, stream):
+        assert FakeStream.current is stream
+    with pytest.raises(RuntimeError, match="not permitted"), capturing(None, stream):
+        raise RuntimeError("operation not permitted when stream is capturing")
+    assert FakeStream.current == "before"
+    assert devices == [stream.device] * 2
 
 
 @pytest.mark.parametrize(

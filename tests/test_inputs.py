@@ -33,6 +33,8 @@ CASES = [
     (lambda: smooth(input_shape=16), "`input_shape` as"),
     (lambda: smooth(noise=None), "Unknown noise None"),
     (lambda: smooth(form=None), "Unknown form None"),
+    (lambda: smooth(form="folded"), "Only networks of `create_model` can be folded, but got a function"),
+    (lambda: smooth(micro_batch=True), "`micro_batch` to be a whole number, but got True"),
     (lambda: smooth(model="resnet"), "`model` to be callable"),
     (lambda: smooth(precision="int8"), "Unknown precision 'int8'"),
     (lambda: smooth().certify(IMAGE, n=5), "at least 10"),
@@ -64,6 +66,12 @@ CASES = [
     (lambda: smooth().certify("cat.png"), "a tensor or an array, but got a str"),
     (lambda: smooth(model=linear(torch.float16)).certify(IMAGE, n=20), r"are torch.float16, .*model.float\(\)"),
     (lambda: smooth(model=linear(torch.float64)).certify(IMAGE, n=20), r"are torch.float64, .*model.float\(\)"),
+    (
+        lambda: smooth(smoothcert.create_model("lenet", 3).bfloat16(), form="folded").certify(
+            torch.rand(1, 28, 28), n=20
+        ),
+        r"are torch.bfloat16, .*model.float\(\)",
+    ),
     (lambda: smooth(model=linear().to("meta")).certify(IMAGE, n=20), "device `meta`"),
     (lambda: smooth(model=lambda x: (scores(x), None)).certify(IMAGE, n=20), "a tuple; wrap it in a module"),
     (lambda: smooth().certify(IMAGE, index=[1, 2]), "one `index` an input"),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
+import torch
 from torch.nn import functional as F
 
 import smoothcert
@@ -72,3 +73,25 @@ def test_methods_that_cannot_be_registered(known_methods):
         with pytest.raises(UsageError, match=message):
             smoothcert.register_method(method)
     assert "bare" not in smoothcert.list_methods()
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({}, r"Expected a single number as the loss of a step, but got shape \[4\]"),
+        ({"share": 0.5}, "but 'share' is a float"),
+        ({"loss": torch.tensor(0.0)}, "but 'loss' is a metric of every run"),
+        ({"epoch": torch.tensor(0.0)}, "but 'epoch' is a metric of every run"),
+    ],
+)
+def test_what_a_step_must_return(parts, message):
+    losses = torch.ones(4, requires_grad=True)
+    with pytest.raises(UsageError, match=message):
+        StepOutput(losses.mean() if parts else losses, parts).watched()
+
+
+def test_what_is_watched_holds_no_step_in_memory():
+    losses = torch.ones(4, requires_grad=True)
+    watched = StepOutput(losses.mean(), {"all": losses, "most": losses.amax()}).watched()
+    assert watched.keys() == {"loss", "most"}
+    assert not any(value.requires_grad for value in watched.values())

@@ -105,7 +105,7 @@ def test_the_command_line_trains_and_certifies(tmp_path, capsys):
         (["--method", "gaussian", "--weight", "2"], "has no option weight"),
         (["--sigma", "-1"], "`--sigma` must be > 0"),
         (["--dataset", "mnist-mini", "--architecture", "lenett"], "did you mean 'lenet'"),
-        (["--dataset", "mnist-mini", "--precision", "fp64"], "Unknown precision"),
+        (["--dataset", "mnist-mini", "--precision", "fp64"], "`--precision` must be one of fp32, tf32, bf16, got fp64"),
     ],
 )
 def test_wrong_training_commands(arguments, message, tmp_path, capsys):

@@ -183,6 +183,8 @@ def test_learning_rates_as_published_and_as_in_the_text():
         ({"epochs": 0}, "`--epochs` must be at least 1"),
         ({"learning_rate": -0.1}, "`--learning-rate` must be > 0"),
         ({"momentum": 1.0}, "`--momentum` must be below 1"),
+        ({"precision": "fp16"}, "`--precision` must be one of fp32, tf32, bf16"),
+        ({"seed": 1 << 63}, "`--seed` must be below"),
         ({"steps": "both"}, "`--steps` must be one of split, whole"),
         ({"name": "a/b"}, "`--name` must consist of"),
         ({"colour": 1}, "unknown fields: colour"),

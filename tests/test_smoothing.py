@@ -111,7 +111,22 @@ def no_memory_on_a_cpu():
     torch.empty(1 << 60)
 
 
-@pytest.mark.parametrize("fail", [no_memory_on_a_gpu, no_memory_on_a_cpu])
+def no_memory_for_a_kernel():
+    raise RuntimeError("Triton Error [CUDA]: out of memory")
+
+
+def no_memory_for_a_library():
+    raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+
+
+def no_memory_for_numpy():
+    np.empty(1 << 60, dtype=np.int8)
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [no_memory_on_a_gpu, no_memory_on_a_cpu, no_memory_for_a_kernel, no_memory_for_a_library, no_memory_for_numpy],
+)
 def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch, fail):
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, micro_batch=16)
     image, tried = mini.floats([0])[0], []
@@ -240,3 +255,14 @@ def test_bf16_is_a_function_of_its_own_but_close(trained_lenet, mini):
         smoothcert.SmoothedClassifier(trained_lenet, 0.25, precision=p).counts(images, 256) for p in ("fp32", "bf16")
     ]
     assert (counts[0] - counts[1]).abs().max() < 30
+    scores = [smoothcert.SmoothedClassifier(trained_lenet, 0.25, precision=p).scores(images) for p in ("fp32", "bf16")]
+    assert 0 < (scores[0] - scores[1]).abs().max() < 0.1 * scores[0].abs().max()
+
+
+@pytest.mark.parametrize("form", ["plain", "folded"])
+def test_fp32_stays_fp32_within_an_autocast_of_the_caller(trained_lenet, mini, form):
+    smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, form=form)
+    images = mini.floats([0, 5])
+    expected = smoothed.scores(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(smoothed.scores(images), expected)

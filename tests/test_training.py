@@ -93,6 +93,15 @@ def test_seeds_make_different_runs_and_the_same_one_again(few, tmp_path):
     assert not same(paths[0], paths[2])
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_an_autocast_of_the_caller_changes_nothing(few, tmp_path, precision):
+    """Casts of weights are kept as long as the outermost autocast, which must not be longer than a step."""
+    config = configure("gaussian", epochs=1, batch=16, precision=precision)
+    expected = fit(config, tmp_path / "expected", few, few)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert same(fit(config, tmp_path / "found", few, few), expected)
+
+
 def test_whole_and_split_steps(few):
     assert plan_epoch(100, 32, 1) == [(0, 32), (32, 32), (64, 32), (96, 4)]
     assert [size for _, size in plan_epoch(100, 32, 4)] == [8] * 12 + [1] * 4
@@ -149,6 +158,19 @@ def test_a_failing_run_does_not_stop_the_others(few, tmp_path):
     with pytest.raises(SmoothcertError, match="bad: the loss of gaussian is not a reasonable number"):
         fit_together(runs)
     assert runs[1].folder.finished
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("no memory"), RuntimeError("CUDA error: out of memory")])
+def test_a_run_without_memory_says_so_and_the_others_go_on(few, tmp_path, monkeypatch, error):
+    runs = [Training(configure("gaussian", name=name), tmp_path / name, few, few) for name in ("large", "small")]
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(runs[0].stepper, "run", fail)
+    with pytest.raises(SmoothcertError, match="large: the device's memory is full; train fewer runs at once"):
+        fit_together(runs)
+    assert [run.folder.finished for run in runs] == [False, True]
 
 
 def test_several_runs_out_of_time_say_so_together(few, tmp_path):

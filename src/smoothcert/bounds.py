@@ -139,10 +139,9 @@ def _number(value: float) -> float:
 
 def check_count(name: str, value: int) -> int:
     """Return a number of things; refuse a fraction, and less than one."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise UsageError(f"Expected `{name}` to be a whole number, but got {value!r}.") from None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise UsageError(f"Expected `{name}` to be a whole number, but got {value!r}.")
+    count = operator.index(value)
     if count < 1:
         raise UsageError(f"Expected `{name}` to be at least 1, but got {count}.")
     return count

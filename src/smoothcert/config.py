@@ -19,6 +19,7 @@ STEPS = ("split", "whole")
 AUGMENTATIONS = ("none", "crop-flip", "resized-crop-flip")
 BATCH_NORMS = ("local", "synced")
 LABEL_VIEWS = ("clean", "augmented")
+PRECISIONS = ("fp32", "tf32", "bf16")
 
 
 def _field(default: Any, help: str) -> Any:
@@ -70,6 +71,7 @@ class TrainConfig:
         for name in ("momentum", "weight_decay", "seed", "resize", "crop"):
             _check(self, name, getattr(self, name) >= 0, "be >= 0")
         _check(self, "momentum", self.momentum < 1, "be below 1")
+        _check(self, "seed", self.seed < 1 << 63, "be below 2**63")
         choices = {
             "schedule": SCHEDULES,
             "lr_drops": LR_DROPS,
@@ -78,6 +80,7 @@ class TrainConfig:
             "batch_norm": BATCH_NORMS,
             "augmentation": AUGMENTATIONS,
             "label_view": LABEL_VIEWS,
+            "precision": PRECISIONS,
         }
         for name, known in choices.items():
             _check(self, name, getattr(self, name) in known, f"be one of {', '.join(known)}")

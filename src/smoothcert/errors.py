@@ -40,5 +40,8 @@ def first_line(error: BaseException) -> str:
 
     >>> first_line(RuntimeError("No such device.\nTraceback follows."))
     'No such device'
+    >>> first_line(RuntimeError("backend='inductor' raised:\nNo working C++ compiler found."))
+    "backend='inductor' raised: No working C++ compiler found"
     """
-    return str(error).strip().split("\n")[0].rstrip(".")
+    first, *others = str(error).strip().split("\n")
+    return " ".join([first, *others[: first.endswith(":")]]).rstrip(".")

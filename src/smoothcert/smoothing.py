@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from smoothcert import bounds
 from smoothcert.certificates import certify_votes
 from smoothcert.engine.counting import Work, count_within_memory, default_batch, default_micro_batch
-from smoothcert.engine.deploy import FORMS, deploy, input_dtype
+from smoothcert.engine.deploy import COMPILED, FORMS, deploy, input_dtype
 from smoothcert.engine.noising import check_grid
 from smoothcert.engine.precision import check_precision, numerics
-from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
+from smoothcert.models import Classifier
 from smoothcert.noises import Grid, Noise, make_noise
 from smoothcert.philox import Purpose
 
@@ -45,8 +46,9 @@ class SmoothedClassifier(nn.Module):
     Noise of standard deviation `sigma` is added to the input as given; images are taken in [0, 1], and whatever
     scaling a model does after that is part of the model (see `adapt_inputs`). A model that is an `nn.Module` runs in
     eval mode while it votes. The certified function is the deployed one: precision, form (`plain`; `folded`, without
-    BatchNorm; `compiled`; `pinned`, compiled without choosing kernels by timing) and micro-batch belong to it. All but
-    the plain form are made at the first vote: after a change of the weights, make a new one.
+    BatchNorm; `compiled`; `pinned`, compiled without choosing kernels by timing) and micro-batch belong to it. Only
+    networks of ours are folded, before they are compiled too. All but the plain form are made at the first vote: after
+    a change of the weights, make a new one.
 
     Inputs of one or three dimensions are single, of two or four dimensions a batch; `input_shape` overrides that.
 
@@ -82,6 +84,8 @@ class SmoothedClassifier(nn.Module):
                 bounds.check_count(name, count)
         if not (input_range is None or input_range == AUTO or _is_range(input_range)):
             raise UsageError(f"Expected `input_range` as (low, high), or None, but got {input_range!r}.")
+        if form == "folded" and not isinstance(model, Classifier):
+            raise UsageError(f"Only networks of `create_model` can be folded, but got a {type(model).__name__}.")
         if isinstance(self.noise, Grid) and form == "compiled":
             raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
         self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
@@ -253,6 +257,10 @@ class SmoothedClassifier(nn.Module):
         try:
             returned = network(noisy)
         except RuntimeError as error:
+            if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
+                other = "folded" if isinstance(self.model, Classifier) else "plain"
+                text = f"The network cannot be compiled ({first_line(error)})"
+                raise SmoothcertError(f"{text}; choose `--form {other}`.") from error
             if "type" in str(error) and not isinstance(error, torch.OutOfMemoryError):
                 self._check_dtype(noisy.dtype)
             raise
@@ -264,7 +272,7 @@ class SmoothedClassifier(nn.Module):
 
     def _check_dtype(self, given: torch.dtype) -> None:
         """Say what to do where a model failed because its weights are of another type than its inputs."""
-        if not isinstance(self.model, nn.Module) or self._deployed:
+        if not isinstance(self.model, nn.Module) or given != torch.float32:  # what is cast here is cast to fit
             return
         kinds = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
         if kinds and given not in kinds:

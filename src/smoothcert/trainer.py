@@ -18,7 +18,8 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.data.streaming import choose_source
 from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.engine.agreement import decide
-from smoothcert.engine.precision import check_precision, numerics
+from smoothcert.engine.counting import is_out_of_memory
+from smoothcert.engine.precision import numerics
 from smoothcert.engine.ranks import Part, Ranks, joined
 from smoothcert.engine.resuming import restore_state, take_state
 from smoothcert.engine.stepping import Stepper, new_stream
@@ -146,7 +147,6 @@ class Training:
         self.on_gpu = self.device.type == "cuda"
         self.ranks = joined()
         self.folder = RunFolder(folder) if self.ranks.first else SilentRunFolder(folder)
-        check_precision(config.precision)
         method = method_of(config)
         if config.batch_norm == "synced" and not method.static and self.ranks.size > 1:
             raise UsageError(f"{config.name}: `--attack masked` cannot be used with `--batch-norm synced`.")
@@ -194,7 +194,9 @@ class Training:
                 return
             try:
                 yield from self._steps()
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
                 text = "the device's memory is full; train fewer runs at once, or with a smaller `--batch`"
                 raise SmoothcertError(f"{self.config.name}: {text}.") from error
 

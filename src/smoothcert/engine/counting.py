@@ -21,6 +21,7 @@ Classify = Callable[[Tensor], Tensor]
 """Maps one micro-batch of noisy inputs to scores [micro_batch, classes]."""
 Work = tuple[Tensor, Tensor]
 """Micro-batches to count: the place of each one's input, and its number among that input's micro-batches."""
+_FULL = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
 
 def count_votes(
@@ -71,8 +72,8 @@ def count_within_memory(
     while True:
         try:
             return count_votes(classify, inputs, indices, edges, batch=batch, **options)
-        except RuntimeError as error:
-            if not _is_out_of_memory(error):
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
                 raise
             if batch <= micro_batch:
                 text = f"The device has no memory for {micro_batch:,} noisy inputs at once"
@@ -82,9 +83,9 @@ def count_within_memory(
             torch.cuda.empty_cache()
 
 
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether memory was full: on a CPU such an error has no type of its own."""
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether memory was full: only PyTorch's allocator for GPUs has a type for it, libraries and drivers say it."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(sign in str(error) for sign in _FULL)
 
 
 def _all_work(count: int, edges: Sequence[int], micro_batch: int, device: torch.device) -> Work:

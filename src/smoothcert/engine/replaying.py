@@ -1,9 +1,10 @@
-"""Voting networks as CUDA graphs: the host launches one thing a micro-batch, and cannot fall behind the GPU."""
+"""CUDA graphs, and voting networks as such: the host launches one thing a micro-batch, and cannot fall behind."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,6 +13,20 @@ from torch import Tensor
 from smoothcert.errors import Notice, first_line
 
 Captured = tuple[Tensor, Tensor, torch.cuda.CUDAGraph]
+
+
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph, stream: Any) -> Iterator[None]:
+    """Capture a graph on a stream of its device, be that the current device or not.
+
+    A capture that fails would leave its stream the current one, since `torch.cuda.graph` does not give it back then:
+    what is done instead would not wait for what came before, nor be waited for.
+    """
+    device = stream.device
+    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream(device)):
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            yield
 
 
 class Replayed:
@@ -47,7 +62,6 @@ class Replayed:
         place = x.clone(memory_format=torch.contiguous_format)
         self.network(place)  # compiles, and libraries allocate what they keep
         graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph):
+        with capturing(graph, torch.cuda.Stream(x.device)):  # type: ignore[no-untyped-call]
             scores = self.network(place)
         return place, scores, graph

@@ -17,6 +17,7 @@ from smoothcert.draws import StepDraws
 from smoothcert.engine.batchnorm import SyncedBatchNorm2d, synced
 from smoothcert.engine.precision import numerics
 from smoothcert.engine.ranks import Part, Ranks
+from smoothcert.engine.replaying import capturing
 from smoothcert.errors import Notice, first_line
 from smoothcert.kernels import network_kernels
 from smoothcert.methods import Method
@@ -121,8 +122,7 @@ class Stepper:
 
     def _capture(self, inputs: Inputs, part: Part) -> tuple[Inputs, torch.cuda.CUDAGraph]:
         places, graph = tuple(value.clone() for value in inputs), torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=self._capture_stream):
+        with capturing(graph, self._capture_stream):
             self._take(places, part)
         return places, graph
 
@@ -163,40 +163,50 @@ class Stepper:
             except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
                 self._compiled[part].remove(way)
                 if not self._compiled[part]:
-                    self._compiled.clear()
                     # Of the limit, what led to the error says more than the error.
                     told = error if isinstance(error, torch._dynamo.exc.TorchDynamoException) else error.__cause__
-                    warnings.warn(f"Steps run uncompiled: {first_line(told or error)}.", Notice, stacklevel=3)
+                    self._compile_no_more(first_line(told or error))
         return self._losses(inputs, part)
+
+    def _compile_no_more(self, reason: str) -> None:
+        self._compiled.clear()
+        warnings.warn(f"Steps run uncompiled: {reason}.", Notice, stacklevel=5)
 
     def _compare(self, inputs: Inputs, part: Part) -> None:
         """Compile no more where gradients are off those of an ordinary step by more than rounding may explain.
 
         What rounding does to deep networks shows an ordinary step in float32. It shows as well whether steps are random
-        beyond their draws, as with dropout.
+        beyond their draws, as with dropout. Compiled code that fails when it is run, in either direction, is given up.
         """
         try:
             ordinary = self._gradients(self._losses, self.precision, inputs, part)
             allowed = 3 * torch.dist(self._gradients(self._losses, "fp32", inputs, part), ordinary)
         except torch.OutOfMemoryError:
             return  # compiled steps may need less memory; there is nothing to compare them with
-        compiled = self._gradients(self._fastest_losses, self.precision, inputs, part)
-        error, length = torch.dist(compiled, ordinary), ordinary.norm()
-        if part in self._compiled and not error <= max(_MOST_APART * length, allowed):
-            self._compiled.clear()
-            text = f"Steps run uncompiled: the compiler's gradients are off by {float(error / length):.0%}."
-            warnings.warn(text, Notice, stacklevel=4)
+        try:
+            compiled = self._gradients(self._fastest_losses, self.precision, inputs, part)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever the compiler's code may raise: the ordinary step has just been taken
+            self._compile_no_more(first_line(error))
+            return
+        apart, length = torch.dist(compiled, ordinary), ordinary.norm()
+        if part in self._compiled and not apart <= max(_MOST_APART * length, allowed):
+            self._compile_no_more(f"the compiler's gradients are off by {float(apart / length):.0%}")
 
     def _gradients(
         self, losses: Callable[[Inputs, Part], Losses], precision: str, inputs: Inputs, part: Part
     ) -> Tensor:
         """Return the gradients of a step, one after the other, and leave the network as it was."""
         buffers = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
-        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        with numerics(precision, self.device, deterministic=False):
-            found = torch.autograd.grad(losses(inputs, part)[0], parameters, materialize_grads=True)
-        for buffer, before in buffers:
-            buffer.copy_(before)
+        try:
+            with numerics(precision, self.device, deterministic=False):
+                loss, _ = losses(inputs, part)
+                parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+                found = torch.autograd.grad(loss, parameters, materialize_grads=True)
+        finally:
+            for buffer, before in buffers:
+                buffer.copy_(before)
         return torch.cat([gradient.flatten() for gradient in found])
 
     def _losses(
@@ -207,8 +217,7 @@ class Stepper:
         draws = StepDraws(self.seed, self._step, part)
         network, method = self.model if model is None else model, self.method if method is None else method
         output = method.step(network, x, y, draws=draws, epoch=self._epoch, soft=soft)
-        parts = {name: part for name, part in output.parts.items() if part.dim() == 0}
-        return output.loss, {"loss": output.loss.detach(), **parts}
+        return output.loss, output.watched()
 
 
 def _in_tensors(method: Method, like: Tensor) -> Method:

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from smoothcert.bounds import check_sigma
 from smoothcert.errors import UsageError
 
+_METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "seconds")  # of every method
+
 
 def option(default: Any, help: str, check: Callable[[Any], bool] | None = None, must: str = "") -> Any:
     """A hyperparameter: a flag of `smoothcert train`, a line of a recipe, a row of the documentation."""
@@ -64,10 +66,21 @@ class Draws(Protocol):
 
 @dataclass(frozen=True)
 class StepOutput:
-    """The loss to descend, and detached parts of it worth watching."""
+    """The loss to descend, and parts of it worth watching."""
 
     loss: Tensor
     parts: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
+
+    def watched(self) -> dict[str, Tensor]:
+        """Return what is worth watching, the loss and the parts that are single numbers; refuse what is neither."""
+        if self.loss.dim():
+            raise UsageError(f"Expected a single number as the loss of a step, but got shape {list(self.loss.shape)}.")
+        for name, part in self.parts.items():
+            if name in _METRICS or not hasattr(part, "dim"):
+                kind = "a metric of every run" if name in _METRICS else f"a {type(part).__name__}"
+                raise UsageError(f"Expected a step's parts as tensors by names of their own, but {name!r} is {kind}.")
+        single = {name: part.detach() for name, part in self.parts.items() if part.dim() == 0}
+        return {"loss": self.loss.detach(), **single}
 
 
 @dataclass(frozen=True, kw_only=True)

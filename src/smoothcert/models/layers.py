@@ -37,7 +37,8 @@ class Classifier(nn.Module):
 
     `architecture` is the name `create_model` knows it by. Weights and images lie channels-last, which is how
     convolutions run fastest on CPUs and on tensor cores. `image_size` is the one height and width it takes, if it
-    takes one only.
+    takes one only. Scores are of the type of the images, so that losses are computed in float32 where autocast runs the
+    layers in bfloat16, on every device.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Classifier(nn.Module):
         """Return the scores of a batch."""
         self.check_shape(x.shape[1:])
         scores: Tensor = self.network(self.normalize(x).contiguous(memory_format=torch.channels_last))
-        return scores
+        return scores.to(x.dtype)
 
 
 def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
