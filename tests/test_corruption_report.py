@@ -85,16 +85,30 @@ def test_one_file_a_severity_is_the_same(published, tmp_path):
             write(
                 tmp_path / "folders" / "cat-rs" / str(level) / f"{corruption}.tsv", indices, radius[rows], correct[rows]
             )
+            long = tmp_path / "long" / "cat-rs" / f"{corruption}_severity_{level}.tsv"
+            write(long, indices, radius[rows], correct[rows])
+            write(
+                tmp_path / "sev" / "cat-rs" / f"sev{level}" / f"{corruption}.tsv", indices, radius[rows], correct[rows]
+            )
             above = tmp_path / "above" / f"severity_{level}" / "cat_rs" / f"{corruption}.tsv"
             write(above, range(10_000 * (level - 1), 10_000 * level, 100), radius[rows], correct[rows])
         write(tmp_path / "above" / "cat_rs" / f"{corruption}.tsv", range(0, 50_000, 100), radius, correct)
     (pooled,) = read_folder(folder / "cat-rs")
-    for other in ("names", "folders", "above"):  # the last as in the paper's repository, which has both
+    for other in ("names", "folders", "long", "sev", "above"):  # the last as in the paper's repository, which has both
         (apart,) = read_folder(tmp_path / other)
         assert apart.method == "catrs"
         for kind in ("acr", "accuracy"):
             assert summarize(apart, kind).cells == summarize(pooled, kind).cells
             assert summarize(apart, kind).mean == summarize(pooled, kind).mean
+
+
+def test_the_folder_one_is_in(published, monkeypatch, capsys):
+    folder, _ = published
+    monkeypatch.chdir(folder / "cat-rs")
+    for named in (".", "../cat-rs"):
+        assert main(["report", named, "--json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert (row["name"], row["accuracy"]["clean"]) == ("CAT-RS", 50.0)
 
 
 def test_the_table(published, capsys, tmp_path):

@@ -1,8 +1,8 @@
 """Reading certificates on corrupted images: one network on every corruption of a set.
 
 A file holds one corruption. Ours say in their sidecar which rows belong to which severity; published ones are told by
-their names: a folder a method, in it `fog.tsv` with the rows of all severities, `fog-3.tsv` with those of one, or
-`3/fog.tsv`; or the methods' folders are in one of a severity, as in `severity_3/cat_rs/fog.tsv`.
+their names: a folder a method, in it `fog.tsv` with the rows of all severities, `fog-3.tsv` or `fog_severity_3.tsv`
+with those of one, or `3/fog.tsv`; or the methods' folders are in one of a severity, as in `severity_3/cat_rs/fog.tsv`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from smoothcert.results import Results, read_results, read_sidecar, sidecar_path
 
 _ROWS_A_SEVERITY = 10_000  # in the published arrays
 _NAMES = sorted({name for names in CORRUPTIONS.values() for name in names})
-_FILE = re.compile(rf"({'|'.join(_NAMES)})(?:[-_]?([1-5]))?")
-_LEVEL_FOLDER = re.compile(r"(?:severity[-_]?)?([1-5])")
+_LEVEL = r"(?:s|sev|severity)?[-_]?([1-5])"
+_FILE = re.compile(rf"({'|'.join(_NAMES)})(?:[-_]?{_LEVEL})?")
+_LEVEL_FOLDER = re.compile(_LEVEL)
 _CLEAN = ("identity", "clean")
 
 
@@ -154,7 +155,7 @@ def _read(path: Path, given: Mapping[str, Any]) -> _File:
 
 def home_of(path: Path) -> Path:
     """Return the folder of a network: where a published one has folders of severities, below or above it, without."""
-    folder = path.parent
+    folder = path.absolute().parent  # `.` has no name
     if sidecar_path(path).is_file():
         return folder
     if _LEVEL_FOLDER.fullmatch(folder.name):
@@ -164,7 +165,7 @@ def home_of(path: Path) -> Path:
 
 def _level_of(path: Path) -> int | None:
     """Return the severity that a published file's folders tell."""
-    told = (_LEVEL_FOLDER.fullmatch(folder.name) for folder in (path.parent, path.parent.parent))
+    told = (_LEVEL_FOLDER.fullmatch(folder.name) for folder in path.absolute().parents[:2])
     return next((int(level[1]) for level in told if level), None)
 
 
