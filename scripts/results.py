@@ -69,7 +69,8 @@ def keep_table(place, table):
     """Copy what can be checked of a table's finished runs; weights, of CAT-RS alone, go into the package.
 
     A run of another configuration than its recipe's is refused, and so are certificates of another network or protocol,
-    or that do not follow from their votes. What another table has is not kept twice.
+    or that do not follow from their votes. What another table has is not kept twice. With certificates on corrupted
+    images go those of the same network on the images before, where the run has them.
     """
     for job in list_jobs(table):
         source, target = place.runs / job.config.name, RESULTS / table / job.config.name
@@ -86,17 +87,22 @@ def keep_table(place, table):
             continue
         for path in paths:
             verify_rows(path, read_results(path))
-        others = [file for path in paths for file in RESULTS.glob(f"*/{job.config.name}/{path.name}.gz")]
-        if others and others[0].parent != target:
+        others = [file for path in paths for file in kept_elsewhere(table, path)]
+        if others:
             same = read_text(others[0]) == read_text(paths[0])
             print(f"left out {source}: {others[0].parent.relative_to(ROOT)} is {'the same' if same else 'another'} run")
             continue
+        network, weights = source / "model.safetensors", ZOO / f"{job.config.name}.safetensors"
+        if job.data and weights.is_file() and file_hash(weights) != file_hash(network):
+            print(f"left out {source}: the package has another network of that name, whose certificates are kept")
+            continue
+        paths += clean_paths(place, dataclasses.replace(job, skip=every(paths[0])), table)
         target.mkdir(parents=True, exist_ok=True)
         for name in ("config.toml", "metrics.jsonl", "segments.json"):
             if (source / name).is_file():  # runs of the first days have no segments
                 shutil.copyfile(source / name, target / name)
         if job.config.method in WITH_WEIGHTS:
-            shutil.copyfile(source / "model.safetensors", ZOO / f"{job.config.name}.safetensors")
+            shutil.copyfile(network, weights)
         for path in paths:
             shutil.copyfile(sidecar_path(path), target / sidecar_path(path).name)
             for file in (path, counts_path(path)):
@@ -105,6 +111,30 @@ def keep_table(place, table):
         print(f"kept {target.relative_to(ROOT)}")
     known = {path.stem: file_hash(path) for path in sorted(ZOO.glob("*.safetensors"))}
     write_text(ZOO / "checksums.json", json.dumps(known, indent=2) + "\n")
+
+
+def kept_elsewhere(table, path):
+    """Return the files of that name which another table has of a run; what lies beside corrupted images is no row."""
+    files = sorted(RESULTS.glob(f"*/{path.parent.name}/{path.name}.gz"))
+    return [file for file in files if table_of(file) != table and not find_table(table_of(file)).data]
+
+
+def table_of(path):
+    """Return in which table's folder a results file is kept."""
+    return path.parent.parent.name
+
+
+def clean_paths(place, job, table):
+    """Return a run's certificates of the images before they were corrupted, where no table has them already."""
+    if not job.data or all(is_corrupted(path) for path in certificates(place.runs / job.config.name)):
+        return []
+    ways = [dataclasses.replace(job, data="", skip=skip) for skip in (job.skip, 1)]
+    paths = next((place.results_paths(way) for way in ways if place.progress(way).finished), [])
+    for path in paths:
+        verify_rows(path, read_results(path))
+        if any(read_text(file) == read_text(path) for file in kept_elsewhere(table, path)):
+            return []
+    return paths
 
 
 def certificates(folder):
@@ -118,7 +148,8 @@ def kept_rows(folder, table):
 
     Of a table over seeds, what was trained once is left out: it says nothing of the spread.
     """
-    kept = {(path.parent.name, every(path)): path for path in certificates(folder) if not is_corrupted(path)}
+    plain = [path for path in certificates(folder) if not find_table(table_of(path)).data]
+    kept = {(path.parent.name, every(path)): path for path in plain}
     jobs = list_jobs(table)
     rows = [(job, kept[job.config.name, job.skip]) for job in jobs if (job.config.name, job.skip) in kept]
     seeds = Counter(recipe_of(job) for job, _ in rows)
