@@ -149,6 +149,16 @@ def test_clean_images_are_of_the_same_weights(tmp_path):
     assert entry.clean is None
 
 
+def test_a_network_that_was_trained_again_is_another(tmp_path):
+    """Its certificates are not mixed with those that the folder has of the first."""
+    names = {"fog": ("a", range(20), True), "fog-skip2": ("b", range(0, 20, 2), False), "shear": ("a", range(20), True)}
+    for name, (weights, images, right) in names.items():
+        data = f"mnist-c/{name.removesuffix('-skip2')}"
+        write_own(tmp_path / "run" / f"{name}.tsv", data, images, [right] * len(images), sha256=weights)
+    found = {tuple(entry.corruptions): summarize(entry, "accuracy").mean.value for entry in read_folder(tmp_path)}
+    assert found == {("shear", "fog"): 100.0, ("fog",): 0.0}
+
+
 def test_files_of_one_corruption_are_joined(tmp_path, capsys):
     """Shards make one whole, a part that is there twice counts once, and other numbers of noises are kept apart."""
     odd, even, right = range(1, 20, 2), range(0, 20, 2), [True] * 10

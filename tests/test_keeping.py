@@ -186,6 +186,11 @@ def test_clean_images_of_a_network_that_was_trained_again(script, place, tmp_pat
     script.keep_table(place, "mnist-c")
     ((_, path),) = script.kept_rows(script.RESULTS, "mnist")
     assert path.parent.parent.name == "mnist"
+    another_network(place.runs / clean.config.name)
+    reproduce([corrupted], place, on_stage=quiet)
+    script.keep_table(place, "mnist-c")
+    kept = script.certificates(script.RESULTS / "mnist-c")
+    assert (len(kept), {script.every(path) for path in kept}) == (15, {1}), "nothing of the network before it"
 
 
 @pytest.mark.slow

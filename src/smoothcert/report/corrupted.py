@@ -106,8 +106,8 @@ class _File:
     suite: str | None = None
 
     @property
-    def network(self) -> tuple[Path, str | None, float | None, str, int | None]:
-        return self.home, self.dataset, self.entry.sigma, self.entry.protocol, self.entry.n
+    def network(self) -> tuple[Path, str | None, str | None, float | None, str, int | None]:
+        return self.home, self.dataset, self.weights, self.entry.sigma, self.entry.protocol, self.entry.n
 
     @property
     def weights(self) -> str | None:
@@ -118,11 +118,11 @@ class _File:
     def is_beside(self, other: _File) -> bool:
         """Whether two files are of one network as far as they tell, by the same protocol."""
         same = None in (self.weights, other.weights) or self.weights == other.weights
-        return same and self.home.name == other.home.name and self.network[2:] == other.network[2:]
+        return same and self.home.name == other.home.name and self.network[3:] == other.network[3:]
 
 
 def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedResults]:
-    """Read results files of corrupted images, one network's being those of one folder, set, noise level and n.
+    """Read results files of corrupted images, one network's being those of one folder, set, weights, noise level and n.
 
     Several files of one corruption, shards say, are joined. The network's certificates of the clean images, in a folder
     of the same name, are kept beside them; `given` says the noise level and the data set of files that do not.
