@@ -149,6 +149,18 @@ def test_clean_images_are_of_the_same_weights(tmp_path):
     assert entry.clean is None
 
 
+def test_clean_images_are_the_same_images(tmp_path):
+    """A sample of a corrupted set counts its own rows, so that its image 3 is another one's of the whole set."""
+    write_own(tmp_path / "run" / "fog.tsv", "mnist-c/fog", range(4), [True] * 4)
+    write_own(tmp_path / "run" / "clean.tsv", "mnist", range(20), [True] * 20)
+    (found,) = read_folder(tmp_path)
+    assert summarize(found, "accuracy").clean == 100.0
+    rows = (tmp_path / "run" / "clean.tsv").read_text().replace("\n3\t1\t", "\n3\t7\t")
+    (tmp_path / "run" / "clean.tsv").write_text(rows)
+    (found,) = read_folder(tmp_path)
+    assert found.clean is None
+
+
 def test_a_network_that_was_trained_again_is_another(tmp_path):
     """Its certificates are not mixed with those that the folder has of the first."""
     names = {"fog": ("a", range(20), True), "fog-skip2": ("b", range(0, 20, 2), False), "shear": ("a", range(20), True)}

@@ -97,13 +97,17 @@ class CorruptedResults:
 
 @dataclass(frozen=True)
 class _File:
-    """A results file: the folder its network is told by, what it says of itself, and its rows; clean if no part."""
+    """A results file: the folder its network is told by, what it says of itself, and its rows; clean if no part.
+
+    `each` is how many rows a severity has in the data.
+    """
 
     home: Path
     entry: Entry
     dataset: str | None
     parts: Mapping[tuple[str, int], Part]
     suite: str | None = None
+    each: int = _ROWS_A_SEVERITY
 
     @property
     def network(self) -> tuple[Path, str | None, str | None, float | None, str, int | None]:
@@ -116,8 +120,11 @@ class _File:
         return model.get("sha256")
 
     def is_beside(self, other: _File) -> bool:
-        """Whether two files are of one network as far as they tell, by the same protocol."""
-        same = None in (self.weights, other.weights) or self.weights == other.weights
+        """Whether clean images are those of a file, by one network as far as the two tell, by the same protocol."""
+        results, corrupted = self.entry.results, other.entry.results
+        _, here, there = np.intersect1d(results.idx, corrupted.idx % other.each, return_indices=True)
+        same = np.array_equal(results.label[here], corrupted.label[there])  # else a sample that counts its own rows
+        same &= None in (self.weights, other.weights) or self.weights == other.weights
         return same and self.home.name == other.home.name and self.network[3:] == other.network[3:]
 
 
@@ -143,8 +150,8 @@ def _read(path: Path, given: Mapping[str, Any]) -> _File:
         if not dataset or corruption in _CLEAN:
             return _File(home, entry, dataset or entry.dataset, {})
         data = results.about["settings"]["data"]
-        parts = _split(results, corruption, data["rows"] // data["severities"])
-        return _File(home, entry, dataset, parts, "mnist-c" if data["severities"] == 1 else "cifar10-c")
+        each, suite = data["rows"] // data["severities"], "mnist-c" if data["severities"] == 1 else "cifar10-c"
+        return _File(home, entry, dataset, _split(results, corruption, each), suite, each)
     # A published file: the method is its folder's name.
     entry = describe(replace(results, name=home.name), **given)
     parts, level = _published_parts(results), _level_of(path)
