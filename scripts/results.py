@@ -399,9 +399,12 @@ def certify_again(run, results, votes, images, n):
         return "no weights kept"
     checkpoint = smoothcert.load_pretrained(run.name)
     assert checkpoint.sha256 == settings["model"]["sha256"], f"{run}: these are not the weights that were certified"
+    name = settings["data"]["name"]
     try:
-        data = smoothcert.load_dataset(settings["data"]["name"], "test")
+        data = smoothcert.load_dataset(name, "test")
     except smoothcert.SmoothcertError as error:
+        if "/" in name:  # and another draw of the corruptions, which is what can be had, would not do
+            return f"not certified again ({name} is not here)"
         raise MissingDataError(str(error)) from error
     same = data.fingerprint == settings["data"]["sha256"]
     if not same and "/" in data.name:  # another draw of the corruptions, or the published one
