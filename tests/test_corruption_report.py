@@ -1,5 +1,6 @@
 """What is said of certificates on corrupted images, and the whole way to them."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.names import CORRUPTIONS
 from smoothcert.report.corrupted import read_corrupted
 from smoothcert.report.corruptions import summarize
+from smoothcert.report.page import corruption_maps
 from smoothcert.report.sources import find_results
 
 HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
@@ -169,6 +171,20 @@ def test_a_network_that_was_trained_again_is_another(tmp_path):
         write_own(tmp_path / "run" / f"{name}.tsv", data, images, [right] * len(images), sha256=weights)
     found = {tuple(entry.corruptions): summarize(entry, "accuracy").mean.value for entry in read_folder(tmp_path)}
     assert found == {("shear", "fog"): 100.0, ("fog",): 0.0}
+    assert [entry.name for entry in read_folder(tmp_path)] == ["CAT-RS (run) 1", "CAT-RS (run) 2"]
+
+
+def test_networks_of_one_method_are_told_apart(tmp_path, capsys):
+    """Two seeds, one of them with more noises too: three rows, each with its maps on the page and its figure."""
+    for run, n in (("first", 100), ("second", 100), ("second", 200)):
+        write_own(tmp_path / run / f"fog-n{n}.tsv", "mnist-c/fog", range(20), [True] * 20, n=n, sha256=run)
+    entries = read_folder(tmp_path)
+    assert [entry.name for entry in entries] == ["CAT-RS (first)", "CAT-RS (second)", "CAT-RS"]
+    assert len(corruption_maps(entries)) == 6
+    assert main(["report", str(tmp_path), "--figures", str(tmp_path / "figures")]) == 0
+    assert len(list((tmp_path / "figures").glob("corruption-*.png"))) == 3
+    same = [dataclasses.replace(entry, name="CAT-RS", n=n) for entry, n in zip(entries, (100, 200), strict=False)]
+    assert len(corruption_maps(same)) == 4
 
 
 def test_files_of_one_corruption_are_joined(tmp_path, capsys):

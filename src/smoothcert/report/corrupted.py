@@ -8,6 +8,7 @@ with those of one, or `3/fog.tsv`; or the methods' folders are in one of a sever
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -139,7 +140,25 @@ def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedR
     for file in files:
         if file.parts:
             corrupted.setdefault(file.network, []).append(file)
-    return [_join(group, [file for file in files if not file.parts]) for group in corrupted.values()]
+    clean = [file for file in files if not file.parts]
+    return _tell_apart([(group[0].home.name, _join(group, clean)) for group in corrupted.values()])
+
+
+def _tell_apart(found: list[tuple[str, CorruptedResults]]) -> list[CorruptedResults]:
+    """Give networks of one method, such as seeds, the names of their folders, and a number where these are the same."""
+
+    def key(entry: CorruptedResults) -> tuple[Any, ...]:
+        return entry.name, entry.dataset, entry.sigma, entry.n
+
+    seen = Counter(key(entry) for _, entry in found)
+    named = [replace(entry, name=f"{entry.name} ({home})") if seen[key(entry)] > 1 else entry for home, entry in found]
+    repeated, before = Counter(map(key, named)), Counter[tuple[Any, ...]]()
+    entries = []
+    for entry in named:
+        before[key(entry)] += 1
+        number = f" {before[key(entry)]}" if repeated[key(entry)] > 1 else ""
+        entries.append(replace(entry, name=entry.name + number))
+    return entries
 
 
 def _read(path: Path, given: Mapping[str, Any]) -> _File:
