@@ -71,6 +71,7 @@ def keep_table(place, table):
 
     A run of another configuration than its recipe's is refused, and so are certificates of another network or protocol,
     or that do not follow from their votes. What another table has is not kept twice, nor are two networks of one name.
+    With certificates on corrupted images go those of the same network on the images before, where the run has them.
     """
     for job in list_jobs(table):
         source, target = place.runs / job.config.name, RESULTS / table / job.config.name
@@ -87,15 +88,13 @@ def keep_table(place, table):
             continue
         for path in paths:
             verify_rows(path, read_results(path))
-        others = [folder for folder in sorted(RESULTS.glob(f"*/{job.config.name}")) if folder != target]
-        network = {file_hash(source / "model.safetensors")}
-        strange = [folder for folder in others if networks_of(folder) - network]
-        again = [folder for folder in others if any((folder / f"{path.name}.gz").is_file() for path in paths)]
-        if strange or again:
-            kept, same = [*strange, *again][0], "another" if strange else "the same"
-            print(f"left out {source}: {kept.relative_to(ROOT)} is {same} run")
+        if obstacle := why_not(job, source, target, paths):
+            print(f"left out {source}: {obstacle}")
             continue
+        paths += clean_paths(place, dataclasses.replace(job, skip=every(paths[0])))
         target.mkdir(parents=True, exist_ok=True)
+        for file in target.glob("certify-*") if job.data else ():  # on fewer images, say, or of an earlier network
+            file.unlink()
         for name in ("config.toml", "metrics.jsonl", "segments.json"):
             if (source / name).is_file():  # runs of the first days have no segments
                 shutil.copyfile(source / name, target / name)
@@ -109,6 +108,47 @@ def keep_table(place, table):
         print(f"kept {target.relative_to(ROOT)}")
     known = {path.stem: file_hash(path) for path in sorted(ZOO.glob("*.safetensors"))}
     write_text(ZOO / "checksums.json", json.dumps(known, indent=2) + "\n")
+
+
+def why_not(job, source, target, paths):
+    """Return why a finished run is not to be kept, or nothing: another table has it, or another network of that name.
+
+    Certificates on corrupted images may be of a network that was trained again, unless the package has the first one.
+    """
+    network, weights = file_hash(source / "model.safetensors"), ZOO / f"{job.config.name}.safetensors"
+    if job.data:
+        other = weights.is_file() and file_hash(weights) != network
+        return "the package has another network of that name, whose certificates are kept" if other else ""
+    others = [folder for folder in clean_folders(job.config.name) if folder != target]
+    strange = [folder for folder in others if networks_of(folder) - {network}]
+    again = [folder for folder in others if any((folder / f"{path.name}.gz").is_file() for path in paths)]
+    for folder, which in [*((folder, "another") for folder in strange), *((folder, "the same") for folder in again)]:
+        return f"{folder.relative_to(ROOT)} is {which} run"
+    return ""
+
+
+def clean_folders(run):
+    """Return where a run is kept as a row of a table; what lies beside corrupted images is none."""
+    return [folder for folder in sorted(RESULTS.glob(f"*/{run}")) if not has_corrupted_images(folder.parent.name)]
+
+
+def has_corrupted_images(table):
+    """Whether a table of the paper is of corrupted images."""
+    return table in paper_tables() and bool(find_table(table).data)
+
+
+def clean_paths(place, job):
+    """Return a run's certificates of the images before they were corrupted, where no table has them already."""
+    if not job.data or all(is_corrupted(path) for path in certificates(place.runs / job.config.name)):
+        return []
+    ways = [dataclasses.replace(job, data="", skip=skip) for skip in (job.skip, 1)]
+    paths = next((place.results_paths(way) for way in ways if place.progress(way).finished), [])
+    for path in paths:
+        verify_rows(path, read_results(path))
+        kept = [folder / f"{path.name}.gz" for folder in clean_folders(job.config.name)]
+        if any(file.is_file() and read_text(file) == read_text(path) for file in kept):
+            return []
+    return paths
 
 
 def certificates(folder):
@@ -135,7 +175,8 @@ def kept_rows(folder, table):
 
     Of a table over seeds, what was trained once is left out: it says nothing of the spread.
     """
-    kept = {(path.parent.name, every(path)): path for path in certificates(folder) if not is_corrupted(path)}
+    plain = [path for path in certificates(folder) if not has_corrupted_images(path.parent.parent.name)]
+    kept = {(path.parent.name, every(path)): path for path in plain}
     jobs = list_jobs(table)
     rows = [(job, kept[job.config.name, job.skip]) for job in jobs if (job.config.name, job.skip) in kept]
     seeds = Counter(recipe_of(job) for job, _ in rows)
@@ -344,7 +385,8 @@ def verify_all(folder, images, n):
     for path in certificates(folder):
         results = read_results(path)
         network = results.about["settings"]["model"]["sha256"]
-        known = networks.setdefault(path.parent.name, network)
+        corrupted = has_corrupted_images(path.parent.parent.name)  # these may be of one that was trained again
+        known = networks.setdefault((path.parent.name, corrupted), network)
         assert network == known, f"{path}: another network of that name is kept"
         votes = verify_rows(path, results)
         again = "not certified again"
@@ -388,9 +430,12 @@ def certify_again(run, results, votes, images, n):
         return "no weights kept"
     checkpoint = smoothcert.load_pretrained(run.name)
     assert checkpoint.sha256 == settings["model"]["sha256"], f"{run}: these are not the weights that were certified"
+    name = settings["data"]["name"]
     try:
-        data = smoothcert.load_dataset(settings["data"]["name"], "test")
+        data = smoothcert.load_dataset(name, "test")
     except smoothcert.SmoothcertError as error:
+        if "/" in name:  # and another draw of the corruptions, which is what can be had, would not do
+            return f"not certified again ({name} is not here)"
         raise MissingDataError(str(error)) from error
     same = data.fingerprint == settings["data"]["sha256"]
     if not same and "/" in data.name:  # another draw of the corruptions, or the published one

@@ -261,6 +261,33 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(checkpoint, tmp_path, capsy
 
 
 @pytest.mark.parametrize(
+    ("arguments", "name", "expected", "positional"),
+    [
+        (["certify", "--corruption", "fog", "RUN"], "corruption", ["fog"], ("checkpoint", "RUN")),
+        (["certify", "--corruption", "fog", "snow", "runs/a", "--json"], "corruption", ["fog", "snow"], "runs/a"),
+        (["certify", "--severity", "3", "5", "RUN"], "severity", [3, 5], "RUN"),
+        (["certify", "--sever", "3", "5", "RUN"], "severity", [3, 5], "RUN"),
+        (["certify", "--severity=3", "RUN", "--severity", "5"], "severity", [3, 5], "RUN"),
+        (["certify", "--grid", "0", "-1", "RUN"], "grid", [0.0, -1.0], "RUN"),
+        (["certify", "RUN", "--corruption", "fog", "frog"], "corruption", ["fog", "frog"], "RUN"),
+        (["attack", "--radii", "0.25", "1", "RUN"], "radii", [0.25, 1.0], "RUN"),
+        (["data", "make", "--corruption", "fog", "mnist-c"], "corruption", ["fog"], ("name", "mnist-c")),
+        (["report", "--linf", "2/255", "1/2", "a", "b"], "linf", [2 / 255, 0.5], ("files", ["a", "b"])),
+        (["report", "a", "--radii", "0", "--radii", "1", "2"], "radii", [0.0, 1.0, 2.0], ("files", ["a"])),
+        (["report", "a"], "linf", [], ("files", ["a"])),
+    ],
+)
+def test_a_positional_may_stand_behind_several_values(arguments, name, expected, positional, tmp_path, monkeypatch):
+    (tmp_path / "RUN").mkdir()
+    (tmp_path / "fog").mkdir()  # a corruption's name is one, whatever else is called so
+    monkeypatch.chdir(tmp_path)
+    place, value = positional if isinstance(positional, tuple) else ("checkpoint", positional)
+    for _ in range(2):  # nothing is left over from the first time
+        args = build_parser(arguments).parse_args(arguments)
+        assert (getattr(args, name), getattr(args, place)) == (expected, value)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [[], ["certfy"], ["certify", "x", "--n", "many"], ["certify", "x", "--shard", "3"], ["report"]],
 )

@@ -122,6 +122,8 @@ def spoil(folder, what):
         np.save(folder / "fog.npy", images[:0]), np.save(folder / "labels.npy", labels[:0])
     elif what == "text":
         np.save(folder / "labels.npy", labels.astype(float))
+    elif what == "unlabelled":
+        (folder / "labels.npy").unlink()
 
 
 @pytest.mark.parametrize(
@@ -135,6 +137,7 @@ def spoil(folder, what):
         ("broken", "cannot be read as an .npy array"),
         ("class", "label 13 lies outside the 10 classes"),
         ("text", "one whole number a label"),
+        ("unlabelled", r"fog.npy has no labels: .*labels.npy is not there\."),
     ],
 )
 def test_bad_files(tmp_path, cifar_c, what, message):

@@ -1,5 +1,6 @@
 """What is said of certificates on corrupted images, and the whole way to them."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.names import CORRUPTIONS
 from smoothcert.report.corrupted import read_corrupted
 from smoothcert.report.corruptions import summarize
+from smoothcert.report.page import corruption_maps
 from smoothcert.report.sources import find_results
 
 HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
@@ -85,16 +87,30 @@ def test_one_file_a_severity_is_the_same(published, tmp_path):
             write(
                 tmp_path / "folders" / "cat-rs" / str(level) / f"{corruption}.tsv", indices, radius[rows], correct[rows]
             )
+            long = tmp_path / "long" / "cat-rs" / f"{corruption}_severity_{level}.tsv"
+            write(long, indices, radius[rows], correct[rows])
+            write(
+                tmp_path / "sev" / "cat-rs" / f"sev{level}" / f"{corruption}.tsv", indices, radius[rows], correct[rows]
+            )
             above = tmp_path / "above" / f"severity_{level}" / "cat_rs" / f"{corruption}.tsv"
             write(above, range(10_000 * (level - 1), 10_000 * level, 100), radius[rows], correct[rows])
         write(tmp_path / "above" / "cat_rs" / f"{corruption}.tsv", range(0, 50_000, 100), radius, correct)
     (pooled,) = read_folder(folder / "cat-rs")
-    for other in ("names", "folders", "above"):  # the last as in the paper's repository, which has both
+    for other in ("names", "folders", "long", "sev", "above"):  # the last as in the paper's repository, which has both
         (apart,) = read_folder(tmp_path / other)
         assert apart.method == "catrs"
         for kind in ("acr", "accuracy"):
             assert summarize(apart, kind).cells == summarize(pooled, kind).cells
             assert summarize(apart, kind).mean == summarize(pooled, kind).mean
+
+
+def test_the_folder_one_is_in(published, monkeypatch, capsys):
+    folder, _ = published
+    monkeypatch.chdir(folder / "cat-rs")
+    for named in (".", "../cat-rs"):
+        assert main(["report", named, "--json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert (row["name"], row["accuracy"]["clean"]) == ("CAT-RS", 50.0)
 
 
 def test_the_table(published, capsys, tmp_path):
@@ -133,6 +149,42 @@ def test_clean_images_are_of_the_same_weights(tmp_path):
     (tmp_path / "a" / "run" / "clean.tsv").unlink()
     (entry,) = read_corrupted(tmp_path.glob("*/run/*.tsv"))
     assert entry.clean is None
+
+
+def test_clean_images_are_the_same_images(tmp_path):
+    """A sample of a corrupted set counts its own rows, so that its image 3 is another one's of the whole set."""
+    write_own(tmp_path / "run" / "fog.tsv", "mnist-c/fog", range(4), [True] * 4)
+    write_own(tmp_path / "run" / "clean.tsv", "mnist", range(20), [True] * 20)
+    (found,) = read_folder(tmp_path)
+    assert summarize(found, "accuracy").clean == 100.0
+    rows = (tmp_path / "run" / "clean.tsv").read_text().replace("\n3\t1\t", "\n3\t7\t")
+    (tmp_path / "run" / "clean.tsv").write_text(rows)
+    (found,) = read_folder(tmp_path)
+    assert found.clean is None
+
+
+def test_a_network_that_was_trained_again_is_another(tmp_path):
+    """Its certificates are not mixed with those that the folder has of the first."""
+    names = {"fog": ("a", range(20), True), "fog-skip2": ("b", range(0, 20, 2), False), "shear": ("a", range(20), True)}
+    for name, (weights, images, right) in names.items():
+        data = f"mnist-c/{name.removesuffix('-skip2')}"
+        write_own(tmp_path / "run" / f"{name}.tsv", data, images, [right] * len(images), sha256=weights)
+    found = {tuple(entry.corruptions): summarize(entry, "accuracy").mean.value for entry in read_folder(tmp_path)}
+    assert found == {("shear", "fog"): 100.0, ("fog",): 0.0}
+    assert [entry.name for entry in read_folder(tmp_path)] == ["CAT-RS (run) 1", "CAT-RS (run) 2"]
+
+
+def test_networks_of_one_method_are_told_apart(tmp_path, capsys):
+    """Two seeds, one of them with more noises too: three rows, each with its maps on the page and its figure."""
+    for run, n in (("first", 100), ("second", 100), ("second", 200)):
+        write_own(tmp_path / run / f"fog-n{n}.tsv", "mnist-c/fog", range(20), [True] * 20, n=n, sha256=run)
+    entries = read_folder(tmp_path)
+    assert [entry.name for entry in entries] == ["CAT-RS (first)", "CAT-RS (second)", "CAT-RS"]
+    assert len(corruption_maps(entries)) == 6
+    assert main(["report", str(tmp_path), "--figures", str(tmp_path / "figures")]) == 0
+    assert len(list((tmp_path / "figures").glob("corruption-*.png"))) == 3
+    same = [dataclasses.replace(entry, name="CAT-RS", n=n) for entry, n in zip(entries, (100, 200), strict=False)]
+    assert len(corruption_maps(same)) == 4
 
 
 def test_files_of_one_corruption_are_joined(tmp_path, capsys):

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import smoothcert
+from smoothcert.checkpoint import save_checkpoint
 from smoothcert.data.corruptions import make_corrupted
 from smoothcert.errors import UsageError
 from smoothcert.reproduction import Workplace, list_jobs, reproduce
@@ -158,3 +160,58 @@ def test_certificates_on_corrupted_images_are_kept_apart(script, place, tmp_path
     assert " fog |" in page
     (row,) = (line for line in page.splitlines() if line.startswith("| Gaussian |"))
     assert re.fullmatch(r"\| Gaussian \| (\w+ )?1 \| 0\.\d{3} \|.*", row)
+
+
+def another_network(run):
+    """Change the weights of a run, as training it again on another machine does, and drop what was made of them."""
+    checkpoint = smoothcert.load_checkpoint(run)
+    with torch.no_grad():
+        next(checkpoint.model.parameters()).mul_(1.01)
+    save_checkpoint(run / "model.safetensors", checkpoint.model, **checkpoint.about)
+    for path in run.glob("certify-*"):
+        path.unlink()
+
+
+@pytest.mark.slow
+def test_clean_images_of_a_network_that_was_trained_again(script, place, tmp_path):
+    """They are kept beside the corrupted ones, and are no row of the clean table, which has the first network's."""
+    (clean,), (corrupted,) = script.list_jobs("mnist"), script.list_jobs("mnist-c")
+    make_corrupted(smoothcert.load_dataset(clean.config.dataset, "test"), tmp_path / "few-c", workers=1)
+    reproduce([clean], place, on_stage=quiet)
+    script.keep_table(place, "mnist")
+    another_network(place.runs / clean.config.name)
+    few = [dataclasses.replace(job, skip=10) for job in (clean, corrupted)]
+    reproduce(few, place, on_stage=quiet)
+    for _ in range(2):  # keeping again changes nothing
+        script.keep_table(place, "mnist-c")
+        assert len(script.certificates(script.RESULTS / "mnist-c")) == 16
+    script.verify_all(script.RESULTS, images=0, n=0)
+    page = script.corruption_tables(script.RESULTS / "mnist-c")
+    (row,) = (line for line in page.splitlines() if line.startswith("| acc % | 0.25 | Gaussian |"))
+    assert re.fullmatch(r"\d+\.\d", row.split(" | ")[-3])
+    reproduce([clean], place, on_stage=quiet)  # now on all images, under the name of the first network's
+    script.keep_table(place, "mnist-c")
+    ((_, path),) = script.kept_rows(script.RESULTS, "mnist")
+    assert path.parent.parent.name == "mnist"
+    another_network(place.runs / clean.config.name)
+    reproduce([corrupted], place, on_stage=quiet)
+    script.keep_table(place, "mnist-c")
+    kept = script.certificates(script.RESULTS / "mnist-c")
+    assert (len(kept), {script.every(path) for path in kept}) == (15, {1}), "nothing of the network before it"
+
+
+@pytest.mark.slow
+def test_corrupted_images_are_of_the_packages_network(script, place, tmp_path, monkeypatch, capsys):
+    """Its weights are not replaced under the certificates that another table has of them."""
+    monkeypatch.setattr(script, "WITH_WEIGHTS", ("gaussian",))
+    (clean,), (corrupted,) = script.list_jobs("mnist"), script.list_jobs("mnist-c")
+    make_corrupted(smoothcert.load_dataset(clean.config.dataset, "test"), tmp_path / "few-c", workers=1)
+    reproduce([clean], place, on_stage=quiet)
+    script.keep_table(place, "mnist")
+    before = (tmp_path / "mnist-gaussian-0.25.safetensors").read_bytes()
+    another_network(place.runs / clean.config.name)
+    reproduce([dataclasses.replace(corrupted, skip=10)], place, on_stage=quiet)
+    script.keep_table(place, "mnist-c")
+    assert "the package has another network of that name" in capsys.readouterr().out
+    assert (tmp_path / "mnist-gaussian-0.25.safetensors").read_bytes() == before
+    assert not (script.RESULTS / "mnist-c").exists()

@@ -12,6 +12,7 @@ import pytest
 
 import smoothcert
 from smoothcert.cli import main
+from smoothcert.data.corruptions import make_corrupted
 from smoothcert.report.corrupted import CorruptedResults, Part
 from smoothcert.report.table import describe
 
@@ -154,6 +155,20 @@ def test_without_the_images_the_check_is_not_complete(script, tmp_path, monkeypa
     with pytest.raises(smoothcert.SmoothcertError, match=r"not certified again: mnist is not in .* data get mnist"):
         script.verify_all(tmp_path, images=1, n=100)
     assert "10,000 rows follow from their votes; not certified again" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("made", "told"), [(False, "is not here"), (True, "here is another draw")])
+def test_corrupted_images_that_nobody_else_has_are_not_asked_for(script, tmp_path, monkeypatch, mini, made, told):
+    """The published set, or one that is made here, has other random numbers."""
+    monkeypatch.setenv("SMOOTHCERT_DATA", str(tmp_path))
+    if made:
+        make_corrupted(mini.subset(range(3)), tmp_path / "mnist-c", ["fog"], workers=1)
+    run = ROOT / "results" / "mnist" / "mnist-catrs-0.25"
+    (path,) = script.certificates(run)
+    results = script.read_results(path)
+    settings = {**results.about["settings"], "data": {"name": "mnist-c/fog", "sha256": ""}}
+    corrupted = dataclasses.replace(results, about={**results.about, "settings": settings})
+    assert script.certify_again(run, corrupted, None, 1, 100) == f"not certified again (mnist-c/fog {told})"
 
 
 def test_a_page_that_is_not_up_to_date_is_found(script, tmp_path):

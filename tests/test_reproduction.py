@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -325,6 +327,28 @@ def test_seeds_and_hours_are_in_every_output(small, tmp_path, capsys, monkeypatc
         assert main([*arguments, "--skip", "20", "--json"]) == 0
         last = json.loads(capsys.readouterr().out)[-1]
         assert last["seeds"] == 5 if table == "variance" else last["hours"] > 0
+
+
+@pytest.mark.slow
+def test_the_command_line_says_how_clean_images_come_beside(small, tmp_path, capsys, monkeypatch):
+    data = str(shutil.copyfile(small["dataset"], tmp_path / "mnist.npz"))
+    few = {**small, "dataset": data}
+    monkeypatch.setattr(
+        "smoothcert.reproduction.load_recipe", lambda name, /, **o: smoothcert.load_recipe(name, **o, **few)
+    )
+    make_corrupted(smoothcert.load_dataset(data, "test"), tmp_path / "data" / "mnist-c", workers=1)
+    arguments = ["reproduce", "mnist-c", "--only", "gaussian-0.25", "--runs", str(tmp_path / "runs"), "--n", "20"]
+    arguments += ["--skip", "20", "--data-dir", str(tmp_path / "data"), "--json"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().err
+    assert "certify mnist-gaussian-0.25 on mnist-c/fog: 2 of 2 images" in said
+    (command,) = re.findall(r"Gaussian: the column `clean` is empty; `smoothcert (.*)` makes what it needs\.", said)
+    assert main(command.split()) == 0
+    capsys.readouterr()
+    assert main(arguments) == 0
+    found = capsys.readouterr()
+    assert json.loads(found.out)[0]["acr"]["clean"] is not None
+    assert "`clean`" not in found.err
 
 
 def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch):

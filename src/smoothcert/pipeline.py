@@ -201,6 +201,7 @@ def certify_run(
     if form == "compiled":
         on_stage("compile", "the network")
     for data in sets:
+        title = f"{run.name} on {data.name}" if "/" in data.name else run.name
         certify_dataset(
             classifier,
             data,
@@ -210,7 +211,7 @@ def certify_run(
             alpha=alpha,
             indices=select_rows(data, skip),
             model=checkpoint.describe(),
-            on_progress=deadline.watching(on_stage("certify", run.name)),
+            on_progress=deadline.watching(on_stage("certify", title)),
         )
 
 

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 
 from smoothcert import __version__
 from smoothcert.cli import attack, certify, checkpoints, data, listing, precision, recertify, report, reproduce, train
+from smoothcert.cli.several import Parser
 from smoothcert.cli.terminal import short_notices
 from smoothcert.errors import SmoothcertError, UsageError
 
 
 def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of the whole command line; it imports torch only for the command that needs it to parse."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="smoothcert",
         description="Certified robustness by randomized smoothing: train, certify, and read the results.",
         epilog="Exit codes: 0 done, 1 something went wrong, 2 wrong usage, 130 interrupted.",

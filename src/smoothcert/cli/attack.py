@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.corrupted import add_corruption_options
-from smoothcert.cli.options import SEVERAL, add_data_options, add_sample_options, batch_size
+from smoothcert.cli.options import add_data_options, add_sample_options, batch_size
+from smoothcert.cli.several import Several
 from smoothcert.cli.terminal import ProgressBar, say
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def add_commands(commands: Any) -> None:
     add_data_options(parser, default="the one the checkpoint was trained on")
     add_corruption_options(parser)
     group = parser.add_argument_group("protocol")
-    group.add_argument("--radii", type=float, **SEVERAL, metavar="R", help="l2 (default: 0.25 0.5 1)")
+    group.add_argument("--radii", type=float, action=Several, metavar="R ...", help="l2 (default: 0.25 0.5 1)")
     group.add_argument("--steps", type=int, default=20, help="steps of the attack (default: 20)")
     group.add_argument("--noises", type=int, default=32, help="noises a gradient is averaged over (default: 32)")
     group.add_argument("--n", type=int, default=1000, help="votes on what it found (default: 1,000)")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from smoothcert.cli.options import SEVERAL, load_data
+from smoothcert.cli.options import load_data
+from smoothcert.cli.several import Several
 from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -15,8 +17,20 @@ if TYPE_CHECKING:
 def add_corruption_options(parser: argparse.ArgumentParser) -> None:
     """Which of a corrupted set's images."""
     group = parser.add_argument_group("corrupted images (--data mnist-c, cifar10-c, or a folder of them)")
-    group.add_argument("--corruption", **SEVERAL, metavar="TYPE", help="only these (default: all there are)")
-    group.add_argument("--severity", **SEVERAL, type=int, metavar="S", help="only these (default: all)")
+    group.add_argument(
+        "--corruption", type=corruption, action=Several, metavar="TYPE ...", help="only these (default: all there are)"
+    )
+    group.add_argument("--severity", type=int, action=Several, metavar="S ...", help="only these (default: all)")
+
+
+def corruption(text: str) -> str:
+    """Read the name of a corruption: one that is known, or a word that is no file's name, which may be mistyped."""
+    from smoothcert.data.corruptions import SUITES
+
+    known = {name for suite in SUITES.values() for name in (*suite.corruptions, *suite.held_out)}
+    if text in (*known, "identity") or (text.replace("_", "").isalpha() and not Path(text).exists()):
+        return text
+    raise argparse.ArgumentTypeError(f"expected the name of a corruption, such as fog, but got {text!r}")
 
 
 def load_sets(args: argparse.Namespace, default: str | None) -> list[ImageData]:

@@ -8,7 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from smoothcert.cli.options import SEVERAL, add_cutting, add_data_dir, add_data_options, load_data
+from smoothcert.cli.corrupted import corruption
+from smoothcert.cli.options import add_cutting, add_data_dir, add_data_options, load_data
+from smoothcert.cli.several import Several
 from smoothcert.cli.terminal import ProgressBar, say
 
 
@@ -45,7 +47,13 @@ def _add_make(verbs: Any) -> None:
         "severities. The same seed gives the same images.",
     )
     make.add_argument("name", help="mnist-c, fashion_mnist-c, cifar10-c, ..., or an .npz file or image folder")
-    make.add_argument("--corruption", **SEVERAL, metavar="TYPE", help="only these; also some that are held out")
+    make.add_argument(
+        "--corruption",
+        type=corruption,
+        action=Several,
+        metavar="TYPE ...",
+        help="only these; also some that are held out",
+    )
     make.add_argument("--seed", type=int, default=0, help="names the random numbers (default: 0)")
     make.add_argument("--out", type=Path, metavar="DIR", help="where to (default: beside the data sets, by its name)")
     make.add_argument("--workers", type=int, help="processes (default: one a core)")

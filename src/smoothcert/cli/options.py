@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from smoothcert.data import ImageData
-
-SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
-"""An option with one or more values, which may be given again."""
 
 
 def add_data_options(parser: argparse.ArgumentParser, *, default: str) -> None:

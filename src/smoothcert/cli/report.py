@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.options import SEVERAL, fraction
+from smoothcert.cli.options import fraction
 from smoothcert.cli.report_page import add_page_options, write_page
+from smoothcert.cli.several import Several
 from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ def add_commands(commands: Any) -> None:
         metavar="[NAME=]RUN",
         help="results files, run folders or folders of them",
     )
-    report.add_argument("--radii", type=float, **SEVERAL, metavar="R", help="radii (default: the paper's grid)")
     report.add_argument(
-        "--linf", type=fraction, **SEVERAL, default=[], metavar="EPS", help="l_inf radii, such as 2/255"
+        "--radii", type=float, action=Several, metavar="R ...", help="radii (default: the paper's grid)"
+    )
+    report.add_argument(
+        "--linf", type=fraction, action=Several, default=[], metavar="EPS ...", help="l_inf radii, such as 2/255"
     )
     report.add_argument("--baseline", metavar="NAME", help="compare ACR with this result, on the images both have")
     report.add_argument("--paper", action="store_true", help="set the paper's own numbers beside ours")

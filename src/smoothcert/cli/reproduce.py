@@ -166,6 +166,12 @@ def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequenc
         _say_nothing_yet(args)
         return
     show(None, entries, as_json=args.json, outputs=args.out, paper=True)
+    bare = {entry.name for entry in entries if entry.clean is None}
+    for job in jobs:
+        if job.label in bare:
+            command = f"smoothcert certify {place.runs / job.config.name}"
+            command += (f" --skip {job.skip}" if job.skip > 1 else "") + (f" --n {args.n}" if args.n != 100_000 else "")
+            say(f"{job.label}: the column `clean` is empty; `{command}` makes what it needs.")
 
 
 def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> Annex:

@@ -8,7 +8,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from smoothcert.cli.options import SEVERAL, seconds
+from smoothcert.cli.options import seconds
+from smoothcert.cli.several import Several
 from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="fixed: --n samples an image (default); table: until no radius of the table is undecided; radius: until "
         "--radius is decided; budget: --budget in all, where it buys most",
     )
-    group.add_argument("--grid", type=float, **SEVERAL, metavar="R", help="radii of the table (default: paper's)")
+    group.add_argument(
+        "--grid", type=float, action=Several, metavar="R ...", help="radii of the table (default: paper's)"
+    )
     group.add_argument("--radius", type=float, metavar="R", help="the radius to decide")
     group.add_argument("--confidence", choices=("union", "betting"), help="of --stop radius (default: union)")
     group.add_argument(

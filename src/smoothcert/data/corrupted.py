@@ -161,6 +161,8 @@ class _Layout:
     def read(self) -> tuple[Images, Tensor]:
         if self.labels is None:
             return PackedImages(self.images), _unpack(self.images)[1]
+        if not self.labels.is_file():
+            raise SmoothcertError(f"{self.images} has no labels: {self.labels} is not there.")
         labels = _open_array(self.labels)
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise SmoothcertError(

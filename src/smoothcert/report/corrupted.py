@@ -1,13 +1,14 @@
 """Reading certificates on corrupted images: one network on every corruption of a set.
 
 A file holds one corruption. Ours say in their sidecar which rows belong to which severity; published ones are told by
-their names: a folder a method, in it `fog.tsv` with the rows of all severities, `fog-3.tsv` with those of one, or
-`3/fog.tsv`; or the methods' folders are in one of a severity, as in `severity_3/cat_rs/fog.tsv`.
+their names: a folder a method, in it `fog.tsv` with the rows of all severities, `fog-3.tsv` or `fog_severity_3.tsv`
+with those of one, or `3/fog.tsv`; or the methods' folders are in one of a severity, as in `severity_3/cat_rs/fog.tsv`.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,8 +25,9 @@ from smoothcert.results import Results, read_results, read_sidecar, sidecar_path
 
 _ROWS_A_SEVERITY = 10_000  # in the published arrays
 _NAMES = sorted({name for names in CORRUPTIONS.values() for name in names})
-_FILE = re.compile(rf"({'|'.join(_NAMES)})(?:[-_]?([1-5]))?")
-_LEVEL_FOLDER = re.compile(r"(?:severity[-_]?)?([1-5])")
+_LEVEL = r"(?:s|sev|severity)?[-_]?([1-5])"
+_FILE = re.compile(rf"({'|'.join(_NAMES)})(?:[-_]?{_LEVEL})?")
+_LEVEL_FOLDER = re.compile(_LEVEL)
 _CLEAN = ("identity", "clean")
 
 
@@ -96,17 +98,21 @@ class CorruptedResults:
 
 @dataclass(frozen=True)
 class _File:
-    """A results file: the folder its network is told by, what it says of itself, and its rows; clean if no part."""
+    """A results file: the folder its network is told by, what it says of itself, and its rows; clean if no part.
+
+    `each` is how many rows a severity has in the data.
+    """
 
     home: Path
     entry: Entry
     dataset: str | None
     parts: Mapping[tuple[str, int], Part]
     suite: str | None = None
+    each: int = _ROWS_A_SEVERITY
 
     @property
-    def network(self) -> tuple[Path, str | None, float | None, str, int | None]:
-        return self.home, self.dataset, self.entry.sigma, self.entry.protocol, self.entry.n
+    def network(self) -> tuple[Path, str | None, str | None, float | None, str, int | None]:
+        return self.home, self.dataset, self.weights, self.entry.sigma, self.entry.protocol, self.entry.n
 
     @property
     def weights(self) -> str | None:
@@ -115,13 +121,16 @@ class _File:
         return model.get("sha256")
 
     def is_beside(self, other: _File) -> bool:
-        """Whether two files are of one network as far as they tell, by the same protocol."""
-        same = None in (self.weights, other.weights) or self.weights == other.weights
-        return same and self.home.name == other.home.name and self.network[2:] == other.network[2:]
+        """Whether clean images are those of a file, by one network as far as the two tell, by the same protocol."""
+        results, corrupted = self.entry.results, other.entry.results
+        _, here, there = np.intersect1d(results.idx, corrupted.idx % other.each, return_indices=True)
+        same = np.array_equal(results.label[here], corrupted.label[there])  # else a sample that counts its own rows
+        same &= None in (self.weights, other.weights) or self.weights == other.weights
+        return same and self.home.name == other.home.name and self.network[3:] == other.network[3:]
 
 
 def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedResults]:
-    """Read results files of corrupted images, one network's being those of one folder, set, noise level and n.
+    """Read results files of corrupted images, one network's being those of one folder, set, weights, noise level and n.
 
     Several files of one corruption, shards say, are joined. The network's certificates of the clean images, in a folder
     of the same name, are kept beside them; `given` says the noise level and the data set of files that do not.
@@ -131,7 +140,25 @@ def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedR
     for file in files:
         if file.parts:
             corrupted.setdefault(file.network, []).append(file)
-    return [_join(group, [file for file in files if not file.parts]) for group in corrupted.values()]
+    clean = [file for file in files if not file.parts]
+    return _tell_apart([(group[0].home.name, _join(group, clean)) for group in corrupted.values()])
+
+
+def _tell_apart(found: list[tuple[str, CorruptedResults]]) -> list[CorruptedResults]:
+    """Give networks of one method, such as seeds, the names of their folders, and a number where these are the same."""
+
+    def key(entry: CorruptedResults) -> tuple[Any, ...]:
+        return entry.name, entry.dataset, entry.sigma, entry.n
+
+    seen = Counter(key(entry) for _, entry in found)
+    named = [replace(entry, name=f"{entry.name} ({home})") if seen[key(entry)] > 1 else entry for home, entry in found]
+    repeated, before = Counter(map(key, named)), Counter[tuple[Any, ...]]()
+    entries = []
+    for entry in named:
+        before[key(entry)] += 1
+        number = f" {before[key(entry)]}" if repeated[key(entry)] > 1 else ""
+        entries.append(replace(entry, name=entry.name + number))
+    return entries
 
 
 def _read(path: Path, given: Mapping[str, Any]) -> _File:
@@ -142,8 +169,8 @@ def _read(path: Path, given: Mapping[str, Any]) -> _File:
         if not dataset or corruption in _CLEAN:
             return _File(home, entry, dataset or entry.dataset, {})
         data = results.about["settings"]["data"]
-        parts = _split(results, corruption, data["rows"] // data["severities"])
-        return _File(home, entry, dataset, parts, "mnist-c" if data["severities"] == 1 else "cifar10-c")
+        each, suite = data["rows"] // data["severities"], "mnist-c" if data["severities"] == 1 else "cifar10-c"
+        return _File(home, entry, dataset, _split(results, corruption, each), suite, each)
     # A published file: the method is its folder's name.
     entry = describe(replace(results, name=home.name), **given)
     parts, level = _published_parts(results), _level_of(path)
@@ -154,7 +181,7 @@ def _read(path: Path, given: Mapping[str, Any]) -> _File:
 
 def home_of(path: Path) -> Path:
     """Return the folder of a network: where a published one has folders of severities, below or above it, without."""
-    folder = path.parent
+    folder = path.absolute().parent  # `.` has no name
     if sidecar_path(path).is_file():
         return folder
     if _LEVEL_FOLDER.fullmatch(folder.name):
@@ -164,7 +191,7 @@ def home_of(path: Path) -> Path:
 
 def _level_of(path: Path) -> int | None:
     """Return the severity that a published file's folders tell."""
-    told = (_LEVEL_FOLDER.fullmatch(folder.name) for folder in (path.parent, path.parent.parent))
+    told = (_LEVEL_FOLDER.fullmatch(folder.name) for folder in path.absolute().parents[:2])
     return next((int(level[1]) for level in told if level), None)
 
 

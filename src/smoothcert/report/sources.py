@@ -58,13 +58,14 @@ def read_findings(texts: Sequence[str], **given: Any) -> Findings:
     corrupted = [path for _, path in found if is_corrupted(path)]
     plain = [(name, path) for name, path in found if path not in corrupted]
     homes = {home_of(path) for path in corrupted}
-    clean = [path for _, path in plain if path.parent in homes or (corrupted and sidecar_path(path).is_file())]
+    beside = {path for _, path in plain if path.absolute().parent in homes}
+    clean = [path for _, path in plain if path in beside or (corrupted and sidecar_path(path).is_file())]
     runs = [
         _read_run(path, name, given)
         for name, path in plain
-        if path.parent not in homes or sidecar_path(path).is_file()  # else `clean.tsv`, which tells no method
+        if path not in beside or sidecar_path(path).is_file()  # else `clean.tsv`, which tells no method
     ]
-    listed = [run for run in runs if run.path.parent not in homes]
+    listed = [run for run in runs if run.path not in beside]
     return Findings(runs, listed, read_corrupted([*corrupted, *clean], **given) if corrupted else [])
 
 

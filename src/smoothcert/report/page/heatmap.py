@@ -44,6 +44,7 @@ def corruption_maps(entries: Sequence[CorruptedResults]) -> dict[str, Corruption
             names, levels = [*entry.corruptions, *entry.held_out], sorted({level for _, level in cells})
             noise = f", sigma {entry.sigma:.2f}" if entry.sigma else ""
             title = f"{measure}: {entry.name}{noise}, {entry.dataset or entry.suite}"
+            title += f", n = {entry.n:,}" if title in maps and entry.n else ""
             maps[title] = {
                 (name, level): cells[name, level] for name in names for level in levels if (name, level) in cells
             }
