@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"smoothcert: {error}", file=sys.stderr, flush=True)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        print("\nsmoothcert: interrupted; the same command goes on where it stopped.", file=sys.stderr)
+        print("\nsmoothcert: interrupted; the same command goes on from what is saved.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
         _drop_output()
