@@ -25,7 +25,8 @@ from smoothcert.metrics import average_certified_radius, paired_difference
 from smoothcert.names import classes_of
 from smoothcert.pretrained import FOLDER as ZOO
 from smoothcert.recipes import paper_tables
-from smoothcert.report.corrupted import is_corrupted, read_corrupted
+from smoothcert.report.corrupted_files import is_corrupted
+from smoothcert.report.corrupted_networks import read_corrupted
 from smoothcert.report.corruptions import KINDS, corruption_sheets, paper_beside, summarize
 from smoothcert.report.formats import to_markdown
 from smoothcert.report.paper import METHODS, paper_row

@@ -11,7 +11,7 @@ from smoothcert import metrics
 from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError
 from smoothcert.names import CORRUPTIONS
-from smoothcert.report.corrupted import read_corrupted
+from smoothcert.report.corrupted_networks import read_corrupted
 from smoothcert.report.corruptions import summarize
 from smoothcert.report.page import corruption_maps
 from smoothcert.report.sources import find_results
@@ -251,6 +251,14 @@ def test_the_papers_numbers_are_beside_its_own_sets_alone(tmp_path, capsys):
     assert text.count("paper") == 2
     assert "*" not in text  # other images are no rivals
     assert [line.split()[0] for line in text.splitlines() if "sigma" in line] == ["fashion_mnist-c", *["mnist-c"] * 2]
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "CIFAR-10-C"])
+def test_corruptions_of_both_sets_are_those_of_the_data_set(tmp_path, capsys, dataset):
+    write(tmp_path / "cohen" / "fog.tsv", range(0, 10_000, 100), [0.5] * 100, [True] * 100)
+    assert main(["report", str(tmp_path), "--json", "--dataset", dataset]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert set(row["missing"]) == {*CORRUPTIONS["cifar10-c"]} - {"fog"}
 
 
 def test_files_that_do_not_fit(tmp_path, capsys):

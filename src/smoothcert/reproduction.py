@@ -25,10 +25,12 @@ from smoothcert.engine.sharing import share_out
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 from smoothcert.pipeline import OnStage, certify_run, prepare_runs, results_name, train_runs
 from smoothcert.recipes import PaperTable, load_recipe, paper_tables
-from smoothcert.report.corrupted import CorruptedResults, is_corrupted, read_corrupted
+from smoothcert.report.corrupted import CorruptedResults
+from smoothcert.report.corrupted_files import is_corrupted
+from smoothcert.report.corrupted_networks import read_corrupted
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
-from smoothcert.results import Results, counts_path, read_results, read_sidecar, sidecar_path
+from smoothcert.results import Results, certificates_in, counts_path, read_results, read_sidecar, sidecar_path
 from smoothcert.runs import RunFolder
 from smoothcert.storage import file_hash
 
@@ -278,7 +280,6 @@ def read_corrupted_entries(jobs: Sequence[Job], place: Workplace) -> list[Corrup
     for job in jobs:
         if place.progress(job).finished:
             paths = place.results_paths(job)
-            beside = (path for path in sorted(paths[0].parent.glob("certify-*.tsv")) if ".counts." not in path.name)
-            files = [*paths, *(path for path in beside if not is_corrupted(path))]
+            files = [*paths, *(path for path in certificates_in(paths[0].parent) if not is_corrupted(path))]
             entries += [dataclasses.replace(entry, name=job.label) for entry in read_corrupted(files)]
     return entries

@@ -113,6 +113,12 @@ def counts_path(path: Path) -> Path:
     return path.with_name(stem + ".counts.tsv" + packed)
 
 
+def certificates_in(folder: Path, *, below: bool = False) -> list[Path]:
+    """Return the results files of `certify` in a folder, or anywhere below it, packed ones too."""
+    files = [path for end in (".tsv", ".tsv.gz") for path in folder.glob(("**/" if below else "") + f"certify-*{end}")]
+    return sorted(path for path in files if not path.name.removesuffix(".gz").endswith(BESIDE))
+
+
 def _split(path: Path) -> tuple[str, str]:
     """Return a results file's name without its extension, and .gz where it is packed."""
     packed = ".gz" if path.suffix == ".gz" else ""

@@ -91,12 +91,12 @@ def run(args: argparse.Namespace) -> None:
 
 def _certificates(args: argparse.Namespace) -> Path:
     from smoothcert.errors import UsageError
-    from smoothcert.results import BESIDE
+    from smoothcert.results import certificates_in
 
     if args.certificates:
         return Path(args.certificates)
     folder = Path(args.checkpoint or Path("runs", args.pretrained))
-    found = [path for path in sorted(folder.glob("certify-*.tsv")) if not path.name.endswith(BESIDE)]
+    found = certificates_in(folder)
     if len(found) != 1:
         raise UsageError(f"{folder} holds {len(found)} results of `certify`; name one with `--certificates`.")
     return found[0]

@@ -16,7 +16,9 @@ from smoothcert.config import TrainConfig, read_config
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.names import DIMENSIONS, canonical_name
 from smoothcert.recipes import paper_tables
-from smoothcert.report.corrupted import CorruptedResults, home_of, is_corrupted, read_corrupted
+from smoothcert.report.corrupted import CorruptedResults
+from smoothcert.report.corrupted_files import home_of, is_corrupted
+from smoothcert.report.corrupted_networks import read_corrupted
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
 from smoothcert.results import BESIDE, COLUMNS, read_results, sidecar_path
