@@ -27,8 +27,9 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
     headers, rows = _join(files)
     count_headers, counts = _join([counts_path(path) for path in files])
     images = [about["settings"]["images"] for about in abouts]
-    if rows.keys() != counts.keys() or len(rows) != _number(images):
-        text = f"{len(rows):,} rows and {len(counts):,} counts of {_number(images):,} images"
+    asked = len(images_of(images))
+    if rows.keys() != counts.keys() or len(rows) != asked:
+        text = f"{len(rows):,} rows and {len(counts):,} counts of {asked:,} images"
         raise SmoothcertError(f"The files hold {text}; finish each shard before joining them.")
     about: dict[str, Any] = {"settings": {**settings[0], "images": images}}
     about["segments"] = [segment for part in abouts for segment in part["segments"]]
@@ -42,11 +43,15 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
     return len(rows)
 
 
-def _number(images: Any) -> int:
-    """Return how many images a sidecar names: as start:stop:step, as a list, or as those of files joined before."""
-    if isinstance(images, str):
-        return len(range(*map(int, images.split(":"))))
-    return sum(1 if isinstance(part, int) else _number(part) for part in images)
+def images_of(named: Any) -> list[int]:
+    """Return the images that a sidecar names: as start:stop:step, as a list, or as those of files joined before.
+
+    >>> images_of(["0:6:2", [7, 9]])
+    [0, 2, 4, 7, 9]
+    """
+    if isinstance(named, str):
+        return list(range(*map(int, named.split(":"))))
+    return [image for part in named for image in ([part] if isinstance(part, int) else images_of(part))]
 
 
 def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[int, str]]:

@@ -1,0 +1,106 @@
+"""From a folder of runs into `results/`: finished runs of the recipes that can be checked, and nothing else."""
+
+import gzip
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from kept.shelf import WITH_WEIGHTS, clean_folders, every, network_of
+from kept.verifying import verify_rows
+from smoothcert.report.corrupted_files import is_corrupted
+from smoothcert.results import certificates_in, counts_path, read_text, sidecar_path
+from smoothcert.runs import RunFolder
+from smoothcert.storage import file_hash, write_text
+
+SPARSER = {"mnist-c": (10,)}  # every how many-th image is enough for a row; all for all would be 10^11 samples
+
+
+def keep_runs(place, jobs, folder, zoo):
+    """Copy what can be checked of finished runs into a table's folder; weights, of CAT-RS alone, go into the package.
+
+    A run of another configuration than its recipe's is refused, and so are certificates of another network or protocol,
+    or that do not follow from their votes. What another table has is not kept twice, nor are two networks of one name.
+    With certificates on corrupted images go those of the same network on the images before, where the run has them.
+    """
+    for job in jobs:
+        run = RunFolder(place.runs / job.config.name)
+        config = run.read_config()
+        if config is None:
+            continue
+        # In which precision a run was trained, and where its teacher lay, its recipe does not fix.
+        job = replace(job, config=replace(job.config, precision=config.precision, teacher=config.teacher))
+        paths = _finished(place, job, (job.skip, *SPARSER.get(folder.name, ())))
+        obstacle = _obstacle(job, run, folder, zoo, paths) if paths else "it is not finished"
+        if obstacle:
+            print(f"left out {run.path}: {obstacle}")
+            continue
+        target = folder / job.config.name
+        _copy(run, job, [*paths, *_clean_paths(place, job, folder.parent, every(paths[0]))], target)
+        if job.config.method in WITH_WEIGHTS:
+            _keep_weights(run.model, zoo / f"{job.config.name}.safetensors")
+        print(f"kept {_shown(target)}")
+
+
+def _finished(place, job, skips):
+    """Return a job's certificates, on the most images that they are finished for; all rows follow from their votes."""
+    ways = [replace(job, skip=skip) for skip in skips]
+    paths = next((place.results_paths(way) for way in ways if place.progress(way).finished), [])
+    for path in paths:
+        verify_rows(path)
+    return paths
+
+
+def _obstacle(job, run, folder, zoo, paths):
+    """Return why a finished run is not to be kept, or nothing: another table has it, or another network of that name.
+
+    Certificates on corrupted images may be of a network that was trained again, unless the package has the first one.
+    """
+    network, weights = file_hash(run.model), zoo / f"{job.config.name}.safetensors"
+    if job.data:
+        other = weights.is_file() and file_hash(weights) != network
+        return "the package has another network of that name, whose certificates are kept" if other else ""
+    others = [path for path in clean_folders(folder.parent, job.config.name) if path.parent != folder]
+    for other in others:
+        if {network_of(path) for path in certificates_in(other)} - {network}:
+            return f"{_shown(other)} is another run"
+    for other in others:
+        if any((other / f"{path.name}.gz").is_file() for path in paths):
+            return f"{_shown(other)} is the same run"
+    return ""
+
+
+def _clean_paths(place, job, results, skip):
+    """Return a run's certificates of the images before they were corrupted, where no table has them already."""
+    if not job.data or all(is_corrupted(path) for path in certificates_in(place.runs / job.config.name)):
+        return []
+    paths = _finished(place, replace(job, data=""), (skip, 1))
+    kept = [other / f"{path.name}.gz" for path in paths for other in clean_folders(results, job.config.name)]
+    texts = {read_text(file) for file in kept if file.is_file()}
+    return [path for path in paths if read_text(path) not in texts]
+
+
+def _copy(run, job, paths, target):
+    target.mkdir(parents=True, exist_ok=True)
+    for file in target.glob("certify-*") if job.data else ():  # on fewer images, say, or of an earlier network
+        file.unlink()
+    for file in (run.config, run.metrics, run.segments):
+        if file.is_file():  # runs of the first days have no segments
+            shutil.copyfile(file, target / file.name)
+    for path in paths:
+        shutil.copyfile(sidecar_path(path), target / sidecar_path(path).name)
+        for file in (path, counts_path(path)):
+            packed = gzip.compress(file.read_bytes(), compresslevel=9, mtime=0)
+            (target / f"{file.name}.gz").write_bytes(packed)
+
+
+def _keep_weights(model, target):
+    """Copy a network into the package, and write down the hashes of all that are there."""
+    shutil.copyfile(model, target)
+    known = {path.stem: file_hash(path) for path in sorted(target.parent.glob("*.safetensors"))}
+    write_text(target.with_name("checksums.json"), json.dumps(known, indent=2) + "\n")
+
+
+def _shown(folder):
+    """Return a kept run's folder as seen from the checkout: results/mnist/mnist-catrs-0.25."""
+    return Path(*folder.parts[-3:])
