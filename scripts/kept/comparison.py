@@ -69,12 +69,12 @@ def is_small(entry):
 
 def ranking(table):
     """Return the methods by ACR at each noise level, and every pair that the paper has the other way round."""
-    lines = ["| sigma | by ACR, lowest first | the paper's order |", "| --: | :-- | :-- |"]
+    lines = ["| sigma | by ACR | the paper's order |", "| --: | :-- | :-- |"]
     swaps = []
     for group in table.groups():
         rows = sorted((row for row in group if row.paper), key=lambda row: row.acr.value)
         turned = [(low, high) for low, high in combinations(rows, 2) if low.paper.acr > high.paper.acr]
-        names = ", ".join(row.entry.name for row in rows)
+        names = " < ".join(row.entry.name for row in rows)
         lines.append(f"| {group[0].entry.sigma:.2f} | {names} | {'no' if turned else 'yes'} |")
         swaps += [swap_line(low, high) for low, high in turned]
     return [*lines, *([""] if swaps else []), *swaps]
