@@ -18,6 +18,7 @@ from smoothcert.pipeline import teacher_config
 from smoothcert.planning import plan
 from smoothcert.recipes import paper_tables
 from smoothcert.report.corruptions import summarize
+from smoothcert.report.formats import groups
 from smoothcert.report.paper import paper_corruptions, paper_row
 from smoothcert.report.seeds import over_seeds, seed_annex
 from smoothcert.report.table import build_table
@@ -188,7 +189,8 @@ def test_seeds_are_summed_up(small, tmp_path):
     jobs = small_jobs(small, "variance", "gaussian-0.25")[:3]
     assert [job.config.seed for job in jobs] == [0, 1, 2]
     reproduce(jobs, Workplace(tmp_path, n=200), on_stage=quiet, together=3)
-    table = build_table(read_entries("variance", jobs, Workplace(tmp_path, n=200)))
+    table = build_table(read_entries("variance", jobs, Workplace(tmp_path, n=200)), paper=True)
+    assert [line[1].text for line in groups(table)[0]] == [f"Gaussian, seed {seed}" for seed in range(3)]
     (row,) = over_seeds(table.rows)
     values = [line.acr.value for line in table.rows]
     assert row.seeds == 3

@@ -265,8 +265,10 @@ def read_entries(name: str, jobs: Sequence[Job], place: Workplace) -> list[Entry
 
 def row_of(name: str, job: Job, results: Results) -> Entry:
     """Return a job's certificates as a row of a table; the l_inf table's stand beside the paper's main one."""
-    paper = (None, "") if linf_of(name) else (find_table(name).paper, job.setup)
-    return dataclasses.replace(describe(results, job.label), paper=paper)
+    table = find_table(name)
+    paper = (None, "") if linf_of(name) else (table.paper, job.setup)
+    seed = job.config.seed if len(table.seeds) > 1 else None
+    return dataclasses.replace(describe(results, job.label), paper=paper, seed=seed)
 
 
 def linf_of(name: str) -> tuple[float, ...]:

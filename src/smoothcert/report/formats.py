@@ -69,7 +69,7 @@ def _lines(row: Row, table: Table) -> Grid:
     entry = row.entry
     cells = [
         Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"),
-        Cell(entry.name),
+        Cell(entry.title),
         Cell(f"{row.acr.value:.3f}", row.marks.get("acr", "")),
         Cell("-" if math.isnan(row.acr.standard_error) else f"{row.acr.standard_error:.3f}"),
         *(Cell(f"{value:.1f}", row.marks.get(f"r{i}", "")) for i, value in enumerate(row.accuracy)),
@@ -79,7 +79,7 @@ def _lines(row: Row, table: Table) -> Grid:
         gap = row.difference
         cells.append(Cell(f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]" if gap else "-"))
     cells += [Cell(f"{len(entry.results):,}"), Cell(f"{entry.n:,}" if entry.n else "?")]
-    if row.paper is None:
+    if row.paper is None or entry.seed is not None:  # over seeds the paper's stands beside the mean
         return [cells]
     printed = [row.paper.accuracy.get(round(radius, 6)) for radius in table.radii]
     cubes = [row.paper.linf.get(epsilon) for epsilon in table.linf]

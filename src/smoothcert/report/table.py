@@ -30,11 +30,17 @@ class Entry:
     alpha: float | None
     protocol: str = ""  # what sets it apart from CERTIFY as published
     paper: tuple[str | None, str] = (None, "")  # its table in the paper, where not the main one, and its setup there
+    seed: int | None = None  # where a table is over seeds
 
     @property
     def group(self) -> tuple[str, float]:
         """Rows of one group are compared with each other: data set and noise level (0 where not known)."""
         return (self.dataset or "", self.sigma or 0.0)
+
+    @property
+    def title(self) -> str:
+        """The name of its row."""
+        return self.name if self.seed is None else f"{self.name}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -181,6 +187,7 @@ def _row_json(row: Row, table: Table) -> dict[str, Any]:
         "dataset": row.entry.dataset,
         "sigma": row.entry.sigma,
         "method": row.entry.method,
+        "seed": row.entry.seed,
         "images": len(results),
         "n": row.entry.n,
         "alpha": row.entry.alpha,
