@@ -115,11 +115,11 @@ def test_one_sgd_step_is_torchs(few, tmp_path):
     """One step of the loop against plain PyTorch with the same draws: momentum, weight decay and all."""
     from smoothcert.draws import StepDraws
     from smoothcert.philox import Purpose, permutation
-    from smoothcert.trainer import _new_model
+    from smoothcert.training import new_model
 
     config = configure("gaussian", batch=50, epochs=1, learning_rate=0.1)
     trained = smoothcert.load_checkpoint(train(config, tmp_path / "run", few)).model
-    model = _new_model(config, few).train()
+    model = new_model(config, few).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     order = permutation(0, (0, 0, Purpose.ORDER), 100)
     for step in range(2):

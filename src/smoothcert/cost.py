@@ -15,12 +15,14 @@ import torch
 from smoothcert.config import TrainConfig
 from smoothcert.data import ImageData
 from smoothcert.engine.deploy import choose_deployment
+from smoothcert.epochs import plan_epoch
 from smoothcert.methods import create_method
 from smoothcert.models import create_model
 from smoothcert.pipeline import load_images, teacher_config, uses_soft_labels
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
-from smoothcert.trainer import TrainProgress, fit, pays_to_compile, plan_epoch
+from smoothcert.trainer import TrainProgress, fit
+from smoothcert.workload import pays_to_compile
 
 _SECONDS = 4.0
 
