@@ -125,8 +125,11 @@ def _time_steps(
 
     with tempfile.TemporaryDirectory() as folder:
         trial = dataclasses.replace(config, epochs=1000)
-        with suppress(_EnoughError):
-            options: dict[str, Any] = {"device": device, "compile": compiled, "on_progress": watch}
-            fit(trial, Path(folder), data, data.subset([0]), soft=soft, **options)
+        options: dict[str, Any] = {"device": device, "compile": compiled, "on_progress": watch}
+        try:
+            with suppress(_EnoughError):
+                fit(trial, Path(folder), data, data.subset([0]), soft=soft, **options)
+        except KeyboardInterrupt:  # it speaks of a state that is saved; not for long, here
+            raise KeyboardInterrupt from None
     (first, began), (last, ended) = seen[0], seen[-1]
     return steps, (ended - began) / max(1, last - first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def fit(
     A finished run is left as it is, one of another configuration is refused. `soft` holds the training images' soft
     labels [images, classes], for a method that uses them. Steps are compiled where that pays, unless `compile` says
     so or not. `workers` processes decode image folders (default: this process's share of the cores). After `time_limit`
-    seconds the state is saved and OutOfTimeError raised.
+    seconds the state is saved and OutOfTimeError raised; after an interrupt (Ctrl-C) likewise, and KeyboardInterrupt. A
+    second one is raised at once.
     """
     options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
     run = Training(config, folder, train, test, soft=soft, on_progress=on_progress, **options)
@@ -66,17 +68,18 @@ def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> N
 
     One that fails does not stop the others; what went wrong is raised at the end.
     """
-    deadline = Deadline(time_limit)
-    left = [(run, run.steps(), new_stream(run.device)) for run in runs if not run.finished]
-    if any(run.on_gpu for run, *_ in left):
-        torch.cuda.synchronize()
-    errors: list[SmoothcertError] = []
-    try:
+    deadline, errors = Deadline(time_limit), list[SmoothcertError]()
+    with deadline.heeding_interrupts(), ExitStack() as open_steps:
+        left = []
+        for run in runs:
+            if not run.finished:
+                run.deadline = deadline
+                left.append((run, open_steps.enter_context(closing(run.steps())), new_stream(run.device)))
+        if any(run.on_gpu for run, *_ in left):
+            torch.cuda.synchronize()
         while left:
-            out_of_time = deadline.passed
             for lane in list(left):
                 run, steps, stream = lane
-                run.out_of_time = out_of_time
                 try:
                     with torch.cuda.stream(stream):
                         if next(steps, None) is None:
@@ -86,10 +89,7 @@ def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> N
                         raise
                     errors.append(error)
                     left.remove(lane)
-    finally:
-        for _, steps, _ in left:
-            steps.close()
-    raise_together(errors)
+        raise_together(errors)
 
 
 def raise_together(errors: Sequence[SmoothcertError]) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from smoothcert.config import TrainConfig
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.streaming import choose_source
-from smoothcert.deadline import OutOfTimeError
+from smoothcert.deadline import INTERRUPTED, Deadline, OutOfTimeError
 from smoothcert.engine.agreement import decide
 from smoothcert.engine.clock import Clock
 from smoothcert.engine.counting import is_out_of_memory
@@ -67,7 +67,7 @@ class Training:
         on_progress: OnProgress | None = None,
     ) -> None:
         self.config, self.test, self.on_progress = config, test.to(device), on_progress
-        self.device, self.out_of_time, self.compiled = torch.device(device), False, False
+        self.device, self.deadline, self.compiled = torch.device(device), Deadline(None), False
         self.on_gpu = self.device.type == "cuda"
         self.ranks = joined()
         self.folder = RunFolder(folder) if self.ranks.first else SilentRunFolder(folder)
@@ -145,7 +145,7 @@ class Training:
             rate = config.learning_rate_at(epoch, step / total)
             stepper.run(inputs, self.plan[number][1], epoch, step, rate)
             done, ends = step + 1, number + 1 == epoch_steps
-            look, out_of_time = clock.tick(self.out_of_time, ends)
+            look, reason = clock.tick(self.deadline.reason, ends)
             if look:
                 means, metrics = self._look(number + 1), None
                 if ends:
@@ -153,12 +153,13 @@ class Training:
                     line = {"epoch": epoch, "learning_rate": rate, **means, "test_accuracy": accuracy}
                     metrics = logbook.write_epoch(line)
                     stepper.sums.zero_()
-                if ends or out_of_time or logbook.save_is_due:
+                if ends or reason or logbook.save_is_due:
                     logbook.save(stepper, done)
                 if self.on_progress:
                     self.on_progress(TrainProgress(config.name, done, total, self.start, epoch, means["loss"], metrics))
-                if out_of_time and done < total:
-                    text = f"{config.name}: time is up after {done:,} of {total:,} steps; the state is saved."
+                if reason and done < total:
+                    self.deadline.interrupted |= reason == INTERRUPTED  # on whichever rank it was
+                    text = f"{config.name}: {reason} after {done:,} of {total:,} steps; the state is saved."
                     raise OutOfTimeError(text)
             yield done
         logbook.write_network(config, self.model, self.test.name)
