@@ -16,13 +16,12 @@ from smoothcert.config import TrainConfig
 from smoothcert.data import ImageData
 from smoothcert.engine.deploy import choose_deployment
 from smoothcert.epochs import plan_epoch
-from smoothcert.methods import create_method
 from smoothcert.models import create_model
 from smoothcert.pipeline import load_images, teacher_config, uses_soft_labels
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.trainer import TrainProgress, fit
-from smoothcert.workload import pays_to_compile
+from smoothcert.workload import pays_to_compile, split_of
 
 _SECONDS = 4.0
 
@@ -111,9 +110,7 @@ def _time_steps(
     config: TrainConfig, data: ImageData, device: torch.device, compile: bool | None = None
 ) -> tuple[int, float]:
     """Return the number of steps of a run, and the seconds of one."""
-    method = create_method(config.method, config.sigma, config.options)
-    plan = plan_epoch(len(data), config.batch, method.split if config.steps == "split" else 1)
-    steps = config.epochs * len(plan)
+    steps = config.epochs * len(plan_epoch(len(data), config.batch, split_of(config)))
     compiled = pays_to_compile(config, steps, device) if compile is None else compile
     soft = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
     seen: list[tuple[int, float]] = []

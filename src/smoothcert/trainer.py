@@ -17,6 +17,7 @@ from smoothcert.engine.clock import Clock
 from smoothcert.engine.stepping import new_stream
 from smoothcert.epochs import noisy_accuracy, plan_epoch
 from smoothcert.errors import SmoothcertError
+from smoothcert.failures import raise_together
 from smoothcert.packed_labels import PackedLabels
 from smoothcert.training import OnProgress, Training, TrainProgress
 from smoothcert.workload import pays_to_compile
@@ -90,12 +91,3 @@ def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> N
                     errors.append(error)
                     left.remove(lane)
         raise_together(errors)
-
-
-def raise_together(errors: Sequence[SmoothcertError]) -> None:
-    """Raise what went wrong with some of several runs, if anything did; out of time if any of them was."""
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        kind = OutOfTimeError if any(isinstance(error, OutOfTimeError) for error in errors) else SmoothcertError
-        raise kind(" ".join(str(error) for error in errors)) from errors[0]
