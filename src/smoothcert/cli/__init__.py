@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM, which comes before a queue's kill, end a command as Ctrl-C does: with its rows written.
+    """Let SIGTERM, which comes before a queue's kill, end a command as Ctrl-C does: with what it has made kept.
 
     The processes of a launched group are ended by it when one of them fails, and have nothing to say then.
     """
