@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 import smoothcert
+from smoothcert.cli.stages import Stages
 from smoothcert.cli.terminal import ProgressBar, duration, say
-from smoothcert.cli.train import Stages
 from smoothcert.report.figures import plot_certified_accuracy
 from smoothcert.report.formats import to_text
 from smoothcert.report.table import build_table, describe

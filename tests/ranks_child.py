@@ -15,8 +15,8 @@ import smoothcert
 from smoothcert.data.batches import ResidentData
 from smoothcert.engine.ranks import join, leave
 from smoothcert.engine.stepping import Stepper
+from smoothcert.epochs import plan_epoch
 from smoothcert.methods import METHODS, create_method
-from smoothcert.trainer import plan_epoch
 
 STEPS = 20
 CASES = {method: (method, {}) for method in METHODS} | {

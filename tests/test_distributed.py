@@ -3,6 +3,7 @@
 import csv
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -62,6 +63,30 @@ def test_training_survives_the_death_of_a_rank(tmp_path):
     ours, theirs = load_file(broken.model), load_file(whole.model)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert not list(tmp_path.glob(".shared-*"))
+
+
+@pytest.mark.parametrize("ranks", [[0, 1], [1]])
+def test_interrupted_training_saves_and_goes_on(ranks, tmp_path):
+    """Ctrl-C reaches all processes, through their launcher; a signal to one of them ends the others just as well."""
+    flags = ["train", "--dataset", "mnist-mini", "--epochs", 3, "--runs", tmp_path, "--name"]
+    broken, whole = (RunFolder(tmp_path / name) for name in ("broken", "whole"))
+    group = smoothcert_group(*[([*flags, "broken"], {})] * 2)
+    while not broken.metrics.exists():
+        assert group[0].poll() is None, finish(group[0])
+        time.sleep(0.01)
+    time.sleep(0.2)
+    for rank in ranks:
+        group[rank].send_signal(signal.SIGINT)
+    codes, outputs = zip(*map(finish, group), strict=True)
+    assert codes == (130, 130), outputs
+    text = f"broken: interrupted after {broken.load_state()[1]:,} of"
+    assert [text in output for output in outputs] == [True, False], "it is said once"
+    for name in ("broken", "whole"):
+        codes, outputs = zip(*map(finish, smoothcert_group(*[([*flags, name], {})] * 2)), strict=True)
+        assert codes == (0, 0), outputs
+    assert len(broken.read_segments()) == 2
+    ours, theirs = load_file(broken.model), load_file(whole.model)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def rows(path):

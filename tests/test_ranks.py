@@ -7,9 +7,11 @@ import pytest
 from torch.distributed import HashStore
 from training_child import configure, train
 
-from smoothcert import environment, trainer
+from smoothcert import environment, training
+from smoothcert.deadline import INTERRUPTED
 from smoothcert.engine import agreement, sharing
 from smoothcert.engine.agreement import check_shared, decide, settle, tell, watch_over
+from smoothcert.engine.clock import Clock
 from smoothcert.engine.ranks import PeerError, Ranks
 from smoothcert.engine.sharing import share_out
 from smoothcert.errors import SmoothcertError, UsageError
@@ -158,10 +160,26 @@ def test_a_failing_worker_stops_the_work():
     assert "On rank 1: image" in str(first)
 
 
+@pytest.mark.parametrize("interrupted", [0, 1, 2])
+def test_an_interrupt_of_any_rank_stops_all_at_the_same_step(interrupted):
+    def work(ranks):
+        clock, step, found = Clock(ranks), 0, (False, "")
+        while not found[1]:
+            time.sleep(0.01)
+            step += 1
+            found = clock.tick(INTERRUPTED if ranks.rank == interrupted and step > 5 else "", due=False)
+        return step, *found
+
+    first, *others = together(work, 3)
+    assert first[0] > 5
+    assert first[1:] == (True, INTERRUPTED)
+    assert others == [first, first]
+
+
 def test_masked_attacks_and_synchronised_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):
     """Ranks with nothing to attack would not take part in the exchange."""
     config = configure("catrs", options={"attack": "masked"}, batch_norm="synced", architecture="cifar_resnet8")
-    monkeypatch.setattr(trainer, "joined", lambda: Ranks(0, 2))
+    monkeypatch.setattr(training, "joined", lambda: Ranks(0, 2))
     with pytest.raises(UsageError, match="`--attack masked` cannot be used with `--batch-norm synced`"):
         train(config, tmp_path / "run", few)
 

@@ -12,10 +12,13 @@ from training_child import configure, train
 
 import smoothcert
 from smoothcert.config import read_config
+from smoothcert.deadline import OutOfTimeError
+from smoothcert.epochs import plan_epoch
 from smoothcert.errors import Notice, SmoothcertError, UsageError
+from smoothcert.loop import Training
 from smoothcert.methods import METHODS
 from smoothcert.runs import RunFolder
-from smoothcert.trainer import OutOfTimeError, Training, fit, fit_together, plan_epoch
+from smoothcert.trainer import fit, fit_together
 
 
 def launch(config, folder, data):
@@ -114,12 +117,12 @@ def test_whole_and_split_steps(few):
 def test_one_sgd_step_is_torchs(few, tmp_path):
     """One step of the loop against plain PyTorch with the same draws: momentum, weight decay and all."""
     from smoothcert.draws import StepDraws
+    from smoothcert.loop import new_model
     from smoothcert.philox import Purpose, permutation
-    from smoothcert.trainer import _new_model
 
     config = configure("gaussian", batch=50, epochs=1, learning_rate=0.1)
     trained = smoothcert.load_checkpoint(train(config, tmp_path / "run", few)).model
-    model = _new_model(config, few).train()
+    model = new_model(config, few).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     order = permutation(0, (0, 0, Purpose.ORDER), 100)
     for step in range(2):

@@ -5,8 +5,7 @@ import torch
 
 import smoothcert
 from smoothcert.methods import create_method
-from smoothcert.trainer import pays_to_compile
-from smoothcert.workload import passes, step_inputs, step_passes
+from smoothcert.workload import passes, pays_to_compile, step_inputs, step_passes
 
 
 @pytest.mark.parametrize(

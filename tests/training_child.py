@@ -1,7 +1,14 @@
 """What tests of training share: small configurations, and a training process to be killed, which must start fast."""
 
+import multiprocessing
+import os
+import signal
+import sys
+import time
+
 import torch
 
+from smoothcert import checkpoint
 from smoothcert.config import TrainConfig
 from smoothcert.methods import METHODS
 from smoothcert.trainer import fit
@@ -26,3 +33,25 @@ def train(config, folder, data, **more):
 def single_threaded(config, folder, data):
     torch.set_num_threads(1)
     train(config, folder, data)
+
+
+def command(log, arguments, *, slow_disk=False, afresh=False):
+    """Run a command as a terminal would, in a session of its own, with what it says in a file."""
+    from smoothcert.cli import main
+
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    torch.set_num_threads(1)
+    sys.stderr = sys.stdout = open(log, "w", buffering=1)  # noqa: SIM115
+    os.dup2(sys.stderr.fileno(), 2)
+    if slow_disk:
+        checkpoint.save_file = save_slowly
+    if afresh:
+        multiprocessing.set_start_method("spawn", force=True)
+    sys.exit(main(arguments))
+
+
+def save_slowly(tensors, path, header, *, save=checkpoint.save_file):
+    path.write_bytes(b"half")
+    time.sleep(0.2)
+    save(tensors, path, header)

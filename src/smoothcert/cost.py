@@ -15,12 +15,14 @@ import torch
 from smoothcert.config import TrainConfig
 from smoothcert.data import ImageData
 from smoothcert.engine.deploy import choose_deployment
-from smoothcert.methods import create_method
+from smoothcert.epochs import plan_epoch
+from smoothcert.loop import TrainProgress
 from smoothcert.models import create_model
 from smoothcert.pipeline import load_images, teacher_config, uses_soft_labels
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
-from smoothcert.trainer import TrainProgress, fit, pays_to_compile, plan_epoch
+from smoothcert.trainer import fit
+from smoothcert.workload import pays_to_compile, split_of
 
 _SECONDS = 4.0
 
@@ -109,9 +111,7 @@ def _time_steps(
     config: TrainConfig, data: ImageData, device: torch.device, compile: bool | None = None
 ) -> tuple[int, float]:
     """Return the number of steps of a run, and the seconds of one."""
-    method = create_method(config.method, config.sigma, config.options)
-    plan = plan_epoch(len(data), config.batch, method.split if config.steps == "split" else 1)
-    steps = config.epochs * len(plan)
+    steps = config.epochs * len(plan_epoch(len(data), config.batch, split_of(config)))
     compiled = pays_to_compile(config, steps, device) if compile is None else compile
     soft = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
     seen: list[tuple[int, float]] = []
@@ -123,8 +123,11 @@ def _time_steps(
 
     with tempfile.TemporaryDirectory() as folder:
         trial = dataclasses.replace(config, epochs=1000)
-        with suppress(_EnoughError):
-            options: dict[str, Any] = {"device": device, "compile": compiled, "on_progress": watch}
-            fit(trial, Path(folder), data, data.subset([0]), soft=soft, **options)
+        options: dict[str, Any] = {"device": device, "compile": compiled, "on_progress": watch}
+        try:
+            with suppress(_EnoughError):
+                fit(trial, Path(folder), data, data.subset([0]), soft=soft, **options)
+        except KeyboardInterrupt:  # it speaks of a state that is saved; not for long, here
+            raise KeyboardInterrupt from None
     (first, began), (last, ended) = seen[0], seen[-1]
     return steps, (ended - began) / max(1, last - first)

@@ -1,12 +1,18 @@
-"""Time limits: work on borrowed machines stops at a moment when nothing is lost."""
+"""Time limits and interrupts: work stops at a moment when nothing is lost."""
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from smoothcert.errors import SmoothcertError
+
+TIME_IS_UP, INTERRUPTED = "time is up", "interrupted"
 
 
 class OutOfTimeError(SmoothcertError):
@@ -14,10 +20,11 @@ class OutOfTimeError(SmoothcertError):
 
 
 class Deadline:
-    """A moment some seconds from now, or never."""
+    """A moment some seconds from now, or never; an interrupt that is heeded brings it about at once."""
 
     def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
+        self.interrupted = False
 
     @property
     def left(self) -> float | None:
@@ -25,9 +32,16 @@ class Deadline:
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     @property
+    def reason(self) -> str:
+        """Why it is too late; empty while it is not."""
+        if self.interrupted:
+            return INTERRUPTED
+        return TIME_IS_UP if self.left == 0.0 else ""
+
+    @property
     def passed(self) -> bool:
         """Whether it is too late."""
-        return self.left == 0.0
+        return bool(self.reason)
 
     def check(self) -> None:
         """Stop if it is too late."""
@@ -43,3 +57,29 @@ class Deadline:
                 self.check()
 
         return watch
+
+    @contextmanager
+    def heeding_interrupts(self) -> Iterator[None]:
+        """Have the first interrupt only bring the deadline about; it is raised when the block ends, a second at once.
+
+        That goes for the signals that raise KeyboardInterrupt, and in the main thread alone: no other gets signals.
+        Whatever else a program does on a signal is left as it is.
+        """
+
+        def heed(number: int, frame: Any) -> None:
+            if self.interrupted:
+                signal.default_int_handler(number, frame)
+            self.interrupted = True
+
+        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        heeded = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
+        for number in heeded:
+            signal.signal(number, heed)
+        try:
+            yield
+        finally:
+            for number in heeded:
+                signal.signal(number, signal.default_int_handler)
+            if self.interrupted:
+                error = sys.exception()
+                raise KeyboardInterrupt(str(error)) if isinstance(error, SmoothcertError) else KeyboardInterrupt

@@ -17,18 +17,20 @@ from smoothcert.checkpoint import load_checkpoint
 from smoothcert.config import TrainConfig, to_toml
 from smoothcert.data import ImageData, load_dataset, select_rows
 from smoothcert.data.folder import FolderImages
-from smoothcert.deadline import Deadline, OutOfTimeError
+from smoothcert.deadline import Deadline
 from smoothcert.engine.agreement import decide, settle
 from smoothcert.engine.deploy import choose_deployment
 from smoothcert.engine.ranks import alone, joined
 from smoothcert.engine.sharing import share_out
 from smoothcert.errors import SmoothcertError
-from smoothcert.methods import create_method
+from smoothcert.failures import collected, raise_together
+from smoothcert.loop import Training
 from smoothcert.packed_labels import PackedLabels
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.soft_labels import make_soft_labels
-from smoothcert.trainer import Training, fit, fit_together, raise_together
+from smoothcert.trainer import fit, fit_together
+from smoothcert.workload import method_of
 
 OnStage = Callable[[str, str], Callable[[Any], None]]
 """Called with what begins (train, label, certify or compile) and its name; returns what is called with progress."""
@@ -64,7 +66,7 @@ def train_runs(
     trainings, errors = list[Training](), list[SmoothcertError]()
     for config in configs:
         folder = runs / config.name
-        try:
+        with collected(errors):
             if decide(joined(), RunFolder(folder).finished):
                 RunFolder(folder).open(config)
                 continue
@@ -74,15 +76,8 @@ def train_runs(
                 teacher = Path(config.teacher)
                 if not config.teacher:
                     teacher = _train_teacher(teacher_config(config), runs, sets, on_stage, deadline, options)
-                progress = deadline.watching(on_stage("label", f"soft labels of {train.name}"))
-                soft = _soft_labels(config, teacher, train, device, progress)
+                soft = _soft_labels(config, teacher, train, device, on_stage, deadline)
             trainings.append(Training(config, folder, train, test, soft=soft, **options))
-        except OutOfTimeError:
-            raise
-        except SmoothcertError as error:
-            if joined().size > 1:  # ranks that have no error would wait
-                raise
-            errors.append(error)
     names = [training.config.name for training in trainings]
     if any(training.compiled for training in trainings):
         on_stage("compile", "the training step")
@@ -122,14 +117,13 @@ def prepare_runs(
     for _ in share_out(joined(), len(teachers), train):
         pass
     for config in needing:
-        data, _ = sets.of(config)
-        progress = deadline.watching(on_stage("label", f"soft labels of {data.name}"))
-        _soft_labels(config, Path(config.teacher or runs / teacher_config(config).name), data, device, progress)
+        teacher = Path(config.teacher or runs / teacher_config(config).name)
+        _soft_labels(config, teacher, sets.of(config)[0], device, on_stage, deadline)
 
 
 def uses_soft_labels(config: TrainConfig) -> bool:
     """Whether a run needs a teacher's votes on its training images."""
-    return bool(create_method(config.method, config.sigma, config.options).uses_soft_labels)
+    return method_of(config).uses_soft_labels
 
 
 def _train_teacher(
@@ -245,7 +239,12 @@ def teacher_config(config: TrainConfig) -> TrainConfig:
 
 
 def _soft_labels(
-    config: TrainConfig, teacher: Path, train: ImageData, device: torch.device | str, progress: Callable[[Any], None]
+    config: TrainConfig,
+    teacher: Path,
+    train: ImageData,
+    device: torch.device | str,
+    on_stage: OnStage,
+    deadline: Deadline,
 ) -> Tensor | PackedLabels:
     return make_soft_labels(
         teacher,
@@ -254,5 +253,5 @@ def _soft_labels(
         samples=config.label_samples,
         augmentation=config.augmentation if config.label_view == "augmented" else "none",
         device=device,
-        on_progress=progress,
+        on_progress=deadline.watching(on_stage("label", f"soft labels of {train.name}")),
     )

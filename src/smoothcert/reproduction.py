@@ -6,7 +6,7 @@ Runs are shared between tables: each has one folder, by its recipe's name and se
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
@@ -23,6 +23,7 @@ from smoothcert.engine.agreement import decide
 from smoothcert.engine.ranks import alone, joined
 from smoothcert.engine.sharing import share_out
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.failures import collected
 from smoothcert.pipeline import OnStage, certify_run, prepare_runs, results_name, train_runs
 from smoothcert.recipes import PaperTable, load_recipe, paper_tables
 from smoothcert.report.corrupted import CorruptedResults
@@ -203,30 +204,19 @@ def reproduce(
             deadline.check()
             if not apart:
                 configs = [job.config for job in group]
-                errors += _try(train_runs, configs, place.runs, time_limit=deadline.left, **options)
+                with collected(errors):
+                    train_runs(configs, place.runs, time_limit=deadline.left, **options)
             for job in group:
                 folder = place.runs / job.config.name
                 if decide(joined(), RunFolder(folder).finished):
                     deadline.check()
                     done = {"skip": job.skip, "n": place.n, "device": device, "on_stage": on_stage, **PROTOCOL}
-                    errors += _try(certify_run, folder, place.test_sets(job), time_limit=deadline.left, **done)
+                    with collected(errors):
+                        certify_run(folder, place.test_sets(job), time_limit=deadline.left, **done)
     except OutOfTimeError as error:
         raise OutOfTimeError(" ".join(map(str, [*errors, error]))) from error
     if errors:
         raise SmoothcertError(" ".join(map(str, errors))) from errors[0]
-
-
-def _try(work: Callable[..., Any], *values: Any, **options: Any) -> list[SmoothcertError]:
-    """Do some work and return what went wrong with it, so that other work goes on; not where ranks wait for it."""
-    try:
-        work(*values, **options)
-    except OutOfTimeError:
-        raise
-    except SmoothcertError as error:
-        if joined().size > 1:
-            raise
-        return [error]
-    return []
 
 
 def _train_apart(

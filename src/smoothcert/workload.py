@@ -5,8 +5,12 @@ A pass back to the input counts as one more, a pass back to the weights as two.
 
 from __future__ import annotations
 
+import torch
+
 from smoothcert.config import TrainConfig
 from smoothcert.methods import Method, create_method
+
+_PASSES_THAT_PAY = 150e6  # for the time compilation takes; measured, see benchmarks/README.md
 
 
 def method_of(config: TrainConfig) -> Method:
@@ -35,3 +39,8 @@ def step_inputs(config: TrainConfig, gpus: int = 1) -> int:
 def step_passes(config: TrainConfig) -> int:
     """Return the passes of a whole step."""
     return step_inputs(config) * passes(method_of(config))
+
+
+def pays_to_compile(config: TrainConfig, steps: int, device: torch.device) -> bool:
+    """Whether so many steps of a run are enough work on a device to repay the compiler's time."""
+    return device.type == "cuda" and steps * step_passes(config) >= _PASSES_THAT_PAY

@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from smoothcert import __version__
 from smoothcert.cli import attack, certify, checkpoints, data, listing, precision, recertify, report, reproduce, train
 from smoothcert.cli.several import Parser
-from smoothcert.cli.terminal import short_notices
+from smoothcert.cli.terminal import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError
+
+_INTERRUPTED = "interrupted; the same command goes on from what is saved."
 
 
 def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
@@ -47,8 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not _is_said_elsewhere(error):
             print(f"smoothcert: {error}", file=sys.stderr, flush=True)
         return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        print("\nsmoothcert: interrupted; the same command goes on from what is saved.", file=sys.stderr)
+    except KeyboardInterrupt as stop:  # which says more where work came to a good end first
+        text = f"{stop} The same command goes on." if str(stop) else _INTERRUPTED
+        say(f"\nsmoothcert: {text}")
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
         _drop_output()
@@ -66,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM, which comes before a queue's kill, end a command as Ctrl-C does: with its rows written.
+    """Let SIGTERM, which comes before a queue's kill, end a command as Ctrl-C does: with what it has made kept.
 
     The processes of a launched group are ended by it when one of them fails, and have nothing to say then.
     """

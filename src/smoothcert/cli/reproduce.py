@@ -64,7 +64,7 @@ def add_commands(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Make the table, or as much of it as the time allows."""
     from smoothcert.bounds import check_budget
-    from smoothcert.cli.train import Stages
+    from smoothcert.cli.stages import Stages
     from smoothcert.config import describe
     from smoothcert.engine.agreement import check_shared, settle
     from smoothcert.engine.precision import check_precision

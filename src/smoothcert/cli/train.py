@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.options import add_data_dir, seconds
-from smoothcert.cli.terminal import COMPILING, ProgressBar, duration, say
+from smoothcert.cli.stages import Stages
+from smoothcert.cli.terminal import duration, say
 from smoothcert.config import TrainConfig, describe, make_config, to_toml
 from smoothcert.errors import UsageError
 
@@ -89,8 +90,8 @@ def _given(args: argparse.Namespace, prefix: str) -> dict[str, Any]:
 
 def resolve(args: argparse.Namespace) -> list[TrainConfig]:
     """Return the configurations that recipes and flags make together."""
-    from smoothcert.methods import create_method
     from smoothcert.recipes import load_recipe
+    from smoothcert.workload import method_of
 
     overrides = {**_given(args, "field_"), "options": _given(args, "option_")}
     names = args.recipe + (args.recipe_flag or [])
@@ -101,7 +102,7 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
     if len({config.name for config in configs}) < len(configs):
         raise UsageError("Several runs need different names, and so different recipes.")
     for config in configs:
-        create_method(config.method, config.sigma, config.options)
+        method_of(config)  # which checks its options
     return configs
 
 
@@ -167,53 +168,6 @@ def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
             f"{key} {duration(line[key])}" for key in ("training", "labels", "certification") if line[key]
         )
         print(f"{line['run']:32} {line['gpus']:3} GPUs: {times}; {line['memory']:.1f} GiB each")
-
-
-class Stages:
-    """A bar for each part of the work, one at a time."""
-
-    def __init__(self) -> None:
-        self.bar: ProgressBar | None = None
-        self.latest: dict[str, Any] = {}
-
-    def __enter__(self) -> Stages:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar:
-            self.bar.__exit__()
-
-    def begin(self, kind: str, name: str) -> Callable[[Any], None]:
-        """Close the bar of the last part and return what shows the next one's progress."""
-        self.__exit__()
-        self.bar, self.latest = None, {}
-        if kind == "compile":
-            say(COMPILING.format(name))
-            return lambda progress: None
-        show = {"train": self._train, "label": self._count, "certify": self._count}[kind]
-        title = f"certify {name}" if kind == "certify" else name
-        return lambda progress: show(title, progress)
-
-    def _open(self, title: str, total: int, unit: str, start: int) -> ProgressBar:
-        if self.bar is None:
-            self.bar = ProgressBar(title, total, unit, start).__enter__()
-        return self.bar
-
-    def _train(self, name: str, progress: Any) -> None:
-        self.latest[progress.name] = progress
-        runs = self.latest.values()
-        done, total, start = (sum(getattr(run, key) for run in runs) for key in ("step", "total", "start"))
-        note = f"epoch {progress.epoch + 1}, loss {progress.loss:.4f}"
-        if progress.metrics:
-            note += f", accuracy under noise {progress.metrics['test_accuracy']:.1f}%"
-        if len(runs) > 1:
-            note = f"{progress.name}: {note}"
-        bar = self._open(name, total, "steps", start)
-        bar.total, bar.start = total, start
-        bar.update(done, note)
-
-    def _count(self, name: str, progress: Any) -> None:
-        self._open(name, progress.total, "images", progress.done).update(progress.done)
 
 
 def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, device: torch.device) -> None:

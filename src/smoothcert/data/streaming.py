@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,6 +50,7 @@ class StreamedData:
             sampler=((step, part.first, indices) for step, part, indices in schedule),
             num_workers=self.workers,
             pin_memory=pinned,
+            worker_init_fn=_leave_signals_to_the_parent,
             **more,
         )
         for inputs in loader:
@@ -78,6 +80,11 @@ class _Views(Dataset[Inputs]):
         else:
             pixels, used = images[indices], indices
         return pixels, self.data.labels[used], *(() if self.soft is None else (self.soft[used],))
+
+
+def _leave_signals_to_the_parent(worker: int) -> None:
+    """Work on after Ctrl-C, which a terminal sends to all processes: the parent may need more images to end well."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def choose_source(
