@@ -7,7 +7,7 @@ import pytest
 from torch.distributed import HashStore
 from training_child import configure, train
 
-from smoothcert import environment, training
+from smoothcert import environment, loop
 from smoothcert.deadline import INTERRUPTED
 from smoothcert.engine import agreement, sharing
 from smoothcert.engine.agreement import check_shared, decide, settle, tell, watch_over
@@ -179,7 +179,7 @@ def test_an_interrupt_of_any_rank_stops_all_at_the_same_step(interrupted):
 def test_masked_attacks_and_synchronised_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):
     """Ranks with nothing to attack would not take part in the exchange."""
     config = configure("catrs", options={"attack": "masked"}, batch_norm="synced", architecture="cifar_resnet8")
-    monkeypatch.setattr(training, "joined", lambda: Ranks(0, 2))
+    monkeypatch.setattr(loop, "joined", lambda: Ranks(0, 2))
     with pytest.raises(UsageError, match="`--attack masked` cannot be used with `--batch-norm synced`"):
         train(config, tmp_path / "run", few)
 
