@@ -235,6 +235,12 @@ def test_a_cut_that_gives_no_whole_images_is_refused(tmp_path, cut, message):
         smoothcert.load_dataset(str(tmp_path), "test", **cut).floats([0])
 
 
+@pytest.mark.parametrize("images", [torch.rand(2, 1, 28, 28), np.zeros((2, 1, 28, 28), np.uint8)])
+def test_images_of_ones_own_are_bytes(images):
+    with pytest.raises(UsageError, match="mine: expected images as a tensor of uint8"):
+        smoothcert.ImageData("mine", "test", images, torch.arange(2), ("a", "b"), (0.0,), (1.0,))
+
+
 def test_imagenet_is_cut_as_published(tmp_path, shared):
     (tmp_path / "imagenet").mkdir()
     (tmp_path / "imagenet/val").symlink_to(shared / "data/imagenet-sample")
