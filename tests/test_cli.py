@@ -91,6 +91,12 @@ def test_the_default_output_lies_beside_the_checkpoint(checkpoint, capsys):
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["images"] == 2
 
 
+def test_what_the_paper_does_not_have_is_said(checkpoint, tmp_path, capsys):
+    assert main(["certify", str(checkpoint), "--n", "50", "--max", "2", "--out", str(tmp_path / "a.tsv")]) == 0
+    assert main(["report", str(tmp_path / "a.tsv"), "--paper"]) == 0
+    assert "The paper has no row of this data set, noise level and method.\n" in capsys.readouterr().err
+
+
 def test_dry_run_touches_nothing(checkpoint, capsys):
     before = sorted(checkpoint.parent.iterdir())
     assert main(["certify", str(checkpoint), "--dry-run", "--json"]) == 0
