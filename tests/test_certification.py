@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+import torch
 
 import smoothcert
 from smoothcert.errors import SmoothcertError, UsageError
@@ -164,6 +166,22 @@ def test_other_settings_are_refused_and_the_file_is_left_alone(classifier, train
     with pytest.raises(UsageError, match="task was certify, now predict"):
         smoothcert.predict_dataset(classifier, mini, path, n=300, indices=OPTIONS["indices"])
     assert rows(path) == before
+
+
+def test_a_network_of_ones_own_is_known_by_its_weights(mini, tmp_path):
+    """A script that is run again after training went on must not be given the certificates of before."""
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10)).requires_grad_(False)
+    smoothed = smoothcert.SmoothedClassifier(network, 0.5, 10)
+    options = {"out": tmp_path / "a.tsv", "n": 20, "model": {"name": "mine"}}
+    assert len(smoothcert.certify_dataset(smoothed, mini, indices=np.array([0, 5]), **options)) == 2
+    assert smoothcert.certify_dataset(smoothed, mini, indices=torch.tensor([0, 5]), **options) == []
+    network[1].bias[3] += 1.0
+    with pytest.raises(UsageError, match="other settings .model"):
+        smoothcert.certify_dataset(smoothed, mini, indices=[0, 5], **options)
+    with pytest.raises(UsageError, match="`indices` to be whole numbers"):
+        smoothcert.certify_dataset(smoothed, mini, indices=[0.5], n=20)
+    with pytest.raises(UsageError, match="`data` as `load_dataset` returns it, but got a str"):
+        smoothcert.certify_dataset(smoothed, "mnist-mini", n=20)
 
 
 def test_a_start_that_came_to_nothing_bars_no_other(classifier, mini, tmp_path):

@@ -91,6 +91,12 @@ def test_the_default_output_lies_beside_the_checkpoint(checkpoint, capsys):
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["images"] == 2
 
 
+def test_what_the_paper_does_not_have_is_said(checkpoint, tmp_path, capsys):
+    assert main(["certify", str(checkpoint), "--n", "50", "--max", "2", "--out", str(tmp_path / "a.tsv")]) == 0
+    assert main(["report", str(tmp_path / "a.tsv"), "--paper"]) == 0
+    assert "The paper has no row of this data set, noise level and method.\n" in capsys.readouterr().err
+
+
 def test_dry_run_touches_nothing(checkpoint, capsys):
     before = sorted(checkpoint.parent.iterdir())
     assert main(["certify", str(checkpoint), "--dry-run", "--json"]) == 0
@@ -98,6 +104,8 @@ def test_dry_run_touches_nothing(checkpoint, capsys):
     assert plan["samples"] == 1000 * 100_100
     assert plan["largest radius"] == pytest.approx(0.9529, abs=1e-4)
     assert plan["samples a second"] > 100
+    assert main(["predict", str(checkpoint), "--dry-run", "--json"]) == 0
+    assert "largest radius" not in json.loads(capsys.readouterr().out), "a prediction proves none"
     assert sorted(checkpoint.parent.iterdir()) == before
 
 
@@ -172,7 +180,7 @@ def test_data_commands(tmp_path, capsys):
         "cifar100": False,
         "imagenet": False,
     }
-    assert main(["data", "show", "--data", "mnist-mini", "--json"]) == 0
+    assert main(["data", "show", "mnist-mini", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["images"], shown["shape"]) == (1000, [1, 28, 28])
 
@@ -213,9 +221,14 @@ def test_import_and_export(tmp_path, capsys, trained_lenet):
 
 
 BAD = [
-    (["certify", "{c}", "--sigma", "0"], "`sigma` to be > 0, but got 0"),
+    (["certify", "{c}", "--sigma", "0"], "`sigma` to be > 0 and finite, but got 0"),
     (["certify", "{c}", "--sigma", "-0.25"], "`sigma` to be > 0"),
     (["certify", "{c}", "--sigma", "nan"], "`sigma` to be > 0"),
+    (["certify", "{c}", "--sigma", "inf"], "`sigma` to be > 0 and finite, but got inf"),
+    (["train", "mnist-mini-gaussian-1.00", "--sigma", "inf"], "`--sigma` must be finite, got inf"),
+    (["train", "mnist-mini-gaussian-1.00", "--weight-decay", "inf"], "`--weight-decay` must be finite, got inf"),
+    (["train", "mnist-mini-gaussian-1.00", "--resize", "32"], "`resize` and `crop` are for image folders"),
+    (["train", "mnist-mini-gaussian-1.00", "--workers", "-1", "--dry-run"], "`--workers` to be at least 0, but got -1"),
     (["certify", "{c}", "--alpha", "1"], "`alpha` to be between 0 and 1"),
     (["certify", "{c}", "--alpha", "0"], "`alpha` to be between 0 and 1"),
     (["certify", "{c}", "--n", "9"], "take n of at least 10"),
@@ -230,6 +243,11 @@ BAD = [
     (["certify", "{c}", "--device", "warp"], "`--device` warp cannot be used here"),
     (["certify", "{c}", "--split", "dev"], "`split`"),
     (["certify", "{c}", "--data", "cifar11"], "did you mean 'cifar10'"),
+    (["certify", "{c}", "--resize", "32"], "`resize` and `crop` are for image folders, which mnist-mini is not"),
+    (["certify", "{c}", "--data", "{wide}", "--crop", "28"], "`resize` and `crop` are for image folders, which"),
+    (["data", "show", "mnits"], "did you mean 'mnist'"),
+    (["data", "make", "mnist-cc"], "Unknown set of corrupted images 'mnist-cc'; did you mean 'mnist-c'?"),
+    (["data", "make", "{wide}"], "Say with `--out` where the corrupted images of"),
     (["certify", "{c}", "--data", "{wide}"], "Expected images of shape [1, 28, 28], but got [1, 40, 40]"),
     (["certify", "{c}", "--data", "{c}"], "is no data set; expected an .npz file"),
     (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
@@ -288,14 +306,28 @@ def test_a_positional_may_stand_behind_several_values(arguments, name, expected,
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [[], ["certfy"], ["certify", "x", "--n", "many"], ["certify", "x", "--shard", "3"], ["report"]],
+    ("arguments", "message"),
+    [
+        ([], "smoothcert: the following arguments are required: COMMAND. See `smoothcert --help`.\n"),
+        (["certfy"], "invalid choice: 'certfy'"),
+        (
+            ["certify", "x", "--n", "many"],
+            "argument --n/--N: invalid int value: 'many'. See `smoothcert certify --help`",
+        ),
+        (["certify", "x", "--shard", "3"], "expected I/N, such as 3/8, but got '3'"),
+        (["certify", "x", "--skpi", "3"], "certify: unknown argument --skpi; did you mean --skip? See `smoothcert c"),
+        (["certify", "x", "--skpi=3"], "did you mean --skip?"),
+        (["data", "list", "mnist"], "smoothcert data list: unknown argument mnist. See `smoothcert data list --help`"),
+        (["report"], "required: [NAME=]RUN"),
+    ],
 )
-def test_argparse_usage_errors(arguments, capsys):
+def test_what_cannot_be_parsed_is_one_line_and_exit_code_2(arguments, message, capsys):
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 2
-    assert "usage:" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_what_is_lacking_is_said_before_anything_is_made(tmp_path, mini, monkeyp
     assert "canny_edges needs scikit-image" in capsys.readouterr().err
     assert not (tmp_path / "one").exists()
     assert main([*arguments, str(tmp_path / "all")]) == 0
-    assert "scikit-image: run `pip install smoothcert[corruptions]`. Going on with" in capsys.readouterr().err
+    assert "scikit-image: pip install 'smoothcert[corruptions]'. Going on with" in capsys.readouterr().err
     assert find_corrupted(str(tmp_path / "all")).missing == ["canny_edges"]
     assert main([*arguments, str(tmp_path / "two"), "--corruption", "stripe", "fog", "--corruption", "shear"]) == 0
     assert find_corrupted(str(tmp_path / "two")).there == ["shear", "stripe", "fog"], "named at once, or one by one"
@@ -277,7 +277,7 @@ def test_making_colour_images_from_a_users_own_file(tmp_path, capsys):
     np.savez(tmp_path / "mine.npz", images=images, labels=np.arange(4))
     arguments = ["data", "make", str(tmp_path / "mine.npz"), "--corruption", "contrast", "frost"]
     assert main(arguments) == 2
-    assert "say where its corruptions go with `--out`" in capsys.readouterr().err
+    assert "Say with `--out` where the corrupted images of" in capsys.readouterr().err
     assert main([*arguments, "--out", str(tmp_path / "mine-c"), "--workers", "1"]) == 0
     data = smoothcert.load_dataset(str(tmp_path / "mine-c/contrast"))
     assert (len(data), data.severities, data.labels.tolist()) == (20, 5, [0, 1, 2, 3] * 5)

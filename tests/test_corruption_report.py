@@ -206,7 +206,7 @@ def test_files_of_one_corruption_are_joined(tmp_path, capsys):
     assert (summarize(more, "accuracy").mean.value, summarize(more, "accuracy").clean) == (100.0, 0.0)
     assert few.uneven == more.uneven == []
     assert main(["report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("CAT-RS") == 4
+    assert capsys.readouterr().out.count("CAT-RS") == 4 + 3, "two measures of two results, and the clean images' rows"
     (tmp_path / "fog-shard2of2.tsv").unlink()
     assert main(["report", str(tmp_path)]) == 0
     assert "CAT-RS: some of the 20 images are not in fog;" in capsys.readouterr().err
@@ -326,7 +326,8 @@ def test_generate_certify_and_read(mini_c, tmp_path, monkeypatch, capsys):
     assert {path.name: path.read_bytes() for path in run.glob("*.tsv")} == before
     capsys.readouterr()
     assert main(["report", str(run), "--json"]) == 0
-    (again,) = json.loads(capsys.readouterr().out)
+    again, row = json.loads(capsys.readouterr().out)
+    assert (row["dataset"], row["images"]) == ("mnist-mini", 10)
     assert again["mACR"] == entry["mACR"]
     assert again["accuracy"]["clean"] == 100.0
     assert main(["predict", *arguments[1:5], "--data", "mnist-mini-c", "--data-dir", str(mini_c), "--skip", "250"]) == 0

@@ -219,6 +219,28 @@ def test_image_folders(tmp_path):
         smoothcert.load_dataset(str(tmp_path), "test", resize=32, crop=32).floats([3])
 
 
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        ({"resize": 32}, "say with `crop`"),
+        ({"resize": 16, "crop": 32}, "`resize` to be at least `crop`, but got 16 and 32"),
+        ({"crop": -1}, "`crop` to be at least 1"),
+        ({"crop": 32}, "0.png is 40x20, too small for a `crop` of 32"),
+    ],
+)
+def test_a_cut_that_gives_no_whole_images_is_refused(tmp_path, cut, message):
+    (tmp_path / "ant").mkdir()
+    Image.fromarray(np.zeros((20, 40, 3), np.uint8)).save(tmp_path / "ant/0.png")
+    with pytest.raises(SmoothcertError, match=message):
+        smoothcert.load_dataset(str(tmp_path), "test", **cut).floats([0])
+
+
+@pytest.mark.parametrize("images", [torch.rand(2, 1, 28, 28), np.zeros((2, 1, 28, 28), np.uint8)])
+def test_images_of_ones_own_are_bytes(images):
+    with pytest.raises(UsageError, match="mine: expected images as a tensor of uint8"):
+        smoothcert.ImageData("mine", "test", images, torch.arange(2), ("a", "b"), (0.0,), (1.0,))
+
+
 def test_imagenet_is_cut_as_published(tmp_path, shared):
     (tmp_path / "imagenet").mkdir()
     (tmp_path / "imagenet/val").symlink_to(shared / "data/imagenet-sample")

@@ -148,6 +148,12 @@ def test_a_narrow_terminal_gets_the_plain_table(table):
     assert out.getvalue() == ""
 
 
+def test_a_terminal_without_bars_gets_the_plain_table(table):
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    assert not show_table(table, Console(file=out, width=200))
+    assert out.buffer.getvalue() == b""
+
+
 def test_the_curves_line_follows_the_curve(table):
     line = curve_line(table.rows[0].entry.results, 10.0)
     assert len(line) == 16

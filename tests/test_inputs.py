@@ -22,9 +22,9 @@ def linear(dtype=torch.float32):
 
 
 CASES = [
-    (lambda: smooth(sigma=0.0), "`sigma` to be > 0, but got 0"),
+    (lambda: smooth(sigma=0.0), "`sigma` to be > 0 and finite, but got 0"),
     (lambda: smooth(sigma=float("inf")), "`sigma`"),
-    (lambda: smooth(sigma="0.5"), "`sigma` to be > 0, but got '0.5'"),
+    (lambda: smooth(sigma="0.5"), "`sigma` to be > 0 and finite, but got '0.5'"),
     (lambda: smooth(sigma=[0.5]), "`sigma` to be > 0"),
     (lambda: smooth(num_classes=0), "`num_classes` to be at least 1"),
     (lambda: smooth(num_classes="3"), "`num_classes` to be a whole number"),

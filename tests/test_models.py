@@ -88,6 +88,7 @@ def test_lenet_is_plain_convolutions():
         (lambda: smoothcert.create_model("lenet", mean=(0.1, 0.2), std=(1.0, 1.0)), "1 channels"),
         (lambda: smoothcert.create_model("lenet", mean=(0.1,), std=(0.0,)), "std"),
         (lambda: smoothcert.adapt_inputs(len), "value_range"),
+        (lambda: smoothcert.adapt_inputs(len, mean=0.5, std=0.2), "one a channel, but got 0.5 and 0.2"),
         (lambda: smoothcert.adapt_inputs(len, value_range=(1, -1)), "low, high"),
     ],
 )

@@ -260,7 +260,6 @@ def corrupted(tmp_path_factory, mini):
 def test_corrupted_images_become_heat_maps(corrupted):
     found = read_findings([str(corrupted)])
     assert [run.path.name for run in found.runs] == ["certify.tsv"]
-    assert found.listed == [], "clean certificates beside corrupted ones are their column `clean`"
     (entry,) = found.corrupted
     assert entry.clean is not None
     maps = corruption_maps(found.corrupted)
@@ -274,8 +273,11 @@ def test_corrupted_images_become_heat_maps(corrupted):
 
 def test_the_command_puts_corruptions_on_the_page(corrupted, tmp_path, capsys):
     assert main(["report", str(corrupted), "--html", str(tmp_path / "page.html"), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 1
+    corrupted_images, clean = json.loads(capsys.readouterr().out)
+    assert (corrupted_images["dataset"], clean["dataset"]) == ("mnist-mini-c", "mnist-mini")
     assert "ACR: CAT-RS, sigma 0.50, mnist-mini-c" in (tmp_path / "page.html").read_text()
+    assert main(["report", str(corrupted), "--html", f"{tmp_path}/."]) == 2
+    assert capsys.readouterr().err.endswith(f"{tmp_path} is a folder; name a file.\n")
     alone = [str(path) for path in corrupted.glob("fog.tsv")]
     assert main(["report", *alone, "--html", str(tmp_path / "none.html")]) == 2
     assert "needs certificates on clean images" in capsys.readouterr().err

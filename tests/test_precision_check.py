@@ -12,6 +12,7 @@ from smoothcert.cli import main
 from smoothcert.errors import UsageError
 from smoothcert.noises import Gaussian
 from smoothcert.precision_check import compare_precision, transferred_radius
+from smoothcert.report.sources import find_results
 from smoothcert.thresholds import grid_noise
 
 
@@ -54,6 +55,8 @@ def test_the_command_compares_fp32_and_bf16(checkpoint, tmp_path, capsys):
     out = tmp_path / "c.tsv"
     flags = ["--n", "100", "--skip", "500", "--device", "cpu", "--out", str(out), "--json"]
     assert main(["compare-precision", str(checkpoint), *flags, "--batch", "0"]) == 2
+    assert main(["compare-precision", str(checkpoint), *flags, "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"images": 2, "samples": 200, "precisions": ["fp32", "bf16"]}
     assert not out.exists()
     assert main(["compare-precision", str(checkpoint), *flags]) == 0
     summary = json.loads(capsys.readouterr().out)
@@ -61,6 +64,8 @@ def test_the_command_compares_fp32_and_bf16(checkpoint, tmp_path, capsys):
     assert 0 <= summary["differ"] <= 0.05
     assert summary["differ"] < summary["differ_at_most"] < 0.1
     assert summary["acr_transferred"] < summary["acr"]
+    with pytest.raises(UsageError, match="holds no certification result"):  # no row of a table
+        find_results([str(tmp_path)])
     assert main(["compare-precision", str(checkpoint), "--with", "fp32"]) == 2
     assert main(["compare-precision", str(checkpoint), "--with", "fp16"]) == 2
 

@@ -211,3 +211,16 @@ def test_overrides():
     assert (config.epochs, config.options["weight"], config.options["num_noises"]) == (3, 2.0, 4)
     other = load_recipe("mnist-catrs-0.50", method="macer")
     assert dict(other.options) == {}, "another method has none of the recipe's options"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"epoch": 5}, "^Unknown field 'epoch'; did you mean 'epochs'?"),
+        ({"num_noises": 2}, "Options of the method go into `options`, a dict.$"),
+        ({"epochs": "many"}, "^`epochs` must be of type int, got 'many'"),
+    ],
+)
+def test_overrides_that_no_recipe_has(overrides, message):
+    with pytest.raises(UsageError, match=message):
+        load_recipe("mnist-catrs-0.50", **overrides)

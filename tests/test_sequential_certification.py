@@ -1,5 +1,6 @@
 """Sequential certification of data sets: the same rows for any batch, shard and interruption, in every mode."""
 
+import copy
 import dataclasses
 import json
 import random
@@ -120,11 +121,13 @@ def test_shards_join_to_the_same_rows(classifier, mini, tmp_path, reference, nam
     assert rows(tmp_path / "all.tsv") == rows(reference(name))
 
 
-def test_a_finished_file_draws_nothing_more(mini, reference):
-    def never(x):
+def test_a_finished_file_draws_nothing_more(model, mini, reference):
+    def never(network, inputs):
         raise AssertionError("the network was called")
 
-    broken = smoothcert.SmoothedClassifier(never, SIGMA, 10, micro_batch=64)
+    network = copy.deepcopy(model)
+    network.register_forward_pre_hook(never)
+    broken = smoothcert.SmoothedClassifier(network, SIGMA, 10, micro_batch=64)
     path = reference("table")
     before = rows(path), sidecar_path(path).read_bytes()
     records = certify(broken, mini, path, RULES["table"])

@@ -114,7 +114,7 @@ def largest_radius(sigma: float, n: int, alpha: float) -> float:
 def check_sigma(sigma: float) -> None:
     """Refuse a noise level that is not a positive finite number."""
     if not 0 < _number(sigma) < math.inf:
-        raise UsageError(f"Expected `sigma` to be > 0, but got {sigma!r}.")
+        raise UsageError(f"Expected `sigma` to be > 0 and finite, but got {sigma!r}.")
 
 
 def check_alpha(alpha: float) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import operator
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from smoothcert import bounds, certificates
 from smoothcert.data.image_data import ImageData
@@ -60,7 +62,8 @@ def certify_dataset(
 
     A file that was interrupted is continued, one made with other settings is refused. `indices` chooses images (all
     by default; see `select`), `batch` bounds the noisy samples in memory, and `model` describes the base classifier
-    in the sidecar (its checkpoint's hash, say). `bound` is one of `smoothcert.certificates.BOUNDS`.
+    in the sidecar: with the `sha256` of its file, or else a module is known by a hash of its weights, and a function
+    by what you say of it. `bound` is one of `smoothcert.certificates.BOUNDS`.
     """
     bounds.check_budget(n0, n, alpha)
     certificates.check_bound(bound, 1, fixed_plan(n, alpha))
@@ -161,7 +164,12 @@ def evaluate(
 
 def choose_images(classifier: SmoothedClassifier, data: ImageData, indices: Sequence[int] | None) -> list[int]:
     """Return the images to evaluate, all by default, after a look whether they and the classifier go together."""
-    chosen = list(range(len(data)) if indices is None else indices)
+    if not isinstance(data, ImageData):
+        raise UsageError(f"Expected `data` as `load_dataset` returns it, but got a {type(data).__name__}.")
+    try:
+        chosen = [operator.index(index) for index in (range(len(data)) if indices is None else indices)]
+    except TypeError:
+        raise UsageError(f"Expected `indices` to be whole numbers, but got {indices!r}.") from None
     if not all(0 <= index < len(data) for index in chosen):
         raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
     if classifier.num_classes is not None and int(data.labels.max()) >= classifier.num_classes:
@@ -184,13 +192,26 @@ def describe_job(
         "device": device.type,
         "images": _compact(chosen),
         "data": _describe(data),
-        "model": dict(model or {}),
+        "model": _describe_model(classifier.model, model or {}),
         # A network may know more classes than its data set has: recertification has to share alpha among all.
         **({} if classes in (None, classes_of(data.name)) else {"classes": classes}),
         **noise,
         # A sound certificate is about one function: the same kernels, on the same device, from the first row on.
         **({"pinned": describe_function(device)} if noise.get("noise") == "grid" else {}),
     }
+
+
+def _describe_model(model: Any, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Name the base classifier; one that is told without a hash is known by its weights, so that others are refused."""
+    if "sha256" in told or not isinstance(model, nn.Module):
+        return dict(told)
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode())
+        with suppress(AttributeError, RuntimeError, TypeError, ValueError):  # quantised or lazy ones have no plain bytes
+            digest.update(f"{tensor.dtype} {list(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return {**told, "weights": digest.hexdigest()}
 
 
 def _describe(data: ImageData) -> dict[str, Any]:

@@ -39,6 +39,8 @@ class Checkpoint:
 
 def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
     """Write a network; the file appears under its name only when whole."""
+    if not isinstance(model, Classifier):
+        raise UsageError(f"Only networks of `create_model` can be saved, but got a {type(model).__name__}.")
     header = {
         "format": _FORMAT,
         "architecture": model.architecture,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 
 SCHEDULES = ("step", "one-cycle")
 LR_DROPS = ("late", "on-time")
@@ -70,6 +71,8 @@ class TrainConfig:
             _check(self, name, getattr(self, name) >= 1, "be at least 1")
         for name in ("momentum", "weight_decay", "seed", "resize", "crop"):
             _check(self, name, getattr(self, name) >= 0, "be >= 0")
+        for name in ("sigma", "learning_rate", "lr_factor", "label_sigma", "weight_decay"):
+            _check(self, name, getattr(self, name) < math.inf, "be finite")
         _check(self, "momentum", self.momentum < 1, "be below 1")
         _check(self, "seed", self.seed < 1 << 63, "be below 2**63")
         choices = {
@@ -150,6 +153,9 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
         raise UsageError(f"{where} has unknown fields: {', '.join(foreign)}.")
     if "name" in method:
         plain["method"] = method.pop("name")
+    if unknown := sorted(set(overrides) - set(fields)):
+        message = unknown_name("field", unknown[0], set(fields) - {"options"})
+        raise UsageError(f"{message} Options of the method go into `options`, a dict.")
     changed = overrides.get("method", plain.get("method")) != plain.get("method")
     plain["options"] = {**({} if changed else method), **overrides.pop("options", {})}
     plain.update(overrides)
@@ -158,5 +164,6 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
         if expected is float and isinstance(value, int) and not isinstance(value, bool):
             plain[name] = float(value)
         elif name != "options" and type(value) is not expected:
-            raise UsageError(f"{where}: `{name}` must be of type {expected.__name__}, got {value!r}.")
+            place = "" if name in overrides else f"{where}: "
+            raise UsageError(f"{place}`{name}` must be of type {expected.__name__}, got {value!r}.")
     return TrainConfig(**plain)

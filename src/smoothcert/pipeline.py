@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from smoothcert.engine.agreement import decide, settle
 from smoothcert.engine.deploy import choose_deployment
 from smoothcert.engine.ranks import alone, joined
 from smoothcert.engine.sharing import share_out
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import Notice, SmoothcertError
 from smoothcert.failures import collected, raise_together
 from smoothcert.loop import Training
 from smoothcert.packed_labels import PackedLabels
@@ -40,14 +41,17 @@ def _silent(kind: str, name: str) -> Callable[[Any], None]:
     return lambda progress: None
 
 
-def train_run(config: TrainConfig, runs: Path, **options: Any) -> Path:
-    """Make everything a configuration needs, each part kept in its folder below `runs`; return the network's file."""
+def train_run(config: TrainConfig, runs: str | Path, **options: Any) -> Path:
+    """Make everything a configuration needs, each part kept in its folder below `runs`; return the network's file.
+
+    `load_checkpoint` reads it. Options are those of `train_runs`.
+    """
     return train_runs([config], runs, **options)[0]
 
 
 def train_runs(
     configs: Sequence[TrainConfig],
-    runs: Path,
+    runs: str | Path,
     *,
     data_dir: str | Path | None = None,
     device: torch.device | str = "cpu",
@@ -60,7 +64,7 @@ def train_runs(
 
     One that cannot begin does not stop the others; what went wrong is raised at the end.
     """
-    deadline = Deadline(time_limit)
+    deadline, runs = Deadline(time_limit), Path(runs)
     options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
     sets = _Sets(data_dir)
     trainings, errors = list[Training](), list[SmoothcertError]()
@@ -153,9 +157,20 @@ class _Sets(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
             name = sorted(set(train.classes) ^ set(test.classes))[0]
             here, there = ("training", "test") if name in train.classes else ("test", "training")
             raise SmoothcertError(f"{train.name}: the {here} images have a class {name}, the {there} images do not.")
+        if _same_images(train, test):
+            text = f"{train.name} has no test images of its own: accuracy is measured on those it is trained on."
+            warnings.warn(text, Notice, stacklevel=2)
         settle(joined(), {"class folders": " ".join(train.classes), "images": f"{len(train)} + {len(test)}"})
         self[key] = train, test
         return train, test
+
+
+def _same_images(train: ImageData, test: ImageData) -> bool:
+    if isinstance(train.images, FolderImages) and isinstance(test.images, FolderImages):
+        return train.images.paths == test.images.paths
+    if not (isinstance(train.images, Tensor) and isinstance(test.images, Tensor)):
+        return False
+    return torch.equal(train.images, test.images)
 
 
 def load_images(config: TrainConfig, split: str, data_dir: str | Path | None) -> ImageData:

@@ -47,7 +47,11 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
     weights = {strip_wrappers(key): value for key, value in table.items()}
     name = infer_architecture(weights)
     if name is None:
-        raise SmoothcertError(f"{path} holds none of our networks; its layers: {', '.join(list(weights)[:4])}, ...")
+        layers = ", ".join(list(weights)[:4])
+        raise SmoothcertError(
+            f"{path} holds none of our networks (its layers: {layers}, ...); smooth yours from Python, with "
+            "`SmoothedClassifier`."
+        )
     if normalization is None and name != "lenet":  # no published LeNet normalises its inputs
         choices = ", ".join(NORMALIZATIONS)
         raise UsageError(

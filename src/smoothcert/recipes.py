@@ -27,7 +27,13 @@ def list_recipes(pattern: str = "*") -> list[str]:
 
 
 def load_recipe(name: str, /, **overrides: Any) -> TrainConfig:
-    """Return a recipe by its name, or read a TOML file by its path."""
+    """Return a recipe by its name, or read a TOML file by its path.
+
+    Overrides take the place of single fields of the `TrainConfig`; those of the method's options stand in `options`.
+
+    >>> load_recipe("mnist-consistency-0.50", epochs=10, options={"weight": 2.0}).epochs
+    10
+    """
     if name.endswith(".toml"):
         return read_config(Path(name), **overrides)
     found = next(FOLDER.glob(f"*/{name}.toml"), None) if name in list_recipes() else None

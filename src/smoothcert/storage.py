@@ -15,6 +15,8 @@ from smoothcert.errors import SmoothcertError, UsageError
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a name to write to; it takes the place of `path`, in one step, when the block ends without an error."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name a file.")
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -231,16 +231,17 @@ def _plan(
     started = time.perf_counter()
     classifier.counts(data.floats(indices[:1], device)[0], 4 * micro_batch)
     speed = 4 * micro_batch / (time.perf_counter() - started)
+    protocol: dict[str, Any] = {"n": args.n, "alpha": args.alpha}
+    if args.task == "certify":
+        largest = stopping.largest_radius(rules[0], args.n, args.alpha, classifier.noise)
+        protocol = {"n0": args.n0, **protocol, "largest radius": largest}
+        protocol |= {"noise": classifier.noise.name, "stop": args.stop}
     plan = {
         "task": args.task,
         "data": ", ".join(f"{data.name} {data.split}" for data, _, _ in parts),
         "images": images,
         "sigma": classifier.sigma,
-        **({"n0": args.n0} if args.task == "certify" else {}),
-        "n": args.n,
-        "alpha": args.alpha,
-        "largest radius": stopping.largest_radius(rules[0], args.n, args.alpha, classifier.noise),
-        **({"noise": classifier.noise.name, "stop": args.stop} if args.task == "certify" else {}),
+        **protocol,
         "seed": args.seed,
         "precision": classifier.precision,
         "form": classifier.form,

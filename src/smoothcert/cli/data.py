@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.cli.corrupted import corruption
-from smoothcert.cli.options import add_cutting, add_data_dir, add_data_options, load_data
+from smoothcert.cli.options import add_cutting, add_data_dir, add_split, load_data
 from smoothcert.cli.several import Several
 from smoothcert.cli.terminal import ProgressBar, say
 
@@ -34,7 +34,10 @@ def add_commands(commands: Any) -> None:
     listing.add_argument("--json", action="store_true", help="print as JSON")
     listing.set_defaults(run=run_list)
     show = verbs.add_parser("show", help="describe a data set")
-    add_data_options(show, default="none")
+    show.add_argument("data", metavar="NAME", help="data set, .npz file or image folder")
+    add_split(show)
+    add_data_dir(show)
+    add_cutting(show)
     show.add_argument("--json", action="store_true", help="print as JSON")
     show.set_defaults(run=run_show)
 
@@ -78,12 +81,14 @@ def run_make(args: argparse.Namespace) -> None:
     """Make a corrupted set."""
     from smoothcert.data import data_dir, load_dataset
     from smoothcert.data.corruptions import make_corrupted, suite_for, what_is_lacking
-    from smoothcert.errors import UsageError
-    from smoothcert.names import CORRUPTED, canonical_name
+    from smoothcert.errors import UsageError, unknown_name
+    from smoothcert.names import CORRUPTED, DIMENSIONS, canonical_name
 
     name = canonical_name(args.name)
     if name not in CORRUPTED and args.out is None:
-        raise UsageError(f"{args.name} is no set with a place of its own; say where its corruptions go with `--out`.")
+        if not Path(args.name).exists() and name not in DIMENSIONS:
+            raise unknown_name("set of corrupted images", args.name, CORRUPTED)
+        raise UsageError(f"Say with `--out` where the corrupted images of {args.name} go.")
     source = name.removesuffix("-c") if name in CORRUPTED else args.name
     data = load_dataset(source, "test", args.data_dir, resize=args.resize, crop=args.crop)
     lacking = {} if args.corruption else what_is_lacking(data)

@@ -14,9 +14,14 @@ def add_data_options(parser: argparse.ArgumentParser, *, default: str) -> None:
     """Which images: data set, split, folder."""
     group = parser.add_argument_group("data")
     group.add_argument("--data", metavar="NAME", help=f"data set, .npz file or image folder (default: {default})")
-    group.add_argument("--split", default="test", help="train or test (default: test)")
+    add_split(group)
     add_data_dir(group)
     add_cutting(group)
+
+
+def add_split(parser: argparse._ActionsContainer) -> None:
+    """Which part of a data set."""
+    parser.add_argument("--split", default="test", help="train or test (default: test)")
 
 
 def add_cutting(parser: argparse._ActionsContainer) -> None:

@@ -56,7 +56,9 @@ def run(args: argparse.Namespace) -> None:
         for precision in precisions
     )
     if args.dry_run:
-        print(f"{len(indices):,} images, {args.n0 + args.n:,} samples each, {' and '.join(precisions)}")
+        plan = {"images": len(indices), "samples": args.n0 + args.n, "precisions": precisions}
+        text = f"{len(indices):,} images, {args.n0 + args.n:,} samples each, {' and '.join(precisions)}"
+        print(json.dumps(plan) if args.json else text)
         return
     task = f"compare-{'-'.join(precisions)}"
     name = results_name(task, data, job.sigma, args.n, args.skip, args.max, args.shard)

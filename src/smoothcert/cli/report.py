@@ -99,7 +99,9 @@ def print_table(
     if "dataset" in given:
         given["dataset"] = canonical_name(given["dataset"])
     found = read_findings(files, **given)
-    table = build_table([run.entry for run in found.listed], **options) if found.listed else None
+    table = build_table([run.entry for run in found.runs], **options) if found.runs else None
+    if options.get("paper") and table and not any(row.paper for row in table.rows):
+        say("The paper has no row of this data set, noise level and method.")
     show(table, found.corrupted, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
     return found, table
 

@@ -27,11 +27,11 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
 
 
 def write_page(args: argparse.Namespace, found: Findings, table: Table | None) -> None:
-    """Write the page and the figures, where they were asked for; `table` is that of the runs listed."""
+    """Write the page and the figures, where they were asked for; `table` is that of the runs."""
     from smoothcert.errors import UsageError
 
     if args.html:
-        if not found.runs:
+        if table is None:
             raise UsageError("`--html` needs certificates on clean images beside those on corrupted ones.")
         _write_html(args, found, table)
     if args.figures:
@@ -40,13 +40,10 @@ def write_page(args: argparse.Namespace, found: Findings, table: Table | None) -
         _write_figures(args, found)
 
 
-def _write_html(args: argparse.Namespace, found: Findings, table: Table | None) -> None:
+def _write_html(args: argparse.Namespace, found: Findings, table: Table) -> None:
     from smoothcert.report.page import corruption_maps, render_page
-    from smoothcert.report.table import build_table
     from smoothcert.storage import write_text
 
-    if table is None or len(found.listed) < len(found.runs):
-        table = build_table([run.entry for run in found.runs], radii=args.radii)
     maps = corruption_maps(found.corrupted)
     page = render_page(found.runs, table, title=args.title, load=find_test_images(args.data_dir), corruptions=maps)
     write_text(args.html, page)

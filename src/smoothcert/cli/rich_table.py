@@ -23,6 +23,8 @@ def show_table(table: Table, console: Console | None = None) -> bool:
     from smoothcert.report.sparkline import curve_line
 
     console = console or Console(file=sys.stdout)
+    if console.options.ascii_only:  # it has no bars
+        return False
     titles = header(table)
     shown = RichTable(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
     for title in [*titles[:2], "curve", *titles[2:]]:

@@ -114,6 +114,8 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.pipeline import train_runs
     from smoothcert.runs import RunFolder
 
+    if args.workers is not None and args.workers < 0:
+        raise UsageError(f"Expected `--workers` to be at least 0, but got {args.workers}.")
     if args.plan:
         _print_plan(resolve(args), as_json=args.json)
         return

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smoothcert.bounds import check_count
 from smoothcert.data.crops import DRAWS, random_box
-from smoothcert.errors import Notice, SmoothcertError
+from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.philox import Purpose, uniform
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class FolderImages:
     """
 
     def __init__(self, paths: list[Path], resize: int | None, crop: int | None, *, skip_broken: bool = False) -> None:
+        _check_cut(resize, crop)
         self.paths, self.resize, self.crop, self.skip_broken = paths, resize, crop, skip_broken
         height, width = (crop, crop) if crop else _open(paths[0]).size[::-1]
         self.shape = torch.Size((len(paths), 3, height, width))
@@ -68,6 +70,10 @@ class FolderImages:
             short = min(width, height)
             image = image.resize((self.resize * width // short, self.resize * height // short), _bilinear())
         if self.crop:
+            if min(image.size) < self.crop:
+                size = "x".join(map(str, image.size))
+                text = f"{self.paths[index]} is {size}, too small for a `crop` of {self.crop}"
+                raise SmoothcertError(f"{text}; `resize` it first.")
             left, top = (round((side - self.crop) / 2) for side in image.size)
             image = image.crop((left, top, left + self.crop, top + self.crop))
         pixels = _pixels(image)
@@ -104,6 +110,17 @@ class FolderImages:
         for path in self.paths:
             digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode())
         return digest.digest()
+
+
+def _check_cut(resize: int | None, crop: int | None) -> None:
+    """Refuse sizes of which no image of one size comes."""
+    for name, pixels in (("resize", resize), ("crop", crop)):
+        if pixels is not None:
+            check_count(name, pixels)
+    if resize is not None and crop is None:
+        raise UsageError("`resize` alone leaves images of several shapes; say with `crop` what is then cut out.")
+    if resize is not None and crop is not None and resize < crop:
+        raise UsageError(f"Expected `resize` to be at least `crop`, but got {resize} and {crop}.")
 
 
 class FolderViews:

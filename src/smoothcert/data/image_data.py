@@ -47,6 +47,9 @@ class ImageData:
 
     def __post_init__(self) -> None:
         """Check that the parts belong together."""
+        if getattr(self.images, "dtype", torch.uint8) != torch.uint8:
+            kind = f"{type(self.images).__name__} of {getattr(self.images, 'dtype', '')}"
+            raise UsageError(f"{self.name}: expected images as a tensor of uint8, from 0 to 255, but got a {kind}.")
         if len(self.labels) != self.images.shape[0]:
             raise SmoothcertError(f"{self.name}: {self.images.shape[0]} images but {len(self.labels)} labels.")
         if not len(self.labels):

@@ -120,6 +120,8 @@ def load_dataset(
     if split not in SPLITS:
         raise UsageError(f"Expected `split` to be one of {', '.join(SPLITS)}, but got {split!r}.")
     name = canonical_name(name)
+    if (resize or crop) and (name in DATASETS or Path(name).suffix == ".npz"):
+        raise UsageError(f"`resize` and `crop` are for image folders, which {name} is not.")
     if name in DATASETS:
         return _load_named(name, split, data_dir(root))
     if name == "imagenet":

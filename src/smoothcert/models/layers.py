@@ -21,8 +21,9 @@ class Normalize(nn.Module):
 
     def __init__(self, mean: Sequence[float] = (0.0,), std: Sequence[float] = (1.0,)) -> None:
         super().__init__()
-        if len(mean) != len(std) or any(not value > 0 for value in std):
-            raise UsageError(f"Expected as many `std` > 0 as `mean`, but got mean {mean} and std {std}.")
+        listed = hasattr(mean, "__len__") and hasattr(std, "__len__")
+        if not listed or len(mean) != len(std) or any(not value > 0 for value in std):
+            raise UsageError(f"Expected `mean` and as many `std` > 0, one a channel, but got {mean} and {std}.")
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32))
 

@@ -43,14 +43,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that was named: runs certified on clean images, and certificates on corrupted ones.
-
-    `listed` are the runs with a row of their own in the table: not those that lie beside corrupted images'
-    certificates, which are their column `clean`.
-    """
+    """Everything that was named: runs certified on clean images, and certificates on corrupted ones."""
 
     runs: list[Run]
-    listed: list[Run]
     corrupted: list[CorruptedResults]
 
 
@@ -67,8 +62,7 @@ def read_findings(texts: Sequence[str], **given: Any) -> Findings:
         for name, path in plain
         if path not in beside or sidecar_path(path).is_file()  # else `clean.tsv`, which tells no method
     ]
-    listed = [run for run in runs if run.path not in beside]
-    return Findings(runs, listed, read_corrupted([*corrupted, *clean], **given) if corrupted else [])
+    return Findings(runs, read_corrupted([*corrupted, *clean], **given) if corrupted else [])
 
 
 def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:
@@ -79,7 +73,8 @@ def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:
 def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
     """Return (name, results file) of each `[NAME=]FILE`, and of all files below each folder.
 
-    Of what a glob or a folder offers, files of counts and looks are left out.
+    Of what a glob or a folder offers, files of counts and looks are left out; of a folder also what it holds of
+    `compare-precision`.
     """
     found: list[tuple[str | None, Path]] = []
     for text in texts:
@@ -103,6 +98,8 @@ def _is_result(path: Path) -> bool:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             header, first = file.readline().rstrip("\n").split("\t"), file.readline().strip()
     except (OSError, EOFError, UnicodeDecodeError):
+        return False
+    if "transferred" in header:  # a comparison of two precisions
         return False
     return set(COLUMNS[:5]) <= set(header) and bool(first)  # one that has only begun has nothing to show
 

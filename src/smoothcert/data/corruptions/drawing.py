@@ -90,7 +90,7 @@ def canny_edges(image: Image, random: Generator) -> Image:
     try:
         from skimage.feature import canny
     except ImportError:
-        raise SmoothcertError("canny_edges needs scikit-image: run `pip install smoothcert[corruptions]`.") from None
+        raise SmoothcertError("canny_edges needs scikit-image: pip install 'smoothcert[corruptions]'.") from None
 
     return as_floats(np.stack([canny(channel) for channel in np.moveaxis(image, 2, 0)], axis=2))  # type: ignore[no-untyped-call]
 
