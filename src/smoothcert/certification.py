@@ -208,7 +208,7 @@ def _describe_model(model: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():
         digest.update(name.encode())
-        with suppress(AttributeError, RuntimeError, TypeError, ValueError):  # quantised or lazy ones have no plain bytes
+        with suppress(AttributeError, RuntimeError, TypeError, ValueError):  # quantised and lazy ones have no bytes
             digest.update(f"{tensor.dtype} {list(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return {**told, "weights": digest.hexdigest()}
