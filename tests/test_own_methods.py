@@ -95,3 +95,17 @@ def test_what_is_watched_holds_no_step_in_memory():
     watched = StepOutput(losses.mean(), {"all": losses, "most": losses.amax()}).watched()
     assert watched.keys() == {"loss", "most"}
     assert not any(value.requires_grad for value in watched.values())
+
+
+def test_a_step_that_returns_its_loss_alone(known_methods, tmp_path, few):
+    @smoothcert.register_method
+    @dataclass(frozen=True, kw_only=True)
+    class Alone(Twice):
+        name = "alone"
+
+        def step(self, model, x, y, **more):
+            return F.cross_entropy(model(x), y)
+
+    config = smoothcert.load_recipe("mnist-mini-gaussian-1.00", method="alone", epochs=1)
+    with pytest.raises(UsageError, match="the step of alone to return a `StepOutput`, but got a Tensor"):
+        fit(config, tmp_path, few, few)

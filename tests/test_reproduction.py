@@ -252,7 +252,7 @@ def test_what_was_made_otherwise_is_refused(small, tmp_path):
     reproduce([job], place, on_stage=quiet)
     assert votes.read_text().count("\n") == whole.count("\n")
     other = dataclasses.replace(job, config=dataclasses.replace(job.config, precision="bf16"))
-    with pytest.raises(UsageError, match=r"another configuration \(precision differ\)"):
+    with pytest.raises(UsageError, match=r"another configuration \(other precision\)"):
         reproduce([other], place, on_stage=quiet)
     sidecar = path.with_suffix(".json")
     sidecar.write_text(sidecar.read_text().replace('"alpha": 0.001', '"alpha": 0.01'))
@@ -374,7 +374,7 @@ def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch
     assert main([*arguments, "--plan"]) == 0
     assert "done" in capsys.readouterr().out
     assert main([*arguments, "--plan", "--precision", "fp32"]) == 2
-    assert "another configuration (precision differ)" in capsys.readouterr().err
+    assert "another configuration (other precision)" in capsys.readouterr().err
     for wrong in (["mnst"], *(["mnist", *more.split()] for more in WRONG)):
         assert main(["reproduce", *wrong]) == 2
     assert issubclass(OutOfTimeError, SmoothcertError)

@@ -83,7 +83,7 @@ def test_a_run_folder_holds_what_was_run(few, tmp_path):
     before = path.stat().st_mtime_ns
     assert train(config, tmp_path / "run", few) == path
     assert path.stat().st_mtime_ns == before, "a finished run is a no-op"
-    with pytest.raises(UsageError, match="another configuration \\(seed differ"):
+    with pytest.raises(UsageError, match="another configuration \\(other seed"):
         train(configure("catrs", seed=1), tmp_path / "run", few)
 
 

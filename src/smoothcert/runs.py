@@ -53,7 +53,7 @@ class RunFolder:
             if before != config:
                 lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
                 fields = sorted({line.split(" = ")[0] for line in lines if line})
-                text = f"{self.path} holds a run of another configuration ({', '.join(fields)} differ)"
+                text = f"{self.path} holds a run of another configuration (other {', '.join(fields)})"
                 raise UsageError(f"{text}; choose another `--name`, or move it away.")
         else:
             write_text(self.config, to_toml(config))

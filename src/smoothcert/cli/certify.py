@@ -46,7 +46,7 @@ def add_commands(commands: Any) -> None:
     predict.set_defaults(run=run, task="predict")
 
 
-def add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
+def add_options(parser: argparse.ArgumentParser, *, n: int, precision: str = "fp32 on the CPU, bf16 on a GPU") -> None:
     """Add what every command has that votes on images: checkpoint, data, protocol, execution, output."""
     parser.add_argument("checkpoint", nargs="?", help="a run folder, a .safetensors file, or a published checkpoint")
     parser.add_argument("--pretrained", metavar="NAME", help="a network of ours (see `smoothcert list pretrained`)")
@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser, *, n: int) -> None:
     add_sample_options(group)
     group = parser.add_argument_group("execution")
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
-    group.add_argument("--precision", help="fp32, tf32 or bf16 (default: fp32 on the CPU, bf16 on a GPU)")
+    group.add_argument("--precision", help=f"fp32, tf32 or bf16 (default: {precision})")
     group.add_argument(
         "--form", help="plain, folded, compiled or pinned (default: folded; compiled for large GPU jobs)"
     )

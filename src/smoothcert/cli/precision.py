@@ -20,7 +20,7 @@ def add_commands(commands: Any) -> None:
         description="Count on common noises how often a network votes differently in two precisions, bound that "
         "probability, and say the radius at which the first one's certificate holds for the second.",
     )
-    add_options(parser, n=10_000)
+    add_options(parser, n=10_000, precision="fp32")
     parser.add_argument("--n0", "--N0", type=int, default=100, metavar="N0", help="noises that select (default: 100)")
     parser.add_argument("--with", dest="second", default="bf16", help="the second precision (default: bf16)")
     parser.set_defaults(run=run)

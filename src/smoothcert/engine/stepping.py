@@ -18,9 +18,9 @@ from smoothcert.engine.batchnorm import SyncedBatchNorm2d, synced
 from smoothcert.engine.precision import numerics
 from smoothcert.engine.ranks import Part, Ranks
 from smoothcert.engine.replaying import capturing
-from smoothcert.errors import Notice, first_line
+from smoothcert.errors import Notice, UsageError, first_line
 from smoothcert.kernels import network_kernels
-from smoothcert.methods import Method
+from smoothcert.methods import Method, StepOutput
 
 _DIVERGED = 1e6
 _WARM_UP_STEPS = 3
@@ -217,6 +217,9 @@ class Stepper:
         draws = StepDraws(self.seed, self._step, part)
         network, method = self.model if model is None else model, self.method if method is None else method
         output = method.step(network, x, y, draws=draws, epoch=self._epoch, soft=soft)
+        if not isinstance(output, StepOutput):
+            kind = type(output).__name__
+            raise UsageError(f"Expected the step of {method.name} to return a `StepOutput`, but got a {kind}.")
         return output.loss, output.watched()
 
 
