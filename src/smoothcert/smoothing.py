@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,14 +14,12 @@ from smoothcert import bounds
 from smoothcert.certificates import certify_votes
 from smoothcert.engine.counting import Work, count_within_memory, default_batch, default_micro_batch
 from smoothcert.engine.deploy import COMPILED, FORMS, deploy, input_dtype
-from smoothcert.engine.noising import check_grid
 from smoothcert.engine.precision import check_precision, numerics
 from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
+from smoothcert.inputs import AUTO, as_batch, as_indices, as_seed, as_shape, check_range, check_values
 from smoothcert.models import Classifier
 from smoothcert.noises import Grid, Noise, make_noise
 from smoothcert.philox import Purpose
-
-AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -82,17 +79,13 @@ class SmoothedClassifier(nn.Module):
         for name, count in (("num_classes", num_classes), ("micro_batch", micro_batch)):
             if count is not None:
                 bounds.check_count(name, count)
-        if not (input_range is None or input_range == AUTO or _is_range(input_range)):
-            raise UsageError(f"Expected `input_range` as (low, high), or None, but got {input_range!r}.")
+        check_range(input_range)
         if form == "folded" and not isinstance(model, Classifier):
             raise UsageError(f"Only networks of `create_model` can be folded, but got a {type(model).__name__}.")
         if isinstance(self.noise, Grid) and form == "compiled":
             raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
         self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
-        try:
-            self.input_shape = None if input_shape is None else torch.Size(input_shape)
-        except TypeError:
-            raise UsageError(f"Expected `input_shape` as (channels, height, width), but got {input_shape!r}.") from None
+        self.input_shape = None if input_shape is None else as_shape(input_shape)
         self.input_range, self.precision, self.form, self.micro_batch = input_range, precision, form, micro_batch
         # With the device it was made for; in a tuple, so that it is no part of this module's weights.
         self._deployed: tuple[torch.device, Callable[[Tensor], Any]] | None = None
@@ -176,11 +169,11 @@ class SmoothedClassifier(nn.Module):
             votes = count_within_memory(
                 self._scores,
                 placed,
-                _indices(index, len(inputs), device),
+                as_indices(index, len(inputs)).to(device),
                 edges,
                 num_classes=self._classes(placed, micro_batch),
                 noise=self.noise,
-                seed=_seed(seed),
+                seed=as_seed(seed),
                 purpose=purpose,
                 micro_batch=micro_batch,
                 batch=default_batch(micro_batch, device) if batch is None else bounds.check_count("batch", batch),
@@ -212,45 +205,13 @@ class SmoothedClassifier(nn.Module):
         return self.micro_batch or default_micro_batch(torch.Size(shape).numel(), device)
 
     def _inputs(self, x: Any) -> tuple[Tensor, bool]:
-        """Check inputs and return them as a float32 batch, and whether they were a single one."""
-        try:
-            inputs = torch.as_tensor(x).detach()
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise UsageError(f"Expected inputs as a tensor or an array, but got a {type(x).__name__}.") from error
-        if inputs.dtype == torch.uint8:
-            raise UsageError("Expected images as floats in [0, 1], but got uint8; divide them by 255.")
-        if not inputs.is_floating_point():
-            raise UsageError(f"Expected floating-point inputs, but got {inputs.dtype}.")
-        shape = self.input_shape
-        if shape is not None and shape not in (inputs.shape, inputs.shape[1:]):
-            raise UsageError(f"Expected inputs of shape {list(shape)}, but got {list(inputs.shape)}.")
-        single = inputs.shape == shape if shape is not None else inputs.dim() in (1, 3)
-        if shape is None and inputs.dim() not in (1, 2, 3, 4):
-            raise UsageError(f"Expected a vector, an image or a batch of them, but got shape {list(inputs.shape)}.")
-        batch = (inputs.unsqueeze(0) if single else inputs).float()
-        if not batch.numel():
-            raise UsageError("Expected at least one input, but got an empty batch.")
+        batch, single = as_batch(x, self.input_shape)
         self.check_values(batch)
         return batch, single
 
     def check_values(self, batch: Tensor) -> None:
         """Refuse NaN and values outside the range that the noise level refers to."""
-        if bool(batch.isnan().any()):
-            raise UsageError("The inputs contain NaN.")
-        if isinstance(self.noise, Grid):
-            check_grid(self.noise, batch)
-        limits = self.input_range
-        if limits == AUTO:
-            limits = (0.0, 1.0) if batch.dim() == 4 else None
-        if limits is None:
-            return
-        low, high = float(batch.min()), float(batch.max())
-        if low < float(limits[0]) or high > float(limits[1]):
-            raise UsageError(
-                f"Expected inputs in [{limits[0]}, {limits[1]}], but they span [{low:.6g}, {high:.6g}]: noise is added "
-                "in that range. A model made for another range goes through `adapt_inputs`; "
-                "`input_range=None` switches this check off."
-            )
+        check_values(batch, self.noise, self.input_range)
 
     def _scores(self, noisy: Tensor) -> Tensor:
         network = self._deployed[1] if self._deployed else self.model
@@ -317,32 +278,3 @@ def _as_scores(returned: Any, device: torch.device) -> Tensor:
     if scores.is_complex() or scores.dtype == torch.bool:
         raise UsageError(f"Expected scores that are numbers from the model, but got {scores.dtype}.")
     return scores
-
-
-def _is_range(limits: Any) -> bool:
-    try:
-        low, high = limits
-        return float(low) < float(high)
-    except (TypeError, ValueError):
-        return False
-
-
-def _seed(seed: int | None) -> int:
-    if seed is None:
-        return secrets.randbits(63)
-    bounds.check_seed(seed)
-    return seed
-
-
-def _indices(index: Any, count: int, device: torch.device) -> Tensor:
-    try:
-        indices = torch.arange(count) if index is None else torch.as_tensor(index).reshape(-1)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected `index` to be a whole number for each input, but got {index!r}.") from error
-    if indices.is_floating_point() or indices.is_complex():
-        raise UsageError(f"Expected `index` to be a whole number for each input, but got {indices.dtype}.")
-    if len(indices) != count:
-        raise UsageError(f"Expected one `index` an input ({count}), but got {len(indices)}.")
-    if bool((indices < 0).any() | (indices >= 1 << 32).any()):
-        raise UsageError("Expected every `index` to be between 0 and 2**32 - 1.")
-    return indices.to(device)
