@@ -12,8 +12,8 @@ from kept.keeping import keep_runs
 from kept.page import results_page, verify_page
 from kept.verifying import verify_all
 from smoothcert.errors import SmoothcertError
+from smoothcert.jobs import Workplace, list_jobs
 from smoothcert.pretrained import FOLDER as ZOO
-from smoothcert.reproduction import Workplace, list_jobs
 from smoothcert.storage import write_text
 
 ROOT = Path(__file__).parent.parent

@@ -9,7 +9,8 @@ import numpy as np
 import smoothcert
 from smoothcert.engine.agreement import decide
 from smoothcert.engine.ranks import join, leave
-from smoothcert.reproduction import Workplace, list_jobs, reproduce
+from smoothcert.jobs import Workplace, list_jobs
+from smoothcert.reproduction import reproduce
 
 
 def main(runs):

@@ -18,8 +18,9 @@ from training_child import configure
 from smoothcert import checkpoint
 from smoothcert.cli import main
 from smoothcert.engine.stepping import Stepper
+from smoothcert.jobs import Workplace, list_jobs
 from smoothcert.loop import Training
-from smoothcert.reproduction import Workplace, list_jobs, reproduce
+from smoothcert.reproduction import reproduce
 from smoothcert.runs import RunFolder
 from smoothcert.trainer import fit, fit_together
 

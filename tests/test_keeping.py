@@ -19,7 +19,8 @@ from kept.verifying import WrongResultError, verify_all
 from smoothcert.checkpoint import save_checkpoint
 from smoothcert.data.corruptions import make_corrupted
 from smoothcert.errors import UsageError
-from smoothcert.reproduction import Workplace, list_jobs, reproduce
+from smoothcert.jobs import Workplace, list_jobs
+from smoothcert.reproduction import reproduce
 from smoothcert.results import counts_path, read_results, sidecar_path
 from smoothcert.storage import file_hash
 

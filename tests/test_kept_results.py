@@ -17,10 +17,10 @@ from kept.verifying import WrongResultError, certify_again, verify_all
 from smoothcert.cli import main
 from smoothcert.config import read_config
 from smoothcert.data.corruptions import make_corrupted
+from smoothcert.jobs import list_jobs
 from smoothcert.metrics import paired_difference
 from smoothcert.report.corrupted import CorruptedResults, Part
 from smoothcert.report.table import build_table, describe
-from smoothcert.reproduction import list_jobs
 from smoothcert.results import counts_path, read_counts, read_results, sidecar_path
 
 ROOT = Path(__file__).parent.parent

@@ -14,6 +14,7 @@ from smoothcert.cli import main
 from smoothcert.data.corruptions import make_corrupted
 from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.jobs import Workplace, list_jobs
 from smoothcert.pipeline import teacher_config
 from smoothcert.planning import plan
 from smoothcert.recipes import paper_tables
@@ -22,7 +23,7 @@ from smoothcert.report.formats import groups
 from smoothcert.report.paper import paper_corruptions, paper_row
 from smoothcert.report.seeds import over_seeds, seed_annex
 from smoothcert.report.table import build_table
-from smoothcert.reproduction import Workplace, list_jobs, read_corrupted_entries, read_entries, reproduce
+from smoothcert.reproduction import read_corrupted_entries, read_entries, reproduce
 from smoothcert.runs import RunFolder
 
 WRONG = ("--n 5", "--together 0", "--out table.xyz", "--precision fp64")
@@ -163,7 +164,7 @@ def test_a_table_of_corrupted_images(small, tmp_path, monkeypatch):
     assert summary.clean is not None
     assert len(summary.by_corruption) == 15
     other = Workplace(tmp_path / "runs", str(tmp_path), n=200)
-    monkeypatch.delattr("smoothcert.reproduction.load_dataset")  # nobody needs the clean images
+    monkeypatch.delattr("smoothcert.jobs.load_dataset")  # nobody needs the clean images
     assert read_corrupted_entries([job], other)[0].clean is not None
     (tmp_path / "few-c" / "fog.npy").unlink()
     other = Workplace(tmp_path / "runs", tmp_path, n=200)
@@ -318,9 +319,7 @@ def test_deadlines():
 
 @pytest.mark.slow
 def test_seeds_and_hours_are_in_every_output(small, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(
-        "smoothcert.reproduction.load_recipe", lambda name, /, **o: smoothcert.load_recipe(name, **o, **small)
-    )
+    monkeypatch.setattr("smoothcert.jobs.load_recipe", lambda name, /, **o: smoothcert.load_recipe(name, **o, **small))
     for table, row in (("variance", "| 0.25 | Gaussian | 5 |"), ("training-cost", "| Gaussian, M=1 | 0.0")):
         out = tmp_path / f"{table}.md"
         arguments = ["reproduce", table, "--only", "gaussian-0.25", "--runs", str(tmp_path / table), "--n", "20"]
@@ -336,9 +335,7 @@ def test_seeds_and_hours_are_in_every_output(small, tmp_path, capsys, monkeypatc
 def test_the_command_line_says_how_clean_images_come_beside(small, tmp_path, capsys, monkeypatch):
     data = str(shutil.copyfile(small["dataset"], tmp_path / "mnist.npz"))
     few = {**small, "dataset": data}
-    monkeypatch.setattr(
-        "smoothcert.reproduction.load_recipe", lambda name, /, **o: smoothcert.load_recipe(name, **o, **few)
-    )
+    monkeypatch.setattr("smoothcert.jobs.load_recipe", lambda name, /, **o: smoothcert.load_recipe(name, **o, **few))
     make_corrupted(smoothcert.load_dataset(data, "test"), tmp_path / "data" / "mnist-c", workers=1)
     arguments = ["reproduce", "mnist-c", "--only", "gaussian-0.25", "--runs", str(tmp_path / "runs"), "--n", "20"]
     arguments += ["--skip", "20", "--data-dir", str(tmp_path / "data"), "--json"]
@@ -355,9 +352,7 @@ def test_the_command_line_says_how_clean_images_come_beside(small, tmp_path, cap
 
 
 def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(
-        "smoothcert.reproduction.load_recipe", lambda name, /, **o: smoothcert.load_recipe(name, **o, **small)
-    )
+    monkeypatch.setattr("smoothcert.jobs.load_recipe", lambda name, /, **o: smoothcert.load_recipe(name, **o, **small))
     arguments = ["reproduce", "mnist", "--only", "gaussian-0.25", "--runs", str(tmp_path), "--n", "20"]
     assert main([*arguments, "--time-limit", "0.01s"]) == 1
     assert "Left: mnist-gaussian-0.25 (training, 40 images). The same command goes on." in capsys.readouterr().err

@@ -6,6 +6,7 @@ from kept.comparison import distances, ranking
 from kept.costs import cost_lines
 from kept.shelf import certificates, kept_rows, shown_tables
 from kept.verifying import check
+from smoothcert.jobs import find_table
 from smoothcert.report.corrupted_files import is_corrupted
 from smoothcert.report.corrupted_networks import read_corrupted
 from smoothcert.report.corruptions import KINDS, corruption_sheets, paper_beside, summarize
@@ -13,7 +14,7 @@ from smoothcert.report.formats import to_markdown
 from smoothcert.report.paper import METHODS
 from smoothcert.report.seeds import over_seeds, seed_annex
 from smoothcert.report.table import build_table
-from smoothcert.reproduction import find_table, linf_of, row_of
+from smoothcert.reproduction import linf_of, row_of
 from smoothcert.results import read_results
 
 _HEAD = [

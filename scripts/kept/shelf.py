@@ -4,8 +4,8 @@ import re
 from collections import Counter
 
 from smoothcert.errors import SmoothcertError
+from smoothcert.jobs import find_table, list_jobs
 from smoothcert.recipes import paper_tables
-from smoothcert.reproduction import find_table, list_jobs
 from smoothcert.results import certificates_in, read_sidecar, sidecar_path
 
 WITH_WEIGHTS = ("catrs",)

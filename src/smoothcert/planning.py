@@ -10,8 +10,8 @@ import torch
 
 from smoothcert.config import TrainConfig
 from smoothcert.cost import estimate_certification, estimate_labels, estimate_steps
+from smoothcert.jobs import Job, Progress, Workplace
 from smoothcert.pipeline import load_images, teacher_config, uses_soft_labels
-from smoothcert.reproduction import Job, Progress, Workplace
 from smoothcert.runs import RunFolder
 
 

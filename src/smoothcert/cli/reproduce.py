@@ -15,9 +15,9 @@ from smoothcert.cli.terminal import duration, say
 if TYPE_CHECKING:
     import torch
 
+    from smoothcert.jobs import Job, Workplace
     from smoothcert.report.formats import Annex
     from smoothcert.report.table import Table
-    from smoothcert.reproduction import Job, Workplace
 
 
 def add_commands(commands: Any) -> None:
@@ -71,7 +71,8 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.engine.ranks import join
     from smoothcert.environment import choose_device, facts
     from smoothcert.errors import SmoothcertError, UsageError
-    from smoothcert.reproduction import PROTOCOL, Workplace, list_jobs, reproduce
+    from smoothcert.jobs import PROTOCOL, Workplace, list_jobs
+    from smoothcert.reproduction import reproduce
 
     # What is wrong with the numbers is said before hours of work.
     check_budget(PROTOCOL["n0"], args.n, PROTOCOL["alpha"])
@@ -134,9 +135,10 @@ def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job],
 
 
 def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
+    from smoothcert.jobs import find_table
     from smoothcert.report.seeds import over_seeds, seed_annex
     from smoothcert.report.table import build_table
-    from smoothcert.reproduction import find_table, linf_of, read_entries
+    from smoothcert.reproduction import linf_of, read_entries
 
     table = find_table(args.table)
     if table.data:
