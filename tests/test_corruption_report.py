@@ -180,7 +180,10 @@ def test_networks_of_one_method_are_told_apart(tmp_path, capsys):
         write_own(tmp_path / run / f"fog-n{n}.tsv", "mnist-c/fog", range(20), [True] * 20, n=n, sha256=run)
     entries = read_folder(tmp_path)
     assert [entry.name for entry in entries] == ["CAT-RS (first)", "CAT-RS (second)", "CAT-RS"]
-    assert len(corruption_maps(entries)) == 6
+    maps = corruption_maps(entries)
+    networks = [{network for _, network in map} for map in maps.values()]
+    assert networks == 2 * [{"CAT-RS (first)", "CAT-RS (second)"}, {"CAT-RS"}]
+    assert list(maps)[:2] == ["ACR: sigma 0.25, mnist-c, n = 100", "ACR: sigma 0.25, mnist-c, n = 200"]
     assert main(["report", str(tmp_path), "--figures", str(tmp_path / "figures")]) == 0
     assert len(list((tmp_path / "figures").glob("corruption-*.png"))) == 3
     same = [dataclasses.replace(entry, name="CAT-RS", n=n) for entry, n in zip(entries, (100, 200), strict=False)]

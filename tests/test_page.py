@@ -237,7 +237,10 @@ def test_provenance_says_everything(folder):
 
 def test_heat_map_of_nothing_and_of_gaps():
     assert heat_map("x", {}).kinds == ()
-    assert heat_map("x", {("fog", 3): 1.0, ("snow", 1): 3.0, ("fog", 1): 2.0}).means == (1.5, 3.0)
+    gaps = heat_map("x", {("fog", 3): 1.0, ("snow", 1): 3.0, ("fog", 1): 2.0})
+    assert (gaps.columns, gaps.means) == (("severity 1", "severity 3"), (1.5, 3.0))
+    networks = heat_map("x", {("fog", "b"): 1.0, ("snow", "b"): 3.0, ("fog", "a"): 2.0})
+    assert (networks.columns, networks.values, networks.means) == (("b", "a"), ((1.0, 2.0), (3.0, None)), ())
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,10 @@ from smoothcert.report.table import build_table
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 AXE = Path(__file__).with_name("vendor") / "axe.min.js"
 HOSTILE = """<script>alert("x")</script> & 'quotes' "too" </style>"""
-CORRUPTIONS = {"ACR of CAT-RS": {("fog", 1): 0.5, ("fog", 2): 0.25, ("glass_blur", 1): 0.75}}
+CORRUPTIONS = {
+    "ACR of CAT-RS": {("fog", 1): 0.5, ("fog", 2): 0.25, ("glass_blur", 1): 0.75},
+    "accuracy": {("fog", "Gaussian"): 50.0, ("mean", "Gaussian"): 50.0, ("fog", HOSTILE): 75.0},
+}
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -355,6 +358,9 @@ def test_corruption_training_and_cost(tab):
     assert texts(tab, ".heatmap tbody tr >> nth=0 >> td") == ["0.500", "0.250", "0.375"]
     assert texts(tab, ".heatmap tbody tr >> nth=1 >> td") == ["0.750", "–", "0.750"]  # noqa: RUF001
     assert texts(tab, ".heatmap tbody th") == ["fog", "glass blur"]
+    tab.locator("#corruption-controls select").select_option(index=1)
+    assert texts(tab, ".heatmap thead th") == ["corruption", "Gaussian", HOSTILE]
+    assert texts(tab, ".heatmap tbody td") == ["50.0", "75.0", "50.0", "–"]  # noqa: RUF001
     alt = tab.locator("#training-plot").get_attribute("aria-label")
     assert alt == "loss by epoch in the training of 6 runs, from 0.500 to 2.00."
     tab.get_by_label("Quantity").select_option(label="accuracy under noise, %")

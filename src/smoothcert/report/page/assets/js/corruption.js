@@ -1,4 +1,4 @@
-// Heat maps by kind and severity of corruption.
+// Heat maps by kind of corruption, and by its severity or by network.
 
 let heatMap = 0;
 
@@ -13,7 +13,7 @@ function depth(map, value) {
 /** A value with its colour; accuracies are in percent, radii are small. */
 function heatCell(map, value, kind = "") {
   if (value === null) return h("td", { class: "none" }, "–");
-  const digits = Math.max(...map.means) < 10 ? 3 : 1;
+  const digits = Math.max(...map.values.flat()) < 10 ? 3 : 1;
   const style = { "--depth": `${Math.round(8 + 52 * depth(map, value))}%` };
   return h("td", { class: `heat ${kind}`, style }, value.toFixed(digits));
 }
@@ -22,10 +22,10 @@ function drawCorruption() {
   byId("corruption-section").hidden = !data.heatmaps.length;
   if (!data.heatmaps.length) return;
   const map = data.heatmaps[heatMap];
-  const several = map.severities.length > 1;
-  const titles = several ? [...map.severities.map((severity) => `severity ${severity}`), "mean"] : ["result"];
+  const several = map.means.length > 0;
+  const titles = several ? [...map.columns, "mean"] : map.columns;
   const rows = map.kinds.map((kind, i) => {
-    const cells = map.values[i].map((value) => heatCell(map, value));
+    const cells = map.values[i].map((value) => heatCell(map, value, kind === "mean" ? "means" : ""));
     if (several) cells.push(heatCell(map, map.means[i], "mean"));
     return h("tr", {}, h("th", { scope: "row" }, kind.replaceAll("_", " ")), ...cells);
   });
@@ -33,7 +33,7 @@ function drawCorruption() {
     h("th", { scope: "col", class: "text" }, "corruption"),
     ...titles.map((title) => h("th", { scope: "col" }, title)),
   ];
-  const caption = h("caption", { class: "unseen" }, `${map.title} by kind and severity of corruption`);
+  const caption = h("caption", { class: "unseen" }, `${map.title} by kind of corruption`);
   byId("corruption").replaceChildren(
     h("table", { class: "heatmap" }, caption, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)),
   );
