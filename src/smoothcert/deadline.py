@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -73,13 +72,16 @@ class Deadline:
 
         signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         heeded = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
-        for number in heeded:
-            signal.signal(number, heed)
+        told = ""
         try:
+            for number in heeded:
+                signal.signal(number, heed)
             yield
+        except SmoothcertError as error:
+            told = str(error)
+            raise
         finally:
             for number in heeded:
                 signal.signal(number, signal.default_int_handler)
             if self.interrupted:
-                error = sys.exception()
-                raise KeyboardInterrupt(str(error)) if isinstance(error, SmoothcertError) else KeyboardInterrupt
+                raise KeyboardInterrupt(told)
