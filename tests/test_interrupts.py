@@ -146,6 +146,20 @@ def test_an_interrupt_goes_before_an_error(few, tmp_path, signal_in):
         fit(configure("gaussian", learning_rate=1e12), tmp_path / "run", few, few)
 
 
+def test_a_signal_after_that_of_another_rank_is_the_first_here():
+    """A launcher signals its processes one after the other; those that come last must not leave the others alone."""
+    deadline, saved = Deadline(None), []
+
+    def work():
+        deadline.interrupted = True
+        signal.raise_signal(signal.SIGINT)
+        saved.append("the state")
+
+    with pytest.raises(KeyboardInterrupt), deadline.heeding_interrupts():
+        work()
+    assert saved
+
+
 def test_an_error_that_is_over_is_not_what_the_interrupt_says():
     try:
         raise SmoothcertError("The first try failed.")

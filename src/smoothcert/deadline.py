@@ -64,10 +64,12 @@ class Deadline:
         That goes for the signals that raise KeyboardInterrupt, and in the main thread alone: no other gets signals.
         Whatever else a program does on a signal is left as it is.
         """
+        heard = list[int]()  # here; the deadline may be brought about by an interrupt of another rank
 
         def heed(number: int, frame: Any) -> None:
-            if self.interrupted:
+            if heard:
                 signal.default_int_handler(number, frame)
+            heard.append(number)
             self.interrupted = True
 
         signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
