@@ -176,7 +176,13 @@ def test_a_network_of_ones_own_is_known_by_its_weights(mini, tmp_path):
     assert len(smoothcert.certify_dataset(smoothed, mini, indices=np.array([0, 5]), **options)) == 2
     assert smoothcert.certify_dataset(smoothed, mini, indices=torch.tensor([0, 5]), **options) == []
     network[1].bias[3] += 1.0
-    with pytest.raises(UsageError, match="other settings .model"):
+    with pytest.raises(UsageError, match=r"other settings .model\.weights was \w{64}, now \w{64}\)"):
+        smoothcert.certify_dataset(smoothed, mini, indices=[0, 5], **options)
+    network[1].bias[3] -= 1.0
+    about = json.loads((tmp_path / "a.json").read_text())
+    del about["settings"]["model"]["weights"]  # as of versions that did not write them
+    (tmp_path / "a.json").write_text(json.dumps(about))
+    with pytest.raises(UsageError, match=r"other settings .model\.weights was not said, now \w{64}\); move it away"):
         smoothcert.certify_dataset(smoothed, mini, indices=[0, 5], **options)
     with pytest.raises(UsageError, match="`indices` to be whole numbers"):
         smoothcert.certify_dataset(smoothed, mini, indices=[0.5], n=20)

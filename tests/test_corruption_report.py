@@ -163,12 +163,13 @@ def test_clean_images_are_the_same_images(tmp_path):
     assert found.clean is None
 
 
-def test_a_network_that_was_trained_again_is_another(tmp_path):
-    """Its certificates are not mixed with those that the folder has of the first."""
+@pytest.mark.parametrize("told", ["sha256", "weights"])
+def test_a_network_that_was_trained_again_is_another(tmp_path, told):
+    """Its certificates are not mixed with those that the folder has of the first; a module has no file, but weights."""
     names = {"fog": ("a", range(20), True), "fog-skip2": ("b", range(0, 20, 2), False), "shear": ("a", range(20), True)}
     for name, (weights, images, right) in names.items():
         data = f"mnist-c/{name.removesuffix('-skip2')}"
-        write_own(tmp_path / "run" / f"{name}.tsv", data, images, [right] * len(images), sha256=weights)
+        write_own(tmp_path / "run" / f"{name}.tsv", data, images, [right] * len(images), **{told: weights})
     found = {tuple(entry.corruptions): summarize(entry, "accuracy").mean.value for entry in read_folder(tmp_path)}
     assert found == {("shear", "fog"): 100.0, ("fog",): 0.0}
     assert [entry.name for entry in read_folder(tmp_path)] == ["CAT-RS (run) 1", "CAT-RS (run) 2"]

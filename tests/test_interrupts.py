@@ -17,7 +17,9 @@ from training_child import configure
 
 from smoothcert import checkpoint
 from smoothcert.cli import main
+from smoothcert.deadline import Deadline
 from smoothcert.engine.stepping import Stepper
+from smoothcert.errors import SmoothcertError
 from smoothcert.jobs import Workplace, list_jobs
 from smoothcert.loop import Training
 from smoothcert.reproduction import reproduce
@@ -144,6 +146,42 @@ def test_an_interrupt_goes_before_an_error(few, tmp_path, signal_in):
         fit(configure("gaussian", learning_rate=1e12), tmp_path / "run", few, few)
 
 
+def test_a_signal_after_that_of_another_rank_is_the_first_here():
+    """A launcher signals its processes one after the other; those that come last must not leave the others alone."""
+    deadline, saved = Deadline(None), []
+
+    def work():
+        deadline.interrupted = True
+        signal.raise_signal(signal.SIGINT)
+        saved.append("the state")
+
+    with pytest.raises(KeyboardInterrupt), deadline.heeding_interrupts():
+        work()
+    assert saved
+
+
+def test_an_error_that_is_over_is_not_what_the_interrupt_says():
+    try:
+        raise SmoothcertError("The first try failed.")
+    except SmoothcertError:
+        with pytest.raises(KeyboardInterrupt, match="^$"), Deadline(None).heeding_interrupts():
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_before_both_signals_are_heeded_leaves_them_as_they_were(monkeypatch):
+    handle = signal.signal
+
+    def handle_and_interrupt(number, handler):
+        handle(number, handler)
+        if number == signal.SIGINT and handler is not signal.default_int_handler:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(signal, "signal", handle_and_interrupt)
+    with pytest.raises(KeyboardInterrupt), Deadline(None).heeding_interrupts():
+        pytest.fail("it is not begun")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_what_a_program_does_on_a_signal_is_left_to_it(few, tmp_path, signal_in):
     heard = []
     signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
@@ -254,18 +292,19 @@ def test_a_command_interrupted_at_any_moment_goes_on_to_the_same_weights(tmp_pat
         assert same(*(tmp_path / folder / name / "model.safetensors" for folder in ("broken", "whole")))
 
 
-def test_processes_that_decode_images_work_on(tmp_path):
-    """A terminal sends Ctrl-C to them as well; they are started afresh here, as on systems that do not fork."""
-    for number in range(8):
-        folder = tmp_path / "photos" / ("train" if number < 4 else "test") / f"class{number % 2}"
+@pytest.mark.parametrize("number", SIGNALS)
+def test_processes_that_decode_images_work_on(number, tmp_path):
+    """A terminal and `timeout` signal them as well; they are started afresh here, as on systems that do not fork."""
+    for photo in range(8):
+        folder = tmp_path / "photos" / ("train" if photo < 4 else "test") / f"class{photo % 2}"
         folder.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (40, 40), (30 * number, 0, 0)).save(folder / f"{number}.png")
+        Image.new("RGB", (40, 40), (30 * photo, 0, 0)).save(folder / f"{photo}.png")
     options = {"dataset": tmp_path / "photos", "architecture": "cifar_resnet8", "resize": 36, "crop": 32, "batch": 2}
     options |= {"augmentation": "resized-crop-flip", "workers": 1, "epochs": 2000, "runs": tmp_path, "name": "run"}
     run, log = RunFolder(tmp_path / "run"), tmp_path / "log"
     process = launch(log, *(text for name, value in options.items() for text in (f"--{name}", value)), afresh=True)
     wait_until(run.metrics.is_file, process)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     process.join()
     said = log.read_text()
     assert process.exitcode == 130, said

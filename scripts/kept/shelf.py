@@ -34,7 +34,10 @@ def settings_of(path):
 
 def network_of(path):
     """Return the hash of the network that a results file is of."""
-    return settings_of(path)["model"].get("sha256")
+    network = settings_of(path)["model"].get("sha256")
+    if network is None:
+        raise SmoothcertError(f"{sidecar_path(path)} does not say the hash of its network.")
+    return network
 
 
 def has_corrupted_images(table):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -65,21 +64,26 @@ class Deadline:
         That goes for the signals that raise KeyboardInterrupt, and in the main thread alone: no other gets signals.
         Whatever else a program does on a signal is left as it is.
         """
+        heard = list[int]()  # here; the deadline may be brought about by an interrupt of another rank
 
         def heed(number: int, frame: Any) -> None:
-            if self.interrupted:
+            if heard:
                 signal.default_int_handler(number, frame)
+            heard.append(number)
             self.interrupted = True
 
         signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         heeded = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
-        for number in heeded:
-            signal.signal(number, heed)
+        told = ""
         try:
+            for number in heeded:
+                signal.signal(number, heed)
             yield
+        except SmoothcertError as error:
+            told = str(error)
+            raise
         finally:
             for number in heeded:
                 signal.signal(number, signal.default_int_handler)
             if self.interrupted:
-                error = sys.exception()
-                raise KeyboardInterrupt(str(error)) if isinstance(error, SmoothcertError) else KeyboardInterrupt
+                raise KeyboardInterrupt(told)

@@ -1,4 +1,4 @@
-"""The one training loop. A method says what a step's loss is; everything else is here, top to bottom."""
+"""The one training loop, top to bottom. A method says what a step's loss is; what is written is in `logbook`."""
 
 from __future__ import annotations
 

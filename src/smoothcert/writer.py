@@ -143,7 +143,8 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _change(key: str, before: Any, now: Any) -> str:
     """Say what became of a setting; of one that has parts, of those that changed."""
     if not (isinstance(before, dict) and isinstance(now, dict)):
-        return f"{key} was {before}, now {now}"
+        was, is_now = ("not said" if value is None else value for value in (before, now))
+        return f"{key} was {was}, now {is_now}"
     parts = sorted(part for part in {*before, *now} if before.get(part) != now.get(part))
     return "; ".join(_change(f"{key}.{part}", before.get(part), now.get(part)) for part in parts)
 

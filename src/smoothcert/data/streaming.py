@@ -83,8 +83,9 @@ class _Views(Dataset[Inputs]):
 
 
 def _leave_signals_to_the_parent(worker: int) -> None:
-    """Work on after Ctrl-C, which a terminal sends to all processes: the parent may need more images to end well."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Work on after Ctrl-C or SIGTERM, which may go to all processes: the parent may need more images to end well."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def choose_source(

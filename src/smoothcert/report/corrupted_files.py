@@ -48,7 +48,7 @@ class File:
     def weights(self) -> str | None:
         """The hash of the network, where the file tells it: published ones do not."""
         model: Mapping[str, Any] = self.entry.results.about.get("settings", {}).get("model", {})
-        return model.get("sha256")
+        return model.get("sha256") or model.get("weights")
 
     @property
     def protocol(self) -> tuple[float | None, str, int | None]:
