@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 
 import torch
 
@@ -31,7 +32,9 @@ def train(config, folder, data, **more):
 
 
 def single_threaded(config, folder, data):
+    """Train on a disk slow enough that whoever watches sees a file in the middle of being saved."""
     torch.set_num_threads(1)
+    checkpoint.save_file = partial(save_slowly, seconds=0.03)
     train(config, folder, data)
 
 
@@ -51,7 +54,7 @@ def command(log, arguments, *, slow_disk=False, afresh=False):
     sys.exit(main(arguments))
 
 
-def save_slowly(tensors, path, header, *, save=checkpoint.save_file):
+def save_slowly(tensors, path, header, *, save=checkpoint.save_file, seconds=0.2):
     path.write_bytes(b"half")
-    time.sleep(0.2)
+    time.sleep(seconds)
     save(tensors, path, header)
