@@ -160,6 +160,16 @@ def test_a_signal_after_that_of_another_rank_is_the_first_here():
     assert saved
 
 
+def test_an_interrupt_hides_no_fault():
+    def fail():
+        signal.raise_signal(signal.SIGINT)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), Deadline(None).heeding_interrupts():
+        fail()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_an_error_that_is_over_is_not_what_the_interrupt_says():
     try:
         raise SmoothcertError("The first try failed.")

@@ -80,10 +80,11 @@ class Deadline:
                 signal.signal(number, heed)
             yield
         except SmoothcertError as error:
+            if not self.interrupted:
+                raise
             told = str(error)
-            raise
         finally:
             for number in heeded:
                 signal.signal(number, signal.default_int_handler)
-            if self.interrupted:
-                raise KeyboardInterrupt(told)
+        if self.interrupted:
+            raise KeyboardInterrupt(told)
