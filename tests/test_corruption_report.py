@@ -185,6 +185,9 @@ def test_networks_of_one_method_are_told_apart(tmp_path, capsys):
     networks = [{network for _, network in map} for map in maps.values()]
     assert networks == 2 * [{"CAT-RS (first)", "CAT-RS (second)"}, {"CAT-RS"}]
     assert list(maps)[:2] == ["ACR: sigma 0.25, mnist-c, n = 100", "ACR: sigma 0.25, mnist-c, n = 200"]
+    acr = maps["ACR: sigma 0.25, mnist-c, n = 100"]
+    assert [kind for kind, network in acr if network == "CAT-RS (first)"] == ["fog", "mean"]
+    assert acr["mean", "CAT-RS (first)"] == summarize(entries[0], "acr").mean.value
     assert main(["report", str(tmp_path), "--figures", str(tmp_path / "figures")]) == 0
     assert len(list((tmp_path / "figures").glob("corruption-*.png"))) == 3
     same = [dataclasses.replace(entry, name="CAT-RS", n=n) for entry, n in zip(entries, (100, 200), strict=False)]
