@@ -5,6 +5,7 @@ python scripts/check_gpu.py [--parts steps votes] [--networks lenet] [--compiled
 
 import argparse
 import copy
+import gc
 import itertools
 import warnings
 from functools import partial
@@ -410,9 +411,11 @@ def check_votes():
 
 
 def check_memory():
-    """Certify in a hundredth of the device's memory, with a batch that cannot fit there."""
+    """Certify in a hundredth of the device's memory beyond what is held, with a batch that cannot fit there."""
+    gc.collect()
     torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(0.01)
+    held = torch.cuda.memory_reserved() / torch.cuda.get_device_properties(DEVICE).total_memory
+    torch.cuda.set_per_process_memory_fraction(held + 0.01)
     smoothed = smoothcert.SmoothedClassifier(
         smoothcert.create_model("lenet").to(DEVICE).eval(), 0.5, 10, micro_batch=4096
     )
