@@ -162,6 +162,16 @@ def test_best_and_second_are_marked_among_the_rows_shown(tab, table):
     assert "second" not in marked(), "a row that has no rival is not marked"
 
 
+def test_rows_on_other_images_are_no_rivals(tab, table):
+    tab.locator("#filters select").select_option(label="MNIST, an excerpt")
+    press(tab, "0.50", "#filters")
+    assert tab.locator("#table td.best").count() == 0
+    others = [i for i, row in enumerate(table.rows) if len(row.entry.results) == 100]
+    assert len(others) == 1
+    tab.locator(f'#legend input[value="{others[0]}"]').uncheck()
+    assert tab.locator("#table td.best").count() > 0
+
+
 def test_sorting(tab):
     for column, cell, falling in (("acr", 3, True), ("r2", 7, True), ("name", 2, False)):
         tab.locator(f'#table [data-column="{column}"] button').click()
@@ -280,11 +290,21 @@ def test_the_table_is_copied_as_the_command_writes_it(tab, runs, button, suffix)
     assert tab.evaluate("navigator.clipboard.readText()") == FORMATS[suffix](ours)
 
 
+def test_the_copied_table_of_several_data_sets_says_of_which_a_row_is(tab, runs):
+    press(tab, "CSV", "#table-controls")
+    tab.get_by_role("button", name="Copied").wait_for()
+    copied = tab.evaluate("navigator.clipboard.readText()")
+    assert copied == FORMATS[".csv"](build_table([run.entry for run in runs]))
+    assert copied.startswith("data set,sigma,method,ACR")
+    assert '"MNIST, an excerpt",0.50,CAT-RS,' in copied
+    assert "MNIST,0.50,CAT-RS," in copied
+
+
 def test_copying_works_where_the_clipboard_is_refused(tab):
     tab.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); 0")
     press(tab, "CSV", "#table-controls")
     tab.get_by_role("button", name="Copied").wait_for()
-    assert tab.evaluate("navigator.clipboard.readText()").startswith("sigma,method,ACR")
+    assert tab.evaluate("navigator.clipboard.readText()").startswith("data set,sigma,method,ACR")
 
 
 def read_bin(tab, holder, share):

@@ -16,6 +16,7 @@ from smoothcert.config import TrainConfig, read_config
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.names import DIMENSIONS, canonical_name
 from smoothcert.recipes import paper_tables
+from smoothcert.report.apart import tell_apart
 from smoothcert.report.corrupted import CorruptedResults
 from smoothcert.report.corrupted_files import home_of, is_corrupted
 from smoothcert.report.corrupted_networks import read_corrupted
@@ -62,7 +63,7 @@ def read_findings(texts: Sequence[str], **given: Any) -> Findings:
         for name, path in plain
         if path not in beside or sidecar_path(path).is_file()  # else `clean.tsv`, which tells no method
     ]
-    return Findings(runs, read_corrupted([*corrupted, *clean], **given) if corrupted else [])
+    return Findings(tell_apart(runs), read_corrupted([*corrupted, *clean], **given) if corrupted else [])
 
 
 def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:

@@ -3,7 +3,13 @@
 const tableView = { sort: null, falling: true, beside: "ours" };
 
 /** The cells of a run as they are printed: ACR, then certified accuracy by radius. */
-const rowOf = (run) => ({ run, group: `${run.dataset}\n${run.sigma}`, values: run.printed });
+const rowOf = (run) => ({
+  run,
+  group: `${run.dataset}\n${run.sigma}`,
+  rivals: run.rivals,
+  images: data.images.which[run.id],
+  values: run.printed,
+});
 
 const paperAt = (run, radius) => run.paper?.accuracy.find(([at]) => Math.abs(at - radius) < 1e-6)?.[1];
 
