@@ -81,6 +81,11 @@ def corruption_groups(entries: Sequence[CorruptedResults]) -> list[list[Corrupte
     return [list(same) for _, same in groupby(ranked, key=key)]
 
 
+def same_images(members: Sequence[CorruptedResults]) -> bool:
+    """Whether all networks were certified on the same images, so that one can be called better than another."""
+    return len({entry.images.tobytes() for entry in members}) == 1
+
+
 def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[Sheet]:
     """Return one sheet for each data set, noise level and n, a group of lines for ACR and one for accuracy."""
     sheets = []
