@@ -196,6 +196,18 @@ def test_networks_of_one_method_are_told_apart(tmp_path, capsys):
     assert len(corruption_maps(same)) == 4
 
 
+def test_the_map_of_networks_has_their_images_and_the_papers_means(tmp_path):
+    for run, images in (("first", 20), ("second", 10)):
+        for kind in CORRUPTIONS["mnist-c"] if run == "first" else ("fog",):
+            write_own(tmp_path / run / f"{kind}.tsv", f"mnist-c/{kind}", range(images), [True] * images, sha256=run)
+    acr, accuracy = corruption_maps(read_folder(tmp_path)).values()
+    first, second = "CAT-RS (first), 20 images", "CAT-RS (second), 10 images"
+    assert {network for _, network in acr} == {first, second}
+    assert acr["mean in the paper", first] == 0.693
+    assert accuracy["mean in the paper", first] == 85.7
+    assert ("mean in the paper", second) not in acr, "its mean is not over the same corruptions"
+
+
 def test_networks_side_by_side_say_on_how_many_images_they_are(tmp_path, monkeypatch):
     for run, images in (("first", 20), ("second", 10)):
         for kind in ("fog", "stripe", "snow"):

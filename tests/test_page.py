@@ -199,6 +199,9 @@ def test_seeds_are_summed_up_below_the_table(tmp_path, mini, capsys):
     *rows, mean = json.loads(capsys.readouterr().out)
     assert [row["title"] for row in rows] == ["Gaussian, seed 0", "Gaussian, seed 1"]
     assert [first[4][:5], second[4][:5]] == [f"{row['acr']['value']:.3f}" for row in rows]
+    make_run(tmp_path / "mnist", mini.labels.numpy()[:100], dataset="mnist")
+    assert main(["report", str(tmp_path)]) == 0
+    assert re.search(r"^MNIST, an excerpt +0.50  Gaussian +2  ", capsys.readouterr().out, re.M), "of which data set"
     assert mean["acr_mean"] == pytest.approx(np.mean([row["acr"]["value"] for row in rows]))
 
 

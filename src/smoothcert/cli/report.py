@@ -104,7 +104,7 @@ def print_table(
     if options.get("paper") and table and not any(row.paper for row in table.rows):
         say("The paper has no row of this data set, noise level and method.")
     seeded = [row for row in table.rows if row.entry.seed is not None] if table else []
-    annexes = [seed_annex(over_seeds(seeded))] if seeded else []
+    annexes = [seed_annex(over_seeds(seeded), several_sets=table.several_sets)] if table and seeded else []
     show(table, found.corrupted, annexes=annexes, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
     return found, table
 

@@ -69,9 +69,8 @@ def groups(table: Table) -> list[Grid]:
 
 def _lines(row: Row, table: Table) -> Grid:
     entry = row.entry
-    told = TITLES.get(entry.dataset or "", entry.dataset or "?")
     cells = [
-        *([Cell(told)] if table.several_sets else []),
+        *([Cell(dataset_title(entry.dataset))] if table.several_sets else []),
         Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"),
         Cell(entry.title),
         Cell(f"{row.acr.value:.3f}", row.marks.get("acr", "")),
@@ -96,6 +95,11 @@ def _lines(row: Row, table: Table) -> Grid:
         *(Cell("" if value is None else f"{value:.1f}") for value in [*printed, *cubes]),
     ]
     return [cells, beside + [Cell("")] * (len(cells) - len(beside))]
+
+
+def dataset_title(name: str | None) -> str:
+    """Return what people call a data set."""
+    return TITLES.get(name or "", name or "?")
 
 
 def to_text(table: Table | Sheet) -> str:

@@ -22,7 +22,7 @@ from smoothcert.report.corrupted_files import home_of, is_corrupted
 from smoothcert.report.corrupted_networks import read_corrupted
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
-from smoothcert.results import BESIDE, COLUMNS, read_results, sidecar_path
+from smoothcert.results import BESIDE, COLUMNS, read_results, sidecar_path, try_reading
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Run:
     config: TrainConfig | None = None
     epochs: Sequence[dict[str, Any]] = ()
     segments: Sequence[dict[str, Any]] = ()
+    note: str = ""  # what is to be said of it, in one line
 
     @property
     def name(self) -> str:
@@ -117,6 +118,7 @@ def _read_run(path: Path, name: str | None, given: dict[str, Any]) -> Run:
         read_config(config) if config.is_file() else None,
         _read_lines(path.parent / "metrics.jsonl"),
         _read_json(path.parent / "segments.json"),
+        " ".join(try_reading(note).split()) if (note := path.parent / "note.md").is_file() else "",
     )
     return dataclasses.replace(run, entry=_of_the_paper(run, name))
 

@@ -81,6 +81,7 @@ def _describe(run: Run, row: Row, grid: curves.Grid, votes: Votes | None) -> Jso
     shares = vote_shares(results, votes, entry.sigma)
     return {
         "label": entry.title,
+        "note": run.note,
         "dataset": entry.dataset,
         "set": TITLES.get(entry.dataset or "", entry.dataset or "data set not known"),
         "sigma": entry.sigma,

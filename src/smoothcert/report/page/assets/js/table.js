@@ -141,6 +141,10 @@ function drawTable() {
       h("tbody", {}, ...body),
     ),
   );
+  const noted = rows.filter(({ run }) => run.note);
+  byId("notes").replaceChildren(
+    ...noted.map(({ run }) => h("li", {}, h("b", {}, `${run.label}, ${aboutRun(run)}: `), run.note)),
+  );
 }
 
 panels.push(drawTable);
