@@ -13,7 +13,7 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.names import CORRUPTIONS
 from smoothcert.report import heatmap
 from smoothcert.report.corrupted_networks import read_corrupted
-from smoothcert.report.corruptions import summarize
+from smoothcert.report.corruptions import corruption_sheets, summarize
 from smoothcert.report.page import corruption_maps
 from smoothcert.report.sources import find_results
 
@@ -206,6 +206,22 @@ def test_the_map_of_networks_has_their_images_and_the_papers_means(tmp_path):
     assert acr["mean in the paper", first] == 0.693
     assert accuracy["mean in the paper", first] == 85.7
     assert ("mean in the paper", second) not in acr, "its mean is not over the same corruptions"
+
+
+def test_networks_on_other_images_are_not_called_better_or_worse(tmp_path, capsys):
+    for run, right in (("first", 20), ("second", 10)):
+        outcome = [True] * right + [False] * (20 - right)
+        write_own(tmp_path / run / "fog.tsv", "mnist-c/fog", range(20), outcome, sha256=run)
+
+    def marks():
+        (sheet,) = corruption_sheets(read_folder(tmp_path))
+        return {cell.mark for line in sheet.lines for cell in line}
+
+    assert marks() == {"best", "second", ""}
+    write_own(tmp_path / "second/fog.tsv", "mnist-c/fog", range(10), [True] * 10, sha256="second")
+    assert marks() == {""}
+    assert main(["report", str(tmp_path)]) == 0
+    assert "not marked among rows that are not on the same images" in capsys.readouterr().err
 
 
 def test_networks_side_by_side_say_on_how_many_images_they_are(tmp_path, monkeypatch):

@@ -120,12 +120,13 @@ def show(
 ) -> None:
     """Print what results say, those on corrupted images first, and write it to files by their extension."""
     from smoothcert.cli.rich_table import show_table
+    from smoothcert.report.corruptions import corruption_groups, same_images
     from smoothcert.report.formats import to_text
     from smoothcert.report.table import on_same_images
     from smoothcert.storage import write_text
 
     even = [on_same_images(rows) for rows in table.rivals()] if table else []
-    if not all(even):
+    if not all([*even, *map(same_images, corruption_groups(corrupted))]):
         say("Best and second are not marked among rows that are not on the same images.")
     for entry in corrupted:
         if entry.missing:

@@ -111,7 +111,7 @@ def _group(
     ranks = [
         sorted({f"{value:{form}}" for value in column if value}, key=float) for column in zip(*columns, strict=True)
     ]
-    comparable = len(members) > 1
+    comparable = len(members) > 1 and same_images(members)
     lines = []
     for entry, summary, numbers in zip(members, summaries, columns, strict=True):
         texts = ["" if value is None else f"{value:{form}}" for value in numbers]
