@@ -193,6 +193,9 @@ def test_dashes_and_shapes_tell_the_noise_level_as_their_keys_say(tab, table):
     for i, row in enumerate(table.rows):
         drawn = tab.locator(f'#tradeoff .point[data-run="{i}"]').get_attribute("d")
         assert drawn == shapes[f"σ {row.entry.sigma:.2f}"]  # noqa: RUF001
+    assert "paper" not in texts(tab, "#tradeoff-keys span")
+    press(tab, "Paper's numbers", "#tradeoff-controls")
+    assert "paper" in texts(tab, "#tradeoff-keys span")
 
 
 def test_sorting(tab):

@@ -33,7 +33,8 @@ function drawTradeoff() {
     [...runs.map(robustOf), ...papers.map(({ point }) => point.robust)],
   );
   const levels = unique(runs.map((run) => run.sigma)).sort((a, b) => a - b);
-  byId("tradeoff-keys").replaceChildren(...colourKeys(runs), ...shapeKeys(levels), ...settingKeys(runs));
+  const ring = papers.length ? [ringKey()] : [];
+  byId("tradeoff-keys").replaceChildren(...colourKeys(runs), ...shapeKeys(levels), ...ring, ...settingKeys(runs));
   const label = `Clean accuracy against certified accuracy at radius ${radius}, a point for each of ${runs.length} runs`;
   const size = { viewBox: `0 0 ${scales.width} ${scales.height}`, width: scales.width, height: scales.height };
   holder.replaceChildren(
@@ -58,6 +59,11 @@ const shapeKeys = (levels) =>
         const size = { viewBox: "0 0 16 16", width: 12, height: 12, "aria-hidden": "true" };
         return h("span", {}, s("svg", size, shape), `σ ${sigmaText(sigma)}`);
       });
+
+const ringKey = () => {
+  const ring = s("circle", { cx: 8, cy: 8, r: 6, fill: "none", stroke: "currentColor", "stroke-width": 1.5 });
+  return h("span", {}, s("svg", { viewBox: "0 0 16 16", width: 12, height: 12, "aria-hidden": "true" }, ring), "paper");
+};
 
 /** What the numbers beside points are. */
 const settingKeys = (runs) =>
