@@ -11,8 +11,9 @@ from smoothcert import metrics
 from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError
 from smoothcert.names import CORRUPTIONS
+from smoothcert.report import heatmap
 from smoothcert.report.corrupted_networks import read_corrupted
-from smoothcert.report.corruptions import summarize
+from smoothcert.report.corruptions import corruption_sheets, summarize
 from smoothcert.report.page import corruption_maps
 from smoothcert.report.sources import find_results
 
@@ -176,7 +177,7 @@ def test_a_network_that_was_trained_again_is_another(tmp_path, told):
 
 
 def test_networks_of_one_method_are_told_apart(tmp_path, capsys):
-    """Two seeds, one of them with more noises too: three rows, each with its maps on the page and its figure."""
+    """Two seeds, one of them with more noises too: three rows, in two maps on the page and two figures."""
     for run, n in (("first", 100), ("second", 100), ("second", 200)):
         write_own(tmp_path / run / f"fog-n{n}.tsv", "mnist-c/fog", range(20), [True] * 20, n=n, sha256=run)
     entries = read_folder(tmp_path)
@@ -189,9 +190,55 @@ def test_networks_of_one_method_are_told_apart(tmp_path, capsys):
     assert [kind for kind, network in acr if network == "CAT-RS (first)"] == ["fog", "mean"]
     assert acr["mean", "CAT-RS (first)"] == summarize(entries[0], "acr").mean.value
     assert main(["report", str(tmp_path), "--figures", str(tmp_path / "figures")]) == 0
-    assert len(list((tmp_path / "figures").glob("corruption-*.png"))) == 3
+    drawn = sorted(path.name for path in (tmp_path / "figures").glob("corruption-*.png"))
+    assert drawn == ["corruption-mnist-c-0.25-n100.png", "corruption-mnist-c-CAT-RS-0.25-n200.png"]
     same = [dataclasses.replace(entry, name="CAT-RS", n=n) for entry, n in zip(entries, (100, 200), strict=False)]
     assert len(corruption_maps(same)) == 4
+
+
+def test_the_map_of_networks_has_their_images_and_the_papers_means(tmp_path):
+    for run, images in (("first", 20), ("second", 10)):
+        for kind in CORRUPTIONS["mnist-c"] if run == "first" else ("fog",):
+            write_own(tmp_path / run / f"{kind}.tsv", f"mnist-c/{kind}", range(images), [True] * images, sha256=run)
+    acr, accuracy = corruption_maps(read_folder(tmp_path)).values()
+    first, second = "CAT-RS (first), 20 images", "CAT-RS (second), 10 images"
+    assert {network for _, network in acr} == {first, second}
+    assert acr["mean in the paper", first] == 0.693
+    assert accuracy["mean in the paper", first] == 85.7
+    assert ("mean in the paper", second) not in acr, "its mean is not over the same corruptions"
+
+
+def test_networks_on_other_images_are_not_called_better_or_worse(tmp_path, capsys):
+    for run, right in (("first", 20), ("second", 10)):
+        outcome = [True] * right + [False] * (20 - right)
+        write_own(tmp_path / run / "fog.tsv", "mnist-c/fog", range(20), outcome, sha256=run)
+
+    def marks():
+        (sheet,) = corruption_sheets(read_folder(tmp_path))
+        return {cell.mark for line in sheet.lines for cell in line}
+
+    assert marks() == {"best", "second", ""}
+    write_own(tmp_path / "second/fog.tsv", "mnist-c/fog", range(10), [True] * 10, sha256="second")
+    assert marks() == {""}
+    assert main(["report", str(tmp_path)]) == 0
+    assert "not marked among rows that are not on the same images" in capsys.readouterr().err
+
+
+def test_networks_side_by_side_say_on_how_many_images_they_are(tmp_path, monkeypatch):
+    for run, images in (("first", 20), ("second", 10)):
+        for kind in ("fog", "stripe", "snow"):
+            write_own(tmp_path / run / f"{kind}.tsv", f"mnist-c/{kind}", range(images), [True] * images, sha256=run)
+    entries, drawn = read_folder(tmp_path), []
+    monkeypatch.setattr(heatmap, "save_figure", lambda figure, path: drawn.append(figure.axes[0]))
+    heatmap.draw_network_map(entries, tmp_path / "map.png")
+    heatmap.draw_network_map([entries[0], entries[0]], tmp_path / "map.png")
+    uneven, even = ([label.get_text() for label in axes.get_xticklabels()] for axes in drawn)
+    assert uneven == ["CAT-RS (first)\n20 images", "CAT-RS (second)\n10 images"]
+    assert even == ["CAT-RS (first)"] * 2
+    rows = [label.get_text() for label in drawn[0].get_yticklabels()]
+    assert rows == ["stripe", "fog", "mean", "snow"], "the mean is below what it is of"
+    shown = [text.get_text() for text in drawn[0].texts]
+    assert shown[4:6] == [f"{summarize(entry, 'acr').mean.value:.3f}" for entry in entries]
 
 
 def test_files_of_one_corruption_are_joined(tmp_path, capsys):

@@ -18,7 +18,15 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.recipes import load_recipe, paper_tables
 from smoothcert.report import figures
 from smoothcert.report.figure_set import own_figures, paper_figures
-from smoothcert.report.figures import Curves, Tradeoff, new_figure, plot_certified_accuracy, save_figure, write_figure
+from smoothcert.report.figures import (
+    Curves,
+    Point,
+    Tradeoff,
+    new_figure,
+    plot_certified_accuracy,
+    save_figure,
+    write_figure,
+)
 from smoothcert.report.paper import METHODS
 from smoothcert.report.sources import read_runs
 from smoothcert.report.sparkline import curve_line
@@ -60,10 +68,42 @@ def test_settings_give_figures_3_and_6(tmp_path):
     assert list(named) == ["figure-3", "figure-4", "figure-6"]
     assert [panel.radius for panel in named["figure-6"]] == [None, 1.0, 2.0]
     (panel,) = named["figure-3"]
-    assert {name: len(line) for name, line in panel.lines.items()} == {"Gaussian": 1, "CAT-RS": 3}
+    assert {name: len(line) for name, line in panel.lines.items()} == {"Gaussian": 1, r"CAT-RS, $\lambda$": 3}
     assert list(named["figure-4"][0].curves) == ["Gaussian", "CAT-RS"], "the row of the main table, not the others"
     names = [name for panels in own_figures(runs).values() for name in panels[0].curves]
     assert sorted(names) == ["CAT-RS", "CAT-RS, lambda=0.25", "CAT-RS, lambda=4.00", "Gaussian"]
+
+
+def test_settings_are_written_beside_their_points_and_the_papers_stand_by(tmp_path):
+    runs = recipes(tmp_path, "mnist-gaussian-1.00", *(f"mnist-catrs-1.00{end}" for end in ("-lambda4.00", "")))
+    (alone,), (beside,) = (paper_figures(runs, paper=paper)["figure-3"] for paper in (False, True))
+    assert list(beside.lines) == ["Gaussian", r"CAT-RS, $\lambda$"]
+    drawn = figures._draw([alone], (4, 3)).axes[0]
+    assert {text.get_text() for text in drawn.texts} == {"1.00", "4.00"}
+    assert len(drawn.lines) == 2
+    drawn = figures._draw([beside], (4, 3)).axes[0]
+    printed = [point.paper for point in beside.lines[r"CAT-RS, $\lambda$"]]
+    rings = [line for line in drawn.lines if line.get_fillstyle() == "none"]
+    assert rings[1].get_xydata().tolist() == [[row.accuracy[0.0], row.accuracy[2.0]] for row in printed]
+    assert [text.get_text() for text in drawn.get_legend().get_texts()][-1] == "paper"
+
+
+def test_the_legend_of_many_runs_is_inside_the_figure_and_tells_them_apart(tmp_path):
+    make_run(tmp_path / "one", LABELS)
+    (run,) = read_runs([str(tmp_path)])
+    variants = [f"Consistency, lambda={weight}" for weight in (1, 5, 10, 15, 20)]
+    names = [*METHODS.values(), *variants, "a run of my own with a very long name", "b"]
+    drawn = figures._draw([Curves("", dict.fromkeys(names, run.entry.results))], (4.2, 3.2))
+    drawn.canvas.draw()
+    (legend,) = drawn.legends
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= drawn.bbox.width
+    looks = {line.get_label(): (line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn.axes[0].lines}
+    methods = [looks[name] for name in METHODS.values()]
+    assert looks["Consistency"][0] == looks[variants[0]][0], "one method, one colour"
+    assert len({looks[name] for name in (*METHODS.values(), *variants)}) == 12, "no two look alike"
+    assert drawn.axes[0].get_window_extent().height > 200, "the legend does not eat the curves"
+    assert looks["CAT-RS"] == methods[-1]
 
 
 @pytest.mark.slow
@@ -89,7 +129,7 @@ def test_a_curve_is_drawn_where_it_belongs(tmp_path):
     results = runs[0].entry.results
     figure = write_figure([Curves("", {"only": results})], tmp_path / "x")
     assert {path.suffix for path in figure} == {".pdf", ".svg", ".png"}
-    drawn = figures._draw([Curves("", {"only": results}), Tradeoff(None, {"only": [results]})], (6, 3))
+    drawn = figures._draw([Curves("", {"only": results}), Tradeoff(None, {"only": [Point(results)]})], (6, 3))
     radii, accuracy = drawn.axes[0].lines[0].get_data()
     assert np.array_equal(accuracy, 100 * metrics.certified_accuracy(results.radius, results.correct, radii))
     (clean,), (acr,) = drawn.axes[1].lines[0].get_data()

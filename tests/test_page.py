@@ -22,7 +22,7 @@ from smoothcert.cli.report_page import find_test_images
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.report.page import Pictures, render_page
 from smoothcert.report.page.background import provenance, training
-from smoothcert.report.page.content import distinct_labels, settings
+from smoothcert.report.page.content import settings
 from smoothcert.report.page.curves import bins, choose_grid, codes
 from smoothcert.report.page.gallery import KINDS, candidates, choose, pool, shrink_images
 from smoothcert.report.page.heatmap import corruption_maps, heat_map
@@ -169,8 +169,40 @@ def test_names_that_clash_are_told_apart(folder):
     runs = read_runs(
         [f"same={folder / 'catrs-0.5' / 'certify.tsv'}", f"same={folder / 'gaussian-0.5' / 'certify.tsv'}"]
     )
-    assert distinct_labels(runs) == ["same (catrs-0.5)", "same (gaussian-0.5)"]
-    assert distinct_labels([runs[0], runs[0]]) == ["same (catrs-0.5) 1", "same (catrs-0.5) 2"]
+    assert [run.entry.title for run in runs] == ["same (catrs-0.5)", "same (gaussian-0.5)"]
+
+
+def test_runs_of_one_name_are_told_apart_by_what_differs(tmp_path, mini):
+    labels = mini.labels.numpy()[:20]
+
+    def titles():
+        return [run.entry.title for run in read_runs([str(tmp_path)])]
+
+    make_run(tmp_path / "one/net", labels)
+    assert titles() == ["Gaussian"]
+    make_run(tmp_path / "two/net-seed3", labels, seed=3)
+    assert titles() == ["Gaussian, seed 0", "Gaussian, seed 3"]
+    make_run(tmp_path / "two/net-seed3", labels, seed=3, options={"weight": 2.0})
+    assert titles() == ["Gaussian (net)", "Gaussian (net-seed3)"], "they differ in more than their seed"
+    make_run(tmp_path / "three/net", labels)
+    assert titles() == ["Gaussian (one)", "Gaussian (three)", "Gaussian (two)"], "one network, certified again"
+    make_run(tmp_path / "two/net", labels)
+    assert titles()[2:] == ["Gaussian (two/net/certify.tsv)", "Gaussian (two/net-seed3/certify.tsv)"]
+
+
+def test_seeds_are_summed_up_below_the_table(tmp_path, mini, capsys):
+    for seed in (0, 1):
+        make_run(tmp_path / f"net-seed{seed}", mini.labels.numpy()[:100], seed=seed)
+    assert main(["report", str(tmp_path)]) == 0
+    first, second, *_ = [line.split() for line in capsys.readouterr().out.splitlines() if "Gaussian" in line]
+    assert main(["report", str(tmp_path), "--json"]) == 0
+    *rows, mean = json.loads(capsys.readouterr().out)
+    assert [row["title"] for row in rows] == ["Gaussian, seed 0", "Gaussian, seed 1"]
+    assert [first[4][:5], second[4][:5]] == [f"{row['acr']['value']:.3f}" for row in rows]
+    make_run(tmp_path / "mnist", mini.labels.numpy()[:100], dataset="mnist")
+    assert main(["report", str(tmp_path)]) == 0
+    assert re.search(r"^MNIST, an excerpt +0.50  Gaussian +2  ", capsys.readouterr().out, re.M), "of which data set"
+    assert mean["acr_mean"] == pytest.approx(np.mean([row["acr"]["value"] for row in rows]))
 
 
 def test_the_one_option_that_differs(tmp_path, mini):

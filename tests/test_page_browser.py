@@ -53,6 +53,7 @@ def runs(tmp_path_factory, mini):
         for sigma in (0.25, 0.5):
             make_run(root / f"{method}-{sigma}", labels, method=method, sigma=sigma, skill=skill, **here)
     make_run(root / "other", labels, method="own", sigma=0.5, skill=2.0, step=3, counts=False, **here)
+    (root / "other/note.md").write_text(f"Not as\nwished: {HOSTILE}")
     make_run(root / "mnist", labels, method="catrs", sigma=0.5, skill=3.0, dataset="mnist", sha256="unknown")
     return read_runs([f"{HOSTILE}={path}" if path.name == "other" else str(path) for path in sorted(root.iterdir())])
 
@@ -160,6 +161,41 @@ def test_best_and_second_are_marked_among_the_rows_shown(tab, table):
     assert marked() == [row.marks.get("acr") for row in table.rows]
     press(tab, "CAT-RS", "#filters")
     assert "second" not in marked(), "a row that has no rival is not marked"
+
+
+def test_rows_on_other_images_are_no_rivals(tab, table):
+    tab.locator("#filters select").select_option(label="MNIST, an excerpt")
+    press(tab, "0.50", "#filters")
+    assert tab.locator("#table td.best").count() == 0
+    others = [i for i, row in enumerate(table.rows) if len(row.entry.results) == 100]
+    assert len(others) == 1
+    tab.locator(f'#legend input[value="{others[0]}"]').uncheck()
+    assert tab.locator("#table td.best").count() > 0
+
+
+def test_notes_of_runs_stand_below_the_table(tab):
+    assert texts(tab, "#notes li") == [f"{HOSTILE}, σ 0.50 · MNIST, an excerpt: Not as wished: {HOSTILE}"]  # noqa: RUF001
+    press(tab, "0.25", "#filters")
+    assert tab.locator("#notes").is_hidden()
+
+
+def test_dashes_and_shapes_tell_the_noise_level_as_their_keys_say(tab, table):
+    def dashes(selector):
+        return [line.get_attribute("stroke-dasharray") for line in tab.locator(f"{selector} line").all()]
+
+    quarter, half = dashes("#confidence-keys")[-2:]
+    assert texts(tab, "#confidence-keys span")[-2:] == ["σ 0.25", "σ 0.50"]  # noqa: RUF001
+    expected = [{0.25: quarter, 0.5: half}[row.entry.sigma] for row in table.rows]
+    assert dashes("#legend") == dashes("#table") == expected, "though two runs of CAT-RS at 0.50 look alike"
+    shapes = {text: path.get_attribute("d") for text, path in zip(
+        texts(tab, "#tradeoff-keys span:has(path)"), tab.locator("#tradeoff-keys path").all(), strict=True
+    )}  # fmt: skip
+    for i, row in enumerate(table.rows):
+        drawn = tab.locator(f'#tradeoff .point[data-run="{i}"]').get_attribute("d")
+        assert drawn == shapes[f"σ {row.entry.sigma:.2f}"]  # noqa: RUF001
+    assert "paper" not in texts(tab, "#tradeoff-keys span")
+    press(tab, "Paper's numbers", "#tradeoff-controls")
+    assert "paper" in texts(tab, "#tradeoff-keys span")
 
 
 def test_sorting(tab):
@@ -280,11 +316,21 @@ def test_the_table_is_copied_as_the_command_writes_it(tab, runs, button, suffix)
     assert tab.evaluate("navigator.clipboard.readText()") == FORMATS[suffix](ours)
 
 
+def test_the_copied_table_of_several_data_sets_says_of_which_a_row_is(tab, runs):
+    press(tab, "CSV", "#table-controls")
+    tab.get_by_role("button", name="Copied").wait_for()
+    copied = tab.evaluate("navigator.clipboard.readText()")
+    assert copied == FORMATS[".csv"](build_table([run.entry for run in runs]))
+    assert copied.startswith("data set,sigma,method,ACR")
+    assert '"MNIST, an excerpt",0.50,CAT-RS,' in copied
+    assert "MNIST,0.50,CAT-RS," in copied
+
+
 def test_copying_works_where_the_clipboard_is_refused(tab):
     tab.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); 0")
     press(tab, "CSV", "#table-controls")
     tab.get_by_role("button", name="Copied").wait_for()
-    assert tab.evaluate("navigator.clipboard.readText()").startswith("sigma,method,ACR")
+    assert tab.evaluate("navigator.clipboard.readText()").startswith("data set,sigma,method,ACR")
 
 
 def read_bin(tab, holder, share):

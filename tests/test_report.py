@@ -100,6 +100,22 @@ def test_best_and_second_are_marked_as_printed(table):
     assert "r10" not in own.marks, "a column of zeros has no best"
 
 
+def test_rows_on_other_images_are_not_called_better_or_worse():
+    whole, again, part = entry("catrs", [1.0, 0.5]), entry("gaussian", [0.3, 0.2]), entry("macer", [2.0])
+    assert build_table([whole, again]).rows[1].marks["acr"] == "best"
+    assert not any(row.marks for row in build_table([whole, again, part]).rows)
+    other = entry("macer", [2.0], sigma=1.0)
+    assert build_table([whole, again, other]).rows[1].marks["acr"] == "best", "of another noise level"
+
+
+def test_a_table_of_several_data_sets_says_of_which_each_row_is():
+    table = build_table([entry("catrs", [1.0], dataset="mnist"), entry("own, 2", [0.5], dataset="fashion_mnist")])
+    assert re.findall(r"^(?:Fashion-)?MNIST +0\.50  \S+", to_text(table), re.M)
+    assert FORMATS[".csv"](table).splitlines()[1].startswith('Fashion-MNIST,0.50,"own, 2",0.500')
+    assert FORMATS[".tex"](table).startswith(r"\begin{tabular}{lrlr")
+    assert "data set" not in to_text(build_table([entry("catrs", [1.0])]))
+
+
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_every_format_holds_every_number(table, suffix):
     text = FORMATS[suffix](table)

@@ -15,6 +15,16 @@ DIMENSIONS = {
 CLASSES = {"mnist": 10, "mnist-mini": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100, "imagenet": 1000}
 """How many classes each of them has."""
 
+TITLES = {
+    "mnist": "MNIST",
+    "mnist-mini": "MNIST, an excerpt",
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "imagenet": "ImageNet",
+}
+"""What people call them."""
+
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")
 """The data sets of corrupted images: one array a corruption, named as in cifar10-c/fog."""
 

@@ -91,6 +91,7 @@ def print_table(
 ) -> tuple[Findings, Table | None]:
     """Print the tables of results on stdout, write them to files by their extension, and return what was read."""
     from smoothcert.names import canonical_name
+    from smoothcert.report.seeds import over_seeds, seed_annex
     from smoothcert.report.sources import read_findings
     from smoothcert.report.table import build_table
 
@@ -102,7 +103,9 @@ def print_table(
     table = build_table([run.entry for run in found.runs], **options) if found.runs else None
     if options.get("paper") and table and not any(row.paper for row in table.rows):
         say("The paper has no row of this data set, noise level and method.")
-    show(table, found.corrupted, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
+    seeded = [row for row in table.rows if row.entry.seed is not None] if table else []
+    annexes = [seed_annex(over_seeds(seeded), several_sets=table.several_sets)] if table and seeded else []
+    show(table, found.corrupted, annexes=annexes, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
     return found, table
 
 
@@ -117,9 +120,14 @@ def show(
 ) -> None:
     """Print what results say, those on corrupted images first, and write it to files by their extension."""
     from smoothcert.cli.rich_table import show_table
+    from smoothcert.report.corruptions import corruption_groups, same_images
     from smoothcert.report.formats import to_text
+    from smoothcert.report.table import on_same_images
     from smoothcert.storage import write_text
 
+    even = [on_same_images(rows) for rows in table.rivals()] if table else []
+    if not all([*even, *map(same_images, corruption_groups(corrupted))]):
+        say("Best and second are not marked among rows that are not on the same images.")
     for entry in corrupted:
         if entry.missing:
             say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the others.")

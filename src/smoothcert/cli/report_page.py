@@ -51,19 +51,25 @@ def _write_html(args: argparse.Namespace, found: Findings, table: Table) -> None
 
 
 def _write_figures(args: argparse.Namespace, found: Findings) -> None:
+    from smoothcert.report.corruptions import corruption_groups
     from smoothcert.report.figure_set import file_name, write_figures
     from smoothcert.report.figures import SUFFIXES
-    from smoothcert.report.heatmap import draw_heat_map
+    from smoothcert.report.heatmap import draw_heat_map, draw_network_map
     from smoothcert.report.montage import draw_montage
 
-    for path in write_figures(found.runs, args.figures):
+    for path in write_figures(found.runs, args.figures, paper=args.paper):
         say(f"Wrote {path}")
-    for entry in found.corrupted:
-        about = [entry.dataset or entry.suite, entry.name, f"{entry.sigma or 0:.2f}"]
-        stem = file_name("-".join(["corruption", *about, *([f"n{entry.n}"] if entry.n else [])]))
-        for suffix in SUFFIXES:
-            draw_heat_map(entry, args.figures / (stem + suffix))
-            say(f"Wrote {args.figures / stem}{suffix}")
+    for networks in corruption_groups(found.corrupted):
+        together = len(networks) > 1 and all(network.severities == [1] for network in networks)
+        for entry in networks[:1] if together else networks:
+            about = [entry.dataset or entry.suite, *([] if together else [entry.name]), f"{entry.sigma or 0:.2f}"]
+            stem = file_name("-".join(["corruption", *about, *([f"n{entry.n}"] if entry.n else [])]))
+            for suffix in SUFFIXES:
+                if together:
+                    draw_network_map(networks, args.figures / (stem + suffix))
+                else:
+                    draw_heat_map(entry, args.figures / (stem + suffix))
+                say(f"Wrote {args.figures / stem}{suffix}")
     for name, pictures in _montages(found, args.data_dir).items():
         for suffix in SUFFIXES:
             draw_montage(pictures, args.figures / f"{name}{suffix}", columns=8)

@@ -70,17 +70,26 @@ def summarize(results: CorruptedResults, kind: str) -> Summary:
     return Summary(mean, by_corruption, by_severity, cells, clean)
 
 
-def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[Sheet]:
-    """Return one sheet for each data set, noise level and n, a group of lines for ACR and one for accuracy."""
+def corruption_groups(entries: Sequence[CorruptedResults]) -> list[list[CorruptedResults]]:
+    """Return the networks of each data set, noise level and n, in the paper's order of methods."""
     order = [*METHODS, None]
 
     def key(entry: CorruptedResults) -> tuple[str, str, float, int]:
         return entry.suite, entry.dataset or "", entry.sigma or 0.0, entry.n or 0
 
     ranked = sorted(entries, key=lambda entry: (*key(entry), order.index(entry.method)))
+    return [list(same) for _, same in groupby(ranked, key=key)]
+
+
+def same_images(members: Sequence[CorruptedResults]) -> bool:
+    """Whether all networks were certified on the same images, so that one can be called better than another."""
+    return len({entry.images.tobytes() for entry in members}) == 1
+
+
+def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[Sheet]:
+    """Return one sheet for each data set, noise level and n, a group of lines for ACR and one for accuracy."""
     sheets = []
-    for _, same in groupby(ranked, key=key):
-        members = list(same)
+    for members in corruption_groups(entries):
         levels = sorted({level for entry in members for level in entry.severities})
         levels = levels if len(levels) > 1 else []
         there = {name for entry in members for name, _ in entry.parts}
@@ -102,10 +111,11 @@ def _group(
     ranks = [
         sorted({f"{value:{form}}" for value in column if value}, key=float) for column in zip(*columns, strict=True)
     ]
+    comparable = len(members) > 1 and same_images(members)
     lines = []
     for entry, summary, numbers in zip(members, summaries, columns, strict=True):
         texts = ["" if value is None else f"{value:{form}}" for value in numbers]
-        marks = [_mark(text, rank, len(members)) for text, rank in zip(texts, ranks, strict=True)]
+        marks = [_mark(text, rank) if comparable else "" for text, rank in zip(texts, ranks, strict=True)]
         cells = [Cell(text, mark) for text, mark in zip(texts, marks, strict=True)]
         spread = Cell(f"{summary.mean.standard_error:{form}}")
         about = [Cell(title), Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"), Cell(entry.name)]
@@ -132,8 +142,8 @@ def _numbers(summary: Summary, names: Sequence[str], levels: Sequence[int]) -> l
     return [summary.mean.value, *types, *(summary.by_severity.get(level) for level in levels), summary.clean]
 
 
-def _mark(text: str, rank: Sequence[str], rows: int) -> str:
-    if rows < 2 or not text or text not in rank[-2:]:
+def _mark(text: str, rank: Sequence[str]) -> str:
+    if not text or text not in rank[-2:]:
         return ""
     return "best" if text == rank[-1] else "second"
 

@@ -6,18 +6,18 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from smoothcert.names import TITLES
 from smoothcert.recipes import paper_tables
-from smoothcert.report.figures import Curves, Panel, Tradeoff, write_figure
-from smoothcert.report.paper import METHODS
+from smoothcert.report.figures import Curves, Panel, Point, Tradeoff, write_figure
+from smoothcert.report.paper import METHODS, paper_row
 from smoothcert.report.sources import Run, paper_places, recipe_of
-from smoothcert.results import Results
 
 _NOISES = (0.25, 0.5, 1.0)
 
 
-def write_figures(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """Write every figure the runs give into a folder, as PDF, SVG and PNG."""
-    panels = own_figures(runs) | paper_figures(runs)
+def write_figures(runs: Sequence[Run], folder: Path, *, paper: bool = False) -> list[Path]:
+    """Write every figure the runs give into a folder, as PDF, SVG and PNG; `paper` adds its numbers to trade-offs."""
+    panels = own_figures(runs) | paper_figures(runs, paper=paper)
     return [path for name, drawn in panels.items() for path in write_figure(drawn, folder / name)]
 
 
@@ -27,18 +27,19 @@ def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
     for dataset, sigma in sorted({run.entry.group for run in runs}):
         members = sorted((run for run in runs if run.entry.group == (dataset, sigma)), key=_rank)
         name = f"certified-accuracy-{file_name(dataset or 'unknown')}-{sigma:.2f}"
-        found[name] = [Curves(rf"{_plain(dataset)}, $\sigma={sigma:.2f}$", _named(members))]
+        curves = {_plain(run.entry.title): run.entry.results for run in members}
+        found[name] = [Curves(rf"{_plain(TITLES.get(dataset, dataset))}, $\sigma={sigma:.2f}$", curves)]
     return found
 
 
-def paper_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
+def paper_figures(runs: Sequence[Run], *, paper: bool = False) -> dict[str, list[Panel]]:
     """Return the paper's figures 2 to 6 as far as the runs give them, by the names figure-2 and so on."""
     found: dict[str, list[Panel]] = {
         "figure-2": [*_ablation(runs, "ablation-lambda", r"$\lambda$"), *_ablation(runs, "ablation-m", "$M$")],
-        "figure-3": _tradeoff(runs, [2.0]),
+        "figure-3": _tradeoff(runs, [2.0], paper),
         "figure-4": _main(runs, "mnist"),
         "figure-5": _main(runs, "cifar10"),
-        "figure-6": _tradeoff(runs, [None, 1.0, 2.0]),
+        "figure-6": _tradeoff(runs, [None, 1.0, 2.0], paper),
     }
     return {name: panels for name, panels in found.items() if panels}
 
@@ -65,13 +66,17 @@ def _main(runs: Sequence[Run], dataset: str) -> list[Panel]:
     return panels
 
 
-def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None]) -> list[Panel]:
+def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -> list[Panel]:
     """Return clean accuracy against robustness over each method's setting, where one has two to join."""
-    made = {recipe_of(run): run for run in reversed(runs)}
-    lines: dict[str, list[Results]] = {}
-    for recipe, _ in paper_tables()["tradeoff"].rows:
-        if recipe in made:
-            lines.setdefault(METHODS[made[recipe].entry.method or ""], []).append(made[recipe].entry.results)
+    made = {recipe_of(run): run.entry for run in reversed(runs)}
+    table = paper_tables()["tradeoff"]
+    lines: dict[str, list[Point]] = {}
+    for recipe, setup in table.rows:
+        if entry := made.get(recipe):
+            theirs = paper_row(entry.dataset, entry.sigma, entry.method, table.paper, setup) if paper else None
+            symbol, _, value = setup.partition("=")
+            name = METHODS[entry.method or ""] + (rf", $\{symbol}$" if value else "")
+            lines.setdefault(name, []).append(Point(entry.results, value, theirs))
     return [Tradeoff(radius, lines) for radius in radii] if any(len(line) > 1 for line in lines.values()) else []
 
 
@@ -92,13 +97,3 @@ def file_name(text: str) -> str:
 def _plain(text: str) -> str:
     """Keep matplotlib from reading a name as mathematics, or from leaving it out of a legend for its underscore."""
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
-
-
-def _named(runs: Sequence[Run]) -> dict[str, Results]:
-    """Return results by name; where two share one, by their own names too."""
-    names = [_plain(run.entry.name) for run in runs]
-    shown = [name if names.count(name) == 1 else f"{name} ({run.name})" for name, run in zip(names, runs, strict=True)]
-    return {
-        name if shown.count(name) == 1 else f"{name} {number}": run.entry.results
-        for number, (name, run) in enumerate(zip(shown, runs, strict=True), 1)
-    }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 
 from smoothcert.errors import SmoothcertError, unknown_name
 from smoothcert.metrics import average_certified_radius, certified_accuracy
-from smoothcert.report.paper import METHODS
+from smoothcert.report.paper import METHODS, PaperRow
 from smoothcert.report.table import Entry
 from smoothcert.results import Results
 from smoothcert.storage import replacing
@@ -42,11 +44,20 @@ class Curves:
 
 
 @dataclass(frozen=True)
+class Point:
+    """A run of a trade-off, the setting that is written beside it, and the paper's numbers where they are shown too."""
+
+    results: Results
+    setting: str = ""
+    paper: PaperRow | None = None
+
+
+@dataclass(frozen=True)
 class Tradeoff:
     """A panel of clean accuracy against robustness: at a radius, or ACR where that is None; a line for each method."""
 
     radius: float | None
-    lines: Mapping[str, Sequence[Results]]
+    lines: Mapping[str, Sequence[Point]]
 
 
 Panel = Curves | Tradeoff
@@ -91,6 +102,7 @@ def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
                 _draw_tradeoff(axes, panel)
             axes.grid(alpha=0.3, linewidth=0.6)
         _add_legend(figure)
+        _write_settings(figure, panels)
         return figure
 
 
@@ -100,47 +112,121 @@ def _add_legend(figure: Any) -> None:
     named = {name: handle for handles, names in lines for handle, name in zip(handles, names, strict=True)}
     most = max((len(names) for _, names in lines), default=0)
     if most == len(named) and (len(lines) > 1 or most > 4):
-        columns = min(len(named), 3 if len(lines) == 1 else 4 * len(lines))
-        figure.legend(
-            named.values(), named, loc="outside lower center", ncols=columns, frameon=False, columnspacing=1.2
-        )
+        _add_legend_below(figure, named)
         return
     for axes in figure.axes:
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False)
 
 
-def _style(name: str, number: int) -> int:
-    """Return a method's place among the paper's, so that it looks the same in every figure; others go by number."""
-    names = [known.lower() for known in (*METHODS, *METHODS.values())]
-    return names.index(name.lower()) % len(METHODS) if name.lower() in names else number % len(_COLOURS)
+def _add_legend_below(figure: Any, named: Mapping[str, Any]) -> None:
+    """Explain lines below the figure, in as many columns as have room; many rows of them make it higher."""
+    for columns in range(min(len(named), 3 if len(figure.axes) == 1 else 4 * len(figure.axes)), 0, -1):
+        legend = figure.legend(
+            named.values(), named, loc="outside lower center", ncols=columns, frameon=False, columnspacing=1.2
+        )
+        if legend.get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width:
+            break
+        if columns > 1:
+            legend.remove()
+    rows = -(-len(named) // columns)
+    figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + 0.16 * max(0, rows - 3))
+
+
+def _looks(names: Iterable[str]) -> list[tuple[int, Any]]:
+    """Return the place of each curve's colour and its dashes: a method looks the same in every figure.
+
+    Variants of a method have its colour and other dashes; what is none has a colour that no method here has.
+    """
+    places = [_method_place(name) for name in names]
+    free = [place for place in range(len(_COLOURS)) if place not in places] or list(range(len(_COLOURS)))
+    own, looks, seen = 0, list[tuple[int, Any]](), Counter[int]()
+    for known in places:
+        place = free[own % len(free)] if known is None else known
+        own += known is None
+        dashes = [_STYLES[place], *(style for style in _STYLES[:-1] if style != _STYLES[place])]
+        looks.append((place, dashes[seen[place] % len(dashes)]))
+        seen[place] += 1
+    return looks
+
+
+def _method_place(name: str) -> int | None:
+    """Return a method's place among the paper's by the name of one of its runs.
+
+    >>> _method_place("CAT-RS"), _method_place("Stability, seed 1"), _method_place("mine")
+    (6, 1, None)
+    """
+    for place, known in enumerate([*METHODS, *METHODS.values()]):
+        if re.match(rf"{re.escape(known)}(,| \(| \[|$)", name, re.IGNORECASE):
+            return place % len(METHODS)
+    return None
 
 
 def _draw_curves(axes: Any, panel: Curves) -> None:
     last = max(float(results.radius.max()) for results in panel.curves.values())
     radii = np.linspace(0, max(last, 0.05) * 1.03, 500)
-    for number, (name, results) in enumerate(panel.curves.items()):
-        look = _style(name, number)
+    for (name, results), (look, dashes) in zip(panel.curves.items(), _looks(panel.curves), strict=True):
         accuracy = 100 * certified_accuracy(results.radius, results.correct, radii)
-        axes.plot(radii, accuracy, label=name, color=_COLOURS[look], linestyle=_STYLES[look], linewidth=1.4)
+        axes.plot(radii, accuracy, label=name, color=_COLOURS[look], linestyle=dashes, linewidth=1.4)
     axes.set(xlabel=r"$\ell_2$ radius", ylabel="certified accuracy (%)", title=panel.title)
     axes.set(xlim=(0, radii[-1]), ylim=(0, 100))
 
 
 def _draw_tradeoff(axes: Any, panel: Tradeoff) -> None:
-    for number, (name, line) in enumerate(panel.lines.items()):
-        look = _style(name, number)
-        clean = [100 * float(certified_accuracy(r.radius, r.correct, 0.0)[0]) for r in line]
-        style: dict[str, Any] = {"color": _COLOURS[look], "linestyle": _STYLES[look], "marker": _MARKS[look]}
-        axes.plot(clean, [_robustness(r, panel.radius) for r in line], label=name, linewidth=1.2, markersize=4, **style)
+    rings: list[tuple[Any, dict[str, Any]]] = []
+    for (name, line), (look, dashes) in zip(panel.lines.items(), _looks(panel.lines), strict=True):
+        style: dict[str, Any] = {"color": _COLOURS[look], "marker": _MARKS[look]}
+        ours = [_place(point.results, panel.radius) for point in line]
+        axes.plot(*zip(*ours, strict=True), label=name, linestyle=dashes, linewidth=1.2, markersize=4, **style)
+        theirs = [place for point in line if (place := _paper_place(point.paper, panel.radius))]
+        rings += [(theirs, style)] if theirs else []
+    for theirs, style in rings:
+        axes.plot(*zip(*theirs, strict=True), markersize=6.5, fillstyle="none", linestyle="", **style)
+    if rings:
+        axes.plot([], [], "o", color="grey", markersize=6.5, fillstyle="none", label="paper")
     robust = "ACR" if panel.radius is None else f"certified acc. at r = {panel.radius:.1f} (%)"
     axes.set(xlabel="clean accuracy (%)", ylabel=robust)
 
 
-def _robustness(results: Results, radius: float | None) -> float:
-    if radius is None:
-        return average_certified_radius(results.radius, results.correct)
-    return 100 * float(certified_accuracy(results.radius, results.correct, radius)[0])
+def _write_settings(figure: Any, panels: Sequence[Panel]) -> None:
+    """Write settings beside their points, leaving out what has no room."""
+    from matplotlib.transforms import Bbox
+
+    figure.draw_without_rendering()  # so that places are known
+    for axes, panel in zip(figure.axes, panels, strict=True):
+        if isinstance(panel, Curves):
+            continue
+        points = [point for line in panel.lines.values() for point in line if point.setting]
+        marks = [mark for line in axes.lines for mark in axes.transData.transform(line.get_xydata())]
+        taken: list[Any] = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in marks]
+        taken += [legend.get_window_extent()] if (legend := axes.get_legend()) else []
+        for point in points:
+            _write_beside(axes, point.setting, _place(point.results, panel.radius), taken)
+
+
+def _write_beside(axes: Any, text: str, place: Any, taken: list[Any]) -> None:
+    """Write a text right or left of a place, above or below it, where nothing is yet."""
+    for offset, side in (((5, -2), "left"), ((-5, -2), "right"), ((0, 6), "center"), ((0, -11), "center")):
+        written = axes.annotate(text, place, offset, textcoords="offset points", ha=side, fontsize=6.5)
+        written.set_in_layout(False)
+        box = written.get_window_extent()
+        if axes.bbox.contains(*box.min) and axes.bbox.contains(*box.max) and not box.count_overlaps(taken):
+            taken.append(box)
+            return
+        written.remove()
+
+
+def _place(results: Results, radius: float | None) -> tuple[float, float]:
+    """Return clean accuracy in percent and robustness."""
+    clean, robust = 100 * certified_accuracy(results.radius, results.correct, [0.0, radius or 0.0])
+    acr = average_certified_radius(results.radius, results.correct)
+    return float(clean), acr if radius is None else float(robust)
+
+
+def _paper_place(paper: PaperRow | None, radius: float | None) -> tuple[float, float] | None:
+    if paper is None or 0.0 not in paper.accuracy or (radius is not None and radius not in paper.accuracy):
+        return None
+    return paper.accuracy[0.0], paper.acr if radius is None else paper.accuracy[radius]
 
 
 def save_figure(figure: Any, path: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from smoothcert.names import TITLES
 from smoothcert.report.table import Row, Table, to_json
 
 
@@ -23,15 +24,15 @@ class Cell:
 
 
 Grid = list[list[Cell]]
+_WORDS = ("data set", "method")  # columns of words, which begin at their left end
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """What is printed of a table: column titles, groups of lines, and which column holds names."""
+    """What is printed of a table: column titles and groups of lines."""
 
     titles: list[str]
     groups: list[Grid]
-    names: str = "method"
 
     @property
     def lines(self) -> Grid:
@@ -57,7 +58,8 @@ def header(table: Table) -> list[str]:
     radii = [f"{radius:.2f}" for radius in table.radii]
     cubes = [f"l_inf {_fraction(epsilon)}" for epsilon in table.linf]
     difference = [f"ACR - {table.baseline}"] if table.baseline else []
-    return ["sigma", "method", "ACR", "+-", *radii, *cubes, *difference, "images", "n"]
+    dataset = ["data set"] if table.several_sets else []
+    return [*dataset, "sigma", "method", "ACR", "+-", *radii, *cubes, *difference, "images", "n"]
 
 
 def groups(table: Table) -> list[Grid]:
@@ -68,6 +70,7 @@ def groups(table: Table) -> list[Grid]:
 def _lines(row: Row, table: Table) -> Grid:
     entry = row.entry
     cells = [
+        *([Cell(dataset_title(entry.dataset))] if table.several_sets else []),
         Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"),
         Cell(entry.title),
         Cell(f"{row.acr.value:.3f}", row.marks.get("acr", "")),
@@ -84,6 +87,7 @@ def _lines(row: Row, table: Table) -> Grid:
     printed = [row.paper.accuracy.get(round(radius, 6)) for radius in table.radii]
     cubes = [row.paper.linf.get(epsilon) for epsilon in table.linf]
     beside = [
+        *([Cell("")] if table.several_sets else []),
         Cell(""),
         Cell("  paper"),
         Cell(f"{row.paper.acr:.3f}"),
@@ -91,6 +95,11 @@ def _lines(row: Row, table: Table) -> Grid:
         *(Cell("" if value is None else f"{value:.1f}") for value in [*printed, *cubes]),
     ]
     return [cells, beside + [Cell("")] * (len(cells) - len(beside))]
+
+
+def dataset_title(name: str | None) -> str:
+    """Return what people call a data set."""
+    return TITLES.get(name or "", name or "?")
 
 
 def to_text(table: Table | Sheet) -> str:
@@ -103,12 +112,11 @@ def to_text(table: Table | Sheet) -> str:
         max(len(line[i]) for line in [titles, *(line for group in body for line in group)]) for i in range(len(titles))
     ]
     rule = "-" * (sum(widths) + len(widths) - 1)
-    names = made.titles.index(made.names)
 
     def aligned(line: Sequence[str]) -> str:
         padded = [
-            f"{text:<{width}}" if i == names else f"{text:>{width}}"
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
+            f"{text:<{width}}" if title in _WORDS else f"{text:>{width}}"
+            for title, text, width in zip(made.titles, line, widths, strict=True)
         ]
         return " ".join(padded).rstrip()
 
@@ -122,7 +130,7 @@ def to_markdown(table: Table | Sheet) -> str:
     """Return a Markdown table, the best bold and the second underlined."""
     made = sheet(table)
     dress = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
-    lines = [made.titles, [":--" if title == made.names else "--:" for title in made.titles]]
+    lines = [made.titles, [":--" if title in _WORDS else "--:" for title in made.titles]]
     lines += [[dress[cell.mark].format(cell.text.strip()) for cell in line] for line in made.lines]
     return "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
 
@@ -131,9 +139,9 @@ def to_latex(table: Table | Sheet) -> str:
     """Return a LaTeX tabular for the booktabs package, the best bold and the second underlined."""
     made = sheet(table)
     dress = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
-    special = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method"}
+    special = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method", "data set": "Data set"}
     titles = [special.get(title, _latex(title).replace(r"l\_inf", r"$\ell_\infty$")) for title in made.titles]
-    columns = "".join("l" if title == made.names else "r" for title in made.titles)
+    columns = "".join("l" if title in _WORDS else "r" for title in made.titles)
     out = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", " & ".join(titles) + r" \\"]
     for group in made.groups:
         out.append(r"\midrule")
@@ -149,7 +157,9 @@ def to_csv(table: Table | Sheet) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(made.titles)
-    writer.writerows([cell.text.strip().replace(",", "") for cell in line] for line in made.lines)
+    for line in made.lines:
+        texts = zip(made.titles, (cell.text.strip() for cell in line), strict=True)
+        writer.writerow([text if title in _WORDS else text.replace(",", "") for title, text in texts])
     return out.getvalue()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from smoothcert.report.formats import Annex, Cell, Sheet
+from smoothcert.report.formats import Annex, Cell, Sheet, dataset_title
 from smoothcert.report.paper import PaperRow
 from smoothcert.report.table import Row
 
@@ -18,6 +18,7 @@ class SeedRow:
     """One method at one noise level over several seeds; the deviation is that of the seeds' ACRs (n - 1)."""
 
     name: str
+    dataset: str | None
     sigma: float | None
     seeds: int
     mean: float
@@ -32,15 +33,19 @@ def over_seeds(rows: Sequence[Row]) -> list[SeedRow]:
         members = list(same)
         values = [row.acr.value for row in members]
         deviation = statistics.stdev(values) if len(values) > 1 else None
-        entry = members[0]
-        found.append(SeedRow(name, entry.entry.sigma, len(values), statistics.fmean(values), deviation, entry.paper))
+        entry, mean = members[0].entry, statistics.fmean(values)
+        found.append(SeedRow(name, entry.dataset, entry.sigma, len(values), mean, deviation, members[0].paper))
     return found
 
 
-def seed_annex(rows: Sequence[SeedRow]) -> Annex:
+def seed_annex(rows: Sequence[SeedRow], *, several_sets: bool = False) -> Annex:
     """Return the summary as a table of its own, the paper's numbers beside ours."""
     titles = ["sigma", "method", "seeds", "ACR", "+-", "paper", "+-"]
-    return Annex(Sheet(titles, [[_cells(row) for row in rows]]), [_values(row) for row in rows])
+    lines = [_cells(row) for row in rows]
+    if several_sets:
+        titles.insert(0, "data set")
+        lines = [[Cell(dataset_title(row.dataset)), *line] for row, line in zip(rows, lines, strict=True)]
+    return Annex(Sheet(titles, [lines]), [_values(row) for row in rows])
 
 
 def _cells(row: SeedRow) -> list[Cell]:
@@ -57,5 +62,5 @@ def _cells(row: SeedRow) -> list[Cell]:
 
 def _values(row: SeedRow) -> dict[str, Any]:
     paper = {"acr_mean": row.paper.acr, "acr_deviation": row.paper.acr_std} if row.paper else None
-    about = {"name": row.name, "sigma": row.sigma, "seeds": row.seeds}
+    about = {"name": row.name, "dataset": row.dataset, "sigma": row.sigma, "seeds": row.seeds}
     return {**about, "acr_mean": row.mean, "acr_deviation": row.deviation, "paper": paper}

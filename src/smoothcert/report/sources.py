@@ -16,12 +16,13 @@ from smoothcert.config import TrainConfig, read_config
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.names import DIMENSIONS, canonical_name
 from smoothcert.recipes import paper_tables
+from smoothcert.report.apart import tell_apart
 from smoothcert.report.corrupted import CorruptedResults
 from smoothcert.report.corrupted_files import home_of, is_corrupted
 from smoothcert.report.corrupted_networks import read_corrupted
 from smoothcert.report.paper import METHODS
 from smoothcert.report.table import Entry, describe
-from smoothcert.results import BESIDE, COLUMNS, read_results, sidecar_path
+from smoothcert.results import BESIDE, COLUMNS, read_results, sidecar_path, try_reading
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Run:
     config: TrainConfig | None = None
     epochs: Sequence[dict[str, Any]] = ()
     segments: Sequence[dict[str, Any]] = ()
+    note: str = ""  # what is to be said of it, in one line
 
     @property
     def name(self) -> str:
@@ -62,7 +64,7 @@ def read_findings(texts: Sequence[str], **given: Any) -> Findings:
         for name, path in plain
         if path not in beside or sidecar_path(path).is_file()  # else `clean.tsv`, which tells no method
     ]
-    return Findings(runs, read_corrupted([*corrupted, *clean], **given) if corrupted else [])
+    return Findings(tell_apart(runs), read_corrupted([*corrupted, *clean], **given) if corrupted else [])
 
 
 def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:
@@ -116,6 +118,7 @@ def _read_run(path: Path, name: str | None, given: dict[str, Any]) -> Run:
         read_config(config) if config.is_file() else None,
         _read_lines(path.parent / "metrics.jsonl"),
         _read_json(path.parent / "segments.json"),
+        " ".join(try_reading(note).split()) if (note := path.parent / "note.md").is_file() else "",
     )
     return dataclasses.replace(run, entry=_of_the_paper(run, name))
 

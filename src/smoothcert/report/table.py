@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from smoothcert import metrics
 from smoothcert.bounds import largest_radius
 from smoothcert.errors import UsageError
@@ -31,16 +33,24 @@ class Entry:
     protocol: str = ""  # what sets it apart from CERTIFY as published
     paper: tuple[str | None, str] = (None, "")  # its table in the paper, where not the main one, and its setup there
     seed: int | None = None  # where a table is over seeds
+    apart: str = ""  # what tells it from others of its name, data set and noise level
 
     @property
     def group(self) -> tuple[str, float]:
-        """Rows of one group are compared with each other: data set and noise level (0 where not known)."""
+        """Rows of one group stand together: data set and noise level (0 where not known)."""
         return (self.dataset or "", self.sigma or 0.0)
+
+    @property
+    def rivals(self) -> tuple[str, float, str]:
+        """Rows that share these are compared with each other, if they are on the same images."""
+        return (*self.group, self.protocol)
 
     @property
     def title(self) -> str:
         """The name of its row."""
-        return self.name if self.seed is None else f"{self.name}, seed {self.seed}"
+        if self.seed is not None:
+            return f"{self.name}, seed {self.seed}"
+        return f"{self.name} ({self.apart})" if self.apart else self.name
 
 
 @dataclass(frozen=True)
@@ -58,12 +68,22 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with their radii; `marks` of each row say which of its cells are best or second in their group."""
+    """Rows with their radii; `marks` of each row say which of its cells are best or second among its rivals."""
 
     rows: tuple[Row, ...]
     radii: tuple[float, ...]
     linf: tuple[float, ...]
     baseline: str | None
+
+    @property
+    def several_sets(self) -> bool:
+        """Whether a row must say of which data set it is."""
+        return len({row.entry.dataset for row in self.rows}) > 1
+
+    def rivals(self) -> list[list[Row]]:
+        """The rows, one list for each data set, noise level and protocol."""
+        keys = dict.fromkeys(row.entry.rivals for row in self.rows)
+        return [[row for row in self.rows if row.entry.rivals == key] for key in keys]
 
     def groups(self) -> list[list[Row]]:
         """The rows, one list for each data set and noise level."""
@@ -115,9 +135,9 @@ def build_table(
     check_comparable(ranked, linf=bool(linf), paper=paper)
     rows = tuple(_row(entry, grid, linf, _find(ranked, baseline, entry), paper) for entry in ranked)
     table = Table(rows, grid, tuple(linf), baseline)
-    for group in table.groups():
-        for protocol in {row.entry.protocol for row in group}:
-            _mark([row for row in group if row.entry.protocol == protocol])
+    for members in table.rivals():
+        if on_same_images(members):
+            _mark(members)
     return table
 
 
@@ -159,6 +179,11 @@ def _find(entries: Sequence[Entry], baseline: str | None, entry: Entry) -> Entry
     return same
 
 
+def on_same_images(rows: Sequence[Row]) -> bool:
+    """Whether all rows are of the same images, so that one can be called better than another."""
+    return len({np.sort(row.entry.results.idx).tobytes() for row in rows}) == 1
+
+
 def _mark(group: Sequence[Row]) -> None:
     """Mark the best and the second value of each column as they are printed; ties share a mark."""
     if len(group) < 2:
@@ -184,6 +209,7 @@ def _row_json(row: Row, table: Table) -> dict[str, Any]:
     errors = [math.sqrt(value * (100 - value) / len(results)) for value in row.accuracy]
     return {
         "name": row.entry.name,
+        "title": row.entry.title,
         "dataset": row.entry.dataset,
         "sigma": row.entry.sigma,
         "method": row.entry.method,

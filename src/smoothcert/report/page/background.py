@@ -42,7 +42,7 @@ def cost(run: Run, paper_hours: float | None) -> Json:
     }
 
 
-def provenance(run: Run, label: str) -> Json:
+def provenance(run: Run, about: str) -> Json:
     """Return everything that says how a run's numbers came about, in words for the foot of the page."""
     results = run.entry.results
     settings: Mapping[str, Any] = results.about.get("settings", {})
@@ -65,8 +65,8 @@ def provenance(run: Run, label: str) -> Json:
         "versions": ", ".join(f"{name} {version}" for name, version in last.get("versions", {}).items()),
     }
     return {
-        "label": label,
-        "sigma": run.entry.sigma,
+        "label": run.entry.title,
+        "about": about,
         "facts": {key: str(value) for key, value in facts.items() if value not in (None, "")},
         "config": configuration(run),
         "files": [{"name": path.name, "sha256": file_hash(path)} for path in files],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothcert.names import TITLES
 from smoothcert.report.page import curves
 from smoothcert.report.page.background import cost, training
 from smoothcert.report.page.heatmap import Corruptions, heat_map
@@ -23,15 +23,6 @@ from smoothcert.report.sources import Run
 from smoothcert.report.table import Row, Table
 
 Json = dict[str, Any]
-
-DATASET_NAMES = {
-    "mnist": "MNIST",
-    "mnist-mini": "MNIST, an excerpt",
-    "fashion_mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "imagenet": "ImageNet",
-}
 
 
 def build_content(
@@ -45,12 +36,14 @@ def build_content(
     entries = [run.entry for run in runs]
     grid = curves.grid_for(entries)
     votes = [read_estimation(run.path, len(run.entry.results)) for run in runs]
-    labels = distinct_labels(runs)
     points = 100 if len(runs) <= 40 else 40
     described = [
-        _describe(run, row, grid, run_votes) | {"label": label, "setting": setting, "training": training(run, points)}
-        for run, row, run_votes, label, setting in zip(runs, table.rows, votes, labels, settings(runs), strict=True)
+        _describe(run, row, grid, run_votes) | {"setting": setting, "training": training(run, points)}
+        for run, row, run_votes, setting in zip(runs, table.rows, votes, settings(runs), strict=True)
     ]
+    rivals = list(dict.fromkeys(entry.rivals for entry in entries))
+    for described_run, entry in zip(described, entries, strict=True):
+        described_run["rivals"] = rivals.index(entry.rivals)
     return {
         "radii": list(table.radii),
         "grid": {"step": grid.step, "count": grid.count},
@@ -60,22 +53,6 @@ def build_content(
         "gallery": gallery(runs, votes, load),
         "heatmaps": [vars(heat_map(title, values)) for title, values in (corruptions or {}).items()],
     }
-
-
-def distinct_labels(runs: Sequence[Run]) -> list[str]:
-    """Return a name for each run; where several share one, a data set and a noise level, their own names follow."""
-    shared = Counter((run.entry.name, *run.entry.group) for run in runs)
-    long = [
-        run.entry.name if shared[run.entry.name, *run.entry.group] == 1 else f"{run.entry.name} ({run.name})"
-        for run in runs
-    ]
-    again, seen = Counter(zip(long, (run.entry.group for run in runs), strict=True)), Counter[Any]()
-    labels = []
-    for label, run in zip(long, runs, strict=True):
-        key = (label, run.entry.group)
-        seen[key] += 1
-        labels.append(f"{label} {seen[key]}" if again[key] > 1 else label)
-    return labels
 
 
 def settings(runs: Sequence[Run]) -> list[Json | None]:
@@ -103,8 +80,10 @@ def _describe(run: Run, row: Row, grid: curves.Grid, votes: Votes | None) -> Jso
     paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
     shares = vote_shares(results, votes, entry.sigma)
     return {
+        "label": entry.title,
+        "note": run.note,
         "dataset": entry.dataset,
-        "set": DATASET_NAMES.get(entry.dataset or "", entry.dataset or "data set not known"),
+        "set": TITLES.get(entry.dataset or "", entry.dataset or "data set not known"),
         "sigma": entry.sigma,
         "method": entry.method,
         "methodName": METHODS.get(entry.method or "", entry.name),

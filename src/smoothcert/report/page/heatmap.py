@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from smoothcert.report.corrupted import CorruptedResults
-from smoothcert.report.corruptions import KINDS, Summary, summarize
+from smoothcert.report.corruptions import (
+    KINDS,
+    Summary,
+    corruption_groups,
+    paper_beside,
+    same_images,
+    summarize,
+)
 from smoothcert.report.paper import METHODS
 
 Corruptions = Mapping[tuple[str, int | str], float]
@@ -49,11 +56,14 @@ def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, Corrupt
     """
     maps: dict[str, dict[tuple[str, int | str], float]] = {}
     order = [*METHODS, None]
+    uneven = {id(entry) for group in corruption_groups(entries) if not same_images(group) for entry in group}
     for kind, (measure, *_) in KINDS.items():
         for entry in sorted(entries, key=lambda entry: order.index(entry.method)):
             summary = summarize(entry, kind)
             together = entry.suite == "mnist-c" and {level for _, level in entry.parts} == {1}
-            results = _by_network(entry, summary) if together else _by_severity(entry, summary)
+            name = entry.name + (f", {len(entry.images):,} images" if id(entry) in uneven else "")
+            printed = paper_beside(entry, kind).get("mean") if not entry.missing else None
+            results = _by_network(entry, summary, name, printed) if together else _by_severity(entry, summary)
             about = [] if together else [entry.name]
             about += [f"sigma {entry.sigma:.2f}"] if entry.sigma else []
             title = f"{measure}: {', '.join([*about, entry.dataset or entry.suite])}"
@@ -67,8 +77,9 @@ def _by_severity(entry: CorruptedResults, summary: Summary) -> Corruptions:
     return {cell: summary.cells[cell] for cell in sorted(summary.cells, key=lambda cell: names.index(cell[0]))}
 
 
-def _by_network(entry: CorruptedResults, summary: Summary) -> Corruptions:
-    """Return its column of a map, the mean below the corruptions it is of."""
+def _by_network(entry: CorruptedResults, summary: Summary, column: str, printed: float | None) -> Corruptions:
+    """Return its column of a map, the mean below the corruptions it is of, and what the paper prints of that."""
+    means = [("mean", summary.mean.value)] + ([] if printed is None else [("mean in the paper", printed)])
     rows = [(name, summary.by_corruption[name]) for name in (*entry.corruptions, *entry.held_out)]
-    rows.insert(len(entry.corruptions), ("mean", summary.mean.value))
-    return {(name, entry.name): value for name, value in rows}
+    rows[len(entry.corruptions) : len(entry.corruptions)] = means
+    return {(name, column): value for name, value in rows}

@@ -60,7 +60,8 @@ def render_page(
         scripts=Markup("\n".join(_read(f"js/{name}.js") for name in _SCRIPTS)),
         content=Markup(to_script(content)),
         provenance=[
-            provenance(run, described["label"]) for run, described in zip(ordered, content["runs"], strict=True)
+            provenance(run, _about(described, several=table.several_sets))
+            for run, described in zip(ordered, content["runs"], strict=True)
         ],
     )
 
@@ -71,6 +72,12 @@ def to_script(content: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
+def _about(run: Mapping[str, Any], *, several: bool) -> str:
+    """Say what a run's name leaves open, as the page's scripts do."""
+    sigma = [f"\N{GREEK SMALL LETTER SIGMA} {run['sigma']:.2f}"] if run["sigma"] else []
+    return " · ".join([*sigma, *([run["set"]] if several else [])])
+
+
 def _summary(runs: Sequence[Mapping[str, Any]]) -> str:
     """Say in a line what the page holds."""
     parts = [f"{len(runs)} run{'s' if len(runs) != 1 else ''}"]
@@ -78,7 +85,7 @@ def _summary(runs: Sequence[Mapping[str, Any]]) -> str:
     noises = sorted({run["sigma"] for run in runs if run["sigma"]})
     parts += ["\N{GREEK SMALL LETTER SIGMA} " + ", ".join(f"{sigma:.2f}" for sigma in noises)] if noises else []
     counts = sorted({run["images"] for run in runs})
-    many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    many = " or ".join(f"{count:,}" for count in counts) if len(counts) < 4 else f"{counts[0]:,} to {counts[-1]:,}"
     return " · ".join([part for part in [*parts, f"{many} images each"] if part])
 
 

@@ -90,7 +90,7 @@ function drawOutcomes(runs) {
     return h(
       "div",
       { class: "outcome" },
-      h("span", { class: "name" }, run.label, h("span", { class: "quiet" }, ` σ ${sigmaText(run.sigma)}`)),
+      h("span", { class: "name" }, run.label, h("span", { class: "quiet" }, ` ${aboutRun(run)}`)),
       h(
         "span",
         { class: "bar", role: "img", "aria-label": `${run.title}: ${text}` },

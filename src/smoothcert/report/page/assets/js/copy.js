@@ -3,16 +3,19 @@
 function textGrid() {
   const rows = tableRuns().map(rowOf),
     marks = rankMarks(rows);
-  const header = ["sigma", "method", "ACR", "+-", ...data.radii.map((radius) => radius.toFixed(2)), "images", "n"];
+  const several = severalSets();
+  const titles = ["sigma", "method", "ACR", "+-", ...data.radii.map((radius) => radius.toFixed(2)), "images", "n"];
+  const header = several ? ["data set", ...titles] : titles;
   const lines = rows.flatMap(({ run, group, values }, k) => {
     const cells = values.map((text, i) => ({ text, mark: marks[k][i] }));
-    const error = { text: run.acr[1] === null ? "nan" : run.acr[1].toFixed(3), mark: "" };
+    const error = { text: run.acr[1] === null ? "-" : run.acr[1].toFixed(3), mark: "" };
     const plain = [run.images.toLocaleString("en-US"), run.n === null ? "?" : run.n.toLocaleString("en-US")].map(
       (text) => ({ text, mark: "" }),
     );
     const ours = [
+      ...(several ? [{ text: run.set, mark: "" }] : []),
       { text: sigmaText(run.sigma), mark: "" },
-      { text: nameInCopy(run), mark: "" },
+      { text: run.label, mark: "" },
       cells[0],
       error,
       ...cells.slice(1),
@@ -23,14 +26,15 @@ function textGrid() {
       mark: "",
     }));
     const blank = { text: "", mark: "" };
+    const empty = several ? [blank, blank] : [blank];
     const beside = tableView.beside !== "ours" &&
-      run.paper && [blank, { text: "paper", mark: "" }, theirs[0], blank, ...theirs.slice(1), blank, blank];
+      run.paper && [...empty, { text: "paper", mark: "" }, theirs[0], blank, ...theirs.slice(1), blank, blank];
     return [{ group, cells: ours }, beside && { group, cells: beside }].filter(Boolean);
   });
   return { header, lines };
 }
 
-const nameInCopy = (run) => (severalSets() ? `${run.label} (${run.set})` : run.label);
+const isWords = (title) => title === "data set" || title === "method";
 
 const dress = (cell, best, second) =>
   cell.mark === "best" ? best(cell.text) : cell.mark === "second" ? second(cell.text) : cell.text;
@@ -39,7 +43,7 @@ function toMarkdown({ header, lines }) {
   const line = (texts) => `| ${texts.map((text) => text.replaceAll("|", "\\|")).join(" | ")} |\n`;
   return [
     header,
-    header.map((title) => (title === "method" ? ":--" : "--:")),
+    header.map((title) => (isWords(title) ? ":--" : "--:")),
     ...lines.map(({ cells }) =>
       cells.map((cell) =>
         dress(
@@ -58,9 +62,9 @@ const latexSpecial = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^"
 const latexText = (text) => text.replace(/[\\~^&%$#_{}]/g, (letter) => latexSpecial[letter] ?? `\\${letter}`);
 
 function toLatex({ header, lines }) {
-  const names = { sigma: "$\\sigma$", "+-": "$\\pm$", method: "Method" };
+  const names = { sigma: "$\\sigma$", "+-": "$\\pm$", method: "Method", "data set": "Data set" };
   const out = [
-    `\\begin{tabular}{rl${"r".repeat(header.length - 2)}}`,
+    `\\begin{tabular}{${header.map((title) => (isWords(title) ? "l" : "r")).join("")}}`,
     "\\toprule",
     `${header.map((title) => names[title] ?? title).join(" & ")} \\\\`,
   ];
@@ -85,7 +89,7 @@ function toLatex({ header, lines }) {
 
 function toCsv({ header, lines }) {
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const plain = lines.map(({ cells }) => cells.map((cell, i) => (i === 1 ? cell.text : cell.text.replaceAll(",", ""))));
+  const plain = lines.map(({ cells }) => cells.map((cell, i) => (isWords(header[i]) ? cell.text : cell.text.replaceAll(",", ""))));
   return [header, ...plain].map((line) => `${line.map(quoted).join(",")}\n`).join("");
 }
 

@@ -25,7 +25,7 @@ function drawCorruption() {
   const several = map.means.length > 0;
   const titles = several ? [...map.columns, "mean"] : map.columns;
   const rows = map.kinds.map((kind, i) => {
-    const cells = map.values[i].map((value) => heatCell(map, value, kind === "mean" ? "means" : ""));
+    const cells = map.values[i].map((value) => heatCell(map, value, kind.startsWith("mean") ? "means" : ""));
     if (several) cells.push(heatCell(map, map.means[i], "mean"));
     return h("tr", {}, h("th", { scope: "row" }, kind.replaceAll("_", " ")), ...cells);
   });

@@ -21,10 +21,9 @@ function legendRows(lines, envelopes) {
       line: lines.find((line) => line.title === title),
     }));
   }
-  const several = severalSets();
   return filteredRuns().map((run) => ({
     name: run.label,
-    note: `σ ${sigmaText(run.sigma)}${several ? ` · ${run.set}` : ""}`,
+    note: aboutRun(run),
     members: [run],
     line: lines.find((line) => line.run === run),
   }));

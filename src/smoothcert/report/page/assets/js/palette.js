@@ -38,16 +38,15 @@ function colourSlot(run) {
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colourOf = (run) => css(`--run-${colourSlot(run)}`);
 
-/** Among the runs on view: by noise level, or, where that leaves two alike, by a run's place among those of its colour. */
+/** Among the runs on view: by noise level, or, where they share one, by a run's place among those of its colour. */
 function dashOf(run, runs) {
   if (byRun) return DASHES[Math.floor((byRun.get(run.id) ?? 0) / COLOURS) % DASHES.length];
-  const look = (other) => `${colourSlot(other)} ${other.sigma}`;
-  const alike = runs.length !== unique(runs.map(look)).length;
-  const order = alike
-    ? runs.filter((other) => colourSlot(other) === colourSlot(run)).map((other) => other.id)
-    : unique(runs.map((other) => other.sigma)).sort((a, b) => a - b);
-  return DASHES[Math.max(0, order.indexOf(alike ? run.id : run.sigma)) % DASHES.length];
+  const levels = unique(runs.map((other) => other.sigma)).sort((a, b) => a - b);
+  const order = levels.length > 1 ? levels.indexOf(run.sigma) : runs.filter(sameColour(run)).indexOf(run);
+  return DASHES[Math.max(0, order) % DASHES.length];
 }
+
+const sameColour = (run) => (other) => colourSlot(other) === colourSlot(run);
 
 /** A colour of the style sheet, #rrggbb, let through in part. */
 const faded = (colour, share) =>

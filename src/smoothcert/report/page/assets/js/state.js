@@ -23,6 +23,9 @@ const filteredRuns = () =>
 /** Whether a run's data set must be told. */
 const severalSets = () => unique(filteredRuns().map((run) => run.dataset)).length > 1;
 
+/** What a run's name leaves open. */
+const aboutRun = (run) => `σ ${sigmaText(run.sigma)}${severalSets() ? ` · ${run.set}` : ""}`;
+
 /** Runs that are drawn: filtered, and not switched off in the legend. */
 const shownRuns = () => filteredRuns().filter((run) => !state.hidden.has(run.id));
 

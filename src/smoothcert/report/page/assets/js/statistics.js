@@ -76,12 +76,12 @@ function rebin(bins, most) {
   return { joined, size };
 }
 
-/** For each row and column "best", "second" or "", as printed; rows are compared within their group. */
+/** For each row and column "best", "second" or "", as printed, among rivals on the same images. */
 function rankMarks(rows) {
   const marks = rows.map((row) => row.values.map(() => ""));
-  for (const group of unique(rows.map((row) => row.group))) {
-    const members = rows.flatMap((row, i) => (row.group === group ? [i] : []));
-    if (members.length < 2) continue;
+  for (const rivals of unique(rows.map((row) => row.rivals))) {
+    const members = rows.flatMap((row, i) => (row.rivals === rivals ? [i] : []));
+    if (members.length < 2 || unique(members.map((i) => rows[i].images)).length > 1) continue;
     rows[members[0]].values.forEach((_, column) => {
       const printed = members.map((i) => Number(rows[i].values[column]));
       const ranking = unique(printed.filter((value) => value > 0)).sort((a, b) => b - a);

@@ -3,7 +3,13 @@
 const tableView = { sort: null, falling: true, beside: "ours" };
 
 /** The cells of a run as they are printed: ACR, then certified accuracy by radius. */
-const rowOf = (run) => ({ run, group: `${run.dataset}\n${run.sigma}`, values: run.printed });
+const rowOf = (run) => ({
+  run,
+  group: `${run.dataset}\n${run.sigma}`,
+  rivals: run.rivals,
+  images: data.images.which[run.id],
+  values: run.printed,
+});
 
 const paperAt = (run, radius) => run.paper?.accuracy.find(([at]) => Math.abs(at - radius) < 1e-6)?.[1];
 
@@ -134,6 +140,10 @@ function drawTable() {
       h("thead", {}, head),
       h("tbody", {}, ...body),
     ),
+  );
+  const noted = rows.filter(({ run }) => run.note);
+  byId("notes").replaceChildren(
+    ...noted.map(({ run }) => h("li", {}, h("b", {}, `${run.label}, ${aboutRun(run)}: `), run.note)),
   );
 }
 

@@ -24,7 +24,6 @@ function paperPoint(run) {
 function drawTradeoff() {
   const holder = byId("tradeoff");
   const runs = shownRuns();
-  byId("tradeoff-keys").replaceChildren(...colourKeys(runs));
   if (!runs.length) return holder.replaceChildren(h("p", { class: "note" }, "No run is shown."));
   const radius = data.radii[tradeoffView.radius].toFixed(2);
   const papers = runs.map((run) => ({ run, point: paperPoint(run) })).filter(({ point }) => point);
@@ -34,6 +33,8 @@ function drawTradeoff() {
     [...runs.map(robustOf), ...papers.map(({ point }) => point.robust)],
   );
   const levels = unique(runs.map((run) => run.sigma)).sort((a, b) => a - b);
+  const ring = papers.length ? [ringKey()] : [];
+  byId("tradeoff-keys").replaceChildren(...colourKeys(runs), ...shapeKeys(levels), ...ring, ...settingKeys(runs));
   const label = `Clean accuracy against certified accuracy at radius ${radius}, a point for each of ${runs.length} runs`;
   const size = { viewBox: `0 0 ${scales.width} ${scales.height}`, width: scales.width, height: scales.height };
   holder.replaceChildren(
@@ -48,6 +49,27 @@ function drawTradeoff() {
     ),
   );
 }
+
+/** What shapes mean, where there are several. */
+const shapeKeys = (levels) =>
+  levels.length < 2
+    ? []
+    : levels.map((sigma, i) => {
+        const shape = s("path", { d: SHAPES[i % SHAPES.length], fill: "currentColor", transform: "translate(8 8)" });
+        const size = { viewBox: "0 0 16 16", width: 12, height: 12, "aria-hidden": "true" };
+        return h("span", {}, s("svg", size, shape), `σ ${sigmaText(sigma)}`);
+      });
+
+const ringKey = () => {
+  const ring = s("circle", { cx: 8, cy: 8, r: 6, fill: "none", stroke: "currentColor", "stroke-width": 1.5 });
+  return h("span", {}, s("svg", { viewBox: "0 0 16 16", width: 12, height: 12, "aria-hidden": "true" }, ring), "paper");
+};
+
+/** What the numbers beside points are. */
+const settingKeys = (runs) =>
+  unique(runs.filter((run) => run.setting).map((run) => `numbers: ${run.setting.name} of ${run.methodName}`)).map(
+    (text) => h("span", {}, text),
+  );
 
 const runColour = (run) => `var(--run-${colourSlot(run)})`;
 
@@ -75,8 +97,10 @@ function tradeoffPoint(run, { x, y }, level) {
 }
 
 function tradeoffNames(runs, { x, y, width }, levels) {
-  const name = (run) => (levels.length > 1 ? `${run.label} ${sigmaText(run.sigma)}` : run.label);
-  const spots = runs.map((run) => ({
+  const level = (run) => (levels.length > 1 ? ` ${sigmaText(run.sigma)}` : "");
+  const name = (run) => `${run.label}${level(run)}${severalSets() ? `, ${run.set}` : ""}`;
+  const varied = [...runs.filter((run) => run.setting), ...runs.filter((run) => !run.setting)]; // those need theirs
+  const spots = varied.map((run) => ({
     x: x(cleanOf(run)),
     y: y(robustOf(run)),
     text: run.setting ? String(run.setting.value) : name(run),

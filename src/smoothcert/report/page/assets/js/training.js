@@ -74,7 +74,7 @@ function drawCost() {
     h(
       "tr",
       {},
-      h("th", { scope: "row" }, run.label, h("span", { class: "quiet" }, ` σ ${sigmaText(run.sigma)}`)),
+      h("th", { scope: "row" }, run.label, h("span", { class: "quiet" }, ` ${aboutRun(run)}`)),
       anyTraining && costCell(run.cost.training, training, run.cost.trainedOn),
       costCell(run.cost.certification, certification, run.cost.certifiedOn),
       h("td", {}, run.cost.certification === null ? "–" : `${(run.cost.certification / run.images).toPrecision(3)} s`),
@@ -85,6 +85,7 @@ function drawCost() {
     h(
       "table",
       {},
+      h("caption", { class: "unseen" }, "Time of training and certification by run"),
       h(
         "thead",
         {},
