@@ -195,12 +195,12 @@ def test_networks_of_one_method_are_told_apart(tmp_path, capsys):
 
 
 def test_files_of_one_corruption_are_joined(tmp_path, capsys):
-    """Shards make one whole, a part that is there twice counts once, and other numbers of noises are kept apart."""
+    """Shards make one whole, of what is there twice the larger file counts, other numbers of noises are kept apart."""
     odd, even, right = range(1, 20, 2), range(0, 20, 2), [True] * 10
     for name in ("fog", "stripe"):
         write_own(tmp_path / f"{name}-shard1of2.tsv", f"mnist-c/{name}", odd, right)
         write_own(tmp_path / f"{name}-shard2of2.tsv", f"mnist-c/{name}", even, [False] * 10)
-        write_own(tmp_path / f"{name}-skip10.tsv", f"mnist-c/{name}", [0, 10], [False] * 2)
+        write_own(tmp_path / f"{name}-skip10.tsv", f"mnist-c/{name}", [0, 10], [True] * 2)
         write_own(tmp_path / f"{name}-more.tsv", f"mnist-c/{name}", odd, right, n=1000)
     write_own(tmp_path / "clean-skip10.tsv", "mnist", [0, 10], [True] * 2)
     write_own(tmp_path / "clean.tsv", "mnist", range(20), [True] * 19 + [False])

@@ -12,7 +12,7 @@ from smoothcert.cli import main
 from smoothcert.data.batches import ResidentData
 from smoothcert.data.crops import DRAWS, random_box
 from smoothcert.data.folder import view_draws
-from smoothcert.data.streaming import StreamedData, choose_source
+from smoothcert.data.streaming import StreamedData, choose_source, usual_workers
 from smoothcert.engine.ranks import Part, Ranks
 from smoothcert.errors import SmoothcertError
 from smoothcert.packed_labels import MOST_CLASSES, PackedLabels, pack_labels
@@ -92,6 +92,30 @@ def test_photographs_of_every_kind_become_rgb(photographs):
         assert file.mode == "CMYK"
         colours = np.array(file.convert("RGB")).reshape(-1, 3).mean(axis=0)
     assert pixels[2].mean(dim=(1, 2)).tolist() == pytest.approx(colours.tolist(), abs=12)
+
+
+def test_random_views_are_mirrored_half_of_the_time(photographs):
+    images, draws = load(photographs).images, torch.full((1, DRAWS), 0.5)
+    straight, _ = images.views([0], draws)
+    draws[0, -1] = 0.4
+    mirrored, _ = images.views([0], draws)
+    assert torch.equal(mirrored, straight.flip(3))
+    assert not torch.equal(mirrored, straight)
+
+
+def test_a_folder_that_is_cut_otherwise_is_another_data_set(photographs):
+    cuts = ((36, 32), (40, 32), (36, 24))
+    found = {smoothcert.load_dataset("imagenet", "test", photographs, resize=r, crop=c).fingerprint for r, c in cuts}
+    assert len(found) == 3
+
+
+def test_processes_of_one_machine_share_its_cores(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(24)), raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert usual_workers() == 16, "more would not read faster"
+    for processes, workers in ((4, 6), (24, 1), (48, 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+        assert usual_workers() == workers
 
 
 def test_where_training_reads_from(photographs, few):

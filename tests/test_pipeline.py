@@ -9,6 +9,7 @@ from training_child import configure
 
 import smoothcert
 from smoothcert.cli import main
+from smoothcert.deadline import OutOfTimeError
 from smoothcert.errors import Notice
 from smoothcert.pipeline import teacher_config, train_run
 from smoothcert.soft_labels import make_soft_labels
@@ -19,6 +20,8 @@ def test_teachers_are_shared_only_where_all_settings_are_the_same():
     name = teacher_config(config).name
     assert name.startswith("my-data-lenet-teacher-")
     assert teacher_config(configure("catrs", dataset="my data.npz", sigma=1.0, seed=3)).name == name
+    labels = {"label_samples": 99, "label_view": "augmented"}  # which it never sees
+    assert teacher_config(configure("catrs", dataset="my data.npz", **labels)).name == name
     assert teacher_config(configure("catrs", dataset="other/my data.npz")).name != name
     assert teacher_config(configure("catrs", dataset="my data.npz", learning_rate=0.1)).name != name
 
@@ -69,6 +72,24 @@ def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
             on_stage=watch,
         )
     assert [name for kind, name in stages if kind == "train"] == ["other"], "the teacher serves every seed"
+
+
+def test_soft_labels_are_of_the_view_and_the_noise_that_are_asked_for(tmp_path, monkeypatch):
+    from smoothcert import pipeline
+
+    asked = []
+
+    def note(teacher, data, **how):
+        asked.append((how["sigma"], how["samples"], how["augmentation"]))
+        return torch.nn.functional.one_hot(data.labels, 10).float()
+
+    monkeypatch.setattr(pipeline, "make_soft_labels", note)
+    same = {"dataset": "mnist-mini", "augmentation": "crop-flip", "epochs": 1, "batch": 8, "teacher": "any"}
+    same |= {"sigma": 0.5, "label_sigma": 0.12, "label_samples": 7}
+    for view in ("clean", "augmented"):
+        with pytest.raises(OutOfTimeError):
+            train_run(configure("catrs", name=view, label_view=view, **same), tmp_path, time_limit=0.0)
+    assert asked == [(0.12, 7, "none"), (0.12, 7, "crop-flip")]
 
 
 def test_the_command_line_trains_and_certifies(tmp_path, capsys):

@@ -176,6 +176,20 @@ def test_an_interrupt_of_any_rank_stops_all_at_the_same_step(interrupted):
     assert others == [first, first]
 
 
+def test_several_ranks_meet_about_once_a_second(monkeypatch):
+    """A hundred steps a second; each meeting takes a number, and the clock itself the first."""
+    now, ranks = [0.0], Ranks(0, 2, HashStore())
+    monkeypatch.setattr("smoothcert.engine.clock.time.monotonic", lambda: now[0])
+    clock, looks = Clock(ranks), []
+    for step in range(1, 1001):
+        now[0] += 0.01
+        look, _ = clock.tick("", due=step == 550)
+        looks += [step] if look else []
+    assert 550 in looks
+    assert max(after - before for before, after in zip([0, *looks], [*looks, 1000], strict=True)) <= 200
+    assert next(ranks.numbers) <= 14
+
+
 def test_masked_attacks_and_synchronised_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):
     """Ranks with nothing to attack would not take part in the exchange."""
     config = configure("catrs", options={"attack": "masked"}, batch_norm="synced", architecture="cifar_resnet8")

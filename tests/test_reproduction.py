@@ -24,6 +24,7 @@ from smoothcert.report.paper import paper_corruptions, paper_row
 from smoothcert.report.seeds import over_seeds, seed_annex
 from smoothcert.report.table import build_table
 from smoothcert.reproduction import read_corrupted_entries, read_entries, reproduce
+from smoothcert.results import counts_path
 from smoothcert.runs import RunFolder
 
 WRONG = ("--n 5", "--together 0", "--out table.xyz", "--precision fp64")
@@ -285,6 +286,35 @@ def test_a_network_that_cannot_be_certified_does_not_stop_the_others(small, tmp_
     with pytest.raises(SmoothcertError, match="mnist-gaussian-0.25/model.safetensors is damaged"):
         reproduce(jobs, place, on_stage=quiet)
     assert [place.progress(job).finished for job in jobs] == [False, True]
+
+
+def test_a_plan_counts_what_is_left(small, tmp_path, monkeypatch):
+    """The times of trials are given here: what is made of them is exact."""
+    monkeypatch.setattr("smoothcert.planning.estimate_labels", lambda *_, **__: (100.0, 50.0))
+    monkeypatch.setattr("smoothcert.planning.estimate_steps", lambda config, *_: (8, 1.0 + len(config.options)))
+    seconds = {"lenet": 0.5, "resnet110": 7.0}
+    monkeypatch.setattr("smoothcert.planning.estimate_certification", lambda c, *_: seconds[c.architecture])
+    jobs, place = small_jobs({**small, "epochs": 2}, only="*-0.*"), Workplace(tmp_path, n=200)
+    gaussian = [job for job in jobs if job.config.method == "gaussian"]
+    catrs = [job for job in jobs if job.config.method == "catrs"]
+    with pytest.raises(KeyboardInterrupt):  # four of its eight steps
+        reproduce(gaussian[:1], place, on_stage=StopIn(gaussian[0].config.name).begin)
+    reproduce(gaussian[1:2], place, on_stage=quiet)
+    for path in (results := place.results_paths(gaussian[1])[0], counts_path(results)):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
+    another = dataclasses.replace(gaussian[1].config, name="another", architecture="resnet110")
+    chosen = [*gaussian[:2], *catrs[:2], dataclasses.replace(gaussian[1], config=another)]
+    lines = list(plan(chosen, place, torch.device("cpu"), lambda name: None))
+    options = len(catrs[0].config.options)
+    assert options > 0
+    assert [(line.left, line.images, line.seconds) for line in lines] == [
+        ("train, certify", 8, 4 * 1.0 + 8 * 0.5),
+        ("certify", 3, 3 * 0.5),
+        ("train, label", 200, 150.0),
+        ("train, certify", 8, 8 * (1.0 + options) + 8 * 0.5),
+        ("train, certify", 8, 8 * (1.0 + options) + 8 * 0.5),
+        ("train, certify", 8, 8 * 1.0 + 8 * 7.0),
+    ]
 
 
 @pytest.mark.slow
