@@ -233,6 +233,7 @@ def test_held_out_corruptions_are_no_part_of_the_mean(tmp_path, capsys):
     assert (entry.corruptions, entry.held_out, len(entry.missing)) == (["fog"], ["gaussian_noise", "inverse"], 14)
     assert summary.mean.value == 100.0
     assert summary.by_corruption == {"fog": 100.0, "gaussian_noise": 25.0, "inverse": 75.0}
+    assert summary.by_severity == {1: 100.0}
     assert summary.clean == 95.0
     assert main(["report", str(tmp_path), "--paper"]) == 0
     header = capsys.readouterr().out.splitlines()[0].split()

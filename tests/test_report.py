@@ -1,5 +1,6 @@
 """The published per-image results must give the paper's printed digits."""
 
+import csv
 import json
 import math
 import re
@@ -120,6 +121,11 @@ def test_every_format_holds_every_number(table, suffix):
     assert text.endswith("\n")
 
 
+def test_numbers_of_a_csv_table_are_plain(table):
+    first = next(csv.DictReader(FORMATS[".csv"](table).splitlines()))
+    assert (int(first["n"]), float(first["sigma"]), float(first["0.25"])) == (1000, 0.5, 33.3)
+
+
 def test_markdown_and_latex_mark_and_escape(table):
     markdown, latex = FORMATS[".md"](table), FORMATS[".tex"](table)
     assert "| **0.600** |" in markdown
@@ -189,7 +195,7 @@ def test_one_image_has_no_standard_error(tmp_path, capsys):
 
 
 def test_a_name_that_cannot_be_a_noise_level_is_not_taken_for_one():
-    results = entry("x", [3.0]).results
+    results = entry("x", [0.1, 3.0]).results
     renamed = Results(
         "catrs-0.25", results.idx, results.label, results.predict, results.radius, results.correct, results.seconds
     )
