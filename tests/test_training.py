@@ -114,19 +114,20 @@ def test_whole_and_split_steps(few):
         plan_epoch(3, 32, 4)
 
 
-def test_one_sgd_step_is_torchs(few, tmp_path):
-    """One step of the loop against plain PyTorch with the same draws: momentum, weight decay and all."""
+def test_sgd_steps_are_torchs(few, tmp_path):
+    """Two epochs of the loop against plain PyTorch with the same draws: momentum, weight decay, mean loss and all."""
     from smoothcert.draws import StepDraws
     from smoothcert.loop import new_model
     from smoothcert.philox import Purpose, permutation
 
-    config = configure("gaussian", batch=50, epochs=1, learning_rate=0.1)
+    config = configure("gaussian", batch=50, epochs=2, learning_rate=0.1)
     trained = smoothcert.load_checkpoint(train(config, tmp_path / "run", few)).model
     model = new_model(config, few).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
-    order = permutation(0, (0, 0, Purpose.ORDER), 100)
-    for step in range(2):
-        chosen = order[50 * step : 50 * (step + 1)]
+    losses = []
+    for step in range(4):
+        epoch, number = divmod(step, 2)
+        chosen = permutation(0, (epoch, 0, Purpose.ORDER), 100)[50 * number : 50 * (number + 1)]
         x = few.floats(chosen)
         loss = torch.nn.functional.cross_entropy(
             model(x + 0.25 * StepDraws(0, step).noise(x, 1)[0]), few.labels[chosen]
@@ -134,6 +135,9 @@ def test_one_sgd_step_is_torchs(few, tmp_path):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        losses.append(loss.item())
+    written = [row["loss"] for row in RunFolder(tmp_path / "run").read_metrics()]
+    assert written == pytest.approx([sum(losses[:2]) / 2, sum(losses[2:]) / 2], rel=1e-5)
     for (name, ours), theirs in zip(trained.state_dict().items(), model.state_dict().values(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-6), name
 
@@ -219,16 +223,31 @@ def test_a_run_that_another_process_finished_meanwhile_is_left_alone(few, tmp_pa
 
 def test_the_time_of_an_epoch_is_that_of_all_its_starts(few, tmp_path):
     config, run = configure("gaussian", epochs=3), RunFolder(tmp_path / "run")
-    for _ in range(6):  # a step each: epochs of four
+    for number in range(6):  # a step each: epochs of four
         with pytest.raises(OutOfTimeError):
             fit(config, run.path, few, few, time_limit=0.0)
-    *others, last = run.read_segments()
-    run.write_segment({**last, "seconds": 500.0})
+        if number in (0, 5):
+            run.write_segment({**run.read_segments()[-1], "seconds": 200.0 if number else 500.0})
     fit(config, run.path, few, few)
     first, second, third = (row["seconds"] for row in run.read_metrics())
-    assert first > sum(segment["seconds"] for segment in others[:3])
-    assert first < 100 < 500 <= second < 600
+    assert 500 <= first < 600
+    assert 200 <= second < 300
     assert third < 100
+
+
+def test_records_of_what_was_lost_give_way(tmp_path):
+    """After a kill, or where an older state was put back, later epochs and starts are as if they had not been."""
+    run = RunFolder(tmp_path / "run")
+    for first_step, seconds in ((0, 100.0), (3, 50.0), (9, 70.0)):
+        run.write_segment({"first_step": first_step, "seconds": seconds})
+    for epoch, seconds in ((0, 120.0), (1, 25.0), (2, 60.0)):
+        run.write_metrics({"epoch": epoch, "seconds": seconds})
+    assert run.seconds_since(1, 6) == 100 + 50 - 120
+    assert run.seconds_since(0, 3) == 100
+    run.write_metrics({"epoch": 1, "seconds": 31.0})
+    assert [(row["epoch"], row["seconds"]) for row in run.read_metrics()] == [(0, 120.0), (1, 31.0)]
+    run.write_segment({"first_step": 6, "seconds": 1.0})
+    assert [part["first_step"] for part in run.read_segments()] == [0, 3, 6]
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "segments.json"])
