@@ -39,7 +39,10 @@ def test_soft_labels_are_votes_made_once(trained_lenet, few, tmp_path):
     assert not seen, "nothing is computed twice"
     make_soft_labels(tmp_path, few, samples=31)
     make_soft_labels(tmp_path, few, samples=30, augmentation="crop-flip")
-    assert len(list(tmp_path.glob("soft-labels-*.json"))) == 3, "other settings are other files"
+    make_soft_labels(tmp_path, few, samples=30, sigma=1.0)
+    smoothcert.save_checkpoint(tmp_path / "model.safetensors", smoothcert.create_model("lenet"), sigma=0.25)
+    make_soft_labels(tmp_path, few, samples=30)
+    assert len(list(tmp_path.glob("soft-labels-*.json"))) == 5, "other settings and networks are other files"
 
 
 def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):

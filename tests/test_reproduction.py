@@ -292,7 +292,7 @@ def test_a_plan_counts_what_is_left(small, tmp_path, monkeypatch):
     """The times of trials are given here: what is made of them is exact."""
     monkeypatch.setattr("smoothcert.planning.estimate_labels", lambda *_, **__: (100.0, 50.0))
     monkeypatch.setattr("smoothcert.planning.estimate_steps", lambda config, *_: (8, 1.0 + len(config.options)))
-    seconds = {"lenet": 0.5, "resnet110": 7.0}
+    seconds = {"lenet": 0.5, "cifar_resnet110": 7.0}
     monkeypatch.setattr("smoothcert.planning.estimate_certification", lambda c, *_: seconds[c.architecture])
     jobs, place = small_jobs({**small, "epochs": 2}, only="*-0.*"), Workplace(tmp_path, n=200)
     gaussian = [job for job in jobs if job.config.method == "gaussian"]
@@ -302,8 +302,10 @@ def test_a_plan_counts_what_is_left(small, tmp_path, monkeypatch):
     reproduce(gaussian[1:2], place, on_stage=quiet)
     for path in (results := place.results_paths(gaussian[1])[0], counts_path(results)):
         path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
-    another = dataclasses.replace(gaussian[1].config, name="another", architecture="resnet110")
-    chosen = [*gaussian[:2], *catrs[:2], dataclasses.replace(gaussian[1], config=another)]
+    another = dataclasses.replace(gaussian[1].config, name="another", architecture="cifar_resnet110")
+    plain = dataclasses.replace(catrs[1].config, name="plain", options={})
+    chosen = [*gaussian[:2], *catrs[:2]]
+    chosen += [dataclasses.replace(catrs[1], config=config) for config in (another, plain)]
     lines = list(plan(chosen, place, torch.device("cpu"), lambda name: None))
     options = len(catrs[0].config.options)
     assert options > 0
@@ -314,6 +316,7 @@ def test_a_plan_counts_what_is_left(small, tmp_path, monkeypatch):
         ("train, certify", 8, 8 * (1.0 + options) + 8 * 0.5),
         ("train, certify", 8, 8 * (1.0 + options) + 8 * 0.5),
         ("train, certify", 8, 8 * 1.0 + 8 * 7.0),
+        ("train, certify", 8, 8 * 1.0 + 8 * 0.5),
     ]
 
 

@@ -13,7 +13,7 @@ from training_child import configure, train
 import smoothcert
 from smoothcert.config import read_config
 from smoothcert.deadline import OutOfTimeError
-from smoothcert.epochs import plan_epoch
+from smoothcert.epochs import noisy_accuracy, plan_epoch
 from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.loop import Training
 from smoothcert.methods import METHODS
@@ -85,6 +85,16 @@ def test_a_run_folder_holds_what_was_run(few, tmp_path):
     assert path.stat().st_mtime_ns == before, "a finished run is a no-op"
     with pytest.raises(UsageError, match="another configuration \\(other seed"):
         train(configure("catrs", seed=1), tmp_path / "run", few)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_look_at_the_accuracy_leaves_the_network_as_it_was(training, few):
+    """Else BatchNorm would learn nothing more after the first epoch."""
+    model = smoothcert.create_model("cifar_resnet20", in_channels=1).train(training)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    noisy_accuracy(model, few.subset(range(10)), configure("gaussian"))
+    assert all(module.training is training for module in model.modules())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_seeds_make_different_runs_and_the_same_one_again(few, tmp_path):
