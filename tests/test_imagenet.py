@@ -9,6 +9,7 @@ from PIL import Image
 
 import smoothcert
 from smoothcert.cli import main
+from smoothcert.config import TrainConfig
 from smoothcert.data.batches import ResidentData
 from smoothcert.data.crops import DRAWS, random_box
 from smoothcert.data.folder import view_draws
@@ -16,6 +17,7 @@ from smoothcert.data.streaming import StreamedData, choose_source, usual_workers
 from smoothcert.engine.ranks import Part, Ranks
 from smoothcert.errors import SmoothcertError
 from smoothcert.packed_labels import MOST_CLASSES, PackedLabels, pack_labels
+from smoothcert.pipeline import _Sets, load_images
 
 CPU = torch.device("cpu")
 
@@ -139,6 +141,30 @@ def test_a_broken_file_is_named_and_skipped_only_when_asked(photographs):
     with pytest.warns(UserWarning, match="3.png"):
         ((_, labels),) = source.stream([(0, Part(0, 2, 2), torch.tensor([3, 0]))])
     assert labels.tolist() == [1, 0], "the label is that of the image in its place"
+
+
+def test_no_test_image_is_skipped(photographs):
+    """A certificate under the name of another image would be a false one."""
+    for split in ("train", "val"):
+        (photographs / "imagenet" / split / "n01/0.JPEG").write_bytes(b"")
+    config = TrainConfig(dataset="imagenet", resize=36, crop=32, skip_broken=True)
+    with pytest.warns(UserWarning, match="train/n01/0.JPEG .* It is skipped"):
+        load_images(config, "train", photographs).images[torch.tensor([0])]
+    with pytest.raises(SmoothcertError, match="val/n01/0.JPEG cannot be decoded"):
+        load_images(config, "test", photographs).images[torch.tensor([0])]
+
+
+def test_runs_share_images_only_where_they_are_cut_alike(photographs):
+    sets = _Sets(photographs)
+    first, *others = (sets.of(TrainConfig(dataset="imagenet", resize=36, crop=crop)) for crop in (32, 32, 24))
+    assert others[0][0] is first[0]
+    assert others[1][0].shape == (3, 24, 24)
+
+
+def test_classes_of_training_and_test_images_are_the_same(photographs):
+    (photographs / "imagenet/val/n02").rename(photographs / "imagenet/val/n03")
+    with pytest.raises(SmoothcertError, match="training images have a class n02, the test images do not"):
+        _Sets(photographs).of(TrainConfig(dataset="imagenet"))
 
 
 @pytest.mark.parametrize("samples", [500, 100_000])

@@ -388,6 +388,8 @@ def test_missing_soft_labels():
     method = create_method("catrs", SIGMA)
     assert method.uses_soft_labels
     assert not create_method("catrs", SIGMA, {"target": "label"}).uses_soft_labels
+    assert create_method("catrs", SIGMA, {"target": "label", "confidence": "soft-label"}).uses_soft_labels
+    assert not create_method("catrs", SIGMA, {"high": "none"}).uses_soft_labels
     with pytest.raises(UsageError, match="needs soft labels"):
         method.step(linear(), torch.from_numpy(X), torch.from_numpy(Y), draws=_Endless(), epoch=LATE)
 

@@ -1,6 +1,8 @@
 """Runs from nothing, and from the command line: teachers, soft labels, training, certification."""
 
 import json
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -93,6 +95,26 @@ def test_soft_labels_are_of_the_view_and_the_noise_that_are_asked_for(tmp_path, 
         with pytest.raises(OutOfTimeError):
             train_run(configure("catrs", name=view, label_view=view, **same), tmp_path, time_limit=0.0)
     assert asked == [(0.12, 7, "none"), (0.12, 7, "crop-flip")]
+
+
+def test_a_time_limit_is_that_of_all_stages(tmp_path, monkeypatch):
+    from smoothcert import pipeline
+
+    limits = []
+
+    def label(teacher, data, *, on_progress, **_):
+        time.sleep(0.05)
+        on_progress(SimpleNamespace(done=1, total=2))
+        return torch.nn.functional.one_hot(data.labels, 10).float()
+
+    monkeypatch.setattr(pipeline, "make_soft_labels", label)
+    monkeypatch.setattr(pipeline, "fit_together", lambda trainings, limit: limits.append(limit))
+    config = configure("catrs", teacher="any")
+    train_run(config, tmp_path, time_limit=1000)
+    assert 900 < limits[0] <= 1000 - 0.05
+    with pytest.raises(OutOfTimeError):
+        train_run(config, tmp_path, time_limit=0.01)
+    assert len(limits) == 1, "stopped at the labels"
 
 
 def test_the_command_line_trains_and_certifies(tmp_path, capsys):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -115,6 +116,7 @@ def test_rows_are_chosen_by_glob():
     seeds = [job.config.name for job in list_jobs("variance", "catrs-0.25-seed1", "mnist-catrs-0.50-seed[34]")]
     assert seeds == ["mnist-catrs-0.25-seed1", "mnist-catrs-0.50-seed3", "mnist-catrs-0.50-seed4"]
     assert len(list_jobs("mnist", "catrs-*", "mnist-*-0.25")) == 9, "in the table's order, none twice"
+    assert {job.skip for job in list_jobs("mnist", skip=70)} == {70}
     with pytest.raises(UsageError, match="matches 'resnet'"):
         list_jobs("mnist", "catrs-*", "resnet")
     with pytest.raises(UsageError, match="No row of the table mnist matches 'resnet'"):
@@ -300,8 +302,9 @@ def test_a_plan_counts_what_is_left(small, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):  # four of its eight steps
         reproduce(gaussian[:1], place, on_stage=StopIn(gaussian[0].config.name).begin)
     reproduce(gaussian[1:2], place, on_stage=quiet)
-    for path in (results := place.results_paths(gaussian[1])[0], counts_path(results)):
-        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
+    (results,) = place.results_paths(gaussian[1])
+    for path, lost in ((results, 1), (counts_path(results), 3)):  # an image without votes is not done
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-lost]))
     another = dataclasses.replace(gaussian[1].config, name="another", architecture="cifar_resnet110")
     plain = dataclasses.replace(catrs[1].config, name="plain", options={})
     chosen = [*gaussian[:2], *catrs[:2]]
@@ -348,6 +351,12 @@ def test_deadlines():
     assert not Deadline(100).passed
     with pytest.raises(OutOfTimeError):
         Deadline(0).check()
+    seen = list[SimpleNamespace]()
+    watch, part, whole = Deadline(0).watching(seen.append), *(SimpleNamespace(done=n, total=2) for n in (1, 2))
+    with pytest.raises(OutOfTimeError):
+        watch(part)
+    watch(whole)  # nothing is left that could be stopped
+    assert seen == [part, whole]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from training_child import configure, train
 import smoothcert
 from smoothcert.config import read_config
 from smoothcert.deadline import OutOfTimeError
+from smoothcert.engine.ranks import Ranks
 from smoothcert.epochs import noisy_accuracy, plan_epoch
 from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.loop import Training
@@ -83,6 +84,9 @@ def test_a_run_folder_holds_what_was_run(few, tmp_path):
     before = path.stat().st_mtime_ns
     assert train(config, tmp_path / "run", few) == path
     assert path.stat().st_mtime_ns == before, "a finished run is a no-op"
+    run.state.write_bytes(b"left by a kill just after the network was written")
+    train(config, tmp_path / "run", few)
+    assert not run.state.exists()
     with pytest.raises(UsageError, match="another configuration \\(other seed"):
         train(configure("catrs", seed=1), tmp_path / "run", few)
 
@@ -95,6 +99,16 @@ def test_a_look_at_the_accuracy_leaves_the_network_as_it_was(training, few):
     noisy_accuracy(model, few.subset(range(10)), configure("gaussian"))
     assert all(module.training is training for module in model.modules())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_ranks_share_the_look_at_the_accuracy(few):
+    class Unsummed(Ranks):
+        def total(self, value):
+            return value
+
+    model, config = smoothcert.create_model("lenet"), configure("gaussian")
+    parts = [noisy_accuracy(model, few, config, Unsummed(rank, 3)) for rank in range(3)]
+    assert sum(parts) == pytest.approx(noisy_accuracy(model, few, config))
 
 
 def test_seeds_make_different_runs_and_the_same_one_again(few, tmp_path):
@@ -240,6 +254,7 @@ def test_the_time_of_an_epoch_is_that_of_all_its_starts(few, tmp_path):
             run.write_segment({**run.read_segments()[-1], "seconds": 200.0 if number else 500.0})
     fit(config, run.path, few, few)
     first, second, third = (row["seconds"] for row in run.read_metrics())
+    assert all(segment["seconds"] > 0 for segment in run.read_segments())
     assert 500 <= first < 600
     assert 200 <= second < 300
     assert third < 100
@@ -258,6 +273,22 @@ def test_records_of_what_was_lost_give_way(tmp_path):
     assert [(row["epoch"], row["seconds"]) for row in run.read_metrics()] == [(0, 120.0), (1, 31.0)]
     run.write_segment({"first_step": 6, "seconds": 1.0})
     assert [part["first_step"] for part in run.read_segments()] == [0, 3, 6]
+
+
+@pytest.mark.parametrize(("seconds", "saved"), [(0.0, 2), (60.0, None)])
+def test_the_state_is_saved_within_an_epoch_after_a_while(seconds, saved, few, tmp_path, monkeypatch):
+    """What a kill after two of an epoch's four steps leaves."""
+    monkeypatch.setattr("smoothcert.engine.clock._SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr("smoothcert.logbook._SECONDS_BETWEEN_SAVES", seconds)
+
+    def stop(progress):
+        if progress.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(configure("gaussian"), tmp_path / "run", few, few, on_progress=stop)
+    state = RunFolder(tmp_path / "run").load_state()
+    assert (state and state[1]) == saved
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "segments.json"])
@@ -287,9 +318,10 @@ def test_a_time_limit_saves_and_resumes(few, tmp_path):
     assert same(tmp_path / "run/model.safetensors", tmp_path / "whole/model.safetensors")
 
 
-def test_divergence_names_step_method_and_last_good_state(few, tmp_path):
-    with pytest.raises(SmoothcertError, match="loss of gaussian is not a reasonable number at step") as stop:
-        train(configure("gaussian", learning_rate=1e6), tmp_path / "run", few)
+@pytest.mark.parametrize("rate", [1e6, 1e38])  # too large a loss, and none at all
+def test_divergence_names_step_method_and_last_good_state(rate, few, tmp_path):
+    with pytest.raises(SmoothcertError, match="loss of gaussian is not a reasonable number at step 1;") as stop:
+        train(configure("gaussian", learning_rate=rate), tmp_path / "run", few)
     assert "--learning-rate" in str(stop.value)
     assert not (tmp_path / "run/model.safetensors").exists()
     state = tmp_path / "run/state.safetensors"
