@@ -17,7 +17,7 @@ from smoothcert.data.streaming import StreamedData, choose_source, usual_workers
 from smoothcert.engine.ranks import Part, Ranks
 from smoothcert.errors import SmoothcertError
 from smoothcert.packed_labels import MOST_CLASSES, PackedLabels, pack_labels
-from smoothcert.pipeline import _Sets, load_images
+from smoothcert.run_images import RunImages, load_images
 
 CPU = torch.device("cpu")
 
@@ -155,7 +155,7 @@ def test_no_test_image_is_skipped(photographs):
 
 
 def test_runs_share_images_only_where_they_are_cut_alike(photographs):
-    sets = _Sets(photographs)
+    sets = RunImages(photographs)
     first, *others = (sets.of(TrainConfig(dataset="imagenet", resize=36, crop=crop)) for crop in (32, 32, 24))
     assert others[0][0] is first[0]
     assert others[1][0].shape == (3, 24, 24)
@@ -164,7 +164,7 @@ def test_runs_share_images_only_where_they_are_cut_alike(photographs):
 def test_classes_of_training_and_test_images_are_the_same(photographs):
     (photographs / "imagenet/val/n02").rename(photographs / "imagenet/val/n03")
     with pytest.raises(SmoothcertError, match="training images have a class n02, the test images do not"):
-        _Sets(photographs).of(TrainConfig(dataset="imagenet"))
+        RunImages(photographs).of(TrainConfig(dataset="imagenet"))
 
 
 @pytest.mark.parametrize("samples", [500, 100_000])

@@ -13,8 +13,9 @@ import smoothcert
 from smoothcert.cli import main
 from smoothcert.deadline import OutOfTimeError
 from smoothcert.errors import Notice
-from smoothcert.pipeline import teacher_config, train_run
+from smoothcert.pipeline import train_run
 from smoothcert.soft_labels import make_soft_labels
+from smoothcert.teachers import teacher_config
 
 
 def test_teachers_are_shared_only_where_all_settings_are_the_same():

@@ -16,7 +16,6 @@ from smoothcert.data.corruptions import make_corrupted
 from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.jobs import Workplace, list_jobs
-from smoothcert.pipeline import teacher_config
 from smoothcert.planning import plan
 from smoothcert.recipes import paper_tables
 from smoothcert.report.corruptions import summarize
@@ -27,6 +26,7 @@ from smoothcert.report.table import build_table
 from smoothcert.reproduction import read_corrupted_entries, read_entries, reproduce
 from smoothcert.results import counts_path
 from smoothcert.runs import RunFolder
+from smoothcert.teachers import teacher_config
 
 WRONG = ("--n 5", "--together 0", "--out table.xyz", "--precision fp64")
 SMALL = {"epochs": 1, "label_samples": 4, "batch": 64}
