@@ -11,10 +11,10 @@ from smoothcert.report.corruptions import KINDS, summarize
 from smoothcert.report.figures import new_figure, save_figure
 
 
-def draw_heat_map(results: CorruptedResults, path: Path, kind: str = "acr") -> None:
-    """Draw ACR or accuracy by corruption and severity, the numbers in their cells, to any type matplotlib writes."""
-    title, _, _, form = KINDS[kind]
-    summary, names = summarize(results, kind), [*results.corruptions, *results.held_out]
+def draw_heat_map(results: CorruptedResults, path: Path) -> None:
+    """Draw ACR by corruption and severity, the numbers in their cells, to any type matplotlib writes."""
+    title, _, _, form = KINDS["acr"]
+    summary, names = summarize(results, "acr"), [*results.corruptions, *results.held_out]
     levels = sorted({level for _, level in summary.cells})
     values = np.array([[summary.cells.get((name, level), np.nan) for level in levels] for name in names])
     figure = new_figure(1.9 + 0.62 * len(levels), 0.8 + 0.27 * len(names))
