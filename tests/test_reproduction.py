@@ -142,9 +142,11 @@ def test_a_table_in_slices_is_the_table_at_once(small, tmp_path):
     assert len(names) == 3
     for name in names:
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "slices" / name).read_bytes()
-    watch = Watch()
-    reproduce(jobs, Workplace(tmp_path / "slices", n=200), on_stage=watch.begin)
+    watch, place = Watch(), Workplace(tmp_path / "slices", n=200)
+    reproduce(jobs, place, on_stage=watch.begin)
     assert not watch.begun
+    RunFolder(place.runs / jobs[0].config.name).model.unlink()
+    assert [place.progress(job).finished for job in jobs] == [False, True, True], "certificates of no network"
 
 
 @pytest.mark.slow
