@@ -11,6 +11,7 @@ def test_crops_and_flips():
     views = crop_and_flip(many, 0, 5)
     assert torch.equal(views, crop_and_flip(many, 0, torch.tensor(5)))
     assert not torch.equal(views, crop_and_flip(many, 0, 6))
+    assert torch.equal(views[300:], crop_and_flip(many[300:], 0, 5, first=300)), "a rank's part of the mini-batch"
     shifts = set()
     for view, image in zip(views[:200], many, strict=False):
         padded = torch.nn.functional.pad(image, (4, 4, 4, 4))
@@ -28,14 +29,17 @@ def test_crops_and_flips():
         ]
         assert found, "every view is a shifted image, mirrored or not"
         shifts.add(found[0])
+    tops, lefts, flips = (set(values) for values in zip(*shifts, strict=True))
+    assert tops == lefts == set(range(9)), "by up to four pixels either way"
     assert len({shift[:2] for shift in shifts}) > 60
-    assert {shift[2] for shift in shifts} == {0, 1}
+    assert flips == {0, 1}
 
 
 def test_resized_crops_stay_inside_the_image():
     image = torch.linspace(50, 200, 64).expand(1, 3, 64, 64).byte()
     views = resized_crop_and_flip(image.repeat(500, 1, 1, 1), 0, 0)
     assert views.shape == (500, 3, 64, 64)
+    assert torch.equal(views[300:], resized_crop_and_flip(image.repeat(200, 1, 1, 1), 0, 0, first=300))
     assert float(views.min()) >= 49
     assert float(views.max()) <= 200
     spans = (views[:, 0, 0, -1] - views[:, 0, 0, 0]).abs() / 150

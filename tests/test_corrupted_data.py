@@ -44,6 +44,7 @@ def test_the_published_layouts(tmp_path, cifar_c):
     stored = np.load(cifar_c / "fog.npy")
     assert np.array_equal(data.images[[0, 7]].numpy(), stored[[0, 7]].transpose(0, 3, 1, 2))
     assert data.floats([2]).shape == (1, 3, 32, 32)
+    assert data.subset([0, 7]).severities == 1, "rows in any order are no severities"
     found = find_corrupted("CIFAR-10-C", tmp_path)
     assert found.there == ["fog"]
     assert len(found.missing) == 14
@@ -270,6 +271,17 @@ def test_making_a_set(tmp_path, mini):
         make_corrupted(few, tmp_path / "other", ["fog"])
     with pytest.raises(UsageError, match="Unknown corruption 'snow'"):
         make_corrupted(few, tmp_path / "third", ["snow"])
+
+
+@pytest.mark.parametrize("rows", [10, 1000])
+def test_clean_images_are_found_only_of_a_whole_set(tmp_path, mini, rows):
+    """Row 3 of a sample is another image than row 3 of the set it was taken from."""
+    folder = tmp_path / "mnist-mini-c"
+    folder.mkdir()
+    np.save(folder / "fog.npy", np.zeros((rows, 28, 28, 1), dtype=np.uint8))
+    np.save(folder / "labels.npy", np.zeros(rows, dtype=np.uint8))
+    clean = find_corrupted("mnist-mini-c", tmp_path).find_clean(tmp_path)
+    assert (clean is not None) == (rows == len(mini))
 
 
 def test_making_colour_images_from_a_users_own_file(tmp_path, capsys):

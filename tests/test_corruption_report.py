@@ -242,12 +242,12 @@ def test_networks_side_by_side_say_on_how_many_images_they_are(tmp_path, monkeyp
 
 
 def test_files_of_one_corruption_are_joined(tmp_path, capsys):
-    """Shards make one whole, a part that is there twice counts once, and other numbers of noises are kept apart."""
+    """Shards make one whole, of what is there twice the larger file counts, other numbers of noises are kept apart."""
     odd, even, right = range(1, 20, 2), range(0, 20, 2), [True] * 10
     for name in ("fog", "stripe"):
         write_own(tmp_path / f"{name}-shard1of2.tsv", f"mnist-c/{name}", odd, right)
         write_own(tmp_path / f"{name}-shard2of2.tsv", f"mnist-c/{name}", even, [False] * 10)
-        write_own(tmp_path / f"{name}-skip10.tsv", f"mnist-c/{name}", [0, 10], [False] * 2)
+        write_own(tmp_path / f"{name}-skip10.tsv", f"mnist-c/{name}", [0, 10], [True] * 2)
         write_own(tmp_path / f"{name}-more.tsv", f"mnist-c/{name}", odd, right, n=1000)
     write_own(tmp_path / "clean-skip10.tsv", "mnist", [0, 10], [True] * 2)
     write_own(tmp_path / "clean.tsv", "mnist", range(20), [True] * 19 + [False])
@@ -280,6 +280,7 @@ def test_held_out_corruptions_are_no_part_of_the_mean(tmp_path, capsys):
     assert (entry.corruptions, entry.held_out, len(entry.missing)) == (["fog"], ["gaussian_noise", "inverse"], 14)
     assert summary.mean.value == 100.0
     assert summary.by_corruption == {"fog": 100.0, "gaussian_noise": 25.0, "inverse": 75.0}
+    assert summary.by_severity == {1: 100.0}
     assert summary.clean == 95.0
     assert main(["report", str(tmp_path), "--paper"]) == 0
     header = capsys.readouterr().out.splitlines()[0].split()

@@ -134,6 +134,14 @@ def test_saturate_against_the_standard_library():
         assert np.abs(np.floor(expected + 1e-6) - made).max() <= 1
 
 
+def test_snow_falls_from_above_and_once_more_upside_down():
+    grey = np.full((1, 32, 32, 3), 50, dtype=np.uint8)
+    for severity in range(1, 6):
+        flakes = corrupt(grey, "snow", severity)[0]
+        assert np.array_equal(flakes, np.rot90(flakes, 2)), "as published: a second time, turned by 180 degrees"
+        assert flakes.max() > flakes.min()
+
+
 def test_bad_values():
     grey = np.zeros((1, 28, 28, 1), dtype=np.uint8)
     with pytest.raises(UsageError, match="Unknown corruption 'fogg'; did you mean 'fog'"):

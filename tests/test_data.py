@@ -246,16 +246,15 @@ def test_imagenet_is_cut_as_published(tmp_path, shared):
     (tmp_path / "imagenet/val").symlink_to(shared / "data/imagenet-sample")
     data = smoothcert.load_dataset("imagenet", "test", tmp_path)
     assert len(data) == 40
-    pixels = data.images[torch.tensor([0])][0]
-    assert pixels.shape == (3, 224, 224)
-    with Image.open(data.images.paths[0]) as file:
-        image = file.convert("RGB")
-    scale = 256 / min(image.size)
-    whole = image.resize((int(image.width * scale), int(image.height * scale)), Image.Resampling.BILINEAR)
-    left, top = round((whole.width - 224) / 2), round((whole.height - 224) / 2)
-    assert torch.equal(
-        pixels, torch.from_numpy(np.array(whole.crop((left, top, left + 224, top + 224)))).permute(2, 0, 1)
-    )
+    for number, path in enumerate(data.images.paths):
+        pixels = data.images[torch.tensor([number])][0]
+        assert pixels.shape == (3, 224, 224)
+        with Image.open(path) as file:
+            image = file.convert("RGB")
+        sides = [int(256 * side / min(image.size)) for side in image.size]
+        left, top = (round((side - 224) / 2) for side in sides)
+        cut = image.resize(sides, Image.Resampling.BILINEAR).crop((left, top, left + 224, top + 224))
+        assert torch.equal(pixels, torch.from_numpy(np.array(cut)).permute(2, 0, 1)), path.name
 
 
 def test_tiny_imagenet_folder(shared):
@@ -337,6 +336,7 @@ def test_labels_outside_the_classes(tmp_path):
         ({"images": GREY.astype(np.float32), "labels": GREY_LABELS}, "uint8"),
         ({"images": GREY}, "labels"),
         ({"images": GREY.reshape(12, 784), "labels": GREY_LABELS}, "channels"),
+        ({"images": np.zeros((12, 28, 28, 4), np.uint8), "labels": GREY_LABELS}, "1 or 3 channels, but got"),
         ({"images": GREY, "labels": GREY_LABELS[:5]}, "12 images but 5 labels"),
         ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "whole number"),
         ({"images": GREY, "labels": np.array([Evil()] * 12)}, "plain arrays"),

@@ -9,13 +9,15 @@ from PIL import Image
 
 import smoothcert
 from smoothcert.cli import main
+from smoothcert.config import TrainConfig
 from smoothcert.data.batches import ResidentData
 from smoothcert.data.crops import DRAWS, random_box
 from smoothcert.data.folder import view_draws
-from smoothcert.data.streaming import StreamedData, choose_source
+from smoothcert.data.streaming import StreamedData, choose_source, usual_workers
 from smoothcert.engine.ranks import Part, Ranks
 from smoothcert.errors import SmoothcertError
 from smoothcert.packed_labels import MOST_CLASSES, PackedLabels, pack_labels
+from smoothcert.run_images import RunImages, load_images
 
 CPU = torch.device("cpu")
 
@@ -94,6 +96,30 @@ def test_photographs_of_every_kind_become_rgb(photographs):
     assert pixels[2].mean(dim=(1, 2)).tolist() == pytest.approx(colours.tolist(), abs=12)
 
 
+def test_random_views_are_mirrored_half_of_the_time(photographs):
+    images, draws = load(photographs).images, torch.full((1, DRAWS), 0.5)
+    straight, _ = images.views([0], draws)
+    draws[0, -1] = 0.4
+    mirrored, _ = images.views([0], draws)
+    assert torch.equal(mirrored, straight.flip(3))
+    assert not torch.equal(mirrored, straight)
+
+
+def test_a_folder_that_is_cut_otherwise_is_another_data_set(photographs):
+    cuts = ((36, 32), (40, 32), (36, 24))
+    found = {smoothcert.load_dataset("imagenet", "test", photographs, resize=r, crop=c).fingerprint for r, c in cuts}
+    assert len(found) == 3
+
+
+def test_processes_of_one_machine_share_its_cores(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(24)), raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert usual_workers() == 16, "more would not read faster"
+    for processes, workers in ((4, 6), (24, 1), (48, 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+        assert usual_workers() == workers
+
+
 def test_where_training_reads_from(photographs, few):
     assert isinstance(choose_source(few, CPU, "crop-flip"), ResidentData)
     assert isinstance(choose_source(load(photographs), CPU, "none"), ResidentData)
@@ -115,6 +141,30 @@ def test_a_broken_file_is_named_and_skipped_only_when_asked(photographs):
     with pytest.warns(UserWarning, match="3.png"):
         ((_, labels),) = source.stream([(0, Part(0, 2, 2), torch.tensor([3, 0]))])
     assert labels.tolist() == [1, 0], "the label is that of the image in its place"
+
+
+def test_no_test_image_is_skipped(photographs):
+    """A certificate under the name of another image would be a false one."""
+    for split in ("train", "val"):
+        (photographs / "imagenet" / split / "n01/0.JPEG").write_bytes(b"")
+    config = TrainConfig(dataset="imagenet", resize=36, crop=32, skip_broken=True)
+    with pytest.warns(UserWarning, match="train/n01/0.JPEG .* It is skipped"):
+        load_images(config, "train", photographs).images[torch.tensor([0])]
+    with pytest.raises(SmoothcertError, match="val/n01/0.JPEG cannot be decoded"):
+        load_images(config, "test", photographs).images[torch.tensor([0])]
+
+
+def test_runs_share_images_only_where_they_are_cut_alike(photographs):
+    sets = RunImages(photographs)
+    first, *others = (sets.of(TrainConfig(dataset="imagenet", resize=36, crop=crop)) for crop in (32, 32, 24))
+    assert others[0][0] is first[0]
+    assert others[1][0].shape == (3, 24, 24)
+
+
+def test_classes_of_training_and_test_images_are_the_same(photographs):
+    (photographs / "imagenet/val/n02").rename(photographs / "imagenet/val/n03")
+    with pytest.raises(SmoothcertError, match="training images have a class n02, the test images do not"):
+        RunImages(photographs).of(TrainConfig(dataset="imagenet"))
 
 
 @pytest.mark.parametrize("samples", [500, 100_000])

@@ -108,8 +108,9 @@ def test_macer_by_hand():
     hinge = SIGMA / 2 * (1.0 - radius)[right & (np.abs(radius) <= 1.0)].sum()
     expected = (-np.log(p.mean(0)[np.arange(IMAGES), Y] + 1e-10).sum() + 3 * hinge) / IMAGES
     options = {"num_noises": 2, "weight": 3.0, "margin": 1.0, "temperature": 2.0, "defer_epochs": 5}
-    assert step("macer", options).loss.item() == pytest.approx(expected)
-    early = step("macer", options, epoch=torch.tensor(4.0, dtype=torch.float64)).loss.item()
+    before, then = (torch.tensor(epoch, dtype=torch.float64) for epoch in (4.0, 5.0))
+    assert step("macer", options, epoch=then).loss.item() == pytest.approx(expected)
+    early = step("macer", options, epoch=before).loss.item()
     assert early == pytest.approx(-np.log(p.mean(0)[np.arange(IMAGES), Y] + 1e-10).mean())
 
 
@@ -149,6 +150,18 @@ def test_smoothadv_consistency_by_hand():
     mean = p.mean(0)
     expected = nll(p).mean() + 2 * kl(mean, p).mean() - 0.5 * (mean * np.log(mean)).sum(-1).mean()
     assert output.loss.item() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["smoothadv", "smoothadv-consistency"])
+@pytest.mark.parametrize(("epoch", "share"), [(0, 0.1), (3, 0.4), (9, 1.0), (10, 1.0)])
+def test_the_radius_of_an_attack_grows_with_the_epochs(name, epoch, share):
+    options = {"num_noises": 2, "attack_steps": 1}
+    growing = {**options, "attack_radius": 0.2, "warmup": 10}
+    found = step(name, growing, epoch=torch.tensor(float(epoch), dtype=torch.float64))
+    full = step(name, {**options, "attack_radius": 0.2 * share, "warmup": 1})
+    moved = found.parts["adversarial"].numpy()
+    assert moved == pytest.approx(full.parts["adversarial"].numpy(), abs=1e-9)
+    assert np.linalg.norm(moved - X, axis=-1).max() == pytest.approx(0.2 * share, abs=1e-6)
 
 
 @pytest.mark.parametrize("one_step", [False, True])
@@ -240,8 +253,10 @@ def test_catrs_confidence_from_the_soft_label():
 
 @pytest.mark.parametrize("moments", ["rms-each-step", "std-at-end", "free"])
 def test_catrs_moments_of_the_worst_noise(moments):
-    worst = step("catrs", {**CATRS, "attack_steps": 3, "moments": moments}).parts["worst_noise"].numpy()
-    noise = SIGMA * NOISE
+    def attacked(moments):
+        return step("catrs", {**CATRS, "attack_steps": 3, "moments": moments}).parts["worst_noise"].numpy()
+
+    worst, noise = attacked(moments), SIGMA * NOISE
     if moments == "free":
         assert np.linalg.norm(worst - noise, axis=-1).max() <= 0.2
         assert not np.allclose(worst.mean(-1), noise.mean(-1))
@@ -249,6 +264,8 @@ def test_catrs_moments_of_the_worst_noise(moments):
         assert worst.mean(-1) == pytest.approx(noise.mean(-1))
     if moments == "std-at-end":
         assert worst.std(-1) == pytest.approx(noise.std(-1))
+        standard = [stats.zscore(found, axis=-1) for found in (worst, attacked("free"))]
+        assert standard[0] == pytest.approx(standard[1]), "the attack itself is free"
 
 
 def test_catrs_masked_attack_is_the_same_loss():
@@ -371,6 +388,8 @@ def test_missing_soft_labels():
     method = create_method("catrs", SIGMA)
     assert method.uses_soft_labels
     assert not create_method("catrs", SIGMA, {"target": "label"}).uses_soft_labels
+    assert create_method("catrs", SIGMA, {"target": "label", "confidence": "soft-label"}).uses_soft_labels
+    assert not create_method("catrs", SIGMA, {"high": "none"}).uses_soft_labels
     with pytest.raises(UsageError, match="needs soft labels"):
         method.step(linear(), torch.from_numpy(X), torch.from_numpy(Y), draws=_Endless(), epoch=LATE)
 

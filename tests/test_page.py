@@ -75,7 +75,7 @@ def test_the_papers_radii_are_on_the_grid(largest):
 @given(st.integers(2, 30), st.integers(0, 99))
 def test_pairs_are_those_of_metrics(count, seed):
     rng = np.random.default_rng(seed)
-    some = [results(rng.random(count), rng.random(count) < 0.8, idx) for idx in (None, None, np.arange(1, count + 1))]
+    some = [results(rng.random(count), rng.random(count) < 0.8, idx) for idx in (None, np.arange(1, count + 1), None)]
     entries = [_Entry("mnist", one) for one in some]
     pairs = {(a, b): (gap, error, images) for a, b, gap, error, images in compare_pairs(entries)}
     for a, b in itertools.combinations(range(3), 2):

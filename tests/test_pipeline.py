@@ -1,6 +1,8 @@
 """Runs from nothing, and from the command line: teachers, soft labels, training, certification."""
 
 import json
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +11,11 @@ from training_child import configure
 
 import smoothcert
 from smoothcert.cli import main
+from smoothcert.deadline import OutOfTimeError
 from smoothcert.errors import Notice
-from smoothcert.pipeline import teacher_config, train_run
+from smoothcert.pipeline import results_name, train_run
 from smoothcert.soft_labels import make_soft_labels
+from smoothcert.teachers import teacher_config
 
 
 def test_teachers_are_shared_only_where_all_settings_are_the_same():
@@ -19,6 +23,8 @@ def test_teachers_are_shared_only_where_all_settings_are_the_same():
     name = teacher_config(config).name
     assert name.startswith("my-data-lenet-teacher-")
     assert teacher_config(configure("catrs", dataset="my data.npz", sigma=1.0, seed=3)).name == name
+    labels = {"label_samples": 99, "label_view": "augmented"}  # which it never sees
+    assert teacher_config(configure("catrs", dataset="my data.npz", **labels)).name == name
     assert teacher_config(configure("catrs", dataset="other/my data.npz")).name != name
     assert teacher_config(configure("catrs", dataset="my data.npz", learning_rate=0.1)).name != name
 
@@ -36,7 +42,10 @@ def test_soft_labels_are_votes_made_once(trained_lenet, few, tmp_path):
     assert not seen, "nothing is computed twice"
     make_soft_labels(tmp_path, few, samples=31)
     make_soft_labels(tmp_path, few, samples=30, augmentation="crop-flip")
-    assert len(list(tmp_path.glob("soft-labels-*.json"))) == 3, "other settings are other files"
+    make_soft_labels(tmp_path, few, samples=30, sigma=1.0)
+    smoothcert.save_checkpoint(tmp_path / "model.safetensors", smoothcert.create_model("lenet"), sigma=0.25)
+    make_soft_labels(tmp_path, few, samples=30)
+    assert len(list(tmp_path.glob("soft-labels-*.json"))) == 5, "other settings and networks are other files"
 
 
 def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
@@ -69,6 +78,50 @@ def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
             on_stage=watch,
         )
     assert [name for kind, name in stages if kind == "train"] == ["other"], "the teacher serves every seed"
+
+
+def test_soft_labels_are_of_the_view_and_the_noise_that_are_asked_for(tmp_path, monkeypatch):
+    from smoothcert import pipeline
+
+    asked = []
+
+    def note(teacher, data, **how):
+        asked.append((how["sigma"], how["samples"], how["augmentation"]))
+        return torch.nn.functional.one_hot(data.labels, 10).float()
+
+    monkeypatch.setattr(pipeline, "make_soft_labels", note)
+    same = {"dataset": "mnist-mini", "augmentation": "crop-flip", "epochs": 1, "batch": 8, "teacher": "any"}
+    same |= {"sigma": 0.5, "label_sigma": 0.12, "label_samples": 7}
+    for view in ("clean", "augmented"):
+        with pytest.raises(OutOfTimeError):
+            train_run(configure("catrs", name=view, label_view=view, **same), tmp_path, time_limit=0.0)
+    assert asked == [(0.12, 7, "none"), (0.12, 7, "crop-flip")]
+
+
+def test_a_time_limit_is_that_of_all_stages(tmp_path, monkeypatch):
+    from smoothcert import pipeline
+
+    limits = []
+
+    def label(teacher, data, *, on_progress, **_):
+        time.sleep(0.05)
+        on_progress(SimpleNamespace(done=1, total=2))
+        return torch.nn.functional.one_hot(data.labels, 10).float()
+
+    monkeypatch.setattr(pipeline, "make_soft_labels", label)
+    monkeypatch.setattr(pipeline, "fit_together", lambda trainings, limit: limits.append(limit))
+    config = configure("catrs", teacher="any")
+    train_run(config, tmp_path, time_limit=1000)
+    assert 900 < limits[0] <= 1000 - 0.05
+    with pytest.raises(OutOfTimeError):
+        train_run(config, tmp_path, time_limit=0.01)
+    assert len(limits) == 1, "stopped at the labels"
+
+
+def test_the_name_of_a_results_file_tells_its_images(mini):
+    assert results_name("certify", mini, 0.25, 1000) == "certify-mnist-mini-test-sigma0.25-n1000.tsv"
+    some = results_name("predict", mini, 0.5, 1000, skip=20, most=200, shard=(2, 4))
+    assert some == "predict-mnist-mini-test-sigma0.5-n1000-skip20-max200-shard2of4.tsv"
 
 
 def test_the_command_line_trains_and_certifies(tmp_path, capsys):

@@ -10,7 +10,7 @@ from training_child import configure, train
 from smoothcert import environment, loop
 from smoothcert.deadline import INTERRUPTED
 from smoothcert.engine import agreement, sharing
-from smoothcert.engine.agreement import check_shared, decide, settle, tell, watch_over
+from smoothcert.engine.agreement import Pulses, check_peers, check_shared, decide, settle, tell, watch_over
 from smoothcert.engine.clock import Clock
 from smoothcert.engine.ranks import PeerError, Ranks
 from smoothcert.engine.sharing import share_out
@@ -88,6 +88,28 @@ def test_what_differs_is_named_on_rank_0_and_everyone_stops():
         str(first) == "The ranks do not agree on seed: 0 on rank 0, 1 on rank 2; give the same command on every node."
     )
     assert all(isinstance(other, PeerError) for other in others)
+    first, _ = together(lambda ranks: settle(ranks, {"n": 7, **({"seed": 0} if ranks.rank else {})}), 2)
+    assert "do not agree on seed: None on rank 0, 0 on rank 1" in str(first), "what only another rank has"
+
+
+def test_of_several_errors_the_first_is_said(monkeypatch):
+    monkeypatch.setattr(agreement, "_SECONDS_TO_BE_HEARD", 0.0)
+    store = HashStore()
+    for rank in (2, 1):
+        tell(Ranks(rank, 3, store), SmoothcertError(f"error of rank {rank}"))
+    with pytest.raises(SmoothcertError, match="On rank 2: error of rank 2"):
+        check_peers(Ranks(0, 3, store))
+
+
+def test_a_rank_that_never_starts_is_dead_after_a_while(monkeypatch):
+    now, ranks = [0.0], Ranks(0, 3, HashStore())
+    monkeypatch.setattr("smoothcert.engine.agreement.time.monotonic", lambda: now[0])
+    pulses = Pulses(ranks)
+    ranks.store.set("beat/0", "0")
+    assert pulses.dead() == []
+    now[0] = agreement._SECONDS_TO_START + 1
+    ranks.store.set("beat/0", "1")
+    assert pulses.dead() == [1, 2]
 
 
 def test_an_error_of_another_rank_is_said_by_rank_0():
@@ -174,6 +196,20 @@ def test_an_interrupt_of_any_rank_stops_all_at_the_same_step(interrupted):
     assert first[0] > 5
     assert first[1:] == (True, INTERRUPTED)
     assert others == [first, first]
+
+
+def test_several_ranks_meet_about_once_a_second(monkeypatch):
+    """A hundred steps a second; each meeting takes a number, and the clock itself the first."""
+    now, ranks = [0.0], Ranks(0, 2, HashStore())
+    monkeypatch.setattr("smoothcert.engine.clock.time.monotonic", lambda: now[0])
+    clock, looks = Clock(ranks), []
+    for step in range(1, 1001):
+        now[0] += 0.01
+        look, _ = clock.tick("", due=step == 550)
+        looks += [step] if look else []
+    assert 550 in looks
+    assert max(after - before for before, after in zip([0, *looks], [*looks, 1000], strict=True)) <= 200
+    assert next(ranks.numbers) <= 14
 
 
 def test_masked_attacks_and_synchronised_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """The published per-image results must give the paper's printed digits."""
 
+import csv
 import json
 import math
 import re
@@ -12,7 +13,7 @@ from smoothcert.cli import main
 from smoothcert.errors import UsageError
 from smoothcert.report.formats import FORMATS, to_text
 from smoothcert.report.paper import METHODS, paper_numbers, paper_row
-from smoothcert.report.table import build_table, describe
+from smoothcert.report.table import build_table, describe, to_json
 from smoothcert.results import Results, read_results
 
 FILES = {
@@ -75,13 +76,12 @@ def test_the_report_command_prints_the_paper_beside_itself(shared, capsys):
     assert catrs["certified_accuracy_high_probability"][0] < catrs["certified_accuracy"][0]
 
 
-def entry(name, radii, sigma=0.5, dataset="cifar10", correct=None):
+def entry(name, radii, sigma=0.5, dataset="cifar10", correct=None, **settings):
     radius = np.array(radii, float)
     right = np.ones(len(radius), bool) if correct is None else np.array(correct, bool)
     columns = {"idx": np.arange(len(radius)), "label": np.zeros(len(radius)), "predict": np.where(right, 0, -1)}
-    about = {
-        "settings": {"sigma": sigma, "n": 1000, "alpha": 0.001, "data": {"name": dataset}, "model": {"method": name}}
-    }
+    made = {"sigma": sigma, "n": 1000, "alpha": 0.001, "data": {"name": dataset}, "model": {"method": name}}
+    about = {"settings": {**made, **settings}}
     return describe(Results(name, **columns, radius=radius, correct=right, seconds=np.ones(len(radius)), about=about))
 
 
@@ -116,6 +116,18 @@ def test_a_table_of_several_data_sets_says_of_which_each_row_is():
     assert "data set" not in to_text(build_table([entry("catrs", [1.0])]))
 
 
+def test_rows_of_another_protocol_have_marks_of_their_own():
+    sure = [entry(name, [radius], alpha=0.001) for name, radius in (("gaussian", 0.5), ("catrs", 0.7))]
+    bold = [entry(name, [radius], alpha=0.1) for name, radius in (("gaussian", 0.9), ("catrs", 0.8))]
+    marks = {(row.entry.method, row.entry.alpha): row.marks["acr"] for row in build_table([*sure, *bold]).rows}
+    assert marks == {
+        ("gaussian", 0.001): "second",
+        ("catrs", 0.001): "best",
+        ("gaussian", 0.1): "best",
+        ("catrs", 0.1): "second",
+    }
+
+
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_every_format_holds_every_number(table, suffix):
     text = FORMATS[suffix](table)
@@ -123,6 +135,11 @@ def test_every_format_holds_every_number(table, suffix):
         numbers = [f"{row.acr.value:.3f}"] if suffix != ".json" else [repr(row.acr.value)]
         assert all(number in text for number in numbers)
     assert text.endswith("\n")
+
+
+def test_numbers_of_a_csv_table_are_plain(table):
+    first = next(csv.DictReader(FORMATS[".csv"](table).splitlines()))
+    assert (int(first["n"]), float(first["sigma"]), float(first["0.25"])) == (1000, 0.5, 33.3)
 
 
 def test_markdown_and_latex_mark_and_escape(table):
@@ -141,6 +158,16 @@ def test_text_is_aligned(table):
     assert [lines[2][end - 1] != " " for end in ends[2:]] == [True] * len(ends[2:])
 
 
+def test_what_is_printed_of_accuracies_rests_on_the_images_and_alpha_of_their_row():
+    """10,000 images, half of them certified at 0.25; Bernstein's slack at alpha 0.1 is 0.1 + 0.00788 + 0.00023."""
+    many = entry("catrs", [0.3] * 5000 + [0.1] * 5000, alpha=0.1)
+    few = entry("gaussian", [0.3] * 50 + [0.1] * 50)
+    first, second = sorted(to_json(build_table([many, few])), key=lambda row: row["images"])
+    assert first["certified_accuracy_standard_error"][:2] == [0.0, 5.0]
+    assert second["certified_accuracy_standard_error"][:2] == [0.0, 0.5]
+    assert second["certified_accuracy_high_probability"][:3] == pytest.approx([89.188, 39.188, 0.0], abs=1e-3)
+
+
 def test_grids_follow_the_data_set():
     assert build_table([entry("a", [1.0], dataset="imagenet", sigma=1.0)]).radii == (0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5)
     assert build_table([entry("a", [1.0], dataset="cifar100")]).radii[-1] == 1.75
@@ -157,6 +184,9 @@ def test_a_baseline_gives_paired_differences(table):
     assert compared.rows[1].difference.value == pytest.approx((0.7 + 0.4 + 0.0) / 3)
     with pytest.raises(UsageError, match="there are Gaussian"):
         build_table(entries, baseline="nobody")
+    louder = [entry("gaussian", [0.9, 0.8, 0.1], sigma=1.0), entry("catrs", [1.0, 1.0, 0.1], sigma=1.0)]
+    *_, compared = build_table([*entries, *louder], baseline="gaussian").rows
+    assert compared.difference.value == pytest.approx((0.1 + 0.2 + 0.0) / 3), "to the baseline of its noise level"
 
 
 def test_a_table_that_cannot_be_written(tmp_path, capsys):
@@ -181,7 +211,7 @@ def test_one_image_has_no_standard_error(tmp_path, capsys):
 
 
 def test_a_name_that_cannot_be_a_noise_level_is_not_taken_for_one():
-    results = entry("x", [3.0]).results
+    results = entry("x", [0.1, 3.0]).results
     renamed = Results(
         "catrs-0.25", results.idx, results.label, results.predict, results.radius, results.correct, results.seconds
     )

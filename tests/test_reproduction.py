@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from smoothcert.data.corruptions import make_corrupted
 from smoothcert.deadline import Deadline, OutOfTimeError
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.jobs import Workplace, list_jobs
-from smoothcert.pipeline import teacher_config
 from smoothcert.planning import plan
 from smoothcert.recipes import paper_tables
 from smoothcert.report.corruptions import summarize
@@ -24,7 +24,9 @@ from smoothcert.report.paper import paper_corruptions, paper_row
 from smoothcert.report.seeds import over_seeds, seed_annex
 from smoothcert.report.table import build_table
 from smoothcert.reproduction import read_corrupted_entries, read_entries, reproduce
+from smoothcert.results import counts_path
 from smoothcert.runs import RunFolder
+from smoothcert.teachers import teacher_config
 
 WRONG = ("--n 5", "--together 0", "--out table.xyz", "--precision fp64")
 SMALL = {"epochs": 1, "label_samples": 4, "batch": 64}
@@ -114,6 +116,7 @@ def test_rows_are_chosen_by_glob():
     seeds = [job.config.name for job in list_jobs("variance", "catrs-0.25-seed1", "mnist-catrs-0.50-seed[34]")]
     assert seeds == ["mnist-catrs-0.25-seed1", "mnist-catrs-0.50-seed3", "mnist-catrs-0.50-seed4"]
     assert len(list_jobs("mnist", "catrs-*", "mnist-*-0.25")) == 9, "in the table's order, none twice"
+    assert {job.skip for job in list_jobs("mnist", skip=70)} == {70}
     with pytest.raises(UsageError, match="matches 'resnet'"):
         list_jobs("mnist", "catrs-*", "resnet")
     with pytest.raises(UsageError, match="No row of the table mnist matches 'resnet'"):
@@ -139,9 +142,11 @@ def test_a_table_in_slices_is_the_table_at_once(small, tmp_path):
     assert len(names) == 3
     for name in names:
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "slices" / name).read_bytes()
-    watch = Watch()
-    reproduce(jobs, Workplace(tmp_path / "slices", n=200), on_stage=watch.begin)
+    watch, place = Watch(), Workplace(tmp_path / "slices", n=200)
+    reproduce(jobs, place, on_stage=watch.begin)
     assert not watch.begun
+    RunFolder(place.runs / jobs[0].config.name).model.unlink()
+    assert [place.progress(job).finished for job in jobs] == [False, True, True], "certificates of no network"
 
 
 @pytest.mark.slow
@@ -287,6 +292,39 @@ def test_a_network_that_cannot_be_certified_does_not_stop_the_others(small, tmp_
     assert [place.progress(job).finished for job in jobs] == [False, True]
 
 
+def test_a_plan_counts_what_is_left(small, tmp_path, monkeypatch):
+    """The times of trials are given here: what is made of them is exact."""
+    monkeypatch.setattr("smoothcert.planning.estimate_labels", lambda *_, **__: (100.0, 50.0))
+    monkeypatch.setattr("smoothcert.planning.estimate_steps", lambda config, *_: (8, 1.0 + len(config.options)))
+    seconds = {"lenet": 0.5, "cifar_resnet110": 7.0}
+    monkeypatch.setattr("smoothcert.planning.estimate_certification", lambda c, *_: seconds[c.architecture])
+    jobs, place = small_jobs({**small, "epochs": 2}, only="*-0.*"), Workplace(tmp_path, n=200)
+    gaussian = [job for job in jobs if job.config.method == "gaussian"]
+    catrs = [job for job in jobs if job.config.method == "catrs"]
+    with pytest.raises(KeyboardInterrupt):  # four of its eight steps
+        reproduce(gaussian[:1], place, on_stage=StopIn(gaussian[0].config.name).begin)
+    reproduce(gaussian[1:2], place, on_stage=quiet)
+    (results,) = place.results_paths(gaussian[1])
+    for path, lost in ((results, 1), (counts_path(results), 3)):  # an image without votes is not done
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-lost]))
+    another = dataclasses.replace(gaussian[1].config, name="another", architecture="cifar_resnet110")
+    plain = dataclasses.replace(catrs[1].config, name="plain", options={})
+    chosen = [*gaussian[:2], *catrs[:2]]
+    chosen += [dataclasses.replace(catrs[1], config=config) for config in (another, plain)]
+    lines = list(plan(chosen, place, torch.device("cpu"), lambda name: None))
+    options = len(catrs[0].config.options)
+    assert options > 0
+    assert [(line.left, line.images, line.seconds) for line in lines] == [
+        ("train, certify", 8, 4 * 1.0 + 8 * 0.5),
+        ("certify", 3, 3 * 0.5),
+        ("train, label", 200, 150.0),
+        ("train, certify", 8, 8 * (1.0 + options) + 8 * 0.5),
+        ("train, certify", 8, 8 * (1.0 + options) + 8 * 0.5),
+        ("train, certify", 8, 8 * 1.0 + 8 * 7.0),
+        ("train, certify", 8, 8 * 1.0 + 8 * 0.5),
+    ]
+
+
 @pytest.mark.slow
 def test_plans_have_teachers_and_leave_out_what_is_done(small, tmp_path):
     jobs, place = small_jobs({**small, "epochs": 2}, only="catrs-*")[:2], Workplace(tmp_path, n=200)
@@ -315,6 +353,12 @@ def test_deadlines():
     assert not Deadline(100).passed
     with pytest.raises(OutOfTimeError):
         Deadline(0).check()
+    seen = list[SimpleNamespace]()
+    watch, part, whole = Deadline(0).watching(seen.append), *(SimpleNamespace(done=n, total=2) for n in (1, 2))
+    with pytest.raises(OutOfTimeError):
+        watch(part)
+    watch(whole)  # nothing is left that could be stopped
+    assert seen == [part, whole]
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from training_child import configure, train
 import smoothcert
 from smoothcert.config import read_config
 from smoothcert.deadline import OutOfTimeError
-from smoothcert.epochs import plan_epoch
+from smoothcert.engine.ranks import Ranks
+from smoothcert.epochs import noisy_accuracy, plan_epoch
 from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.loop import Training
 from smoothcert.methods import METHODS
@@ -83,8 +84,31 @@ def test_a_run_folder_holds_what_was_run(few, tmp_path):
     before = path.stat().st_mtime_ns
     assert train(config, tmp_path / "run", few) == path
     assert path.stat().st_mtime_ns == before, "a finished run is a no-op"
+    run.state.write_bytes(b"left by a kill just after the network was written")
+    train(config, tmp_path / "run", few)
+    assert not run.state.exists()
     with pytest.raises(UsageError, match="another configuration \\(other seed"):
         train(configure("catrs", seed=1), tmp_path / "run", few)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_look_at_the_accuracy_leaves_the_network_as_it_was(training, few):
+    """Else BatchNorm would learn nothing more after the first epoch."""
+    model = smoothcert.create_model("cifar_resnet20", in_channels=1).train(training)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    noisy_accuracy(model, few.subset(range(10)), configure("gaussian"))
+    assert all(module.training is training for module in model.modules())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_ranks_share_the_look_at_the_accuracy(few):
+    class Unsummed(Ranks):
+        def total(self, value):
+            return value
+
+    model, config = smoothcert.create_model("lenet"), configure("gaussian")
+    parts = [noisy_accuracy(model, few, config, Unsummed(rank, 3)) for rank in range(3)]
+    assert sum(parts) == pytest.approx(noisy_accuracy(model, few, config))
 
 
 def test_seeds_make_different_runs_and_the_same_one_again(few, tmp_path):
@@ -114,19 +138,20 @@ def test_whole_and_split_steps(few):
         plan_epoch(3, 32, 4)
 
 
-def test_one_sgd_step_is_torchs(few, tmp_path):
-    """One step of the loop against plain PyTorch with the same draws: momentum, weight decay and all."""
+def test_sgd_steps_are_torchs(few, tmp_path):
+    """Two epochs of the loop against plain PyTorch with the same draws: momentum, weight decay, mean loss and all."""
     from smoothcert.draws import StepDraws
     from smoothcert.loop import new_model
     from smoothcert.philox import Purpose, permutation
 
-    config = configure("gaussian", batch=50, epochs=1, learning_rate=0.1)
+    config = configure("gaussian", batch=50, epochs=2, learning_rate=0.1)
     trained = smoothcert.load_checkpoint(train(config, tmp_path / "run", few)).model
     model = new_model(config, few).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
-    order = permutation(0, (0, 0, Purpose.ORDER), 100)
-    for step in range(2):
-        chosen = order[50 * step : 50 * (step + 1)]
+    losses = []
+    for step in range(4):
+        epoch, number = divmod(step, 2)
+        chosen = permutation(0, (epoch, 0, Purpose.ORDER), 100)[50 * number : 50 * (number + 1)]
         x = few.floats(chosen)
         loss = torch.nn.functional.cross_entropy(
             model(x + 0.25 * StepDraws(0, step).noise(x, 1)[0]), few.labels[chosen]
@@ -134,6 +159,9 @@ def test_one_sgd_step_is_torchs(few, tmp_path):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        losses.append(loss.item())
+    written = [row["loss"] for row in RunFolder(tmp_path / "run").read_metrics()]
+    assert written == pytest.approx([sum(losses[:2]) / 2, sum(losses[2:]) / 2], rel=1e-5)
     for (name, ours), theirs in zip(trained.state_dict().items(), model.state_dict().values(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-6), name
 
@@ -219,16 +247,48 @@ def test_a_run_that_another_process_finished_meanwhile_is_left_alone(few, tmp_pa
 
 def test_the_time_of_an_epoch_is_that_of_all_its_starts(few, tmp_path):
     config, run = configure("gaussian", epochs=3), RunFolder(tmp_path / "run")
-    for _ in range(6):  # a step each: epochs of four
+    for number in range(6):  # a step each: epochs of four
         with pytest.raises(OutOfTimeError):
             fit(config, run.path, few, few, time_limit=0.0)
-    *others, last = run.read_segments()
-    run.write_segment({**last, "seconds": 500.0})
+        if number in (0, 5):
+            run.write_segment({**run.read_segments()[-1], "seconds": 200.0 if number else 500.0})
     fit(config, run.path, few, few)
     first, second, third = (row["seconds"] for row in run.read_metrics())
-    assert first > sum(segment["seconds"] for segment in others[:3])
-    assert first < 100 < 500 <= second < 600
+    assert all(segment["seconds"] > 0 for segment in run.read_segments())
+    assert 500 <= first < 600
+    assert 200 <= second < 300
     assert third < 100
+
+
+def test_records_of_what_was_lost_give_way(tmp_path):
+    """After a kill, or where an older state was put back, later epochs and starts are as if they had not been."""
+    run = RunFolder(tmp_path / "run")
+    for first_step, seconds in ((0, 100.0), (3, 50.0), (9, 70.0)):
+        run.write_segment({"first_step": first_step, "seconds": seconds})
+    for epoch, seconds in ((0, 120.0), (1, 25.0), (2, 60.0)):
+        run.write_metrics({"epoch": epoch, "seconds": seconds})
+    assert run.seconds_since(1, 6) == 100 + 50 - 120
+    assert run.seconds_since(0, 3) == 100
+    run.write_metrics({"epoch": 1, "seconds": 31.0})
+    assert [(row["epoch"], row["seconds"]) for row in run.read_metrics()] == [(0, 120.0), (1, 31.0)]
+    run.write_segment({"first_step": 6, "seconds": 1.0})
+    assert [part["first_step"] for part in run.read_segments()] == [0, 3, 6]
+
+
+@pytest.mark.parametrize(("seconds", "saved"), [(0.0, 2), (60.0, None)])
+def test_the_state_is_saved_within_an_epoch_after_a_while(seconds, saved, few, tmp_path, monkeypatch):
+    """What a kill after two of an epoch's four steps leaves."""
+    monkeypatch.setattr("smoothcert.engine.clock._SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr("smoothcert.logbook._SECONDS_BETWEEN_SAVES", seconds)
+
+    def stop(progress):
+        if progress.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(configure("gaussian"), tmp_path / "run", few, few, on_progress=stop)
+    state = RunFolder(tmp_path / "run").load_state()
+    assert (state and state[1]) == saved
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "segments.json"])
@@ -258,9 +318,10 @@ def test_a_time_limit_saves_and_resumes(few, tmp_path):
     assert same(tmp_path / "run/model.safetensors", tmp_path / "whole/model.safetensors")
 
 
-def test_divergence_names_step_method_and_last_good_state(few, tmp_path):
-    with pytest.raises(SmoothcertError, match="loss of gaussian is not a reasonable number at step") as stop:
-        train(configure("gaussian", learning_rate=1e6), tmp_path / "run", few)
+@pytest.mark.parametrize("rate", [1e6, 1e38])  # too large a loss, and none at all
+def test_divergence_names_step_method_and_last_good_state(rate, few, tmp_path):
+    with pytest.raises(SmoothcertError, match="loss of gaussian is not a reasonable number at step 1;") as stop:
+        train(configure("gaussian", learning_rate=rate), tmp_path / "run", few)
     assert "--learning-rate" in str(stop.value)
     assert not (tmp_path / "run/model.safetensors").exists()
     state = tmp_path / "run/state.safetensors"

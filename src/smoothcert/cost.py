@@ -18,9 +18,10 @@ from smoothcert.engine.deploy import choose_deployment
 from smoothcert.epochs import plan_epoch
 from smoothcert.loop import TrainProgress
 from smoothcert.models import create_model
-from smoothcert.pipeline import load_images, teacher_config, uses_soft_labels
+from smoothcert.run_images import load_images
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
+from smoothcert.teachers import teacher_config, uses_soft_labels
 from smoothcert.trainer import fit
 from smoothcert.workload import pays_to_compile, split_of
 

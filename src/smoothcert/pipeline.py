@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import re
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,23 +11,23 @@ from torch import Tensor
 
 from smoothcert.certification import certify_dataset
 from smoothcert.checkpoint import load_checkpoint
-from smoothcert.config import TrainConfig, to_toml
-from smoothcert.data import ImageData, load_dataset, select_rows
-from smoothcert.data.folder import FolderImages
+from smoothcert.config import TrainConfig
+from smoothcert.data import ImageData, select_rows
 from smoothcert.deadline import Deadline
-from smoothcert.engine.agreement import decide, settle
+from smoothcert.engine.agreement import decide
 from smoothcert.engine.deploy import choose_deployment
 from smoothcert.engine.ranks import alone, joined
 from smoothcert.engine.sharing import share_out
-from smoothcert.errors import Notice, SmoothcertError
+from smoothcert.errors import SmoothcertError
 from smoothcert.failures import collected, raise_together
 from smoothcert.loop import Training
 from smoothcert.packed_labels import PackedLabels
+from smoothcert.run_images import RunImages
 from smoothcert.runs import RunFolder
 from smoothcert.smoothing import SmoothedClassifier
 from smoothcert.soft_labels import make_soft_labels
+from smoothcert.teachers import teacher_config, uses_soft_labels
 from smoothcert.trainer import fit, fit_together
-from smoothcert.workload import method_of
 
 OnStage = Callable[[str, str], Callable[[Any], None]]
 """Called with what begins (train, label, certify or compile) and its name; returns what is called with progress."""
@@ -66,7 +62,7 @@ def train_runs(
     """
     deadline, runs = Deadline(time_limit), Path(runs)
     options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
-    sets = _Sets(data_dir)
+    sets = RunImages(data_dir)
     trainings, errors = list[Training](), list[SmoothcertError]()
     for config in configs:
         folder = runs / config.name
@@ -107,7 +103,7 @@ def prepare_runs(
     time_limit: float | None = None,
 ) -> None:
     """Make what several runs need, shared out over the ranks: teachers, one on each, then the images of soft labels."""
-    deadline, sets = Deadline(time_limit), _Sets(data_dir)
+    deadline, sets = Deadline(time_limit), RunImages(data_dir)
     needing = [config for config in configs if uses_soft_labels(config)]
     wanted = {before.name: before for before in map(teacher_config, (c for c in needing if not c.teacher))}
     teachers = list(wanted.values())
@@ -125,64 +121,14 @@ def prepare_runs(
         _soft_labels(config, teacher, sets.of(config)[0], device, on_stage, deadline)
 
 
-def uses_soft_labels(config: TrainConfig) -> bool:
-    """Whether a run needs a teacher's votes on its training images."""
-    return method_of(config).uses_soft_labels
-
-
 def _train_teacher(
-    config: TrainConfig, runs: Path, sets: _Sets, on_stage: OnStage, deadline: Deadline, options: dict[str, Any]
+    config: TrainConfig, runs: Path, sets: RunImages, on_stage: OnStage, deadline: Deadline, options: dict[str, Any]
 ) -> Path:
     """Train the network that votes on soft labels, if it is not there, and return its folder."""
     folder = runs / config.name
     progress = None if RunFolder(folder).finished else on_stage("train", config.name)
     fit(config, folder, *sets.of(config), on_progress=progress, time_limit=deadline.left, **options)
     return folder
-
-
-class _Sets(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
-    """Training and test images, by the data set's name and how they are cut, read once, and the same on every rank."""
-
-    def __init__(self, data_dir: str | Path | None) -> None:
-        super().__init__()
-        self.data_dir = data_dir
-
-    def of(self, config: TrainConfig) -> tuple[ImageData, ImageData]:
-        """Return training and test images of a run."""
-        key = (config.dataset, config.resize, config.crop, config.skip_broken)
-        if key in self:
-            return self[key]
-        train, test = (load_images(config, split, self.data_dir) for split in ("train", "test"))
-        if isinstance(train.images, FolderImages) and train.classes != test.classes:
-            name = sorted(set(train.classes) ^ set(test.classes))[0]
-            here, there = ("training", "test") if name in train.classes else ("test", "training")
-            raise SmoothcertError(f"{train.name}: the {here} images have a class {name}, the {there} images do not.")
-        if _same_images(train, test):
-            text = f"{train.name} has no test images of its own: accuracy is measured on those it is trained on."
-            warnings.warn(text, Notice, stacklevel=2)
-        settle(joined(), {"class folders": " ".join(train.classes), "images": f"{len(train)} + {len(test)}"})
-        self[key] = train, test
-        return train, test
-
-
-def _same_images(train: ImageData, test: ImageData) -> bool:
-    if isinstance(train.images, FolderImages) and isinstance(test.images, FolderImages):
-        return train.images.paths == test.images.paths
-    if not (isinstance(train.images, Tensor) and isinstance(test.images, Tensor)):
-        return False
-    return torch.equal(train.images, test.images)
-
-
-def load_images(config: TrainConfig, split: str, data_dir: str | Path | None) -> ImageData:
-    """Return the images of a run; only among training images may others stand in for broken ones."""
-    return load_dataset(
-        config.dataset,
-        split,
-        data_dir,
-        resize=config.resize or None,
-        crop=config.crop or None,
-        skip_broken=config.skip_broken and split == "train",
-    )
 
 
 def certify_run(
@@ -240,17 +186,6 @@ def results_name(
     parts += [f"max{most}"] if most else []
     parts += ["shard{}of{}".format(*shard)] if shard[1] > 1 else []
     return "-".join(parts) + ".tsv"
-
-
-def teacher_config(config: TrainConfig) -> TrainConfig:
-    """Return the Gaussian training whose network votes on soft labels: the run's own settings at sigma_0."""
-    changes: dict[str, Any] = {"method": "gaussian", "options": {}, "sigma": config.label_sigma, "seed": 0}
-    unused: dict[str, Any] = {"label_samples": 1, "label_view": "clean"}
-    teacher = dataclasses.replace(config, name="teacher", **changes, **unused)
-    # Runs share a teacher when all its settings are the same: its name ends in a hash of them.
-    digest = hashlib.sha256(to_toml(teacher).encode()).hexdigest()[:6]
-    stem = re.sub(r"[^\w.-]", "-", Path(config.dataset).stem, flags=re.ASCII)
-    return dataclasses.replace(teacher, name=f"{stem}-{config.architecture}-teacher-{digest}")
 
 
 def _soft_labels(

@@ -11,8 +11,9 @@ import torch
 from smoothcert.config import TrainConfig
 from smoothcert.cost import estimate_certification, estimate_labels, estimate_steps
 from smoothcert.jobs import Job, Progress, Workplace
-from smoothcert.pipeline import load_images, teacher_config, uses_soft_labels
+from smoothcert.run_images import load_images
 from smoothcert.runs import RunFolder
+from smoothcert.teachers import teacher_config, uses_soft_labels
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from smoothcert.config import TrainConfig
 from smoothcert.epochs import plan_epoch
 from smoothcert.names import canonical_name
-from smoothcert.pipeline import teacher_config
 from smoothcert.recipes import load_recipe, paper_tables
+from smoothcert.teachers import teacher_config
 from smoothcert.workload import method_of, passes, split_of, step_inputs
 
 GPUS = (1, 8, 64)

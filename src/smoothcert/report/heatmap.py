@@ -13,10 +13,10 @@ from smoothcert.report.corruptions import KINDS, same_images, summarize
 from smoothcert.report.figures import new_figure, save_figure
 
 
-def draw_heat_map(results: CorruptedResults, path: Path, kind: str = "acr") -> None:
-    """Draw ACR or accuracy by corruption and severity, the numbers in their cells, to any type matplotlib writes."""
-    title, _, _, form = KINDS[kind]
-    summary, names = summarize(results, kind), [*results.corruptions, *results.held_out]
+def draw_heat_map(results: CorruptedResults, path: Path) -> None:
+    """Draw ACR by corruption and severity, the numbers in their cells, to any type matplotlib writes."""
+    title, _, _, form = KINDS["acr"]
+    summary, names = summarize(results, "acr"), [*results.corruptions, *results.held_out]
     levels = sorted({level for _, level in summary.cells})
     values = [[summary.cells.get((name, level)) for level in levels] for name in names]
     figure, axes = _draw_cells(values, names, list(map(str, levels)), form)

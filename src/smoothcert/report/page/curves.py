@@ -67,6 +67,6 @@ def codes(results: Results, grid: Grid) -> NDArray[np.uint8]:
     return np.where(results.correct, grid.place(results.radius) + 1, 0)[order].astype(np.uint8)
 
 
-def vote_bins(share: NDArray[np.float64], count: int = 50) -> list[int]:
-    """Return how many vote shares lie in each of `count` equal parts of [0, 1]."""
-    return [int(number) for number in np.histogram(share, bins=count, range=(0.0, 1.0))[0]]
+def vote_bins(share: NDArray[np.float64]) -> list[int]:
+    """Return how many vote shares lie in each fiftieth of [0, 1]."""
+    return [int(number) for number in np.histogram(share, bins=50, range=(0.0, 1.0))[0]]
