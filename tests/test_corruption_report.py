@@ -346,6 +346,18 @@ def test_the_interval_respects_that_images_repeat():
     counts[0, 10:] = 0
     expected = np.mean([totals[0, :10].mean(), *totals[1:].mean(axis=1)])
     assert metrics.cluster_estimate(totals * counts, counts).value == pytest.approx(expected)
+    counts[0, 1:] = 0  # draws that miss a group's only image say nothing of it
+    rare = metrics.cluster_estimate(totals * counts, counts)
+    assert np.isfinite([rare.standard_error, rare.low, rare.high]).all()
+
+
+def test_the_best_is_the_largest_number(tmp_path):
+    """Not the last text: 5.0 comes after 100.0 and 20.0 as letters do."""
+    for run, right in (("one", 20), ("two", 1), ("three", 4)):
+        write_own(tmp_path / run / "fog.tsv", "mnist-c/fog", range(20), [i < right for i in range(20)], sha256=run)
+    (sheet,) = corruption_sheets(read_folder(tmp_path))
+    marks = {line[3].text: line[3].mark for line in sheet.groups[1]}
+    assert marks == {"100.0": "best", "20.0": "second", "5.0": ""}
 
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,13 @@ def test_a_curve_on_the_grid_is_exact(images):
         assert (steps > i).mean() == curve[i], "a byte an image says the same"
 
 
+def test_bytes_of_images_are_in_the_order_of_their_indices():
+    """So that two runs on the same images can be compared byte by byte, however their files are sorted."""
+    grid = choose_grid(1.0)
+    some, turned = results([0.1, 0.5, 1.0], [1, 0, 1]), results([1.0, 0.5, 0.1], [1, 0, 1], idx=[2, 1, 0])
+    assert codes(some, grid).tolist() == codes(turned, grid).tolist()
+
+
 @pytest.mark.parametrize("largest", [0.0, 0.95, 1.9, 3.81, 4.5, 40.0, 400.0])
 def test_the_papers_radii_are_on_the_grid(largest):
     grid = choose_grid(largest)

@@ -198,6 +198,17 @@ def test_an_interrupt_of_any_rank_stops_all_at_the_same_step(interrupted):
     assert others == [first, first]
 
 
+def test_a_process_alone_looks_once_a_second(monkeypatch):
+    """Each look waits for the device, so it must not come with every step."""
+    now = [0.0]
+    monkeypatch.setattr("smoothcert.engine.clock.time.monotonic", lambda: now[0])
+    clock, looks = Clock(Ranks()), []
+    for step in range(1, 1001):
+        now[0] = step / 128
+        looks += [step] if clock.tick("", due=False)[0] else []
+    assert looks == list(range(128, 1001, 128))
+
+
 def test_several_ranks_meet_about_once_a_second(monkeypatch):
     """A hundred steps a second; each meeting takes a number, and the clock itself the first."""
     now, ranks = [0.0], Ranks(0, 2, HashStore())
