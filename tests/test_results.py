@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy import stats
 
 from smoothcert import metrics
 from smoothcert.errors import SmoothcertError
@@ -78,10 +79,19 @@ def test_metrics_by_hand():
 
 
 def test_high_probability_accuracy_by_hand():
-    """Cohen et al. (2019): acc - alpha - sqrt(alpha (1 - alpha) ln(1/rho) / N) - ln(1/rho) / (3N)."""
-    expected = 0.6 - 0.001 - np.sqrt(0.001 * 0.999 * np.log(1000) / 500) - np.log(1000) / 1500
+    """Cohen et al. (2019), by Bernstein: acc - alpha - sqrt(2 alpha (1 - alpha) ln(1/rho) / N) - ln(1/rho) / (3N)."""
+    expected = 0.6 - 0.001 - np.sqrt(2 * 0.001 * 0.999 * np.log(1000) / 500) - np.log(1000) / 1500
     assert metrics.high_probability_accuracy(0.6, 500, 0.001, 0.001) == pytest.approx(expected)
     assert metrics.high_probability_accuracy(0.0, 500, 0.001) == 0
+
+
+@pytest.mark.parametrize("images", [100, 500, 10_000, 50_000])
+@pytest.mark.parametrize("alpha", [0.001, 0.01, 0.3])
+@pytest.mark.parametrize("rho", [0.001, 0.01])
+def test_high_probability_accuracy_fails_at_most_as_often_as_it_says(images, alpha, rho):
+    """Exactly: of N certificates that are each wrong with probability alpha, more than it takes off are wrong."""
+    taken_off = 1 - float(metrics.high_probability_accuracy(1.0, images, alpha, rho))
+    assert stats.binom.sf(int(taken_off * images + 1e-9), images, alpha) <= rho
 
 
 def test_intervals_cover_as_often_as_they_say():
