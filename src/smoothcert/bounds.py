@@ -44,7 +44,7 @@ def _failure_at(failures: Floats, successes: Floats, alpha: float) -> Floats:
     SciPy's inverse goes astray at 999 failures of a million trials or more, and elsewhere from 10**8 trials on or for
     an alpha below 1e-240: too low, by then several times alpha. Its distribution does not, so it has the last word.
     """
-    found = np.asarray(special.betainccinv(failures + 1, successes, alpha))
+    found: Floats = np.asarray(special.betainccinv(failures + 1, successes, alpha), dtype=np.float64)
     astray = ~(np.abs(special.betaincc(failures + 1, successes, found) / alpha - 1) <= _CLOSE)
     if astray.any():
         a, b = failures[astray] + 1, successes[astray]

@@ -112,7 +112,7 @@ class _Pair(nn.Module):
 
     def forward(self, noisy: Tensor) -> Tensor:
         """Return scores that are 1 for the class of the pair, or NaN where one of the two is."""
-        scores = self.first.scores(noisy).float(), self.second.scores(noisy).float()
+        scores = self.first.scores(noisy), self.second.scores(noisy)
         votes = [each.argmax(dim=1) for each in scores]
         pair = votes[0] + scores[0].shape[1] * (votes[0] != votes[1])
         invalid = scores[0].isnan().any(dim=1) | scores[1].isnan().any(dim=1)
