@@ -54,6 +54,8 @@ def test_published_variants(tmp_path):
         (HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n4\t1\t1\tinf\t1\t0:00:01\n", "at image 4"),
         (HEADER + "0\t1\t1\t-0.5\t1\t0:00:01\n", "at image 0"),
         (HEADER + "0\t1\t1\n", "line 2: 3 fields"),
+        (HEADER + "3\t1\t1\t0.5\t1\t0:00:01\n3\t1\t1\t0.9\t1\t0:00:01\n", "image 3 stands in it twice"),
+        (HEADER + "3\t1\t-1\t0.5\t0\t0:00:01\n", "image 3 has a radius without an answer"),
     ],
 )
 def test_what_is_no_result(tmp_path, content, message):

@@ -66,6 +66,7 @@ def certify_dataset(
     function by what you say of it. `bound` is one of `smoothcert.certificates.BOUNDS`.
     """
     bounds.check_budget(n0, n, alpha)
+    bounds.check_seed(seed)
     certificates.check_bound(bound, 1, fixed_plan(n, alpha))
 
     def certify(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Record]:
@@ -102,6 +103,7 @@ def predict_dataset(
     `purpose` names the noise together with the seed.
     """
     bounds.check_alpha(alpha)
+    bounds.check_seed(seed)
     bounds.check_count("n", n)
 
     def predict(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Prediction]:
@@ -172,6 +174,8 @@ def choose_images(classifier: SmoothedClassifier, data: ImageData, indices: Sequ
         raise UsageError(f"Expected `indices` to be whole numbers, but got {indices!r}.") from None
     if not all(0 <= index < len(data) for index in chosen):
         raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
+    if len({*chosen}) < len(chosen):
+        raise UsageError("Expected `indices` to name every image once.")
     if classifier.num_classes is not None and int(data.labels.max()) >= classifier.num_classes:
         raise UsageError(
             f"{data.name} has label {int(data.labels.max())}, but the model only {classifier.num_classes} classes."

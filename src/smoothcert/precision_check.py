@@ -74,6 +74,7 @@ def compare_precision(
     Both are one network in two precisions or forms. Files are as of `certify_dataset`, with three columns more.
     """
     bounds.check_budget(n0, n, alpha)
+    bounds.check_seed(seed)
     classes = first.num_classes
     if classes is None or second.num_classes != classes or first.noise != second.noise:
         raise UsageError("Expected two classifiers of the same classes and noise.")

@@ -100,6 +100,9 @@ def print_table(
         given["dataset"] = canonical_name(given["dataset"])
     found = read_findings(files, **given)
     table = build_table([run.entry for run in found.runs], **options) if found.runs else None
+    for run in found.runs:
+        if run.unfinished:
+            say(run.unfinished)
     if options.get("paper") and table and not any(row.paper for row in table.rows):
         say("The paper has no row of this data set, noise level and method.")
     show(table, found.corrupted, as_json=as_json, outputs=outputs, paper=options.get("paper", False))
