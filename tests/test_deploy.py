@@ -199,3 +199,18 @@ def test_a_network_that_was_trained_further_votes_as_it_is_now(mini):
     smoothed.model = other = smoothcert.create_model("lenet", 10)
     third = smoothed.counts(image, 64)
     assert torch.equal(third, smoothcert.SmoothedClassifier(other, 0.25, 10, form="folded").counts(image, 64))
+
+
+def test_what_folding_would_lose_is_refused(mini):
+    """A hook at a BatchNorm, which folding takes away, would no longer be called."""
+    hooked = smoothcert.create_model("cifar_resnet20", 10)
+    hooked.network.bn1.register_forward_hook(lambda module, inputs, made: -made)
+    normed = smoothcert.create_model("lenet", 10)
+    torch.nn.utils.parametrizations.weight_norm(normed.network.conv1)
+    for model, name, image in (
+        (hooked, "network.bn1", torch.rand(3, 32, 32)),
+        (normed, "network.conv1", mini.floats([3])[0]),
+    ):
+        with pytest.raises(UsageError, match=f"`{name}`; choose the form `plain`"):
+            smoothcert.SmoothedClassifier(model, 0.25, 10, form="folded").counts(image, 8)
+        assert smoothcert.SmoothedClassifier(model, 0.25, 10, micro_batch=8).counts(image, 8).sum() == 8

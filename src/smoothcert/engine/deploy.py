@@ -18,8 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.nn.utils.parametrize import is_parametrized
 
 from smoothcert.engine.replaying import Replayed
+from smoothcert.errors import UsageError
 from smoothcert.kernels import network_kernels
 from smoothcert.models import Classifier
 
@@ -160,6 +162,9 @@ def fold(model: Classifier) -> Classifier:
 
     The mean cannot move into a first convolution that pads with zeros after the subtraction, not before.
     """
+    for name, module in model.named_modules():
+        if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):
+            raise UsageError(f"Folding would lose the hook or parametrisation of `{name}`; choose the form `plain`.")
     folded = copy.deepcopy(model).eval()
     for module in list(folded.network.modules()):
         for number in (1, 2, 3):
