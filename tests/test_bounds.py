@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 from scipy.optimize import brentq
 from statsmodels.stats.proportion import proportion_confint
 
@@ -36,6 +36,19 @@ def test_tie_p_value_is_scipys(a, b):
 def test_predictions_from_more_votes_than_32_bits_hold():
     assert bounds.predict_counts([3_000_000_000, 2_999_000_000], 0.001) == 0  # 13 standard deviations
     assert bounds.predict_counts([3_000_000_000, 2_999_999_000], 0.001) == bounds.ABSTAIN
+
+
+@pytest.mark.parametrize("n", [10**4, 10**6, 10**8, 10**9, 2**32 - 1])
+@pytest.mark.parametrize("alpha", [0.05, 0.001, 0.0001, 1e-6, 1e-20, 1e-300])
+def test_bounds_hold_where_scipys_inverse_does_not(n, alpha):
+    """At 999 failures it is the bound of several times alpha; the terms of the tail are summed here by themselves."""
+    for failures in (5, 500, 998, 999, 1000):
+        bound = float(bounds.failure_upper_bound(n - failures, n, alpha))
+        number = np.arange(failures + 1.0)
+        terms = np.cumsum(np.log((n - number[:-1]) / number[1:])) + number[1:] * (np.log(bound) - np.log1p(-bound))
+        tail = n * np.log1p(-bound) + special.logsumexp(np.r_[0.0, terms])
+        assert tail <= np.log(alpha) + 1e-7, failures
+        assert bound > 0.99 or tail >= np.log(alpha) - 1e-4, failures
 
 
 def test_nothing_cancels_near_certainty():

@@ -184,6 +184,10 @@ def test_a_network_of_ones_own_is_known_by_its_weights(mini, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(about))
     with pytest.raises(UsageError, match=r"other settings .model\.weights was not said, now \w{64}\); move it away"):
         smoothcert.certify_dataset(smoothed, mini, indices=[0, 5], **options)
+    with pytest.raises(UsageError, match="every image once"):
+        smoothcert.certify_dataset(smoothed, mini, indices=[0, 0], n=20)
+    with pytest.raises(UsageError, match="`seed`"):  # each group of images would have another, and no file would say so
+        smoothcert.certify_dataset(smoothed, mini, indices=[0], n=20, seed=None)
     with pytest.raises(UsageError, match="`indices` to be whole numbers"):
         smoothcert.certify_dataset(smoothed, mini, indices=[0.5], n=20)
     with pytest.raises(UsageError, match="`data` as `load_dataset` returns it, but got a str"):

@@ -183,3 +183,34 @@ def test_compiling_a_network_of_kernels_pays_by_the_rates_measured(name, shape, 
     assert not worth_compiling(enough / 2, kernels=True)
     assert worth_compiling(2 * enough, kernels=True)
     assert worth_compiling(enough / 2, kernels=False), "layers gain more by it"
+
+
+def test_a_network_that_was_trained_further_votes_as_it_is_now(mini):
+    model, image = smoothcert.create_model("lenet", 10), mini.floats([3])[0]
+    smoothed = smoothcert.SmoothedClassifier(model, 0.25, 10, form="folded")
+    first = smoothed.counts(image, 64)
+    assert torch.equal(smoothed.counts(image, 64), first)
+    optimizer = torch.optim.SGD(model.parameters(), lr=5.0)
+    model(mini.floats([3, 4, 5])).square().sum().backward()
+    optimizer.step()
+    second = smoothed.counts(image, 64)
+    assert not torch.equal(second, first)
+    assert torch.equal(second, smoothcert.SmoothedClassifier(model, 0.25, 10, form="folded").counts(image, 64))
+    smoothed.model = other = smoothcert.create_model("lenet", 10)
+    third = smoothed.counts(image, 64)
+    assert torch.equal(third, smoothcert.SmoothedClassifier(other, 0.25, 10, form="folded").counts(image, 64))
+
+
+def test_what_folding_would_lose_is_refused(mini):
+    """A hook at a BatchNorm, which folding takes away, would no longer be called."""
+    hooked = smoothcert.create_model("cifar_resnet20", 10)
+    hooked.network.bn1.register_forward_hook(lambda module, inputs, made: -made)
+    normed = smoothcert.create_model("lenet", 10)
+    torch.nn.utils.parametrizations.weight_norm(normed.network.conv1)
+    for model, name, image in (
+        (hooked, "network.bn1", torch.rand(3, 32, 32)),
+        (normed, "network.conv1", mini.floats([3])[0]),
+    ):
+        with pytest.raises(UsageError, match=f"`{name}`; choose the form `plain`"):
+            smoothcert.SmoothedClassifier(model, 0.25, 10, form="folded").counts(image, 8)
+        assert smoothcert.SmoothedClassifier(model, 0.25, 10, micro_batch=8).counts(image, 8).sum() == 8

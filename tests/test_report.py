@@ -1,6 +1,7 @@
 """The published per-image results must give the paper's printed digits."""
 
 import csv
+import dataclasses
 import json
 import math
 import re
@@ -187,6 +188,27 @@ def test_a_baseline_gives_paired_differences(table):
     louder = [entry("gaussian", [0.9, 0.8, 0.1], sigma=1.0), entry("catrs", [1.0, 1.0, 0.1], sigma=1.0)]
     *_, compared = build_table([*entries, *louder], baseline="gaussian").rows
     assert compared.difference.value == pytest.approx((0.1 + 0.2 + 0.0) / 3), "to the baseline of its noise level"
+
+
+@pytest.mark.parametrize(("change", "message"), [({"n": 10}, "n = 10 and 100,000"), ({}, "about different images")])
+def test_differences_that_are_not_fair_are_refused(table, change, message):
+    first, second = (dataclasses.replace(row.entry, n=100_000) for row in table.rows[:2])
+    labels = second.results.label if change else second.results.label + 1
+    other = dataclasses.replace(second, results=dataclasses.replace(second.results, label=labels), **change)
+    with pytest.raises(UsageError, match=message):
+        build_table([first, other], baseline=first.name)
+
+
+@pytest.mark.parametrize("stop", [{}, {"stop": {"rule": "table"}}])
+def test_results_that_are_not_finished_say_so(tmp_path, capsys, stop):
+    """And where easy images are decided first, that those that are there are no fair sample."""
+    (tmp_path / "own-0.5.tsv").write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t2.0\n")
+    about = {"settings": {"sigma": 0.5, "images": "0:30:10", **stop}}
+    (tmp_path / "own-0.5.json").write_text(json.dumps(about))
+    assert main(["report", str(tmp_path / "own-0.5.tsv")]) == 0
+    said = capsys.readouterr().err
+    assert "1 of 3 images so far." in said
+    assert ("decided soonest came first" in said) == bool(stop)
 
 
 def test_a_table_that_cannot_be_written(tmp_path, capsys):

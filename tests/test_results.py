@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy import stats
 
 from smoothcert import metrics
 from smoothcert.errors import SmoothcertError
@@ -53,6 +54,8 @@ def test_published_variants(tmp_path):
         (HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n4\t1\t1\tinf\t1\t0:00:01\n", "at image 4"),
         (HEADER + "0\t1\t1\t-0.5\t1\t0:00:01\n", "at image 0"),
         (HEADER + "0\t1\t1\n", "line 2: 3 fields"),
+        (HEADER + "3\t1\t1\t0.5\t1\t0:00:01\n3\t1\t1\t0.9\t1\t0:00:01\n", "image 3 stands in it twice"),
+        (HEADER + "3\t1\t-1\t0.5\t0\t0:00:01\n", "image 3 has a radius without an answer"),
     ],
 )
 def test_what_is_no_result(tmp_path, content, message):
@@ -78,10 +81,19 @@ def test_metrics_by_hand():
 
 
 def test_high_probability_accuracy_by_hand():
-    """Cohen et al. (2019): acc - alpha - sqrt(alpha (1 - alpha) ln(1/rho) / N) - ln(1/rho) / (3N)."""
-    expected = 0.6 - 0.001 - np.sqrt(0.001 * 0.999 * np.log(1000) / 500) - np.log(1000) / 1500
+    """Cohen et al. (2019), by Bernstein: acc - alpha - sqrt(2 alpha (1 - alpha) ln(1/rho) / N) - ln(1/rho) / (3N)."""
+    expected = 0.6 - 0.001 - np.sqrt(2 * 0.001 * 0.999 * np.log(1000) / 500) - np.log(1000) / 1500
     assert metrics.high_probability_accuracy(0.6, 500, 0.001, 0.001) == pytest.approx(expected)
     assert metrics.high_probability_accuracy(0.0, 500, 0.001) == 0
+
+
+@pytest.mark.parametrize("images", [100, 500, 10_000, 50_000])
+@pytest.mark.parametrize("alpha", [0.001, 0.01, 0.3])
+@pytest.mark.parametrize("rho", [0.001, 0.01])
+def test_high_probability_accuracy_fails_at_most_as_often_as_it_says(images, alpha, rho):
+    """Exactly: of N certificates that are each wrong with probability alpha, more than it takes off are wrong."""
+    taken_off = 1 - float(metrics.high_probability_accuracy(1.0, images, alpha, rho))
+    assert stats.binom.sf(int(taken_off * images + 1e-9), images, alpha) <= rho
 
 
 def test_intervals_cover_as_often_as_they_say():

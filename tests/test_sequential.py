@@ -261,6 +261,8 @@ def test_the_last_look_loses_almost_nothing():
 def test_plans_that_would_not_hold_are_refused():
     with pytest.raises(UsageError, match="spend 0.002 of alpha = 0.001"):
         Plan((10, 20), (0.001, 0.001), 0.001)
+    with pytest.raises(UsageError, match="A look spends 0.01 of alpha = 0.001"):
+        Plan((10, 20), (0.001, 0.01), 0.001, "betting")
     with pytest.raises(UsageError, match="increasing"):
         Plan((20, 10), (0.0005, 0.0005), 0.001)
     with pytest.raises(UsageError, match="one alpha"):

@@ -8,7 +8,7 @@ from torch import nn
 import smoothcert
 from smoothcert import bounds
 from smoothcert.engine import counting
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, UsageError
 
 SIGMA = 0.5
 
@@ -266,3 +266,45 @@ def test_fp32_stays_fp32_within_an_autocast_of_the_caller(trained_lenet, mini, f
     expected = smoothed.scores(images)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(smoothed.scores(images), expected)
+
+
+@pytest.mark.parametrize("kind", ["in training mode", "without statistics", "with dropout", "quantised", "in a list"])
+def test_votes_that_depend_on_each_other_are_refused(kind):
+    """The sums of a batch are compared with their mean: half of the votes go to each class, whatever the input is."""
+    norm = nn.BatchNorm1d(3, track_running_stats=kind != "without statistics")
+    network = nn.Sequential(nn.Linear(5, 3), norm, nn.Dropout(0.5 if kind == "with dropout" else 0.0))
+    model = network if kind == "without statistics" else lambda x: network(x)
+    if kind == "quantised":
+        with pytest.warns(DeprecationWarning, match="quantization"):
+            model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(5, 3)), {nn.Linear})
+    elif kind == "in a list":
+        model = nn.Module()
+        model.hidden, model.forward = [network], lambda x: model.hidden[0](x)
+    with pytest.raises(UsageError, match="not independent, and prove nothing"):
+        smoothcert.SmoothedClassifier(model, 0.5, 3).certify(torch.zeros(5), n=100)
+    if kind != "without statistics":
+        network.eval()
+        smoothcert.SmoothedClassifier(model, 0.5, 3, micro_batch=1).certify(torch.zeros(5), n=10)
+
+
+def test_random_networks_may_vote():
+    dropout = nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.5))
+    generator = np.random.default_rng(0)
+    for model in (lambda x: dropout(x), lambda x: generator.random((len(x), 3))):
+        assert smoothcert.SmoothedClassifier(model, 0.5, 3).counts(torch.zeros(5), 300).sum() == 300
+
+
+@pytest.mark.parametrize("micro_batch", [1, 8])
+def test_a_model_that_writes_into_its_inputs_spoils_none(micro_batch):
+    def centred(x):
+        x.sub_(0.5)
+        return torch.stack([x.sum(dim=(1, 2, 3)), -x.sum(dim=(1, 2, 3))], dim=1)
+
+    image = torch.full((1, 2, 2), 0.6)
+    smoothed = smoothcert.SmoothedClassifier(centred, 0.25, micro_batch=micro_batch)
+    votes = smoothed.counts(image, 100)
+    assert torch.equal(image, torch.full((1, 2, 2), 0.6))
+    other = smoothcert.SmoothedClassifier(lambda x: centred(x.clone()), 0.25, 2, micro_batch=micro_batch)
+    assert torch.equal(votes, other.counts(image, 100))
+    noisy = torch.rand(8, 1, 2, 2)
+    assert torch.equal(smoothed.scores(noisy), smoothed.scores(noisy))

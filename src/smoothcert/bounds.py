@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 
 ABSTAIN = -1
 """The prediction that stands for "no answer"; its radius is 0."""
+_CLOSE = 1e-9  # relative to alpha: how far SciPy's inverse is off where it is not astray
 
 
 def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats:
@@ -32,9 +33,28 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
         raise UsageError("Expected `successes` between 0 and `trials`, and `trials` to be at least 1.")
     bound = np.ones(k.shape)
     some, all_ = (k > 0) & (k < n), k == n
-    bound[some] = special.betainccinv(n[some] - k[some] + 1, k[some], alpha)
+    bound[some] = _failure_at(n[some] - k[some], k[some], alpha)
     bound[all_] = -np.expm1(np.log(alpha) / n[all_])
     return bound
+
+
+def _failure_at(failures: Floats, successes: Floats, alpha: float) -> Floats:
+    """Return the failure probability at which no more than these failures have probability alpha.
+
+    SciPy's inverse goes astray at 999 failures of a million trials or more, and elsewhere from 10**8 trials on or for
+    an alpha below 1e-240: too low, by then several times alpha. Its distribution does not, so it has the last word.
+    """
+    found: Floats = np.asarray(special.betainccinv(failures + 1, successes, alpha), dtype=np.float64)
+    astray = ~(np.abs(special.betaincc(failures + 1, successes, found) / alpha - 1) <= _CLOSE)
+    if astray.any():
+        a, b = failures[astray] + 1, successes[astray]
+        low, high = np.zeros(len(a)), np.ones(len(a))
+        for _ in range(128):
+            middle = (low + high) / 2
+            proven = special.betaincc(a, b, middle) <= alpha
+            low, high = np.where(proven, low, middle), np.where(proven, middle, high)
+        found[astray] = high
+    return found
 
 
 def lower_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import operator
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -22,6 +21,7 @@ from smoothcert.engine.ranks import joined
 from smoothcert.engine.sharing import share_out
 from smoothcert.environment import describe_environment, describe_function
 from smoothcert.errors import UsageError
+from smoothcert.identity import network_hash
 from smoothcert.names import classes_of, dimensions_of
 from smoothcert.philox import Purpose
 from smoothcert.results import Prediction, Record
@@ -62,10 +62,11 @@ def certify_dataset(
 
     A file that was interrupted is continued, one made with other settings is refused. `indices` chooses images (all
     by default; see `select`), `batch` bounds the noisy samples in memory, and `model` describes the base classifier
-    in the sidecar: with the `sha256` of its file, or else a module is known by a hash of its weights, and a function
-    by what you say of it. `bound` is one of `smoothcert.certificates.BOUNDS`.
+    in the sidecar: with the `sha256` of its file, or else a module is known by a hash (`smoothcert.identity`), and a
+    function by what you say of it. `bound` is one of `smoothcert.certificates.BOUNDS`.
     """
     bounds.check_budget(n0, n, alpha)
+    bounds.check_seed(seed)
     certificates.check_bound(bound, 1, fixed_plan(n, alpha))
 
     def certify(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Record]:
@@ -102,6 +103,7 @@ def predict_dataset(
     `purpose` names the noise together with the seed.
     """
     bounds.check_alpha(alpha)
+    bounds.check_seed(seed)
     bounds.check_count("n", n)
 
     def predict(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Prediction]:
@@ -172,6 +174,8 @@ def choose_images(classifier: SmoothedClassifier, data: ImageData, indices: Sequ
         raise UsageError(f"Expected `indices` to be whole numbers, but got {indices!r}.") from None
     if not all(0 <= index < len(data) for index in chosen):
         raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
+    if len({*chosen}) < len(chosen):
+        raise UsageError("Expected `indices` to name every image once.")
     if classifier.num_classes is not None and int(data.labels.max()) >= classifier.num_classes:
         raise UsageError(
             f"{data.name} has label {int(data.labels.max())}, but the model only {classifier.num_classes} classes."
@@ -202,16 +206,10 @@ def describe_job(
 
 
 def _describe_model(model: Any, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Name the base classifier; one that is told without a hash is known by its weights, so that others are refused."""
+    """Name the base classifier; one that is told without a hash is known by its own, so that others are refused."""
     if "sha256" in told or not isinstance(model, nn.Module):
         return dict(told)
-    digest = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
-        digest.update(name.encode())
-        with suppress(AttributeError, RuntimeError, TypeError, ValueError):  # quantised and lazy ones have no bytes
-            digest.update(f"{tensor.dtype} {list(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return {**told, "weights": digest.hexdigest()}
+    return {**told, "weights": network_hash(model)}
 
 
 def _describe(data: ImageData) -> dict[str, Any]:

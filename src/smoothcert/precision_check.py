@@ -74,6 +74,7 @@ def compare_precision(
     Both are one network in two precisions or forms. Files are as of `certify_dataset`, with three columns more.
     """
     bounds.check_budget(n0, n, alpha)
+    bounds.check_seed(seed)
     classes = first.num_classes
     if classes is None or second.num_classes != classes or first.noise != second.noise:
         raise UsageError("Expected two classifiers of the same classes and noise.")
@@ -112,7 +113,7 @@ class _Pair(nn.Module):
 
     def forward(self, noisy: Tensor) -> Tensor:
         """Return scores that are 1 for the class of the pair, or NaN where one of the two is."""
-        scores = self.first.scores(noisy).float(), self.second.scores(noisy).float()
+        scores = self.first.scores(noisy), self.second.scores(noisy)
         votes = [each.argmax(dim=1) for each in scores]
         pair = votes[0] + scores[0].shape[1] * (votes[0] != votes[1])
         invalid = scores[0].isnan().any(dim=1) | scores[1].isnan().any(dim=1)

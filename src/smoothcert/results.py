@@ -166,6 +166,7 @@ def read_results(path: str | Path) -> Results:
         image = int(numbers["idx"][np.argmax(wrong)])
         raise SmoothcertError(f"{path} has a radius that is no number from 0 up, at image {image}.")
     whole = {name: numbers[name].astype(np.int64) for name in ("idx", "label", "predict")}
+    _check_rows(path, whole["idx"], whole["predict"], numbers["radius"])
     sidecar = sidecar_path(path)
     return Results(
         name=_split(path)[0],
@@ -175,6 +176,17 @@ def read_results(path: str | Path) -> Results:
         seconds=seconds,
         about=read_sidecar(sidecar) if sidecar.exists() else {},
     )
+
+
+def _check_rows(path: Path, idx: Any, predict: Any, radius: Any) -> None:
+    """Refuse rows that no certification writes: an image twice, as of two files in one, or an abstention's radius."""
+    values, times = np.unique(idx, return_counts=True)
+    for wrong, text in (
+        (values[times > 1], "stands in it twice"),
+        (idx[(predict < 0) & (radius > 0)], "has a radius without an answer"),
+    ):
+        if len(wrong):
+            raise SmoothcertError(f"{path} was not written like this: image {wrong[0]} {text}.")
 
 
 def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -47,6 +47,8 @@ class Plan:
             raise UsageError("Expected one alpha between 0 and 1 for every look.")
         if self.confidence == "union" and math.fsum(self.alphas) > self.alpha * (1 + 1e-12):
             raise UsageError(f"The looks spend {math.fsum(self.alphas):g} of alpha = {self.alpha:g}.")
+        if max(self.alphas) > self.alpha * (1 + 1e-12):
+            raise UsageError(f"A look spends {max(self.alphas):g} of alpha = {self.alpha:g}.")
 
     def at(self, alpha: float) -> Plan:
         """Return the same looks with every share of alpha scaled to another total."""

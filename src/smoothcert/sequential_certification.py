@@ -56,9 +56,8 @@ def certify_sequentially(
     at is not sampled again.
     """
     bounds.check_budget(n0, n, alpha)
+    bounds.check_seed(seed)
     chosen = choose_images(classifier, data, indices)
-    if len({*chosen}) < len(chosen):
-        raise UsageError("Expected `indices` to name every image once.")
     classes = classifier.num_classes
     if classes is None:
         raise UsageError("Expected the classifier to know its `num_classes`.")

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from smoothcert import bounds
 from smoothcert.certificates import certify_votes
 from smoothcert.engine.counting import Work, count_within_memory, default_batch, default_micro_batch
-from smoothcert.engine.deploy import COMPILED, FORMS, deploy, input_dtype
+from smoothcert.engine.deploy import COMPILED, FORMS, Deployed, input_dtype
+from smoothcert.engine.independence import check_independence
+from smoothcert.engine.noising import add_noise
 from smoothcert.engine.precision import check_precision, numerics
 from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
 from smoothcert.inputs import AUTO, as_batch, as_indices, as_seed, as_shape, check_range, check_values
@@ -44,8 +46,8 @@ class SmoothedClassifier(nn.Module):
     scaling a model does after that is part of the model (see `adapt_inputs`). A model that is an `nn.Module` runs in
     eval mode while it votes. The certified function is the deployed one: precision, form (`plain`; `folded`, without
     BatchNorm; `compiled`; `pinned`, compiled without choosing kernels by timing) and micro-batch belong to it. Only
-    networks of ours are folded, before they are compiled too. All but the plain form are made at the first vote: after
-    a change of the weights, make a new one.
+    networks of ours are folded, before they are compiled too. All but the plain form are made at the first vote, and
+    anew after the weights have changed.
 
     Inputs of one or three dimensions are single, of two or four dimensions a batch; `input_shape` overrides that.
 
@@ -87,8 +89,7 @@ class SmoothedClassifier(nn.Module):
         self.model, self.sigma, self.num_classes = model, float(sigma), num_classes
         self.input_shape = None if input_shape is None else as_shape(input_shape)
         self.input_range, self.precision, self.form, self.micro_batch = input_range, precision, form, micro_batch
-        # With the device it was made for; in a tuple, so that it is no part of this module's weights.
-        self._deployed: tuple[torch.device, Callable[[Tensor], Any]] | None = None
+        self._deployed = Deployed(form, precision)
 
     def forward(self, x: Tensor, n: int = 1000) -> Tensor:
         """Return each class's share of n votes."""
@@ -180,6 +181,7 @@ class SmoothedClassifier(nn.Module):
                 dtype=input_dtype(self.model, self.form, self.precision),
                 work=None if work is None else (work[0].to(device), work[1].to(device)),
             ).cpu()
+            self._check_independence(placed[:1], micro_batch)
         if invalid := int(votes[..., -1].sum()):
             raise SmoothcertError(
                 f"The model returned NaN for {invalid:,} of {edges[-1] * len(inputs):,} noisy inputs."
@@ -189,7 +191,8 @@ class SmoothedClassifier(nn.Module):
     def scores(self, noisy: Tensor) -> Tensor:
         """Return the deployed network's scores of a micro-batch of noisy inputs in float32."""
         with self._voting(noisy.device):
-            return self._scores(noisy.to(input_dtype(self.model, self.form, self.precision))).clone()
+            dtype = input_dtype(self.model, self.form, self.precision)
+            return self._scores(noisy.to(dtype, copy=True)).clone()  # a model may write into what it is given
 
     def device_for(self, inputs: Tensor) -> torch.device:
         """Return where the votes are counted: where the model's weights are, or else the inputs."""
@@ -214,9 +217,8 @@ class SmoothedClassifier(nn.Module):
         check_values(batch, self.noise, self.input_range)
 
     def _scores(self, noisy: Tensor) -> Tensor:
-        network = self._deployed[1] if self._deployed else self.model
         try:
-            returned = network(noisy)
+            returned = self._deployed.network(noisy)
         except RuntimeError as error:
             if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
                 other = "folded" if isinstance(self.model, Classifier) else "plain"
@@ -245,8 +247,21 @@ class SmoothedClassifier(nn.Module):
     def _classes(self, inputs: Tensor, micro_batch: int) -> int:
         if self.num_classes is None:
             dtype = input_dtype(self.model, self.form, self.precision)
-            self.num_classes = self._scores(inputs[:1].to(dtype).expand(micro_batch, *inputs.shape[1:])).shape[1]
+            shape = micro_batch, *inputs.shape[1:]
+            # A copy: a model may write into what it is given, and these are the caller's inputs.
+            self.num_classes = self._scores(inputs[:1].to(dtype).expand(shape).clone()).shape[1]
         return self.num_classes
+
+    def _check_independence(self, one: Tensor, micro_batch: int) -> None:
+        """Refuse, at the first votes, a network of somebody else's whose votes depend on each other."""
+        if self._deployed.independent or isinstance(self.model, Classifier):
+            return
+        none = torch.zeros(1, dtype=torch.int64, device=one.device)
+        samples = torch.arange(micro_batch, device=one.device).unsqueeze(0)
+        dtype = input_dtype(self.model, self.form, self.precision)
+        noisy = add_noise(self.noise, one, none, none, samples, seed=0, purpose=Purpose.PREDICT, dtype=dtype)
+        check_independence(self._scores, noisy[0])
+        self._deployed.independent = True
 
     @contextmanager
     def _voting(self, device: torch.device) -> Iterator[None]:
@@ -258,8 +273,7 @@ class SmoothedClassifier(nn.Module):
         autocast = input_dtype(self.model, self.form, self.precision) == torch.float32
         try:
             with torch.no_grad(), numerics(self.precision if autocast else "fp32", device):
-                if self.form != "plain" and (self._deployed is None or self._deployed[0] != device):
-                    self._deployed = device, deploy(self.model, self.form, self.precision)
+                self._deployed.renew(self.model)
                 yield
         finally:
             for module, mode in zip(modules, modes, strict=True):

@@ -101,6 +101,9 @@ def print_table(
         given["dataset"] = canonical_name(given["dataset"])
     found = read_findings(files, **given)
     table = build_table([run.entry for run in found.runs], **options) if found.runs else None
+    for run in found.runs:
+        if run.unfinished:
+            say(run.unfinished)
     if options.get("paper") and table and not any(row.paper for row in table.rows):
         say("The paper has no row of this data set, noise level and method.")
     seeded = [row for row in table.rows if row.entry.seed is not None] if table else []

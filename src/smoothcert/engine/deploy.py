@@ -18,8 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.nn.utils.parametrize import is_parametrized
 
 from smoothcert.engine.replaying import Replayed
+from smoothcert.errors import UsageError
 from smoothcert.kernels import network_kernels
 from smoothcert.models import Classifier
 
@@ -90,6 +92,40 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
     return network  # type: ignore[no-any-return]
 
 
+class Deployed:
+    """A network in the form in which it votes: made at the first vote, and anew where its weights have changed since.
+
+    Changes are seen by PyTorch's own count of them, which misses what is written into `.data`.
+    """
+
+    def __init__(self, form: str, precision: str) -> None:
+        self.form, self.precision = form, precision
+        self.network: Any = None
+        self.independent = False  # whether it was seen to answer every input by itself
+        self._versions = list[Any]()
+        self._of = list[Any]()  # kept, so that nothing else comes to lie where one of them was
+
+    def renew(self, model: Callable[[Tensor], Any]) -> None:
+        """Take a network, or make its form anew; one that is plain is what it is."""
+        if self.form == "plain":
+            self.independent &= self.network is model
+            self.network = model
+            return
+        weights = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
+        versions = [id(model), *(_version(weight) for weight in weights)]
+        if self.network is None or versions != self._versions:
+            self.network, self._versions = deploy(model, self.form, self.precision), versions
+            self.independent = False
+            self._of = [model, *weights]
+
+
+def _version(weight: Tensor) -> tuple[Any, ...]:
+    """Return what becomes another when a weight does."""
+    count = 0 if weight.is_inference() else weight._version
+    place = weight.data_ptr() if weight.layout == torch.strided else 0
+    return id(weight), count, weight.device, place
+
+
 def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> torch.dtype:
     """Return the type noisy inputs are cast to, once, after the noise was added in float32."""
     cast = form != "plain" and precision == "bf16" and isinstance(model, Classifier)
@@ -126,6 +162,9 @@ def fold(model: Classifier) -> Classifier:
 
     The mean cannot move into a first convolution that pads with zeros after the subtraction, not before.
     """
+    for name, module in model.named_modules():
+        if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):
+            raise UsageError(f"Folding would lose the hook or parametrisation of `{name}`; choose the form `plain`.")
     folded = copy.deepcopy(model).eval()
     for module in list(folded.network.modules()):
         for number in (1, 2, 3):

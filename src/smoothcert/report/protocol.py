@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from smoothcert.errors import UsageError
 from smoothcert.metrics import radius_grid
 
@@ -66,6 +68,12 @@ def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> No
 
 
 def check_same_protocol(entry: Entry, other: Entry) -> None:
-    """Refuse the difference of two results that were certified in different ways."""
+    """Refuse the difference of two results that were certified in different ways, or on different images."""
+    both = f"{entry.name} and {other.name}"
     if entry.protocol != other.protocol:
-        raise UsageError(f"{entry.name} and {other.name} were certified in different ways: no fair difference.")
+        raise UsageError(f"{both} were certified in different ways: no fair difference.")
+    if None not in (entry.n, other.n) and entry.n != other.n:  # more votes prove larger radii
+        raise UsageError(f"{both} were certified with n = {entry.n:,} and {other.n:,}: no fair difference.")
+    _, here, there = np.intersect1d(entry.results.idx, other.results.idx, return_indices=True)
+    if not np.array_equal(entry.results.label[here], other.results.label[there]):
+        raise UsageError(f"{both} have different labels: they are about different images.")

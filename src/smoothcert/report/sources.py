@@ -14,6 +14,7 @@ from typing import Any
 
 from smoothcert.config import TrainConfig, read_config
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.merging import images_of
 from smoothcert.names import DIMENSIONS, canonical_name
 from smoothcert.recipes import paper_tables
 from smoothcert.report.apart import tell_apart
@@ -41,6 +42,18 @@ class Run:
         """The run's own name: its configuration's, its network's, else its file's."""
         told = self.entry.results.about.get("settings", {}).get("model", {}).get("name")
         return self.config.name if self.config else told or self.entry.results.name
+
+    @property
+    def unfinished(self) -> str:
+        """What there is to say of results that lack images they were to have; empty where none is lacking."""
+        settings, there = self.entry.results.about.get("settings", {}), len(self.entry.results)
+        asked = len(images_of(settings["images"])) if "images" in settings else there
+        if there >= asked:
+            return ""
+        unfair = (
+            " Those decided soonest came first: numbers of these are not those of all." if "stop" in settings else ""
+        )
+        return f"{self.name}: {there:,} of {asked:,} images so far.{unfair}"
 
 
 @dataclass(frozen=True)
