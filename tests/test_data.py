@@ -397,3 +397,7 @@ def test_shards_are_a_partition(parts):
 
 def test_class_names_are_complete():
     assert [len(dataset.classes) for dataset in DATASETS.values()] == [10, 10, 10, 10, 100]
+
+
+def test_the_text_of_a_data_set_fits_on_a_line(mini):
+    assert repr(mini) == "<ImageData mnist-mini, test: 1,000 images of shape [1, 28, 28], 10 classes>"

@@ -56,6 +56,7 @@ def add_commands(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Attack, write every trial, and print the summary; fail where too many certificates broke."""
+    from smoothcert import bounds
     from smoothcert.attack import COLUMNS, attack_dataset, surprise
     from smoothcert.cli.job import load_job
     from smoothcert.errors import SmoothcertError, UsageError
@@ -65,6 +66,7 @@ def run(args: argparse.Namespace) -> None:
     args.radii = args.radii or [0.25, 0.5, 1.0]
     if not all(0 < radius < math.inf for radius in args.radii) or min(args.steps, args.noises, args.n) < 1:
         raise UsageError("Expected `--radii` to be numbers > 0, and `--steps`, `--noises` and `--n` to be at least 1.")
+    bounds.check_prediction(args.n, args.alpha)
     job = load_job(args)
     data, chosen = job.only(args)
     certificates = read_results(_certificates(args))

@@ -62,6 +62,10 @@ class ImageData:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        what = f"{len(self):,} images of shape {list(self.shape)}, {len(self.classes):,} classes"
+        return f"<ImageData {self.name}, {self.split}: {what}>"
+
     @property
     def shape(self) -> torch.Size:
         """The shape of one image: channels, height, width."""
