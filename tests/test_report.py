@@ -1,5 +1,6 @@
 """The published per-image results must give the paper's printed digits."""
 
+import csv
 import json
 import math
 import re
@@ -123,6 +124,16 @@ def test_text_is_aligned(table):
     lines = to_text(table).splitlines()
     ends = [match.end() for match in re.finditer(r"\S+", lines[0])]
     assert [lines[2][end - 1] != " " for end in ends[2:]] == [True] * len(ends[2:])
+
+
+def test_rows_of_several_data_sets_say_which_they_are_of():
+    table = build_table([entry("gaussian", [0.3]), entry("gaussian", [0.9], dataset="mnist")], paper=True)
+    titles, _, cifar10, paper, _, mnist, _ = to_text(table).splitlines()
+    assert titles.split()[:3] == ["data", "sigma", "method"]
+    assert (cifar10.split()[:2], mnist.split()[:2]) == (["cifar10", "0.50"], ["mnist", "0.50"])
+    assert paper.index("paper") > cifar10.index("Gaussian"), "below its name"
+    assert len({len(row) for row in csv.reader(FORMATS[".csv"](table).splitlines())}) == 1
+    assert "data" not in to_text(build_table([entry("gaussian", [0.3])]))
 
 
 def test_grids_follow_the_data_set():

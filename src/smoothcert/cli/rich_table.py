@@ -27,18 +27,19 @@ def show_table(table: Table, console: Console | None = None) -> bool:
         return False
     titles = header(table)
     shown = RichTable(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-    for title in [*titles[:2], "curve", *titles[2:]]:
-        left = title in ("method", "curve")
+    after = titles.index("method") + 1  # where the curve goes
+    for title in [*titles[:after], "curve", *titles[after:]]:
+        left = title in ("data", "method", "curve")
         shown.add_column(title, justify="left" if left else "right", no_wrap=True)
     styles = {"best": "bold green", "second": "underline", "": ""}
     for rows, lines in zip(table.groups(), groups(table), strict=True):
         # The paper's numbers, where asked for, are a second line of their row, without a curve.
         curves = iter([curve_line(row.entry.results, table.radii[-1]) for row in rows])
         for number, line in enumerate(lines):
-            paper = line[1].text == "  paper" and not line[0].text
+            paper = line[after - 1].text == "  paper" and not line[after - 2].text
             cells = [Text(cell.text, style="dim" if paper else styles[cell.mark]) for cell in line]
             curve = Text("" if paper else next(curves), style="cyan")
-            shown.add_row(*cells[:2], curve, *cells[2:], end_section=number == len(lines) - 1)
+            shown.add_row(*cells[:after], curve, *cells[after:], end_section=number == len(lines) - 1)
     if console.measure(shown, options=console.options.update(width=10_000)).maximum > console.width:
         return False
     console.print(shown)

@@ -57,7 +57,8 @@ def header(table: Table) -> list[str]:
     radii = [f"{radius:.2f}" for radius in table.radii]
     cubes = [f"l_inf {_fraction(epsilon)}" for epsilon in table.linf]
     difference = [f"ACR - {table.baseline}"] if table.baseline else []
-    return ["sigma", "method", "ACR", "+-", *radii, *cubes, *difference, "images", "n"]
+    data = ["data"] if table.names_data else []
+    return [*data, "sigma", "method", "ACR", "+-", *radii, *cubes, *difference, "images", "n"]
 
 
 def groups(table: Table) -> list[Grid]:
@@ -68,6 +69,7 @@ def groups(table: Table) -> list[Grid]:
 def _lines(row: Row, table: Table) -> Grid:
     entry = row.entry
     cells = [
+        *([Cell(entry.dataset or "?")] if table.names_data else []),
         Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"),
         Cell(entry.title),
         Cell(f"{row.acr.value:.3f}", row.marks.get("acr", "")),
@@ -84,6 +86,7 @@ def _lines(row: Row, table: Table) -> Grid:
     printed = [row.paper.accuracy.get(round(radius, 6)) for radius in table.radii]
     cubes = [row.paper.linf.get(epsilon) for epsilon in table.linf]
     beside = [
+        *([Cell("")] if table.names_data else []),
         Cell(""),
         Cell("  paper"),
         Cell(f"{row.paper.acr:.3f}"),

@@ -65,6 +65,11 @@ class Table:
     linf: tuple[float, ...]
     baseline: str | None
 
+    @property
+    def names_data(self) -> bool:
+        """Whether a row has to say its data set: where there are several."""
+        return len({row.entry.dataset for row in self.rows}) > 1
+
     def groups(self) -> list[list[Row]]:
         """The rows, one list for each data set and noise level."""
         keys = sorted({row.entry.group for row in self.rows})
