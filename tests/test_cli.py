@@ -14,7 +14,8 @@ import torch
 
 import smoothcert
 from smoothcert.cli import build_parser, main
-from smoothcert.errors import Notice
+from smoothcert.errors import Notice, UsageError
+from smoothcert.storage import write_text
 
 
 def run(*arguments, **options):
@@ -218,6 +219,27 @@ def test_import_and_export(tmp_path, capsys, trained_lenet):
     assert main(["export", str(ours), "--out", str(tmp_path / "back.pth.tar")]) == 0
     back = torch.load(tmp_path / "back.pth.tar", weights_only=True)
     assert torch.equal(back["state_dict"]["1.fc2.bias"], trained_lenet.network.fc2.bias)
+
+
+def test_a_folder_that_may_not_be_read_is_one_sentence(monkeypatch, capsys):
+    def forbidden(args):
+        raise PermissionError(13, "Permission denied", "runs/theirs")
+
+    monkeypatch.setattr("smoothcert.cli.certify.run", forbidden)
+    assert main(["certify", "runs/theirs"]) == 1
+    assert capsys.readouterr().err == "smoothcert: runs/theirs cannot be opened (Permission denied).\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a file that is not plain")
+def test_what_is_no_plain_file_is_neither_read_nor_replaced(checkpoint, tmp_path, capsys):
+    """A device such as /dev/null is needed by others, and /dev/zero never ends."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert main(["certify", str(checkpoint), "--n", "20", "--skip", "500", "--out", str(pipe)]) == 2
+    assert "is no name for results" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="is no plain file"):
+        write_text(pipe, "text")
+    assert pipe.is_fifo()
 
 
 BAD = [

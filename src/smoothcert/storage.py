@@ -17,6 +17,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a name to write to; it takes the place of `path`, in one step, when the block ends without an error."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file.")
+    if path.exists() and not path.is_file():  # such as /dev/null, which others need
+        raise UsageError(f"{path} is no plain file, and is not to be replaced by one; name another.")
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
