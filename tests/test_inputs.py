@@ -88,6 +88,26 @@ def test_bad_values(call, message):
         call()
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: smoothcert.train_run("mnist-catrs-0.50", "runs"),
+            "a `TrainConfig`, as `load_recipe` returns it, but got",
+        ),
+        (lambda: smoothcert.train_runs(["mnist-catrs-0.50"], "runs"), "a `TrainConfig`, as `load_recipe` returns it"),
+        (lambda: smoothcert.train_runs(smoothcert.TrainConfig(), "runs"), "a single one, which `train_run` takes"),
+        (
+            lambda: smoothcert.certify_sequentially(smooth(), None, rule="table"),
+            "one of `smoothcert.stopping`, such as",
+        ),
+    ],
+)
+def test_other_things_than_are_wanted(call, message):
+    with pytest.raises(UsageError, match=message):
+        call()
+
+
 def test_the_text_of_a_classifier_says_its_noise():
     assert "sigma=0.5, num_classes=3, precision=fp32, form=plain" in repr(smooth())
 

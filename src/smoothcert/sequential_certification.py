@@ -56,6 +56,8 @@ def certify_sequentially(
     at is not sampled again.
     """
     bounds.check_budget(n0, n, alpha)
+    if not isinstance(rule, StopRule):
+        raise UsageError(f"Expected `rule` to be one of `smoothcert.stopping`, such as TableStop(), but got {rule!r}.")
     chosen = choose_images(classifier, data, indices)
     if len({*chosen}) < len(chosen):
         raise UsageError("Expected `indices` to name every image once.")
