@@ -279,6 +279,7 @@ BAD = [
     (["predict", "{c}", "--n", "10", "--dry-run"], "every prediction abstains at alpha = 0.001; take n of at least 11"),
     (["certify", "{c}", "--n", "10", "--bound", "two-sided"], "at alpha = 0.001; take n of at least 11"),
     (["attack", "{c}", "--radii", "nan"], "`--radii` to be numbers > 0"),
+    (["attack", "{c}", "--out", "{folder}"], "folder.tsv is a folder; name a file"),
     (["attack", "{c}", "--n", "10"], "every prediction abstains at alpha = 0.001; take n of at least 11"),
     (["train"], "Name a recipe (see `smoothcert list recipes`), or say what to train by flags"),
     (["list", "modles"], "did you mean 'models'"),
