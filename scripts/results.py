@@ -40,6 +40,9 @@ def main():
         elif args.verb == "write":
             write_text(PAGE, results_page(RESULTS))
         else:
+            if args.images < 0 or args.n < 1:
+                given = f"{args.images} and {args.n}"
+                raise SmoothcertError(f"Expected `--images` of at least 0, and `--n` of at least 1, but got {given}.")
             verify_page(RESULTS, PAGE)
             verify_all(RESULTS, args.images, args.n)
     except (SmoothcertError, OSError) as error:

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,9 @@ from scipy.optimize import brentq
 from statsmodels.stats.proportion import proportion_confint
 
 from smoothcert import bounds
+from smoothcert.certificates import certify_votes
 from smoothcert.errors import UsageError
+from smoothcert.noises import Gaussian
 
 alphas = st.floats(1e-6, 0.5)
 
@@ -67,6 +71,20 @@ def test_smallest_sample_is_the_smallest(alpha):
     n = bounds.smallest_sample(alpha)
     assert bounds.failure_upper_bound(n, n, alpha) <= 0.5 + 1e-12
     assert n == 1 or bounds.failure_upper_bound(n - 1, n - 1, alpha) > 0.5
+
+
+@pytest.mark.parametrize("alpha", [0.9, 0.5, 0.05, 0.001, 2.0**-10, 1e-9])
+def test_fewer_votes_than_can_tell_are_refused(alpha):
+    """One vote less than the least, all for one class, leaves PREDICT and the two-sided bound without an answer."""
+    least = bounds.smallest_sample(alpha / 2)
+    for votes, answer in ((least, 0), (least - 1, bounds.ABSTAIN)):
+        assert bounds.predict_counts([votes, 0], alpha) == answer
+        assert certify_votes([[1, 0]], [[votes, 0]], Gaussian(0.5), alpha, "two-sided")[0].tolist() == [answer]
+    bounds.check_prediction(least, alpha)
+    bounds.check_budget(1, least, alpha, "two-sided")
+    for check in (bounds.check_prediction, partial(bounds.check_budget, 1, bound="two-sided")):
+        with pytest.raises(UsageError, match=f"take n of at least {least}"):
+            check(least - 1, alpha)
 
 
 @pytest.mark.parametrize("p", [0.5, 0.6, 0.9, 0.999])

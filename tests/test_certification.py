@@ -190,6 +190,12 @@ def test_a_network_of_ones_own_is_known_by_its_weights(mini, tmp_path):
         smoothcert.certify_dataset(smoothed, mini, indices=[0], n=20, seed=None)
     with pytest.raises(UsageError, match="`indices` to be whole numbers"):
         smoothcert.certify_dataset(smoothed, mini, indices=[0.5], n=20)
+    for mask in ([True, False], torch.tensor([True, False]), mini.labels == 1, (mini.labels == 1).numpy()):
+        with pytest.raises(UsageError, match="`indices` to be whole numbers, but got "):
+            smoothcert.certify_dataset(smoothed, mini, n=20, indices=mask)
+    for certify in (smoothcert.certify_dataset, smoothcert.predict_dataset):
+        with pytest.raises(UsageError, match="`classifier` to be a SmoothedClassifier, but got a Sequential"):
+            certify(network, mini)
     with pytest.raises(UsageError, match="`data` as `load_dataset` returns it, but got a str"):
         smoothcert.certify_dataset(smoothed, "mnist-mini", n=20)
 

@@ -41,6 +41,12 @@ def test_ours_round_trips(tmp_path, name):
     assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+def test_a_run_that_is_not_finished_says_so(tmp_path):
+    (tmp_path / "state.safetensors").touch()
+    with pytest.raises(SmoothcertError, match="the run is not finished, and the same `smoothcert train` goes on"):
+        smoothcert.load_checkpoint(tmp_path)
+
+
 @pytest.mark.parametrize("name", NORMALIZATION_OF)
 def test_published_format_round_trips(tmp_path, name):
     model = make(name)

@@ -14,7 +14,8 @@ import torch
 
 import smoothcert
 from smoothcert.cli import build_parser, main
-from smoothcert.errors import Notice
+from smoothcert.errors import Notice, UsageError
+from smoothcert.storage import write_text
 
 
 def run(*arguments, **options):
@@ -220,6 +221,27 @@ def test_import_and_export(tmp_path, capsys, trained_lenet):
     assert torch.equal(back["state_dict"]["1.fc2.bias"], trained_lenet.network.fc2.bias)
 
 
+def test_a_folder_that_may_not_be_read_is_one_sentence(monkeypatch, capsys):
+    def forbidden(args):
+        raise PermissionError(13, "Permission denied", "runs/theirs")
+
+    monkeypatch.setattr("smoothcert.cli.certify.run", forbidden)
+    assert main(["certify", "runs/theirs"]) == 1
+    assert capsys.readouterr().err == "smoothcert: runs/theirs cannot be opened (Permission denied).\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a file that is not plain")
+def test_what_is_no_plain_file_is_neither_read_nor_replaced(checkpoint, tmp_path, capsys):
+    """A device such as /dev/null is needed by others, and /dev/zero never ends."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert main(["certify", str(checkpoint), "--n", "20", "--skip", "500", "--out", str(pipe)]) == 2
+    assert "is no name for results" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="is no plain file"):
+        write_text(pipe, "text")
+    assert pipe.is_fifo()
+
+
 BAD = [
     (["certify", "{c}", "--sigma", "0"], "`sigma` to be > 0 and finite, but got 0"),
     (["certify", "{c}", "--sigma", "-0.25"], "`sigma` to be > 0"),
@@ -254,7 +276,11 @@ BAD = [
     (["certify", "{c}", "--n", "20", "--skip", "500", "--stop", "table", "--out", "{folder}"], "no name for results"),
     (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
     (["predict", "{c}", "--n", "0"], "`n`"),
+    (["predict", "{c}", "--n", "10", "--dry-run"], "every prediction abstains at alpha = 0.001; take n of at least 11"),
+    (["certify", "{c}", "--n", "10", "--bound", "two-sided"], "at alpha = 0.001; take n of at least 11"),
     (["attack", "{c}", "--radii", "nan"], "`--radii` to be numbers > 0"),
+    (["attack", "{c}", "--out", "{folder}"], "folder.tsv is a folder; name a file"),
+    (["attack", "{c}", "--n", "10"], "every prediction abstains at alpha = 0.001; take n of at least 11"),
     (["train"], "Name a recipe (see `smoothcert list recipes`), or say what to train by flags"),
     (["list", "modles"], "did you mean 'models'"),
     (["report", "{c}.tsv", "--out", "table.docx"], "Unknown extension"),

@@ -239,6 +239,8 @@ def test_a_cut_that_gives_no_whole_images_is_refused(tmp_path, cut, message):
 def test_images_of_ones_own_are_bytes(images):
     with pytest.raises(UsageError, match="mine: expected images as a tensor of uint8"):
         smoothcert.ImageData("mine", "test", images, torch.arange(2), ("a", "b"), (0.0,), (1.0,))
+    with pytest.raises(UsageError, match="mine: expected labels as a tensor, but got a list"):
+        smoothcert.ImageData("mine", "test", torch.zeros(2, 1, 4, 4).byte(), [0, 1], ("a", "b"), (0.0,), (1.0,))
 
 
 def test_imagenet_is_cut_as_published(tmp_path, shared):
@@ -397,3 +399,7 @@ def test_shards_are_a_partition(parts):
 
 def test_class_names_are_complete():
     assert [len(dataset.classes) for dataset in DATASETS.values()] == [10, 10, 10, 10, 100]
+
+
+def test_the_text_of_a_data_set_fits_on_a_line(mini):
+    assert repr(mini) == "<ImageData mnist-mini, test: 1,000 images of shape [1, 28, 28], 10 classes>"

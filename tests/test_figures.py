@@ -182,6 +182,16 @@ def test_the_terminal_shows_the_same_table_with_curves(table):
     assert text.count("paper") == 3
 
 
+def test_the_terminal_says_the_data_set_where_there_are_several(tmp_path):
+    runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00", "fashion-mnist-gaussian-1.00")
+    out, table = io.StringIO(), build_table([run.entry for run in runs], paper=True)
+    assert show_table(table, Console(file=out, width=170, force_terminal=False))
+    titles, first, _, second, _ = [line.split() for line in out.getvalue().splitlines() if line.strip()]
+    assert titles[:4] == ["data", "sigma", "method", "curve"]
+    assert (first[:3], second[:3]) == (["fashion_mnist", "1.00", "Gaussian"], ["mnist", "1.00", "Gaussian"])
+    assert out.getvalue().count("paper") == 2
+
+
 def test_a_narrow_terminal_gets_the_plain_table(table):
     out = io.StringIO()
     assert not show_table(table, Console(file=out, width=80))

@@ -61,4 +61,10 @@ def test_every_public_name_exists():
 
     for name in smoothcert.__all__:
         assert getattr(smoothcert, name) is not None
-    assert set(smoothcert.__all__) <= set(dir(smoothcert))
+    assert [name for name in dir(smoothcert) if not name.startswith("_")] == sorted(smoothcert.__all__)
+
+
+def test_public_modules_are_there_without_an_import_of_their_own():
+    code = "import smoothcert; smoothcert.bounds.smallest_sample(0.1), smoothcert.metrics, smoothcert.stopping"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

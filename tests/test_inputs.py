@@ -43,6 +43,7 @@ CASES = [
     (lambda: smooth().certify(IMAGE, alpha=None), "`alpha`"),
     (lambda: smooth().predict(IMAGE, alpha=0.0), "`alpha`"),
     (lambda: smooth().predict(IMAGE, n=0), "`n`"),
+    (lambda: smooth().predict(IMAGE, n=10), "every prediction abstains at alpha = 0.001; take n of at least 11"),
     (lambda: smooth().certify(IMAGE + 1), r"inputs in \[0.0, 1.0\], but they span"),
     (lambda: smooth().certify(IMAGE - 0.001), "adapt_inputs"),
     (lambda: smooth(input_range=(0, 255)).certify(IMAGE * 300), r"\[0, 255\]"),
@@ -74,6 +75,7 @@ CASES = [
     ),
     (lambda: smooth(model=linear().to("meta")).certify(IMAGE, n=20), "device `meta`"),
     (lambda: smooth(model=lambda x: (scores(x), None)).certify(IMAGE, n=20), "a tuple; wrap it in a module"),
+    (lambda: smooth(lambda x: x.flatten(1)[:, :1], num_classes=None).predict(IMAGE), "score for each class .*single"),
     (lambda: smooth().certify(IMAGE, index=[1, 2]), "one `index` an input"),
     (lambda: smooth().certify(IMAGE, index=-1), "`index`"),
     (lambda: smooth().counts(IMAGE, 2**32), "2\\*\\*32"),
@@ -84,6 +86,30 @@ CASES = [
 def test_bad_values(call, message):
     with pytest.raises(UsageError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: smoothcert.train_run("mnist-catrs-0.50", "runs"),
+            "a `TrainConfig`, as `load_recipe` returns it, but got",
+        ),
+        (lambda: smoothcert.train_runs(["mnist-catrs-0.50"], "runs"), "a `TrainConfig`, as `load_recipe` returns it"),
+        (lambda: smoothcert.train_runs(smoothcert.TrainConfig(), "runs"), "a single one, which `train_run` takes"),
+        (
+            lambda: smoothcert.certify_sequentially(smooth(), None, rule="table"),
+            "one of `smoothcert.stopping`, such as",
+        ),
+    ],
+)
+def test_other_things_than_are_wanted(call, message):
+    with pytest.raises(UsageError, match=message):
+        call()
+
+
+def test_the_text_of_a_classifier_says_its_noise():
+    assert "sigma=0.5, num_classes=3, precision=fp32, form=plain" in repr(smooth())
 
 
 def test_an_error_of_the_model_itself_stays_what_it_is():

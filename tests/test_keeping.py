@@ -161,6 +161,9 @@ def test_the_command_says_what_is_wrong(tmp_path):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Unknown table 'mnyst'; did you mean 'mnist'?")
     assert "There is no folder of runs" in run("keep", tmp_path / "none", "mnist").stderr
+    done = run("verify", "--images", "-1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Expected `--images` of at least 0, and `--n` of at least 1, but got -1 and 10000.\n"
 
 
 def test_a_run_of_another_configuration_is_refused(shelf, place):

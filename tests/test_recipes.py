@@ -188,6 +188,9 @@ def test_learning_rates_as_published_and_as_in_the_text():
         ({"steps": "both"}, "`--steps` must be one of split, whole"),
         ({"name": "a/b"}, "`--name` must consist of"),
         ({"colour": 1}, "unknown fields: colour"),
+        ({"options": {"weight": 2.0}}, "unknown fields: options. Options of the method stand beside its `name`"),
+        ({"method": 3}, "here: `method` must be a name, or a table with its `name` and options, got 3"),
+        ({"method": ["catrs"]}, "`method` must be a name"),
         ({"epochs": 1.5}, "`epochs` must be of type int, got 1.5"),
         ({"epochs": True}, "`epochs` must be of type int"),
         ({"sigma": "much"}, "`sigma` must be of type float"),
@@ -203,6 +206,9 @@ def test_recipes_and_files_that_are_not_there(tmp_path):
         load_recipe("mnist-catrs-0.5")
     (tmp_path / "bad.toml").write_text("sigma = = 1")
     with pytest.raises(SmoothcertError, match="cannot be read as TOML"):
+        load_recipe(str(tmp_path / "bad.toml"))
+    (tmp_path / "bad.toml").write_text("# to be written\n")
+    with pytest.raises(SmoothcertError, match="bad.toml says nothing of a run; `smoothcert train NAME"):
         load_recipe(str(tmp_path / "bad.toml"))
 
 

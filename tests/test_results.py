@@ -3,8 +3,9 @@ import pytest
 from scipy import stats
 
 from smoothcert import metrics
+from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError
-from smoothcert.results import Record, parse_seconds, read_results
+from smoothcert.results import Record, counts_path, parse_seconds, read_results, sidecar_path
 
 HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
 
@@ -117,3 +118,28 @@ def test_paired_differences_are_on_common_images():
     assert found.high - found.low < 0.001, "far narrower than the spread of the images"
     with pytest.raises(ValueError, match="share no image"):
         metrics.paired_difference((np.arange(5), np.ones(5), np.ones(5)), (np.arange(5) + 9, np.ones(5), np.ones(5)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"settings": 3}', "is no sidecar of results: its `settings` are 3"),
+        ('{"settings": {"data": "mnist"}}', "its `data` is 'mnist'"),
+        ('{"settings": {"sigma": "much", "data": {}}}', "its `sigma` is 'much'"),
+    ],
+)
+def test_a_sidecar_of_another_program_is_one_sentence(tmp_path, capsys, text, message):
+    path = tmp_path / "a.tsv"
+    path.write_text(HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n")
+    sidecar_path(path).write_text(text)
+    assert main(["report", str(path)]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_votes_whose_sidecar_does_not_say_how_they_were_made(tmp_path, capsys):
+    path = tmp_path / "a.tsv"
+    path.write_text(HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n")
+    counts_path(path).write_text("idx\tselection\testimation\n0\t1:100\t1:100\n")
+    sidecar_path(path).write_text('{"settings": {"task": "certify"}}')
+    assert main(["recertify", str(path), "--alpha", "0.01"]) == 2
+    assert "does not say data, sigma, n0, n, alpha, seed" in capsys.readouterr().err

@@ -86,6 +86,7 @@ def certify_again(run, results, votes, images, n):
     check(same, f"{run}: these are not the images that were certified")
     check(np.array_equal(data.labels[results.idx], results.label), f"{run}: a label is not the image's")
     smoothed = smoothcert.SmoothedClassifier(checkpoint.model, settings["sigma"], checkpoint.model.num_classes)
+    images = min(images, len(results))
     for row in np.linspace(0, len(results) - 1, images).round().astype(int):
         image = int(results.idx[row])
         fresh = smoothed.counts(data.floats([image])[0], n, seed=1, index=image).numpy()

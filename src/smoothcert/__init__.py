@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from smoothcert import bounds, metrics, stopping
     from smoothcert.certification import certify_dataset, predict_dataset
     from smoothcert.checkpoint import export_checkpoint, load_checkpoint, save_checkpoint
     from smoothcert.config import TrainConfig
@@ -44,6 +45,7 @@ _HOMES = {
     "smoothing": ("Certificate", "SmoothedClassifier"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULES = ("bounds", "metrics", "stopping")
 
 __all__ = [
     "Certificate",
@@ -55,6 +57,7 @@ __all__ = [
     "TrainConfig",
     "UsageError",
     "adapt_inputs",
+    "bounds",
     "certify_dataset",
     "certify_sequentially",
     "create_method",
@@ -69,18 +72,22 @@ __all__ = [
     "load_dataset",
     "load_pretrained",
     "load_recipe",
+    "metrics",
     "predict_dataset",
     "read_counts",
     "read_results",
     "register_method",
     "save_checkpoint",
     "select",
+    "stopping",
     "train_run",
     "train_runs",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"smoothcert.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'smoothcert' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"smoothcert.{_HOME_OF[name]}"), name)
@@ -89,4 +96,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -108,6 +108,7 @@ def attack_dataset(
 
     The certified class is attacked, or the label where there is none. The smoothed answer is PREDICT's, from n votes.
     """
+    bounds.check_prediction(n, alpha)
     device = classifier.device_for(torch.empty(0))
     known = {int(idx): place for place, idx in enumerate(certificates.idx)}
     trials = list[Trial]()

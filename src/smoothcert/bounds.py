@@ -167,11 +167,20 @@ def check_count(name: str, value: int) -> int:
     return count
 
 
-def check_budget(n0: int, n: int, alpha: float) -> None:
-    """Refuse sample sizes that can never certify, and say which could."""
+def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> None:
+    """Refuse sample sizes that can never certify, and say which could; a two-sided bound has half of alpha for it."""
     check_count("n0", n0)
     check_count("n", n)
-    if n < smallest_sample(alpha):
-        raise UsageError(
-            f"With n = {n} no input can be certified at alpha = {alpha}; take n of at least {smallest_sample(alpha)}."
-        )
+    check_alpha(alpha)
+    least = smallest_sample(alpha / 2 if bound == "two-sided" else alpha)
+    if n < least:
+        raise UsageError(f"With n = {n} no input can be certified at alpha = {alpha}; take n of at least {least}.")
+
+
+def check_prediction(n: int, alpha: float) -> None:
+    """Refuse a sample size with which PREDICT always abstains, and say which would do: its test is two-sided."""
+    check_count("n", n)
+    check_alpha(alpha)
+    least = smallest_sample(alpha / 2)
+    if n < least:
+        raise UsageError(f"With n = {n} every prediction abstains at alpha = {alpha}; take n of at least {least}.")

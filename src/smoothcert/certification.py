@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -65,7 +66,8 @@ def certify_dataset(
     in the sidecar: with the `sha256` of its file, or else a module is known by a hash (`smoothcert.identity`), and a
     function by what you say of it. `bound` is one of `smoothcert.certificates.BOUNDS`.
     """
-    bounds.check_budget(n0, n, alpha)
+    _check_classifier(classifier)
+    bounds.check_budget(n0, n, alpha, bound)
     bounds.check_seed(seed)
     certificates.check_bound(bound, 1, fixed_plan(n, alpha))
 
@@ -102,9 +104,12 @@ def predict_dataset(
 
     `purpose` names the noise together with the seed.
     """
+    _check_classifier(classifier)
     bounds.check_alpha(alpha)
     bounds.check_seed(seed)
     bounds.check_count("n", n)
+    if purpose == Purpose.PREDICT:  # soft labels are the votes, whatever the answer
+        bounds.check_prediction(n, alpha)
 
     def predict(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Prediction]:
         started = time.perf_counter()
@@ -166,12 +171,13 @@ def evaluate(
 
 def choose_images(classifier: SmoothedClassifier, data: ImageData, indices: Sequence[int] | None) -> list[int]:
     """Return the images to evaluate, all by default, after a look whether they and the classifier go together."""
+    _check_classifier(classifier)
     if not isinstance(data, ImageData):
         raise UsageError(f"Expected `data` as `load_dataset` returns it, but got a {type(data).__name__}.")
     try:
-        chosen = [operator.index(index) for index in (range(len(data)) if indices is None else indices)]
+        chosen = [_place(index) for index in (range(len(data)) if indices is None else indices)]
     except TypeError:
-        raise UsageError(f"Expected `indices` to be whole numbers, but got {indices!r}.") from None
+        raise UsageError(f"Expected `indices` to be whole numbers, but got {reprlib.repr(indices)}.") from None
     if not all(0 <= index < len(data) for index in chosen):
         raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
     if len({*chosen}) < len(chosen):
@@ -181,6 +187,18 @@ def choose_images(classifier: SmoothedClassifier, data: ImageData, indices: Sequ
             f"{data.name} has label {int(data.labels.max())}, but the model only {classifier.num_classes} classes."
         )
     return chosen
+
+
+def _place(index: Any) -> int:
+    """Return a whole number; what is true or false belongs to a mask, and is none."""
+    if isinstance(index, bool) or getattr(index, "dtype", None) == torch.bool:
+        raise TypeError
+    return operator.index(index)
+
+
+def _check_classifier(classifier: Any) -> None:
+    if not isinstance(classifier, SmoothedClassifier):
+        raise UsageError(f"Expected `classifier` to be a SmoothedClassifier, but got a {type(classifier).__name__}.")
 
 
 def describe_job(

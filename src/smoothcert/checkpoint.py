@@ -90,7 +90,9 @@ def load_checkpoint(
     if path.is_dir():
         path = path / "model.safetensors"
     if not path.is_file():
-        raise SmoothcertError(f"There is no checkpoint {path}.")
+        begun = path.with_name("state.safetensors").is_file()
+        hint = "; the run is not finished, and the same `smoothcert train` goes on with it" if begun else ""
+        raise SmoothcertError(f"There is no checkpoint {path}{hint}.")
     if path.suffix != ".safetensors":
         from smoothcert.published import load_published
 

@@ -139,6 +139,8 @@ def read_config(path: Path, **overrides: Any) -> TrainConfig:
         raise SmoothcertError(f"{path} cannot be read ({error.strerror}).") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SmoothcertError(f"{path} cannot be read as TOML ({error}).") from error
+    if not values:
+        raise SmoothcertError(f"{path} says nothing of a run; `smoothcert train NAME --dry-run` shows a recipe.")
     return make_config({"name": path.stem, **values}, str(path), **overrides)
 
 
@@ -146,11 +148,14 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     """Make a configuration from a recipe's values: the table `method` holds its name and its options."""
     plain = dict(values)
     given = plain.pop("method", {})
+    if not isinstance(given, str | Mapping):
+        raise UsageError(f"{where}: `method` must be a name, or a table with its `name` and options, got {given!r}.")
     method = {"name": given} if isinstance(given, str) else dict(given)
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     foreign = sorted(set(plain) - set(fields) | ({"options"} & set(plain)))
     if foreign:
-        raise UsageError(f"{where} has unknown fields: {', '.join(foreign)}.")
+        hint = " Options of the method stand beside its `name`, in the table `method`." if "options" in foreign else ""
+        raise UsageError(f"{where} has unknown fields: {', '.join(foreign)}.{hint}")
     if "name" in method:
         plain["method"] = method.pop("name")
     if unknown := sorted(set(overrides) - set(fields)):

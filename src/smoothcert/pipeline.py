@@ -18,7 +18,7 @@ from smoothcert.engine.agreement import decide
 from smoothcert.engine.deploy import choose_deployment
 from smoothcert.engine.ranks import alone, joined
 from smoothcert.engine.sharing import share_out
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.failures import collected, raise_together
 from smoothcert.loop import Training
 from smoothcert.packed_labels import PackedLabels
@@ -60,6 +60,11 @@ def train_runs(
 
     One that cannot begin does not stop the others; what went wrong is raised at the end.
     """
+    if isinstance(configs, TrainConfig):
+        raise UsageError("Expected a list of configurations, but got a single one, which `train_run` takes.")
+    for config in configs:
+        if not isinstance(config, TrainConfig):
+            raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {config!r}.")
     deadline, runs = Deadline(time_limit), Path(runs)
     options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
     sets = RunImages(data_dir)

@@ -88,7 +88,9 @@ def recertify(path: Path, wanted: Wanted) -> tuple[list[Record], dict[str, Any],
     settings: dict[str, Any] = dict(results.about.get("settings", {}))
     if settings.get("task") != "certify" or not counts_path(path).exists():
         raise UsageError(f"{path} has no sidecar and counts of a certification beside it; only votes can be read anew.")
-    name = settings["data"]["name"]
+    if lacking := [key for key in ("data", "sigma", "n0", "n", "alpha", "seed") if key not in settings]:
+        raise UsageError(f"The sidecar of {path} does not say {', '.join(lacking)}; it was not written by `certify`.")
+    name = settings["data"].get("name")
     classes = _told("classes", wanted.classes, settings.get("classes"), classes_of(name))
     if not classes:
         raise UsageError(f"{path} does not say how many classes there are; name it with `--classes`.")

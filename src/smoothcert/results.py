@@ -232,7 +232,18 @@ def read_sidecar(path: Path) -> dict[str, Any]:
         raise SmoothcertError(f"{path} cannot be read as JSON ({error}).") from error
     if not isinstance(content, dict):
         raise SmoothcertError(f"{path} does not hold a JSON object.")
+    _check_settings(path, content.get("settings", {}))
     return content
+
+
+def _check_settings(path: Path, settings: Any) -> None:
+    """Refuse a file of that name which another program wrote, where what is read of it is of other kinds."""
+    kinds = {"data": dict, "model": dict, "stop": dict, **dict.fromkeys(("sigma", "n0", "n", "alpha"), int | float)}
+    if not isinstance(settings, dict):
+        raise SmoothcertError(f"{path} is no sidecar of results: its `settings` are {settings!r}.")
+    for name, kind in kinds.items():
+        if name in settings and not isinstance(settings[name], kind):
+            raise SmoothcertError(f"{path} is no sidecar of results: its `{name}` is {settings[name]!r}.")
 
 
 def write_sidecar(results: Path, content: Mapping[str, Any]) -> None:

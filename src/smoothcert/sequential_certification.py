@@ -57,6 +57,8 @@ def certify_sequentially(
     """
     bounds.check_budget(n0, n, alpha)
     bounds.check_seed(seed)
+    if not isinstance(rule, StopRule):
+        raise UsageError(f"Expected `rule` to be one of `smoothcert.stopping`, such as TableStop(), but got {rule!r}.")
     chosen = choose_images(classifier, data, indices)
     classes = classifier.num_classes
     if classes is None:

@@ -91,6 +91,10 @@ class SmoothedClassifier(nn.Module):
         self.input_range, self.precision, self.form, self.micro_batch = input_range, precision, form, micro_batch
         self._deployed = Deployed(form, precision)
 
+    def extra_repr(self) -> str:
+        """Say what the votes depend on beside the model."""
+        return f"sigma={self.sigma}, num_classes={self.num_classes}, precision={self.precision}, form={self.form}"
+
     def forward(self, x: Tensor, n: int = 1000) -> Tensor:
         """Return each class's share of n votes."""
         return self.counts(x, n).double() / n
@@ -113,7 +117,7 @@ class SmoothedClassifier(nn.Module):
         batch: int | None = None,
     ) -> Any:
         """Return the smoothed class, or -1 where the votes do not tell it at confidence 1 - alpha."""
-        bounds.check_alpha(alpha)
+        bounds.check_prediction(n, alpha)
         classes = bounds.predict_counts(self.counts(x, n, seed=seed, index=index, batch=batch).numpy(), alpha)
         return torch.from_numpy(classes) if classes.ndim else int(classes)
 
@@ -231,6 +235,11 @@ class SmoothedClassifier(nn.Module):
         expected = (len(noisy), self.num_classes) if self.num_classes else (len(noisy), "classes")
         if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
             raise UsageError(f"Expected scores of shape {list(expected)} from the model, but got {list(scores.shape)}.")
+        if scores.shape[1] == 1:
+            raise UsageError(
+                "Expected a score for each class from the model, but got a single one; one that scores the second of "
+                "two classes only has to be wrapped in a function that returns both, such as (-score, score)."
+            )
         return scores
 
     def _check_dtype(self, given: torch.dtype) -> None:

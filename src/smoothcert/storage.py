@@ -12,11 +12,18 @@ from typing import IO
 from smoothcert.errors import SmoothcertError, UsageError
 
 
+def check_replaceable(path: Path) -> None:
+    """Refuse a folder, and a device such as /dev/null, which others need."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name a file.")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no plain file, and is not to be replaced by one; name another.")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a name to write to; it takes the place of `path`, in one step, when the block ends without an error."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; name a file.")
+    check_replaceable(path)
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -118,8 +118,8 @@ class ResultWriter:
 
 
 def check_name(out: Path) -> None:
-    """Refuse folders, and names that would clash with what lies beside results or say that the file is packed."""
-    if out.suffix in (".json", ".gz") or out.name.endswith(BESIDE) or out.is_dir():
+    """Refuse folders, devices, and names that clash with what lies beside results or say that the file is packed."""
+    if out.suffix in (".json", ".gz") or out.name.endswith(BESIDE) or (out.exists() and not out.is_file()):
         raise UsageError(f"`--out` {out} is no name for results; choose one ending in .tsv.")
 
 

@@ -56,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         _drop_output()
     except OSError as error:
+        if isinstance(error, PermissionError) and error.filename:
+            print(f"smoothcert: {error.filename} cannot be opened ({error.strerror}).", file=sys.stderr)
+            return 1
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             raise
         _drop_output()

@@ -56,15 +56,19 @@ def add_commands(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Attack, write every trial, and print the summary; fail where too many certificates broke."""
+    from smoothcert import bounds
     from smoothcert.attack import COLUMNS, attack_dataset, surprise
     from smoothcert.cli.job import load_job
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.results import read_results
-    from smoothcert.storage import write_text
+    from smoothcert.storage import check_replaceable, write_text
 
     args.radii = args.radii or [0.25, 0.5, 1.0]
     if not all(0 < radius < math.inf for radius in args.radii) or min(args.steps, args.noises, args.n) < 1:
         raise UsageError("Expected `--radii` to be numbers > 0, and `--steps`, `--noises` and `--n` to be at least 1.")
+    bounds.check_prediction(args.n, args.alpha)
+    if args.out:
+        check_replaceable(args.out)
     job = load_job(args)
     data, chosen = job.only(args)
     certificates = read_results(_certificates(args))

@@ -87,8 +87,10 @@ def run(args: argparse.Namespace) -> None:
     # What is wrong with the numbers is said before anything large is read.
     certifying = args.task == "certify"
     if certifying:
-        bounds.check_budget(args.n0, args.n, args.alpha)
+        bounds.check_budget(args.n0, args.n, args.alpha, args.bound)
         stopping.check(args)
+    else:
+        bounds.check_prediction(args.n, args.alpha)
     job = load_job(args)
     model, sigma, shape = job.checkpoint.model, job.sigma, job.sets[0].shape
     # The choice must be the same for every shard, so it looks at all images.

@@ -50,6 +50,8 @@ class ImageData:
         if getattr(self.images, "dtype", torch.uint8) != torch.uint8:
             kind = f"{type(self.images).__name__} of {getattr(self.images, 'dtype', '')}"
             raise UsageError(f"{self.name}: expected images as a tensor of uint8, from 0 to 255, but got a {kind}.")
+        if not isinstance(self.labels, Tensor):
+            raise UsageError(f"{self.name}: expected labels as a tensor, but got a {type(self.labels).__name__}.")
         if len(self.labels) != self.images.shape[0]:
             raise SmoothcertError(f"{self.name}: {self.images.shape[0]} images but {len(self.labels)} labels.")
         if not len(self.labels):
@@ -61,6 +63,10 @@ class ImageData:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        what = f"{len(self):,} images of shape {list(self.shape)}, {len(self.classes):,} classes"
+        return f"<ImageData {self.name}, {self.split}: {what}>"
 
     @property
     def shape(self) -> torch.Size:
