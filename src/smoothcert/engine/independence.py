@@ -34,7 +34,10 @@ def check_independence(classify: Classify, noisy: Tensor) -> None:
 def _kept(classify: Classify, inputs: Tensor) -> Tensor:
     """Return the scores of the inputs that stay the same."""
     with torch.random.fork_rng(devices=[inputs.device] if inputs.is_cuda else []):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
+        if inputs.is_cuda:
+            with torch.cuda.device(inputs.device):
+                torch.cuda.manual_seed(0)  # of this device alone: those of others are not given back
         return classify(inputs.clone())[::2].double()
 
 
