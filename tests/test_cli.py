@@ -157,9 +157,9 @@ def test_a_full_disk_behind_stdout_is_one_sentence():
     assert done.stderr == "smoothcert: the output cannot be written (No space left on device).\n"
 
 
-def test_a_list_of_nothing_is_empty(capsys):
+def test_a_list_of_nothing_is_empty_and_says_so(capsys):
     assert main(["list", "recipes", "nothing-*"]) == 0
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr() == ("", "None of the recipes is called 'nothing-*'.\n")
 
 
 def test_lists(capsys):

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from smoothcert.cli.terminal import say
+
 
 def add_commands(commands: Any) -> None:
     """Add the command."""
@@ -47,4 +49,6 @@ def run(args: argparse.Namespace) -> None:
     if args.kind not in kinds:
         raise unknown_name("kind", args.kind, kinds)
     names = kinds[args.kind](args.pattern)
+    if not names:
+        say(f"None of the {args.kind} is called {args.pattern!r}.")
     sys.stdout.write(json.dumps(names) + "\n" if args.json else "".join(f"{name}\n" for name in names))

@@ -94,10 +94,10 @@ class ImageData:
         """A SHA-256 over images and labels (for a folder: names, sizes and labels of its files)."""
         digest = hashlib.sha256(str(tuple(self.images.shape)).encode())
         if isinstance(self.images, Tensor):
-            digest.update(self.images.contiguous().numpy().tobytes())
+            digest.update(self.images.cpu().contiguous().numpy().tobytes())
         else:
             digest.update(self.images.fingerprint())
-        digest.update(self.labels.contiguous().numpy().tobytes())
+        digest.update(self.labels.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
 
