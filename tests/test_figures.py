@@ -187,8 +187,8 @@ def test_the_terminal_says_the_data_set_where_there_are_several(tmp_path):
     out, table = io.StringIO(), build_table([run.entry for run in runs], paper=True)
     assert show_table(table, Console(file=out, width=170, force_terminal=False))
     titles, first, _, second, _ = [line.split() for line in out.getvalue().splitlines() if line.strip()]
-    assert titles[:4] == ["data", "sigma", "method", "curve"]
-    assert (first[:3], second[:3]) == (["fashion_mnist", "1.00", "Gaussian"], ["mnist", "1.00", "Gaussian"])
+    assert titles[:5] == ["data", "set", "sigma", "method", "curve"]
+    assert (first[:3], second[:3]) == (["Fashion-MNIST", "1.00", "Gaussian"], ["MNIST", "1.00", "Gaussian"])
     assert out.getvalue().count("paper") == 2
 
 
