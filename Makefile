@@ -18,7 +18,7 @@ test-slow: $(VENV)/ready browser
 # What the CUDA kernels compute, by Triton's interpreter, which lies apart: PyTorch for CPUs need not find it.
 TRITON := .cache/triton
 test-kernels: $(VENV)/ready $(TRITON)/ready
-	PYTHONPATH=$(TRITON) $(RUN)pytest tests/test_triton.py
+	PYTHONPATH=$(TRITON) $(RUN)pytest tests/kernels
 
 $(TRITON)/ready:
 	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --target $(TRITON) triton==3.6.0

@@ -16,7 +16,7 @@ import torch
 from published import certify_counts, published_lenet
 
 import smoothcert
-from smoothcert.environment import choose_device, describe_environment
+from smoothcert.runtime.environment import choose_device, describe_environment
 
 SHAPES = {
     "lenet": (1, 28, 28),

@@ -16,8 +16,8 @@ import torch
 
 from smoothcert.data.folder import read_folder
 from smoothcert.data.image_data import ImageData
-from smoothcert.data.streaming import StreamedData
-from smoothcert.engine.ranks import Part
+from smoothcert.distributed.ranks import Part
+from smoothcert.training.streaming import StreamedData
 
 
 def training(data, workers, seconds, batch=32):

@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 
 import smoothcert
-from smoothcert.data.batches import ResidentData
-from smoothcert.engine.deploy import choose_deployment
-from smoothcert.engine.ranks import join, leave
-from smoothcert.engine.stepping import Stepper
-from smoothcert.environment import choose_device, describe_environment
+from smoothcert.distributed.ranks import join, leave
 from smoothcert.methods import create_method
+from smoothcert.runtime.environment import choose_device, describe_environment
+from smoothcert.smoothing.deploy import choose_deployment
+from smoothcert.training.batches import ResidentData
+from smoothcert.training.stepper import Stepper
 
 SHAPE = (3, 224, 224)
 

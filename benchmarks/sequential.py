@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from smoothcert import bounds, metrics
-from smoothcert.noises import Gaussian
-from smoothcert.results import read_results
-from smoothcert.scheduling import InTurn, Tracker
-from smoothcert.stopping import RadiusStop, TableStop
+from smoothcert.certification.scheduler import InTurn, Tracker
+from smoothcert.results.reader import read_results
+from smoothcert.statistics import bounds, metrics
+from smoothcert.statistics.noise import Gaussian
+from smoothcert.statistics.stopping import RadiusStop, TableStop
 
 N0, N, ALPHA = 100, 100_000, 0.001
 GRID = tuple(metrics.radius_grid("cifar10"))

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 import smoothcert
-from smoothcert.environment import choose_device, describe_environment
-from smoothcert.metrics import radius_grid
-from smoothcert.sequential_certification import certify_sequentially
-from smoothcert.stopping import TableStop
-from smoothcert.thresholds import grid_noise
+from smoothcert.certification.sequential import certify_sequentially
+from smoothcert.runtime.environment import choose_device, describe_environment
+from smoothcert.statistics.integer_noise import grid_noise
+from smoothcert.statistics.metrics import radius_grid
+from smoothcert.statistics.stopping import TableStop
 
 
 def timed(certify, **options):

@@ -18,10 +18,10 @@ from certify import SHAPES, SIGMA
 from published import CatRsStep, certify_counts, published_lenet
 
 import smoothcert
-from smoothcert.data.batches import ResidentData
-from smoothcert.engine.stepping import Stepper, new_stream
-from smoothcert.environment import choose_device, describe_environment
 from smoothcert.methods import create_method
+from smoothcert.runtime.environment import choose_device, describe_environment
+from smoothcert.training.batches import ResidentData
+from smoothcert.training.stepper import Stepper, new_stream
 
 TARGETS = {
     ("step", "lenet"): 10,

@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 
 import smoothcert
-from smoothcert.data.batches import ResidentData
-from smoothcert.engine.stepping import Stepper
-from smoothcert.environment import choose_device, describe_environment
 from smoothcert.methods import METHODS, create_method
+from smoothcert.runtime.environment import choose_device, describe_environment
+from smoothcert.training.batches import ResidentData
+from smoothcert.training.stepper import Stepper
 
 NETWORKS = {
     "lenet": ("mnist", (1, 28, 28)),

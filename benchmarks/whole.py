@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import smoothcert
-from smoothcert.environment import choose_device, describe_environment
+from smoothcert.runtime.environment import choose_device, describe_environment
 
 HERE = Path(__file__).parent
 RUN = "mnist-catrs-0.50"

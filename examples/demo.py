@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 
 import smoothcert
+from smoothcert.cli.progress import ProgressBar, duration, say
 from smoothcert.cli.stages import Stages
-from smoothcert.cli.terminal import ProgressBar, duration, say
-from smoothcert.report.figures import plot_certified_accuracy
-from smoothcert.report.formats import to_text
-from smoothcert.report.table import build_table, describe
+from smoothcert.report.figures.plots import plot_certified_accuracy
+from smoothcert.report.tables.formats import to_text
+from smoothcert.report.tables.table import build_table, describe
 
 IMAGES, N = range(0, 1000, 10), 1000
 

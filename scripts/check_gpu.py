@@ -16,19 +16,19 @@ from torch import nn
 from torch.nn import functional as F
 
 import smoothcert
-from smoothcert.data.batches import ResidentData
-from smoothcert.engine import stepping
-from smoothcert.engine.deploy import fold
-from smoothcert.engine.noising import add_noise
-from smoothcert.engine.precision import numerics
-from smoothcert.engine.stepping import Stepper
-from smoothcert.environment import choose_device
+from smoothcert.certification.sequential import certify_sequentially
 from smoothcert.methods import METHODS, create_method
-from smoothcert.noises import Uniform
 from smoothcert.philox import Purpose, normal, triton_kernels, uniform
-from smoothcert.sequential_certification import certify_sequentially
-from smoothcert.stopping import TableStop
-from smoothcert.thresholds import grid_noise
+from smoothcert.runtime.environment import choose_device
+from smoothcert.smoothing.deploy import fold
+from smoothcert.smoothing.noising import add_noise
+from smoothcert.smoothing.precision import numerics
+from smoothcert.statistics.integer_noise import grid_noise
+from smoothcert.statistics.noise import Uniform
+from smoothcert.statistics.stopping import TableStop
+from smoothcert.training import stepper as stepping
+from smoothcert.training.batches import ResidentData
+from smoothcert.training.stepper import Stepper
 
 DEVICE = torch.device("cuda")
 # Channels, side, images, layers, and how far they may be off: a sum in float32 that falls on the other side of a value
@@ -98,7 +98,7 @@ def check_convolution():
 @torch.no_grad()
 def check_residual():
     """A CIFAR ResNet by one kernel a stage, against the layers one by one in double precision."""
-    from smoothcert.kernels.residual_network import ResidualNetwork, has_kernels
+    from smoothcert.models.cuda.residual_network import ResidualNetwork, has_kernels
 
     torch.manual_seed(0)
     network = fold(smoothcert.create_model("cifar_resnet20")).network.to(DEVICE, torch.bfloat16)
@@ -124,7 +124,7 @@ def check_residual():
 @torch.no_grad()
 def check_bottleneck():
     """Convolution, bias, shortcut and ReLU as one kernel, against the same in double precision."""
-    from smoothcert.kernels.bottleneck import Convolution, convolve
+    from smoothcert.models.cuda.bottleneck import Convolution, convolve
 
     torch.manual_seed(0)
     for channels, filters, size, stride, side, adding in (
@@ -275,7 +275,7 @@ def compare_layers(what, convs, apply, exactly, limit, *shapes):
 
 def check_layers(channels, side, count, number, limit):
     """Residual layers, rounded as the kernels do and in double precision."""
-    from smoothcert.kernels.training_network import run_layers
+    from smoothcert.models.cuda.training_network import run_layers
 
     torch.manual_seed(0)
     convs = [nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(number)]
@@ -285,7 +285,7 @@ def check_layers(channels, side, count, number, limit):
 
 def check_halving(channels, side, count, limit):
     """What halves images, likewise."""
-    from smoothcert.kernels.training_network import halve
+    from smoothcert.models.cuda.training_network import halve
 
     torch.manual_seed(0)
     convs = [nn.Conv2d(channels, 2 * channels, size, 2, padding=size // 2, bias=False) for size in (3, 1)]

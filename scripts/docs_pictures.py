@@ -16,8 +16,8 @@ from scipy.ndimage import gaussian_filter
 from scipy.special import ndtri
 
 import smoothcert
-from smoothcert import bounds, metrics
-from smoothcert.report.paper import METHODS
+from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.statistics import bounds, metrics
 
 ROOT = Path(__file__).parent.parent
 # Of Okabe and Ito's palette, which the colour-blind can tell apart.

@@ -7,8 +7,8 @@ import dataclasses
 import re
 from pathlib import Path
 
-from smoothcert.config import TrainConfig
 from smoothcert.methods import METHODS
+from smoothcert.training.config import TrainConfig
 
 PAGE = Path(__file__).parent.parent / "docs/methods.md"
 PART = re.compile(r"(<!-- options: ([\w-]+) -->\n).*?(<!-- end of options -->)", re.DOTALL)

@@ -11,10 +11,10 @@ from pathlib import Path
 from kept.keeping import keep_runs
 from kept.page import results_page, verify_page
 from kept.verifying import verify_all
+from smoothcert.checkpoints.pretrained import FOLDER as ZOO
 from smoothcert.errors import SmoothcertError
-from smoothcert.jobs import Workplace, list_jobs
-from smoothcert.pretrained import FOLDER as ZOO
-from smoothcert.storage import write_text
+from smoothcert.paper.jobs import Workplace, list_jobs
+from smoothcert.runtime.atomic_files import write_text
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGE = ROOT / "results", ROOT / "RESULTS.md"

@@ -1,8 +1,8 @@
 """Prints the tables of docs/scaling.md: `python scripts/scaling.py`; a test compares them with the page."""
 
-from smoothcert.cli.terminal import duration
-from smoothcert.recipes import load_recipe, paper_tables
-from smoothcert.scaling import GPUS, run_cost, table_configs, table_seconds
+from smoothcert.cli.progress import duration
+from smoothcert.paper.gpu_cost_model import GPUS, run_cost, table_configs, table_seconds
+from smoothcert.training.recipes import load_recipe, paper_tables
 
 _LEFT_OUT = ("cifar10-c", "mnist-c", "linf")
 

@@ -4,8 +4,8 @@ from itertools import combinations
 
 import numpy as np
 
-from smoothcert.metrics import average_certified_radius, paired_difference
-from smoothcert.report.paper import paper_row
+from smoothcert.report.tables.paper_numbers import paper_row
+from smoothcert.statistics.metrics import average_certified_radius, paired_difference
 
 _USUAL = "0.01 of the paper (CAT-RS on MNIST: 0.005)"
 _ROUNDED = (

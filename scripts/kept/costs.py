@@ -1,7 +1,7 @@
 """What runs cost in time and memory, beside what the published repositories' logs say."""
 
-from smoothcert.config import read_config
-from smoothcert.runs import RunFolder
+from smoothcert.training.config import read_config
+from smoothcert.training.run_folder import RunFolder
 
 # Seconds of an epoch, and of an image's certificate, in the logs and results that the published repositories hand out;
 # of LeNet on MNIST and Fashion-MNIST, on the GPUs they had.

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from kept.shelf import WITH_WEIGHTS, clean_folders, every, network_of
 from kept.verifying import verify_rows
-from smoothcert.report.corrupted_files import is_corrupted
-from smoothcert.results import certificates_in, counts_path, read_text, sidecar_path
-from smoothcert.runs import RunFolder
-from smoothcert.storage import file_hash, write_text
+from smoothcert.report.corrupted.files import is_corrupted
+from smoothcert.results.reader import certificates_in, counts_path, read_text, sidecar_path
+from smoothcert.runtime.atomic_files import file_hash, write_text
+from smoothcert.training.run_folder import RunFolder
 
 SPARSER = {"mnist-c": (10,)}  # every how many-th image is enough for a row; all for all would be 10^11 samples
 

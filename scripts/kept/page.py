@@ -6,16 +6,16 @@ from kept.comparison import distances, ranking
 from kept.costs import cost_lines
 from kept.shelf import certificates, kept_rows, shown_tables
 from kept.verifying import check
-from smoothcert.jobs import find_table
-from smoothcert.report.corrupted_files import is_corrupted
-from smoothcert.report.corrupted_networks import read_corrupted
-from smoothcert.report.corruptions import KINDS, corruption_sheets, paper_beside, summarize
-from smoothcert.report.formats import to_markdown
-from smoothcert.report.paper import METHODS
-from smoothcert.report.seeds import over_seeds, seed_annex
-from smoothcert.report.table import build_table
-from smoothcert.reproduction import linf_of, row_of
-from smoothcert.results import read_results
+from smoothcert.paper.jobs import find_table
+from smoothcert.paper.reproduce import linf_of, row_of
+from smoothcert.report.corrupted.files import is_corrupted
+from smoothcert.report.corrupted.networks import read_corrupted
+from smoothcert.report.corrupted.summary import KINDS, corruption_sheets, paper_beside, summarize
+from smoothcert.report.tables.formats import to_markdown
+from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.seeds import over_seeds, seed_annex
+from smoothcert.report.tables.table import build_table
+from smoothcert.results.reader import read_results
 
 _HEAD = [
     "# Results",

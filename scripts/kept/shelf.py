@@ -4,9 +4,9 @@ import re
 from collections import Counter
 
 from smoothcert.errors import SmoothcertError
-from smoothcert.jobs import find_table, list_jobs
-from smoothcert.recipes import paper_tables
-from smoothcert.results import certificates_in, read_sidecar, sidecar_path
+from smoothcert.paper.jobs import find_table, list_jobs
+from smoothcert.results.reader import certificates_in, read_sidecar, sidecar_path
+from smoothcert.training.recipes import paper_tables
 
 WITH_WEIGHTS = ("catrs",)
 """The methods whose networks are kept, in the package."""

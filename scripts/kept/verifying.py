@@ -4,11 +4,11 @@ import numpy as np
 
 import smoothcert
 from kept.shelf import WITH_WEIGHTS, certificates, has_corrupted_images, network_of, settings_of
-from smoothcert.bounds import ABSTAIN, certify_counts, gaussian_radius, lower_bound
+from smoothcert.dataset_names import classes_of
 from smoothcert.errors import SmoothcertError
-from smoothcert.merging import images_of
-from smoothcert.names import classes_of
-from smoothcert.results import read_results, read_votes
+from smoothcert.results.merge import images_of
+from smoothcert.results.reader import read_results, read_votes
+from smoothcert.statistics.bounds import ABSTAIN, certify_counts, gaussian_radius, lower_bound
 
 
 class WrongResultError(SmoothcertError):

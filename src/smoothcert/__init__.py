@@ -13,36 +13,36 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from smoothcert import bounds, metrics, stopping
-    from smoothcert.certification import certify_dataset, predict_dataset
-    from smoothcert.checkpoint import export_checkpoint, load_checkpoint, save_checkpoint
-    from smoothcert.config import TrainConfig
+    from smoothcert.certification.dataset import certify_dataset, predict_dataset
+    from smoothcert.certification.sequential import certify_sequentially
+    from smoothcert.checkpoints.checkpoint import export_checkpoint, load_checkpoint, save_checkpoint
+    from smoothcert.checkpoints.pretrained import list_pretrained, load_pretrained
     from smoothcert.data import ImageData, list_datasets, load_dataset, select
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.methods import Method, StepOutput, create_method, list_methods, register_method
     from smoothcert.models import adapt_inputs, create_model, list_models
-    from smoothcert.pipeline import train_run, train_runs
-    from smoothcert.pretrained import list_pretrained, load_pretrained
-    from smoothcert.recipes import list_recipes, load_recipe
-    from smoothcert.results import read_counts, read_results
-    from smoothcert.sequential_certification import certify_sequentially
-    from smoothcert.smoothing import Certificate, SmoothedClassifier
+    from smoothcert.results.reader import read_counts, read_results
+    from smoothcert.smoothing.classifier import Certificate, SmoothedClassifier
+    from smoothcert.statistics import bounds, metrics, stopping
+    from smoothcert.training.config import TrainConfig
+    from smoothcert.training.recipes import list_recipes, load_recipe
+    from smoothcert.training.runs import train_run, train_runs
 
 # Names are imported when first used, so that `smoothcert --help` never waits for torch.
 _HOMES = {
-    "certification": ("certify_dataset", "predict_dataset"),
-    "checkpoint": ("export_checkpoint", "load_checkpoint", "save_checkpoint"),
-    "config": ("TrainConfig",),
+    "certification.dataset": ("certify_dataset", "predict_dataset"),
+    "certification.sequential": ("certify_sequentially",),
+    "checkpoints.checkpoint": ("export_checkpoint", "load_checkpoint", "save_checkpoint"),
     "data": ("ImageData", "list_datasets", "load_dataset", "select"),
     "errors": ("SmoothcertError", "UsageError"),
     "methods": ("Method", "StepOutput", "create_method", "list_methods", "register_method"),
     "models": ("adapt_inputs", "create_model", "list_models"),
-    "pipeline": ("train_run", "train_runs"),
-    "pretrained": ("list_pretrained", "load_pretrained"),
-    "recipes": ("list_recipes", "load_recipe"),
-    "results": ("read_counts", "read_results"),
-    "sequential_certification": ("certify_sequentially",),
-    "smoothing": ("Certificate", "SmoothedClassifier"),
+    "checkpoints.pretrained": ("list_pretrained", "load_pretrained"),
+    "training.config": ("TrainConfig",),
+    "training.recipes": ("list_recipes", "load_recipe"),
+    "results.reader": ("read_counts", "read_results"),
+    "smoothing.classifier": ("Certificate", "SmoothedClassifier"),
+    "training.runs": ("train_run", "train_runs"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = ("bounds", "metrics", "stopping")

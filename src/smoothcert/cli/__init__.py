@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 from smoothcert import __version__
 from smoothcert.cli import attack, certify, checkpoints, data, listing, precision, recertify, report, reproduce, train
-from smoothcert.cli.several import Parser
-from smoothcert.cli.terminal import say, short_notices
+from smoothcert.cli.parser import Parser
+from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError
 
 _INTERRUPTED = "interrupted; the same command goes on from what is saved."
@@ -65,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"smoothcert: the output cannot be written ({error.strerror}).", file=sys.stderr)
         return 1
     finally:
-        if "smoothcert.engine.ranks" in sys.modules:
-            sys.modules["smoothcert.engine.ranks"].leave()
+        if "smoothcert.distributed.ranks" in sys.modules:
+            sys.modules["smoothcert.distributed.ranks"].leave()
     return 0
 
 
@@ -101,8 +101,8 @@ def _is_said_elsewhere(error: SmoothcertError) -> bool:
     """Whether another process of a launched group tells the user, who should read it once."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
         return False
-    from smoothcert.engine.agreement import is_said, tell
-    from smoothcert.engine.ranks import PeerError, joined
+    from smoothcert.distributed.consensus import is_said, tell
+    from smoothcert.distributed.ranks import PeerError, joined
 
     if isinstance(error, PeerError):
         return is_said(joined(), error)

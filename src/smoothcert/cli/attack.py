@@ -8,18 +8,18 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smoothcert.cli.common_options import add_data_options, add_sample_options, batch_size
 from smoothcert.cli.corrupted import add_corruption_options
-from smoothcert.cli.options import add_data_options, add_sample_options, batch_size
-from smoothcert.cli.several import Several
-from smoothcert.cli.terminal import ProgressBar, say
+from smoothcert.cli.parser import Several
+from smoothcert.cli.progress import ProgressBar, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from smoothcert.attack import Trial
+    from smoothcert.certification.attack import Trial
     from smoothcert.cli.job import Job
     from smoothcert.data import ImageData
-    from smoothcert.results import Results
+    from smoothcert.results.reader import Results
 
 _TOO_UNLIKELY = 1e-3
 
@@ -56,12 +56,12 @@ def add_commands(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Attack, write every trial, and print the summary; fail where too many certificates broke."""
-    from smoothcert import bounds
-    from smoothcert.attack import COLUMNS, attack_dataset, surprise
+    from smoothcert.certification.attack import COLUMNS, attack_dataset, surprise
     from smoothcert.cli.job import load_job
     from smoothcert.errors import SmoothcertError, UsageError
-    from smoothcert.results import read_results
-    from smoothcert.storage import check_replaceable, write_text
+    from smoothcert.results.reader import read_results
+    from smoothcert.runtime.atomic_files import check_replaceable, write_text
+    from smoothcert.statistics import bounds
 
     args.radii = args.radii or [0.25, 0.5, 1.0]
     if not all(0 < radius < math.inf for radius in args.radii) or min(args.steps, args.noises, args.n) < 1:
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _certificates(args: argparse.Namespace) -> Path:
     from smoothcert.errors import UsageError
-    from smoothcert.results import certificates_in
+    from smoothcert.results.reader import certificates_in
 
     if args.certificates:
         return Path(args.certificates)
@@ -123,8 +123,8 @@ def _checked(certificates: Results, job: Job, data: ImageData) -> dict[str, Any]
 
 
 def _classifier(settings: dict[str, Any], job: Job) -> Any:
-    from smoothcert.noises import noise_of
-    from smoothcert.smoothing import SmoothedClassifier
+    from smoothcert.smoothing.classifier import SmoothedClassifier
+    from smoothcert.statistics.noise import noise_of
 
     model, keys = job.checkpoint.model, ("precision", "form", "micro_batch")
     if settings["device"] != job.device.type:
@@ -152,7 +152,7 @@ def _watch(bar: ProgressBar) -> Any:
 
 
 def _print_summary(trials: Sequence[Trial], args: argparse.Namespace, alpha: float) -> None:
-    from smoothcert.attack import accuracies, surprise
+    from smoothcert.certification.attack import accuracies, surprise
 
     count, broken, _ = surprise(trials, max(args.alpha, alpha))
     rows = [(radius, *accuracies(trials, radius)) for radius in sorted(set(args.radii))]

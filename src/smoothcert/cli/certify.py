@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli import stopping
+from smoothcert.cli.common_options import add_data_options, add_sample_options, batch_size
 from smoothcert.cli.corrupted import add_corruption_options, choose_rows, results_suffix
 from smoothcert.cli.dry_run import describe_job
 from smoothcert.cli.job import load_job
-from smoothcert.cli.options import add_data_options, add_sample_options, batch_size
+from smoothcert.cli.progress import COMPILING, ProgressBar, say
 from smoothcert.cli.report import print_table
-from smoothcert.cli.terminal import COMPILING, ProgressBar, say
 
 if TYPE_CHECKING:
-    from smoothcert.certification import Progress
-    from smoothcert.checkpoint import Checkpoint
+    from smoothcert.certification.dataset import Progress
+    from smoothcert.checkpoints.checkpoint import Checkpoint
     from smoothcert.data import ImageData
-    from smoothcert.smoothing import SmoothedClassifier
+    from smoothcert.smoothing.classifier import SmoothedClassifier
 
 
 def add_commands(commands: Any) -> None:
@@ -77,11 +77,11 @@ def add_options(parser: argparse.ArgumentParser, *, n: int, precision: str = "fp
 
 def run(args: argparse.Namespace) -> None:
     """Certify or predict."""
-    from smoothcert import bounds
-    from smoothcert.engine.deploy import COMPILED, choose_deployment
-    from smoothcert.engine.ranks import join
+    from smoothcert.distributed.ranks import join
     from smoothcert.errors import UsageError
-    from smoothcert.smoothing import SmoothedClassifier
+    from smoothcert.smoothing.classifier import SmoothedClassifier
+    from smoothcert.smoothing.deploy import COMPILED, choose_deployment
+    from smoothcert.statistics import bounds
 
     ranks = join()
     # What is wrong with the numbers is said before anything large is read.
@@ -136,9 +136,9 @@ def _run(
     indices: list[int],
     out: Path,
 ) -> None:
-    from smoothcert.certification import certify_dataset, predict_dataset
-    from smoothcert.engine.ranks import joined
-    from smoothcert.sequential_certification import certify_sequentially
+    from smoothcert.certification.dataset import certify_dataset, predict_dataset
+    from smoothcert.certification.sequential import certify_sequentially
+    from smoothcert.distributed.ranks import joined
 
     model = checkpoint.describe()
     images = len(choose_rows(args, data))
@@ -204,7 +204,7 @@ def _summary(out: Path) -> dict[str, Any]:
 
 def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path:
     """Return a results file named by the protocol, beside the checkpoint; for one of ours, in a run's folder."""
-    from smoothcert.pipeline import results_name
+    from smoothcert.training.runs import results_name
 
     name = results_name(args.task, data, sigma, args.n, args.skip, args.max, args.shard, results_suffix(args))
     name = "-".join([name.removesuffix(".tsv"), *stopping.name_parts(args)]) + ".tsv"

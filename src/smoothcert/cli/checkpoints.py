@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from smoothcert.cli.options import add_data_dir
-from smoothcert.cli.terminal import say
+from smoothcert.cli.common_options import add_data_dir
+from smoothcert.cli.progress import say
 
 
 def add_commands(commands: Any) -> None:
@@ -39,9 +39,9 @@ def add_commands(commands: Any) -> None:
 
 def run_import(args: argparse.Namespace) -> None:
     """Import, after a look at the accuracy if asked: a wrong normalisation shows there at once."""
-    from smoothcert.checkpoint import load_checkpoint, save_checkpoint
+    from smoothcert.checkpoints.checkpoint import load_checkpoint, save_checkpoint
+    from smoothcert.dataset_names import canonical_name
     from smoothcert.errors import UsageError
-    from smoothcert.names import canonical_name
 
     if args.out.suffix != ".safetensors":
         raise UsageError(f"Expected `--out` to end in .safetensors, but got {args.out}.")
@@ -77,7 +77,7 @@ def _check(model: Any, dataset: str, sigma: float, data_dir: str | None) -> None
 
 def run_export(args: argparse.Namespace) -> None:
     """Export."""
-    from smoothcert.checkpoint import export_checkpoint, load_checkpoint
+    from smoothcert.checkpoints.checkpoint import export_checkpoint, load_checkpoint
     from smoothcert.errors import UsageError
 
     if args.checkpoint.is_file() and args.checkpoint.suffix != ".safetensors":

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from smoothcert.cli.options import load_data
-from smoothcert.cli.several import Several
-from smoothcert.cli.terminal import say
+from smoothcert.cli.common_options import load_data
+from smoothcert.cli.parser import Several
+from smoothcert.cli.progress import say
 
 if TYPE_CHECKING:
     from smoothcert.data import ImageData

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from smoothcert.cli.common_options import add_cutting, add_data_dir, add_split, load_data
 from smoothcert.cli.corrupted import corruption
-from smoothcert.cli.options import add_cutting, add_data_dir, add_split, load_data
-from smoothcert.cli.several import Several
-from smoothcert.cli.terminal import ProgressBar, say
+from smoothcert.cli.parser import Several
+from smoothcert.cli.progress import ProgressBar, say
 
 
 def add_commands(commands: Any) -> None:
@@ -81,8 +81,8 @@ def run_make(args: argparse.Namespace) -> None:
     """Make a corrupted set."""
     from smoothcert.data import data_dir, load_dataset
     from smoothcert.data.corruptions import make_corrupted, suite_for, what_is_lacking
+    from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
     from smoothcert.errors import UsageError, unknown_name
-    from smoothcert.names import CORRUPTED, DIMENSIONS, canonical_name
 
     name = canonical_name(args.name)
     if name not in CORRUPTED and args.out is None:
@@ -105,7 +105,7 @@ def run_montage(args: argparse.Namespace) -> None:
     """Draw an image and its corruptions."""
     from smoothcert.data import find_corrupted
     from smoothcert.errors import UsageError
-    from smoothcert.report.montage import corruption_pictures, draw_montage
+    from smoothcert.report.figures.montage import corruption_pictures, draw_montage
 
     found = find_corrupted(args.name, args.data_dir)
     if found is None:
@@ -117,7 +117,7 @@ def run_montage(args: argparse.Namespace) -> None:
 def run_get(args: argparse.Namespace) -> None:
     """Download."""
     from smoothcert.data.download import fetch_dataset
-    from smoothcert.names import CORRUPTED, canonical_name
+    from smoothcert.dataset_names import CORRUPTED, canonical_name
 
     for name in args.names:
         checked = "" if canonical_name(name) in CORRUPTED else ", checksum right"  # which was the archive's
@@ -161,7 +161,7 @@ def run_list(args: argparse.Namespace) -> None:
     """List."""
     from smoothcert.data import data_dir
     from smoothcert.data.registry import DATASETS, IMAGENET_ABOUT
-    from smoothcert.names import CORRUPTED
+    from smoothcert.dataset_names import CORRUPTED
 
     root = data_dir(args.data_dir)
     rows = [

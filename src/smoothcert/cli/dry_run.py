@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli import stopping
 from smoothcert.cli.corrupted import choose_rows
-from smoothcert.cli.terminal import duration
+from smoothcert.cli.progress import duration
 
 if TYPE_CHECKING:
     import torch
 
     from smoothcert.data import ImageData
-    from smoothcert.smoothing import SmoothedClassifier
+    from smoothcert.smoothing.classifier import SmoothedClassifier
 
 
 def describe_job(

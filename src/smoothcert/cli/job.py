@@ -12,7 +12,7 @@ from smoothcert.cli.corrupted import choose_rows, load_sets
 if TYPE_CHECKING:
     import torch
 
-    from smoothcert.checkpoint import Checkpoint
+    from smoothcert.checkpoints.checkpoint import Checkpoint
     from smoothcert.data import ImageData
 
 
@@ -36,14 +36,14 @@ class Job:
 
 def load_job(args: argparse.Namespace) -> Job:
     """Load what the options name."""
-    from smoothcert import bounds
-    from smoothcert.checkpoint import load_checkpoint
-    from smoothcert.engine.agreement import settle
-    from smoothcert.engine.ranks import joined
-    from smoothcert.environment import choose_device, facts
+    from smoothcert.checkpoints.checkpoint import load_checkpoint
+    from smoothcert.checkpoints.pretrained import pretrained_path
+    from smoothcert.distributed.consensus import settle
+    from smoothcert.distributed.ranks import joined
     from smoothcert.errors import UsageError
-    from smoothcert.pretrained import pretrained_path
-    from smoothcert.runs import RunFolder
+    from smoothcert.runtime.environment import choose_device, facts
+    from smoothcert.statistics import bounds
+    from smoothcert.training.run_folder import RunFolder
 
     if args.sigma is not None:
         bounds.check_sigma(args.sigma)

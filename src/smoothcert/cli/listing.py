@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from smoothcert.cli.terminal import say
+from smoothcert.cli.progress import say
 
 
 def add_commands(commands: Any) -> None:
@@ -23,12 +23,12 @@ def add_commands(commands: Any) -> None:
 def _kinds() -> dict[str, Callable[[str], list[str]]]:
     from fnmatch import filter as matching
 
+    from smoothcert.checkpoints.pretrained import list_pretrained
+    from smoothcert.checkpoints.published import NORMALIZATIONS
     from smoothcert.data import list_datasets
     from smoothcert.methods import list_methods
     from smoothcert.models import list_models
-    from smoothcert.pretrained import list_pretrained
-    from smoothcert.published import NORMALIZATIONS
-    from smoothcert.recipes import list_recipes, paper_tables
+    from smoothcert.training.recipes import list_recipes, paper_tables
 
     return {
         "datasets": list_datasets,

@@ -9,7 +9,7 @@ from typing import Any
 
 from smoothcert.cli.certify import add_options
 from smoothcert.cli.job import load_job
-from smoothcert.cli.terminal import ProgressBar, say
+from smoothcert.cli.progress import ProgressBar, say
 
 
 def add_commands(commands: Any) -> None:
@@ -28,12 +28,12 @@ def add_commands(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Compare, and print the summary."""
-    from smoothcert import bounds
-    from smoothcert.engine.precision import check_precision
+    from smoothcert.certification.compare_precision import compare_precision
     from smoothcert.errors import UsageError
-    from smoothcert.pipeline import results_name
-    from smoothcert.precision_check import compare_precision
-    from smoothcert.smoothing import SmoothedClassifier
+    from smoothcert.smoothing.classifier import SmoothedClassifier
+    from smoothcert.smoothing.precision import check_precision
+    from smoothcert.statistics import bounds
+    from smoothcert.training.runs import results_name
 
     bounds.check_budget(args.n0, args.n, args.alpha)
     precisions = args.precision or "fp32", args.second
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
 def _print_summary(out: Path, n: int, alpha: float, *, as_json: bool) -> None:
     import csv
 
-    from smoothcert.bounds import failure_upper_bound
+    from smoothcert.statistics.bounds import failure_upper_bound
 
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))

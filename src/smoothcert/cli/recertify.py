@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from smoothcert.cli.progress import say
 from smoothcert.cli.report import print_table
-from smoothcert.cli.terminal import say
 
 
 def add_commands(commands: Any) -> None:
@@ -32,7 +32,7 @@ def add_commands(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Read the votes anew, write what they say, and print its table."""
-    from smoothcert.recertification import Wanted, recertify, write_recertified
+    from smoothcert.certification.recertify import Wanted, recertify, write_recertified
 
     read = recertify(args.file, Wanted(args.alpha, args.bound, args.norm, args.top_k, args.classes, args.dimensions))
     given = (("alpha", args.alpha), ("", args.bound), ("", args.norm), ("top", args.top_k))

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.options import fraction
+from smoothcert.cli.common_options import fraction
+from smoothcert.cli.parser import Several
+from smoothcert.cli.progress import say
 from smoothcert.cli.report_page import add_page_options, write_page
-from smoothcert.cli.several import Several
-from smoothcert.cli.terminal import say
 
 if TYPE_CHECKING:
-    from smoothcert.report.corrupted import CorruptedResults
-    from smoothcert.report.formats import Annex, Sheet
+    from smoothcert.report.corrupted.network_results import CorruptedResults
     from smoothcert.report.sources import Findings
-    from smoothcert.report.table import Table
+    from smoothcert.report.tables.formats import Annex, Sheet
+    from smoothcert.report.tables.table import Table
 
 
 def add_commands(commands: Any) -> None:
@@ -90,10 +90,10 @@ def print_table(
     **options: Any,
 ) -> tuple[Findings, Table | None]:
     """Print the tables of results on stdout, write them to files by their extension, and return what was read."""
-    from smoothcert.names import canonical_name
-    from smoothcert.report.seeds import over_seeds, seed_annex
+    from smoothcert.dataset_names import canonical_name
     from smoothcert.report.sources import read_findings
-    from smoothcert.report.table import build_table
+    from smoothcert.report.tables.seeds import over_seeds, seed_annex
+    from smoothcert.report.tables.table import build_table
 
     check_outputs(outputs)
     given = {key: value for key, value in (about or {}).items() if value is not None}
@@ -123,10 +123,10 @@ def show(
 ) -> None:
     """Print what results say, those on corrupted images first, and write it to files by their extension."""
     from smoothcert.cli.rich_table import show_table
-    from smoothcert.report.corruptions import corruption_groups, same_images
-    from smoothcert.report.formats import to_text
-    from smoothcert.report.table import on_same_images
-    from smoothcert.storage import write_text
+    from smoothcert.report.corrupted.summary import corruption_groups, same_images
+    from smoothcert.report.tables.formats import to_text
+    from smoothcert.report.tables.table import on_same_images
+    from smoothcert.runtime.atomic_files import write_text
 
     even = [on_same_images(rows) for rows in table.rivals()] if table else []
     if not all([*even, *map(same_images, corruption_groups(corrupted))]):
@@ -153,9 +153,9 @@ def _as_text(
     paper: bool,
     annexes: Sequence[Annex],
 ) -> str:
-    from smoothcert.report.corruptions import corruption_sheets, corruptions_json
-    from smoothcert.report.formats import SHEET_FORMATS
-    from smoothcert.report.table import to_json
+    from smoothcert.report.corrupted.summary import corruption_sheets, corruptions_json
+    from smoothcert.report.tables.formats import SHEET_FORMATS
+    from smoothcert.report.tables.table import to_json
 
     if suffix == ".json":
         rows = [*corruptions_json(corrupted, paper=paper), *(to_json(table) if table else [])]
@@ -169,7 +169,7 @@ def _as_text(
 def check_outputs(outputs: Sequence[Path]) -> None:
     """Refuse a file whose extension says no format."""
     from smoothcert.errors import unknown_name
-    from smoothcert.report.formats import FORMATS
+    from smoothcert.report.tables.formats import FORMATS
 
     for out in outputs:
         if out.suffix not in FORMATS:
@@ -178,7 +178,7 @@ def check_outputs(outputs: Sequence[Path]) -> None:
 
 def run_merge(args: argparse.Namespace) -> None:
     """Join shards."""
-    from smoothcert.merging import merge_results
+    from smoothcert.results.merge import merge_results
 
     count = merge_results(args.files, args.out)
     say(f"Joined {len(args.files)} files, {count:,} images: {args.out}")

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.options import add_data_dir
-from smoothcert.cli.terminal import say
+from smoothcert.cli.common_options import add_data_dir
+from smoothcert.cli.progress import say
 
 if TYPE_CHECKING:
-    from smoothcert.report.montage import Picture
+    from smoothcert.report.figures.montage import Picture
     from smoothcert.report.page.pictures import Load
     from smoothcert.report.sources import Findings
-    from smoothcert.report.table import Table
+    from smoothcert.report.tables.table import Table
 
 
 def add_page_options(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def write_page(args: argparse.Namespace, found: Findings, table: Table | None) -
 
 def _write_html(args: argparse.Namespace, found: Findings, table: Table) -> None:
     from smoothcert.report.page import corruption_maps, render_page
-    from smoothcert.storage import write_text
+    from smoothcert.runtime.atomic_files import write_text
 
     maps = corruption_maps(found.corrupted)
     page = render_page(found.runs, table, title=args.title, load=find_test_images(args.data_dir), corruptions=maps)
@@ -51,11 +51,11 @@ def _write_html(args: argparse.Namespace, found: Findings, table: Table) -> None
 
 
 def _write_figures(args: argparse.Namespace, found: Findings) -> None:
-    from smoothcert.report.corruptions import corruption_groups
-    from smoothcert.report.figure_set import file_name, write_figures
-    from smoothcert.report.figures import SUFFIXES
-    from smoothcert.report.heatmap import draw_heat_map, draw_network_map
-    from smoothcert.report.montage import draw_montage
+    from smoothcert.report.corrupted.summary import corruption_groups
+    from smoothcert.report.figures.figure_set import file_name, write_figures
+    from smoothcert.report.figures.heatmap import draw_heat_map, draw_network_map
+    from smoothcert.report.figures.montage import draw_montage
+    from smoothcert.report.figures.plots import SUFFIXES
 
     for path in write_figures(found.runs, args.figures, paper=args.paper):
         say(f"Wrote {path}")
@@ -80,7 +80,7 @@ def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping
     """Return the paper's figures 7 and 8, of the corrupted sets that were certified and whose images are here."""
     from smoothcert.data import find_corrupted
     from smoothcert.errors import SmoothcertError
-    from smoothcert.report.montage import corruption_pictures
+    from smoothcert.report.figures.montage import corruption_pictures
 
     montages: dict[str, Mapping[str, Picture]] = {}
     for name, suite in (("figure-7", "cifar10-c"), ("figure-8", "mnist-c")):

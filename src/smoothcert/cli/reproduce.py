@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.options import add_data_dir, seconds
+from smoothcert.cli.common_options import add_data_dir, seconds
+from smoothcert.cli.progress import duration, say
 from smoothcert.cli.report import check_outputs, show
-from smoothcert.cli.terminal import duration, say
 
 if TYPE_CHECKING:
     import torch
 
-    from smoothcert.jobs import Job, Workplace
-    from smoothcert.report.formats import Annex
-    from smoothcert.report.table import Table
+    from smoothcert.paper.jobs import Job, Workplace
+    from smoothcert.report.tables.formats import Annex
+    from smoothcert.report.tables.table import Table
 
 
 def add_commands(commands: Any) -> None:
@@ -63,16 +63,16 @@ def add_commands(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Make the table, or as much of it as the time allows."""
-    from smoothcert.bounds import check_budget
     from smoothcert.cli.stages import Stages
-    from smoothcert.config import describe
-    from smoothcert.engine.agreement import check_shared, settle
-    from smoothcert.engine.precision import check_precision
-    from smoothcert.engine.ranks import join
-    from smoothcert.environment import choose_device, facts
+    from smoothcert.distributed.consensus import check_shared, settle
+    from smoothcert.distributed.ranks import join
     from smoothcert.errors import SmoothcertError, UsageError
-    from smoothcert.jobs import PROTOCOL, Workplace, list_jobs
-    from smoothcert.reproduction import reproduce
+    from smoothcert.paper.jobs import PROTOCOL, Workplace, list_jobs
+    from smoothcert.paper.reproduce import reproduce
+    from smoothcert.runtime.environment import choose_device, facts
+    from smoothcert.smoothing.precision import check_precision
+    from smoothcert.statistics.bounds import check_budget
+    from smoothcert.training.config import describe
 
     # What is wrong with the numbers is said before hours of work.
     check_budget(PROTOCOL["n0"], args.n, PROTOCOL["alpha"])
@@ -120,7 +120,7 @@ def _left(item: Any) -> str:
 
 def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job], device: torch.device) -> None:
     """Print what is left of every run with the time that trials of a few seconds promise, run by run."""
-    from smoothcert.planning import plan
+    from smoothcert.paper.plan import plan
 
     lines = list(plan(jobs, place, device, lambda name: say(f"Timing {name} ...")))
     total = sum(line.seconds for line in lines)
@@ -135,10 +135,10 @@ def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job],
 
 
 def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
-    from smoothcert.jobs import find_table
-    from smoothcert.report.seeds import over_seeds, seed_annex
-    from smoothcert.report.table import build_table
-    from smoothcert.reproduction import linf_of, read_entries
+    from smoothcert.paper.jobs import find_table
+    from smoothcert.paper.reproduce import linf_of, read_entries
+    from smoothcert.report.tables.seeds import over_seeds, seed_annex
+    from smoothcert.report.tables.table import build_table
 
     table = find_table(args.table)
     if table.data:
@@ -161,7 +161,7 @@ def _say_nothing_yet(args: argparse.Namespace) -> None:
 
 
 def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
-    from smoothcert.reproduction import read_corrupted_entries
+    from smoothcert.paper.reproduce import read_corrupted_entries
 
     entries = read_corrupted_entries(jobs, place)
     if not entries:
@@ -178,8 +178,8 @@ def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequenc
 
 def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> Annex:
     """Return the hours of training, beside those the paper's authors measured on a Titan X."""
-    from smoothcert.report.formats import Annex, Cell, Sheet
-    from smoothcert.runs import RunFolder
+    from smoothcert.report.tables.formats import Annex, Cell, Sheet
+    from smoothcert.training.run_folder import RunFolder
 
     theirs = {row.entry.name: row.paper.hours if row.paper else None for row in table.rows}
     values: list[dict[str, Any]] = []

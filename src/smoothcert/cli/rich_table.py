@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from smoothcert.report.table import Table
+    from smoothcert.report.tables.table import Table
 
 
 def show_table(table: Table, console: Console | None = None) -> bool:
@@ -19,8 +19,8 @@ def show_table(table: Table, console: Console | None = None) -> bool:
         from rich.text import Text
     except ImportError:
         return False
-    from smoothcert.report.formats import groups, header
-    from smoothcert.report.sparkline import curve_line
+    from smoothcert.report.tables.formats import groups, header
+    from smoothcert.report.tables.sparkline import curve_line
 
     console = console or Console(file=sys.stdout)
     if console.options.ascii_only:  # it has no bars

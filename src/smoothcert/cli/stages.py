@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from smoothcert.cli.terminal import COMPILING, ProgressBar, say
+from smoothcert.cli.progress import COMPILING, ProgressBar, say
 
 
 class Stages:

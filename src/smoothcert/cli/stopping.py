@@ -8,15 +8,15 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from smoothcert.cli.options import seconds
-from smoothcert.cli.several import Several
-from smoothcert.cli.terminal import say
+from smoothcert.cli.common_options import seconds
+from smoothcert.cli.parser import Several
+from smoothcert.cli.progress import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from smoothcert.noises import Noise
-    from smoothcert.stopping import StopRule
+    from smoothcert.statistics.noise import Noise
+    from smoothcert.statistics.stopping import StopRule
 
 RULES = ("fixed", "table", "radius", "budget")
 
@@ -50,9 +50,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse options that do not go together, before anything large is read."""
-    from smoothcert.certificates import BOUNDS
     from smoothcert.errors import UsageError, unknown_name
-    from smoothcert.noises import make_noise
+    from smoothcert.statistics.certify import BOUNDS
+    from smoothcert.statistics.noise import make_noise
 
     make_noise(args.noise, 1.0)
     if args.bound not in BOUNDS:
@@ -78,8 +78,8 @@ def check(args: argparse.Namespace) -> None:
 
 def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> StopRule | None:
     """Return the rule that the options ask for, if any; `images` are those of a data set in all shards."""
-    from smoothcert.metrics import radius_grid
-    from smoothcert.stopping import BudgetStop, RadiusStop, TableStop
+    from smoothcert.statistics.metrics import radius_grid
+    from smoothcert.statistics.stopping import BudgetStop, RadiusStop, TableStop
 
     if args.task != "certify" or args.stop == "fixed":
         return None
@@ -94,7 +94,7 @@ def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> S
 
 def most_samples(rule: StopRule | None, images: int, each: int) -> int:
     """Return how many samples so many images take at most: `each`, unless a budget says less."""
-    from smoothcert.stopping import BudgetStop
+    from smoothcert.statistics.stopping import BudgetStop
 
     if isinstance(rule, BudgetStop) and rule.samples is not None:
         return min(images * each, rule.samples * images // (rule.images or images))
@@ -103,14 +103,14 @@ def most_samples(rule: StopRule | None, images: int, each: int) -> int:
 
 def most_seconds(rules: Sequence[StopRule | None]) -> float:
     """Return the time that the rules allow for all data sets, endless without budgets of time."""
-    from smoothcert.stopping import BudgetStop
+    from smoothcert.statistics.stopping import BudgetStop
 
     return sum(rule.seconds if isinstance(rule, BudgetStop) and rule.seconds else math.inf for rule in rules)
 
 
 def largest_radius(rule: StopRule | None, n: int, alpha: float, noise: Noise) -> float:
     """Return the radius that n votes out of n prove, rounded down to four digits."""
-    from smoothcert.sequential import fixed_plan
+    from smoothcert.statistics.look_plan import fixed_plan
 
     plan = rule.plan(n, alpha) if rule else fixed_plan(n, alpha)
     radius = max(float(noise.radius(plan.failure(look, number))) for number, look in enumerate(plan.looks))
@@ -138,8 +138,8 @@ def budget(text: str) -> tuple[int | None, float | None]:
 
 def choose_noise(args: argparse.Namespace, sigma: float, dimensions: int) -> Noise:
     """Return the noise that the options ask for."""
-    from smoothcert.noises import make_noise
-    from smoothcert.thresholds import grid_noise
+    from smoothcert.statistics.integer_noise import grid_noise
+    from smoothcert.statistics.noise import make_noise
 
     return grid_noise(sigma, dimensions) if args.sound else make_noise(args.noise, sigma)
 
@@ -156,7 +156,7 @@ def name_parts(args: argparse.Namespace) -> Sequence[str]:
 
 def say_samples(out: Path, fixed: int) -> None:
     """Say what a sequential run saved against the samples that `--stop fixed` takes."""
-    from smoothcert.results import read_results, sidecar_path
+    from smoothcert.results.reader import read_results, sidecar_path
 
     images = len(read_results(out))
     drawn = json.loads(sidecar_path(out).read_text())["samples"]

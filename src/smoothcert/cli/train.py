@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.options import add_data_dir, seconds
+from smoothcert.cli.common_options import add_data_dir, seconds
+from smoothcert.cli.progress import duration, say
 from smoothcert.cli.stages import Stages
-from smoothcert.cli.terminal import duration, say
-from smoothcert.config import TrainConfig, describe, make_config, to_toml
 from smoothcert.errors import UsageError
+from smoothcert.training.config import TrainConfig, describe, make_config, to_toml
 
 if TYPE_CHECKING:
     import torch
 
-    from smoothcert.cost import TrainingCost
+    from smoothcert.paper.timing import TrainingCost
 
 
 def add_commands(commands: Any, arguments: Sequence[str]) -> None:
@@ -90,8 +90,8 @@ def _given(args: argparse.Namespace, prefix: str) -> dict[str, Any]:
 
 def resolve(args: argparse.Namespace) -> list[TrainConfig]:
     """Return the configurations that recipes and flags make together."""
-    from smoothcert.recipes import load_recipe
-    from smoothcert.workload import method_of
+    from smoothcert.training.compute import method_of
+    from smoothcert.training.recipes import load_recipe
 
     overrides = {**_given(args, "field_"), "options": _given(args, "option_")}
     names = args.recipe + (args.recipe_flag or [])
@@ -108,11 +108,11 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
 
 def run(args: argparse.Namespace) -> None:
     """Train, after whatever the runs need first."""
-    from smoothcert.engine.agreement import check_shared, settle
-    from smoothcert.engine.ranks import join
-    from smoothcert.environment import choose_device, facts
-    from smoothcert.pipeline import train_runs
-    from smoothcert.runs import RunFolder
+    from smoothcert.distributed.consensus import check_shared, settle
+    from smoothcert.distributed.ranks import join
+    from smoothcert.runtime.environment import choose_device, facts
+    from smoothcert.training.run_folder import RunFolder
+    from smoothcert.training.runs import train_runs
 
     if args.workers is not None and args.workers < 0:
         raise UsageError(f"Expected `--workers` to be at least 0, but got {args.workers}.")
@@ -152,7 +152,7 @@ def _print_json(values: Sequence[Any]) -> None:
 
 def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
     """Print time and memory of runs on H200s that share every mini-batch, as docs/scaling.md explains them."""
-    from smoothcert.scaling import GPUS, IMAGES, RATES, run_cost
+    from smoothcert.paper.gpu_cost_model import GPUS, IMAGES, RATES, run_cost
 
     lines = []
     for config in configs:
@@ -174,7 +174,7 @@ def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
 
 def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, device: torch.device) -> None:
     """Print each configuration in full; time a few steps on copies of the real thing, and say what it would take."""
-    from smoothcert.cost import estimate_training
+    from smoothcert.paper.timing import estimate_training
 
     lines = []
     for config in configs:

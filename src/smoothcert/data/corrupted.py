@@ -24,8 +24,8 @@ from smoothcert.data.corruptions.suites import suite_for
 from smoothcert.data.files import data_dir, folders
 from smoothcert.data.image_data import ImageData, Images
 from smoothcert.data.registry import DATASETS, load_dataset
+from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
 from smoothcert.errors import SmoothcertError, unknown_name
-from smoothcert.names import CORRUPTED, DIMENSIONS, canonical_name
 
 _PUBLISHED = {"cifar10-c": "CIFAR-10-C", "cifar100-c": "CIFAR-100-C", "mnist-c": "mnist_c"}
 _ROWS_IN_FINGERPRINT = 64

@@ -17,9 +17,9 @@ from typing import Any
 
 from smoothcert.data.files import data_dir
 from smoothcert.data.registry import missing
+from smoothcert.dataset_names import CORRUPTED, canonical_name
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
-from smoothcert.names import CORRUPTED, canonical_name
-from smoothcert.storage import file_hash, replacing
+from smoothcert.runtime.atomic_files import file_hash, replacing
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes received so far, and the total where the server tells it."""

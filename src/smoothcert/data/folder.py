@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smoothcert.bounds import check_count
 from smoothcert.data.crops import DRAWS, random_box
 from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.philox import Purpose, uniform
+from smoothcert.statistics.bounds import check_count
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -13,8 +13,8 @@ from smoothcert.data.files import Arrays, data_dir
 from smoothcert.data.folder import read_folder
 from smoothcert.data.idx import find_idx
 from smoothcert.data.image_data import ImageData
+from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
-from smoothcert.names import CORRUPTED, DIMENSIONS, canonical_name
 
 SPLITS = ("train", "test")
 _GREY = ((0.0,), (1.0,))

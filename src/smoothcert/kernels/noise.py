@@ -202,7 +202,7 @@ def grid_copies(
 ) -> Tensor:
     """Return inputs[image] plus integer noise on the grid of 8-bit images, clipped, divided by 255 and cast once.
 
-    `table` holds the thresholds of that `sigma` (see `smoothcert.thresholds`).
+    `table` holds the thresholds of that `sigma` (see `smoothcert.statistics.integer_noise`).
     """
     size, block = inputs[0].numel(), _BLOCK
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)

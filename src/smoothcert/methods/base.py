@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from smoothcert.bounds import check_sigma
 from smoothcert.errors import UsageError
+from smoothcert.statistics.bounds import check_sigma
 
 _METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "seconds")  # of every method
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from smoothcert.errors import UsageError
 from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, one_of, option, positive
-from smoothcert.perturb import cross_entropies, divergence, frozen, gradient, lengths, scores_under, within
+from smoothcert.methods.perturb import cross_entropies, divergence, frozen, gradient, lengths, scores_under, within
 
 
 @dataclass(frozen=True, kw_only=True)

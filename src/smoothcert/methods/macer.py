@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, positive
-from smoothcert.perturb import scores_under
+from smoothcert.methods.perturb import scores_under
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, positive
-from smoothcert.perturb import cross_entropies, frozen, gradient, lengths, scores_under, smoothed_nll, within
+from smoothcert.methods.perturb import cross_entropies, frozen, gradient, lengths, scores_under, smoothed_nll, within
 
 
 @dataclass(frozen=True, kw_only=True)

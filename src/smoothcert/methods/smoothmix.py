@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, option, positive
-from smoothcert.perturb import (
+from smoothcert.methods.perturb import (
     cross_entropies,
     divergence,
     frozen,

@@ -99,7 +99,7 @@ class ResNet(nn.Module):
 
     def _features(self, x: Tensor) -> Tensor:
         if _trains_by_kernels(x):
-            from smoothcert.kernels import training_network as kernels
+            from smoothcert.models.cuda import training_network as kernels
 
             if kernels.has_kernels(self, x):
                 return kernels.run_stages(self, x)

@@ -12,18 +12,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from smoothcert.config import TrainConfig, read_config
+from smoothcert.dataset_names import DIMENSIONS, canonical_name
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.merging import images_of
-from smoothcert.names import DIMENSIONS, canonical_name
-from smoothcert.recipes import paper_tables
-from smoothcert.report.apart import tell_apart
-from smoothcert.report.corrupted import CorruptedResults
-from smoothcert.report.corrupted_files import home_of, is_corrupted
-from smoothcert.report.corrupted_networks import read_corrupted
-from smoothcert.report.paper import METHODS
-from smoothcert.report.table import Entry, describe
-from smoothcert.results import BESIDE, COLUMNS, read_results, sidecar_path, try_reading
+from smoothcert.report.corrupted.files import home_of, is_corrupted
+from smoothcert.report.corrupted.network_results import CorruptedResults
+from smoothcert.report.corrupted.networks import read_corrupted
+from smoothcert.report.tables.labels import tell_apart
+from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.table import Entry, describe
+from smoothcert.results.merge import images_of
+from smoothcert.results.reader import BESIDE, COLUMNS, read_results, sidecar_path, try_reading
+from smoothcert.training.config import TrainConfig, read_config
+from smoothcert.training.recipes import paper_tables
 
 
 @dataclass(frozen=True)

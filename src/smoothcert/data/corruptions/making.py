@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from smoothcert.data.corruptions.suites import Suite, suite_for
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.storage import replacing, write_text
+from smoothcert.runtime.atomic_files import replacing, write_text
 
 Bytes = NDArray[np.uint8]
 ABOUT = "about.json"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from smoothcert.report.sources import Run
-from smoothcert.results import counts_path, sidecar_path
-from smoothcert.storage import file_hash
+from smoothcert.results.reader import counts_path, sidecar_path
+from smoothcert.runtime.atomic_files import file_hash
 
 Json = dict[str, Any]
 _NO_CURVES = ("epoch", "seconds")

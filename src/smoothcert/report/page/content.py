@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcert.names import TITLES
+from smoothcert.dataset_names import TITLES
 from smoothcert.report.page import curves
 from smoothcert.report.page.background import cost, training
 from smoothcert.report.page.heatmap import Corruptions, heat_map
 from smoothcert.report.page.pairs import compare_pairs
 from smoothcert.report.page.pictures import Load, gallery
 from smoothcert.report.page.votes import Votes, read_estimation, vote_shares
-from smoothcert.report.paper import METHODS, paper_row
 from smoothcert.report.sources import Run
-from smoothcert.report.table import Row, Table
+from smoothcert.report.tables.paper_numbers import METHODS, paper_row
+from smoothcert.report.tables.table import Row, Table
 
 Json = dict[str, Any]
 

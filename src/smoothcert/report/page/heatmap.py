@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from smoothcert.report.corrupted import CorruptedResults
-from smoothcert.report.corruptions import (
+from smoothcert.report.corrupted.network_results import CorruptedResults
+from smoothcert.report.corrupted.summary import (
     KINDS,
     Summary,
     corruption_groups,
@@ -14,7 +14,7 @@ from smoothcert.report.corruptions import (
     same_images,
     summarize,
 )
-from smoothcert.report.paper import METHODS
+from smoothcert.report.tables.paper_numbers import METHODS
 
 Corruptions = Mapping[tuple[str, int | str], float]
 """Results by (kind, severity) or, where there are no severities, by (kind, network)."""

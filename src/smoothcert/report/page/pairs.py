@@ -9,8 +9,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcert.metrics import robust_radius
-from smoothcert.report.table import Entry
+from smoothcert.report.tables.table import Entry
+from smoothcert.statistics.metrics import robust_radius
 
 Pair = tuple[int, int, float, float, int]
 """Two positions, the first's ACR minus the second's, its standard error, and the number of shared images."""

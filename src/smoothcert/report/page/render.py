@@ -10,13 +10,13 @@ from typing import Any
 
 from smoothcert import __version__
 from smoothcert.errors import SmoothcertError
-from smoothcert.report.formats import to_text
 from smoothcert.report.page.background import provenance
 from smoothcert.report.page.content import build_content
 from smoothcert.report.page.heatmap import Corruptions
 from smoothcert.report.page.pictures import Load
 from smoothcert.report.sources import Run
-from smoothcert.report.table import Table
+from smoothcert.report.tables.formats import to_text
+from smoothcert.report.tables.table import Table
 
 _ASSETS = Path(__file__).with_name("assets")
 # Later files use what earlier ones define; all share one function's scope.

@@ -1,0 +1,1 @@
+"""Certifying, attacking and re-certifying whole datasets."""

@@ -1,0 +1,121 @@
+"""How often two precisions vote differently on the same noise, and the radius at which a certificate carries over.
+
+If f and f' differ with probability at most zeta under the noise, a lower bound p of f's class gives p - zeta for f'
+(Ugare et al., ICLR 2024). Half of alpha goes to p, half to zeta.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from smoothcert.certification.dataset import Progress, evaluate
+from smoothcert.data.image_data import ImageData
+from smoothcert.errors import UsageError
+from smoothcert.results.reader import COLUMNS, Record
+from smoothcert.smoothing.classifier import SmoothedClassifier
+from smoothcert.statistics import bounds
+from smoothcert.statistics.bounds import Floats, failure_upper_bound
+from smoothcert.statistics.certify import certify_votes
+from smoothcert.statistics.noise import Noise
+
+
+@dataclass(frozen=True)
+class Comparison(Record):
+    """A certificate of the first precision, how many votes the second gave otherwise, and the radius it keeps there."""
+
+    columns: ClassVar[tuple[str, ...]] = (*COLUMNS, "differ", "zeta", "transferred")
+
+    differ: int
+    zeta: float
+    transferred: float
+
+    def row(self) -> str:
+        """The TSV line: the first precision's certificate, then the comparison."""
+        return super().row().rstrip("\n") + f"\t{self.differ}\t{self.zeta!r}\t{self.transferred!r}\n"
+
+
+def transferred_radius(successes: ArrayLike, differ: ArrayLike, n: int, noise: Noise, alpha: float) -> Floats:
+    """Return the radius that n common votes prove for the other function, negative where none."""
+    failure = failure_upper_bound(successes, n, alpha / 2) + differing_bound(differ, n, alpha)
+    return noise.gap_radius(np.minimum(failure, 1.0), np.minimum(failure, 1.0))
+
+
+def differing_bound(differ: ArrayLike, n: int, alpha: float) -> Floats:
+    """Return zeta: the upper bound, at half of alpha, of the probability that the two vote differently."""
+    return failure_upper_bound(n - np.asarray(differ), n, alpha / 2)
+
+
+def compare_precision(
+    first: SmoothedClassifier,
+    second: SmoothedClassifier,
+    data: ImageData,
+    out: str | Path | None = None,
+    *,
+    n0: int = 100,
+    n: int = 10_000,
+    alpha: float = 0.001,
+    seed: int = 0,
+    indices: Sequence[int] | None = None,
+    batch: int | None = None,
+    model: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress[Record]], None] | None = None,
+) -> list[Record]:
+    """Certify with the first classifier, and count on the same noises where the second votes differently.
+
+    Both are one network in two precisions or forms. Files are as of `certify_dataset`, with three columns more.
+    """
+    bounds.check_budget(n0, n, alpha)
+    bounds.check_seed(seed)
+    classes = first.num_classes
+    if classes is None or second.num_classes != classes or first.noise != second.noise:
+        raise UsageError("Expected two classifiers of the same classes and noise.")
+    device = first.device_for(torch.empty(0))
+    micro_batch = first.micro_batch_for(data.shape, device)
+    options: dict[str, Any] = {"micro_batch": micro_batch, "noise": first.noise, "precision": "fp32"}
+    both = SmoothedClassifier(_Pair(first, second), first.sigma, 2 * classes, **options)
+
+    def compare(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Record]:
+        started = time.perf_counter()
+        votes = both.count_stages(images, (0, n0, n0 + n), seed=seed, index=chosen, batch=batch).numpy()
+        agreed, differed = votes[..., :classes], votes[..., classes:]
+        selection, estimation = (agreed + differed)[:, 0], (agreed + differed)[:, 1]
+        predict, radius = certify_votes(selection, estimation, first.noise, alpha)
+        differ = differed[:, 1].sum(axis=1)
+        successes = np.take_along_axis(estimation, selection.argmax(axis=1)[:, None], axis=1)[:, 0]
+        kept = np.maximum(transferred_radius(successes, differ, n, first.noise, alpha), 0.0)
+        zeta = differing_bound(differ, n, alpha)
+        seconds = (time.perf_counter() - started) / len(chosen)
+        for i, (index, label) in enumerate(zip(chosen, labels, strict=True)):
+            stages = selection[i].tolist(), estimation[i].tolist()
+            certificate = index, label, int(predict[i]), float(radius[i]), seconds, *stages
+            yield Comparison(*certificate, int(differ[i]), float(zeta[i]), float(kept[i]))
+
+    settings = {"task": "compare-precision", "sigma": first.sigma, "n0": n0, "n": n, "alpha": alpha, "seed": seed}
+    settings |= {"first": [first.precision, first.form], "second": [second.precision, second.form]}
+    return evaluate(Comparison, compare, both, data, out, settings, n0 + n, indices, model, on_progress)
+
+
+class _Pair(nn.Module):
+    """Two classifiers as one: class c where both vote c, and class c + classes where only the first does."""
+
+    def __init__(self, first: SmoothedClassifier, second: SmoothedClassifier) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, noisy: Tensor) -> Tensor:
+        """Return scores that are 1 for the class of the pair, or NaN where one of the two is."""
+        scores = self.first.scores(noisy), self.second.scores(noisy)
+        votes = [each.argmax(dim=1) for each in scores]
+        pair = votes[0] + scores[0].shape[1] * (votes[0] != votes[1])
+        invalid = scores[0].isnan().any(dim=1) | scores[1].isnan().any(dim=1)
+        won: Tensor = nn.functional.one_hot(pair, 2 * scores[0].shape[1]).float()
+        return won.masked_fill(invalid.unsqueeze(1), float("nan"))

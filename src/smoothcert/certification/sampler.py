@@ -1,0 +1,121 @@
+"""Votes of many images at different stages, counted together so that the device is full."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from smoothcert.certification.scheduler import Request
+from smoothcert.data.image_data import ImageData
+from smoothcert.smoothing.classifier import SmoothedClassifier
+
+
+@dataclass
+class _Held:
+    """An image in hand: its input, the votes of each stage, the next micro-batch, and the time it took."""
+
+    inputs: Tensor
+    votes: NDArray[np.int64]
+    first_stage: int
+    next_block: int
+    seconds: float = 0.0
+
+
+class Sampler:
+    """Counts the votes of images stage by stage; no micro-batch of an image in hand is counted twice.
+
+    A pass is made of the next micro-batches of all images asked for, each cut at multiples of its size: so a vote is
+    the same whatever else is in the pass. Samples of a micro-batch beyond the stage asked for are kept.
+    """
+
+    def __init__(
+        self,
+        classifier: SmoothedClassifier,
+        data: ImageData,
+        indices: Sequence[int],
+        edges: Sequence[int],
+        *,
+        seed: int,
+        batch: int | None,
+    ) -> None:
+        self._classifier, self._data, self._indices, self._edges = classifier, data, indices, list(edges)
+        self.device = classifier.device_for(torch.empty(0))
+        self.micro_batch = classifier.micro_batch_for(data.shape, self.device)
+        self._seed, self._batch, self._held = seed, batch, dict[int, _Held]()
+
+    def resume(self, place: int, stage: int, votes: NDArray[np.int64]) -> None:
+        """Take an image in hand whose stages before this one are known; `votes` are those cumulated since selection."""
+        self._hold([place], stage)
+        if stage > 1:
+            self._held[place].votes[stage - 1] = votes
+
+    def holds(self, place: int) -> bool:
+        """Say whether an image is in hand."""
+        return place in self._held
+
+    def covers(self, place: int, stage: int) -> bool:
+        """Say whether the votes of a stage are there."""
+        held = self._held.get(place)
+        return held is not None and self._edges[stage + 1] <= held.next_block * self.micro_batch
+
+    def advance(self, requests: Sequence[Request]) -> None:
+        """Count what the requested stages of these images lack."""
+        self._hold([place for place, _ in requests if place not in self._held], 0)
+        work = dict[int, range]()
+        for place, stage in requests:
+            first, end = self._held[place].next_block, -(-self._edges[stage + 1] // self.micro_batch)
+            if end > first:
+                work[place] = range(first, end)
+        if work:
+            self._count(list(work), list(work.values()))
+
+    def _count(self, places: Sequence[int], blocks: Sequence[range]) -> None:
+        started = time.perf_counter()
+        slots = torch.tensor([slot for slot, part in enumerate(blocks) for _ in part])
+        numbers = torch.tensor([block for part in blocks for block in part])
+        votes = self._classifier.count_stages(
+            torch.stack([self._held[place].inputs for place in places]),
+            self._edges,
+            seed=self._seed,
+            index=[self._indices[place] for place in places],
+            batch=self._batch,
+            work=(slots, numbers),
+        ).numpy()
+        each = (time.perf_counter() - started) / len(numbers)
+        for place, part, seen in zip(places, blocks, votes, strict=True):
+            held = self._held[place]
+            held.votes[held.first_stage :] += seen[held.first_stage :]
+            held.next_block = part.stop
+            held.seconds += each * len(part)
+
+    def votes(self, place: int, stage: int) -> NDArray[np.int64]:
+        """Return the votes of a stage: of the selection, or of all samples after it up to the look."""
+        votes = self._held[place].votes
+        return votes[0] if stage == 0 else np.asarray(votes[1 : stage + 1].sum(axis=0))
+
+    def take_seconds(self, place: int) -> float:
+        """Return the time an image took since this was last asked."""
+        held = self._held[place]
+        seconds, held.seconds = held.seconds, 0.0
+        return seconds
+
+    def release(self, place: int) -> None:
+        """Let go of an image that is done."""
+        self._held.pop(place, None)
+
+    def _hold(self, places: Sequence[int], stage: int) -> None:
+        if not places:
+            return
+        inputs = self._data.floats([self._indices[place] for place in places], self.device)
+        self._classifier.check_values(inputs)
+        assert self._classifier.num_classes is not None
+        shape = (len(self._edges) - 1, self._classifier.num_classes)
+        for place, one in zip(places, inputs, strict=True):
+            votes = np.zeros(shape, dtype=np.int64)
+            self._held[place] = _Held(one, votes, stage, self._edges[stage] // self.micro_batch)

@@ -1,0 +1,168 @@
+"""Which images draw samples next. No torch: votes come in, requests go out.
+
+Stage 0 of an image is the selection of its class, stage i the i-th look of the plan. A request is an image's place in
+the list and its next stage. While some images are `busy`, their votes on the way, a schedule may ask for others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcert.statistics.look_plan import Plan, failure_lower_bound, undecided
+from smoothcert.statistics.noise import Noise
+from smoothcert.statistics.stopping import BudgetStop, StopRule
+
+Request = tuple[int, int]
+_WAVES = 16  # a pool decides anew after each sixteenth of what it has left
+
+
+class Tracker:
+    """What is known of every image: its stage, class, successes, best bound, and whether it wants more samples."""
+
+    def __init__(self, plan: Plan, rule: StopRule, noise: Noise, labels: Sequence[int], n0: int) -> None:
+        count = len(labels)
+        self.plan, self.noise, self.n0 = plan, noise, n0
+        self._needs, self._labels, self._skip_wrong = rule.needs(noise), np.asarray(labels), rule.skip_wrong
+        self.stage, self.chosen, self.successes = (np.zeros(count, dtype=np.int64) for _ in range(3))
+        self.failure, self.active = np.ones(count), np.ones(count, dtype=bool)
+
+    def observe(self, places: Sequence[int], votes: Sequence[NDArray[np.int64]]) -> None:
+        """Take in the votes of the next stage of some images, each named once."""
+        where, seen = np.asarray(places, dtype=np.int64), np.asarray(votes)
+        stages = self.stage[where]
+        for stage in np.unique(stages):
+            at = where[stages == stage]
+            if stage == 0:
+                self.chosen[at] = seen[stages == stage].argmax(axis=1)
+                self.active[at] = ~(self._skip_wrong & (self.chosen[at] != self._labels[at]))
+            else:
+                self._look(at, seen[stages == stage, self.chosen[at]], int(stage) - 1)
+        self.stage[where] += 1
+
+    def _look(self, at: NDArray[np.int64], successes: NDArray[np.int64], look: int) -> None:
+        self.successes[at] = successes
+        self.failure[at] = np.minimum(self.failure[at], self.plan.failure(successes, look))
+        more = undecided(self.plan, self._needs, successes, look, self.failure[at])
+        self.active[at] = more & (look + 1 < len(self.plan.looks))
+
+    def cost(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the samples that the next stage of some images takes."""
+        steps = np.diff([0, self.n0, *(self.n0 + look for look in self.plan.looks)])
+        return np.asarray(steps[self.stage[places]], dtype=np.int64)
+
+    def work(self, places: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
+        """Return the samples that the device counts for that: whole micro-batches of `unit`."""
+        return -(-self.cost(places) // unit) * unit
+
+    def waiting(self, busy: Sequence[int]) -> NDArray[np.int64]:
+        """Return the images that want more samples and are not busy."""
+        free = self.active.copy()
+        free[list(busy)] = False
+        return np.flatnonzero(free)
+
+    def worth(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return how wide some images' radii are undecided, for each sample of their next stage.
+
+        The interval reaches from the proven radius to the largest that the votes so far leave possible. An image that
+        was never looked at comes before all others.
+        """
+        worth = np.full(len(places), np.inf)
+        for stage in np.unique(self.stage[places]):
+            if stage > 1:
+                here = np.flatnonzero(self.stage[places] == stage)
+                at, look = places[here], int(stage) - 2
+                least = failure_lower_bound(self.successes[at], self.plan.looks[look], self.plan.alpha)
+                least = np.maximum(least, self.plan.best_failure(self.successes[at], look))
+                width = self.noise.radius(least) - self.noise.radius(self.failure[at])
+                worth[here] = width / self.cost(at)
+        return worth
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Images one after the other, as many at once as fill the device; the oldest first."""
+
+    tracker: Tracker
+    capacity: int
+    unit: int = 1
+    eager: ClassVar[bool] = True  # a look whose samples are there already is taken at once
+
+    def wave(self, busy: Sequence[int] = ()) -> list[Request]:
+        """Return the next stages of the images in hand, and of fresh ones where there is room; nothing when done."""
+        waiting = self.tracker.waiting(busy)
+        fresh = self.tracker.stage[waiting] == 0
+        return _fill(self.tracker, np.concatenate([waiting[~fresh], waiting[fresh]]), self.capacity, self.unit)
+
+
+class ByBudget:
+    """Each pool's samples go to its images of most worth, in waves that its votes alone decide."""
+
+    eager: ClassVar[bool] = False
+
+    def __init__(self, tracker: Tracker, rule: BudgetStop) -> None:
+        count = len(tracker.stage)
+        self._tracker, self._pools = tracker, np.asarray(rule.pools(count))
+        self.left = np.asarray(rule.pool_budgets(count), dtype=np.int64)
+
+    def wave(self, busy: Sequence[int] = ()) -> list[Request]:
+        """Return the next stages that the pools buy now; nothing while votes are missing, or when all is spent."""
+        if busy:
+            return []
+        return [request for pool in np.unique(self._pools) for request in self._pool_wave(int(pool))]
+
+    def _pool_wave(self, pool: int) -> list[Request]:
+        waiting = np.flatnonzero(self._tracker.active & (self._pools == pool))
+        cost, worth = self._tracker.cost(waiting), self._tracker.worth(waiting)
+        requests, spent, allowed = list[Request](), 0, int(self.left[pool]) // _WAVES
+        cheapest = int(cost.min(initial=self.left[pool] + 1))
+        for i in np.lexsort((waiting, -worth)):
+            # What was never looked at is bought at once, of the rest a wave's worth, and at least one.
+            limit = self.left[pool] if np.isinf(worth[i]) or not requests else allowed
+            if spent + cheapest > limit:
+                break
+            if spent + cost[i] > limit:
+                continue
+            requests.append((int(waiting[i]), int(self._tracker.stage[waiting[i]])))
+            spent += int(cost[i])
+        self.left[pool] -= spent
+        return requests
+
+
+class ByClock:
+    """The images of most worth, a device full at a time, until the time is over."""
+
+    eager: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        capacity: int,
+        seconds: float,
+        unit: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tracker, self._capacity, self._unit = tracker, capacity, unit
+        self._clock, self._end = clock, clock() + seconds
+
+    def wave(self, busy: Sequence[int] = ()) -> list[Request]:
+        """Return the next stages of most worth; nothing when the time is over."""
+        if self._clock() >= self._end:
+            return []
+        waiting = self._tracker.waiting(busy)
+        ordered = waiting[np.lexsort((waiting, -self._tracker.worth(waiting)))]
+        return _fill(self._tracker, ordered, self._capacity, self._unit)
+
+
+def _fill(tracker: Tracker, places: NDArray[np.int64], capacity: int, unit: int) -> list[Request]:
+    """Return the next stages of the first images, as many as fill the device."""
+    work = tracker.work(places, unit)
+    return [(int(place), int(tracker.stage[place])) for place in places[np.cumsum(work) - work < capacity]]
+
+
+Schedule = InTurn | ByBudget | ByClock

@@ -1,0 +1,1 @@
+"""Weights on disk: ours, published ones and the bundled models."""

@@ -1,0 +1,136 @@
+"""The checkpoints that the published repositories hand out, in both directions.
+
+They hold weights and at best the architecture's name: locuslab, smoothing-adversarial and the repositories of the
+CAT-RS authors under `state_dict` with keys like `1.conv1.weight` (the network is the second part of a Sequential),
+MACER under `net` without a prefix. None says how inputs are normalised.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from smoothcert.checkpoints.checkpoint import fill
+from smoothcert.data.registry import DATASETS, IMAGENET_NORMALIZATION
+from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
+from smoothcert.models import Classifier, create_model
+from smoothcert.runtime.atomic_files import replacing
+
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]
+_UNIT_STD = (1.0, 1.0, 1.0)
+
+NORMALIZATIONS: dict[str, Normalization | None] = {
+    "none": None,
+    "cifar10": (DATASETS["cifar10"].mean, DATASETS["cifar10"].std),
+    "cifar10-center": (DATASETS["cifar10"].mean, _UNIT_STD),
+    "cifar100": (DATASETS["cifar100"].mean, DATASETS["cifar100"].std),
+    "imagenet": IMAGENET_NORMALIZATION,
+    "imagenet-center": (IMAGENET_NORMALIZATION[0], _UNIT_STD),
+}
+"""Mean and standard deviation by name; `-center` subtracts the mean only, as most of Salman's networks do."""
+
+
+def load_published(path: Path, normalization: str | None) -> tuple[Classifier, Mapping[str, Any]]:
+    """Read a published checkpoint; its architecture is told from the names and shapes of its layers."""
+    content = _read(path)
+    table: Any = next((content[key] for key in ("state_dict", "net", "model") if key in content), content)
+    if not isinstance(table, Mapping) or not all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in table.items()
+    ):
+        raise SmoothcertError(f"{path} holds no table of weights under state_dict, net, model or at the top.")
+    weights = {strip_wrappers(key): value for key, value in table.items()}
+    name = infer_architecture(weights)
+    if name is None:
+        layers = ", ".join(list(weights)[:4])
+        raise SmoothcertError(
+            f"{path} holds none of our networks (its layers: {layers}, ...); smooth yours from Python, with "
+            "`SmoothedClassifier`."
+        )
+    if normalization is None and name != "lenet":  # no published LeNet normalises its inputs
+        choices = ", ".join(NORMALIZATIONS)
+        raise UsageError(
+            f"{path} does not say how its inputs are normalised; name it with `--normalization`: {choices}."
+        )
+    mean, std = _normalization(normalization or "none") or (None, None)
+    head = weights["fc2.weight" if name == "lenet" else "fc.weight"]
+    model = create_model(name, len(head), in_channels=weights["conv1.weight"].shape[1], mean=mean, std=std)
+    own = {key: value for key, value in model.state_dict().items() if key.startswith("normalize.")}
+    fill(model, own | {f"network.{key}": value for key, value in weights.items()}, path)
+    return model, {"epoch": content["epoch"]} if isinstance(content.get("epoch"), int) else {}
+
+
+def save_published(path: Path, model: Classifier, epoch: int) -> None:
+    """Write a checkpoint that the published code reads.
+
+    Its format has no place for the normalisation, which the reading code supplies by architecture: a network made
+    with another one is refused.
+    """
+    hundred = model.num_classes == 100 and model.architecture.startswith("cifar_")
+    kind = {"lenet": "none", "resnet50": "imagenet"}.get(model.architecture, "cifar100" if hundred else "cifar10")
+    channels = len(model.normalize.mean)
+    mean, std = _normalization(kind) or ((0.0,) * channels, (1.0,) * channels)
+    own = torch.stack((model.normalize.mean, model.normalize.std)).cpu()
+    if not torch.allclose(own, torch.tensor((mean, std))):
+        raise UsageError(
+            f"The published code normalises inputs of a {model.architecture} by mean {mean} and std {std}, "
+            f"this network by {own[0].tolist()} and {own[1].tolist()}; the format has no place to say so."
+        )
+    prefix = "1.module." if model.architecture == "resnet50" else "1."
+    weights = {prefix + key: value.cpu().contiguous() for key, value in model.network.state_dict().items()}
+    name = model.architecture.replace("cifar_", "cifar100_") if hundred else model.architecture
+    with replacing(path) as part:
+        try:
+            torch.save({"epoch": epoch, "arch": name, "state_dict": weights, "optimizer": {}}, part)
+        except RuntimeError as error:
+            raise OSError(str(error)) from error
+
+
+def strip_wrappers(key: str) -> str:
+    """Take the wrappers off a published layer name: a Sequential's index and DataParallel's `module`.
+
+    >>> strip_wrappers("1.module.conv1.weight"), strip_wrappers("module.1.fc.bias"), strip_wrappers("conv1.weight")
+    ('conv1.weight', 'fc.bias', 'conv1.weight')
+    """
+    return re.sub(r"^(module\.)?(1\.)?(module\.)?", "", key)
+
+
+def infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
+    """Name the network that has layers of these names and shapes, or None."""
+    dimensions = {key: value.dim() for key, value in weights.items()}
+    if dimensions.get("conv1.weight") != 4:
+        return None
+    if dimensions.get("fc2.weight") == 2 and tuple(weights["conv1.weight"].shape[2:]) == (5, 5):
+        return "lenet"
+    blocks = {int(match[1]) for key in weights if (match := re.match(r"layer3\.(\d+)\.", key))}
+    if not blocks or dimensions.get("fc.weight") != 2:
+        return None
+    if "layer1.0.conv3.weight" in weights:
+        return "resnet50" if len(blocks) == 6 else None
+    return f"cifar_resnet{6 * len(blocks) + 2}"
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise SmoothcertError(
+            f"{path} is damaged, or wants to run code when it is opened; only plain weights are read."
+        ) from error
+    except Exception as error:  # a damaged file can fail in any way at all
+        reason = first_line(error) or type(error).__name__
+        raise SmoothcertError(f"{path} cannot be read as a checkpoint ({reason}).") from error
+    if not isinstance(content, Mapping):
+        raise SmoothcertError(f"{path} holds a {type(content).__name__}, not a table of weights.")
+    return content
+
+
+def _normalization(name: str) -> Normalization | None:
+    if name not in NORMALIZATIONS:
+        raise unknown_name("normalization", name, NORMALIZATIONS)
+    return NORMALIZATIONS[name]

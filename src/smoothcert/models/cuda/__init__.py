@@ -1,0 +1,1 @@
+"""Networks that run on the package's own CUDA kernels."""

@@ -1,0 +1,134 @@
+"""What a run would cost, from a few real steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from smoothcert.data import ImageData
+from smoothcert.models import create_model
+from smoothcert.smoothing.classifier import SmoothedClassifier
+from smoothcert.smoothing.deploy import choose_deployment
+from smoothcert.training.compute import pays_to_compile, split_of
+from smoothcert.training.config import TrainConfig
+from smoothcert.training.epochs import plan_epoch
+from smoothcert.training.fit import fit
+from smoothcert.training.loop import TrainProgress
+from smoothcert.training.run_data import load_images
+from smoothcert.training.run_folder import RunFolder
+from smoothcert.training.teachers import teacher_config, uses_soft_labels
+
+_SECONDS = 4.0
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """Steps, and seconds of the training, of its teacher and of its soft labels (0 where there are none)."""
+
+    steps: int
+    seconds_per_step: float
+    teacher: float
+    labels: float
+
+    @property
+    def training(self) -> float:
+        """Seconds of the training itself."""
+        return self.steps * self.seconds_per_step
+
+
+def estimate_training(
+    config: TrainConfig,
+    data_dir: str | Path | None,
+    device: torch.device,
+    *,
+    runs: Path | None = None,
+    compile: bool | None = None,
+) -> TrainingCost:
+    """Time a few steps of a run, and of what it needs first, without leaving anything behind.
+
+    What is there already, in the folder of runs, costs nothing.
+    """
+    steps, seconds = _time_steps(config, load_images(config, "train", data_dir), device, compile)
+    return TrainingCost(steps, seconds, *estimate_labels(config, data_dir, device, runs=runs, compile=compile))
+
+
+def estimate_labels(
+    config: TrainConfig,
+    data_dir: str | Path | None,
+    device: torch.device,
+    *,
+    runs: Path | None = None,
+    compile: bool | None = None,
+) -> tuple[float, float]:
+    """Return the seconds of a run's teacher and of its soft labels; 0 for what is there, or is not needed."""
+    if not uses_soft_labels(config):
+        return 0.0, 0.0
+    folder = Path(config.teacher) if config.teacher else runs and runs / teacher_config(config).name
+    if folder and any(folder.glob("soft-labels-*.safetensors")):  # the runs of a table share them
+        return 0.0, 0.0
+    data, teacher = load_images(config, "train", data_dir), 0.0
+    if not config.teacher and not (folder and RunFolder(folder).finished):
+        steps, seconds = _time_steps(teacher_config(config), data, device, compile)
+        teacher = steps * seconds
+    model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device)
+    form, precision = choose_deployment(model, data.shape, len(data) * config.label_samples)
+    smoothed = SmoothedClassifier(model, config.label_sigma, form=form, precision=precision)
+    return teacher, len(data) * config.label_samples / _samples_a_second(smoothed, data, device)
+
+
+def estimate_steps(config: TrainConfig, data_dir: str | Path | None, device: torch.device) -> tuple[int, float]:
+    """Return the number of steps of a run and the seconds of one, without what it needs first."""
+    return _time_steps(config, load_images(config, "train", data_dir), device)
+
+
+def estimate_certification(config: TrainConfig, data: ImageData, device: torch.device, n: int) -> float:
+    """Return the seconds an image takes, from a short trial of an untrained network."""
+    model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device).eval()
+    form, precision = choose_deployment(model, data.shape, n * len(data))
+    smoothed = SmoothedClassifier(model, config.sigma, form=form, precision=precision)
+    return n / _samples_a_second(smoothed, data, device)
+
+
+def _samples_a_second(smoothed: SmoothedClassifier, data: ImageData, device: torch.device) -> float:
+    image, few = data.floats([0], device)[0], 4 * smoothed.micro_batch_for(data.shape, device)
+    smoothed.counts(image, few)
+    started = time.perf_counter()
+    smoothed.counts(image, few)
+    return few / (time.perf_counter() - started)
+
+
+class _EnoughError(Exception):
+    """Enough steps were timed."""
+
+
+def _time_steps(
+    config: TrainConfig, data: ImageData, device: torch.device, compile: bool | None = None
+) -> tuple[int, float]:
+    """Return the number of steps of a run, and the seconds of one."""
+    steps = config.epochs * len(plan_epoch(len(data), config.batch, split_of(config)))
+    compiled = pays_to_compile(config, steps, device) if compile is None else compile
+    soft = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
+    seen: list[tuple[int, float]] = []
+
+    def watch(progress: TrainProgress) -> None:
+        seen.append((progress.step, time.perf_counter()))
+        if len(seen) > 1 and seen[-1][1] - seen[0][1] > _SECONDS:
+            raise _EnoughError
+
+    with tempfile.TemporaryDirectory() as folder:
+        trial = dataclasses.replace(config, epochs=1000)
+        options: dict[str, Any] = {"device": device, "compile": compiled, "on_progress": watch}
+        try:
+            with suppress(_EnoughError):
+                fit(trial, Path(folder), data, data.subset([0]), soft=soft, **options)
+        except KeyboardInterrupt:  # it speaks of a state that is saved; not for long, here
+            raise KeyboardInterrupt from None
+    (first, began), (last, ended) = seen[0], seen[-1]
+    return steps, (ended - began) / max(1, last - first)

@@ -1,0 +1,1 @@
+"""Results on corrupted images."""

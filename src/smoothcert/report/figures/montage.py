@@ -1,0 +1,59 @@
+"""An image beside all its corruptions: the paper's Figures 7 and 8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcert.errors import UsageError
+from smoothcert.report.figures.plots import new_figure, save_figure
+
+if TYPE_CHECKING:
+    from smoothcert.data import ImageData
+    from smoothcert.data.corrupted import CorruptedSet
+
+Picture = NDArray[np.uint8]
+"""Bytes, [height, width, channels]."""
+
+
+def corruption_pictures(
+    found: CorruptedSet, image: int, severity: int = 3, data_dir: str | Path | None = None
+) -> dict[str, Picture]:
+    """Return one image of a corrupted set, first as it was, where the clean set is there, by name of corruption."""
+    if not found.there:
+        raise UsageError(f"{found.folder} holds none of the corruptions {', '.join(found.corruptions)}.")
+    clean = found.find_clean(data_dir)
+    pictures = {"clean": _picture(clean, image)} if clean and image < len(clean) else {}
+    for name in found.there:
+        data = found.load(name)
+        each = len(data) // data.severities
+        if not 0 <= image < each:
+            raise UsageError(f"Expected `--image` to be from 0 to {each - 1}, but got {image}.")
+        if not 1 <= severity <= 5:
+            raise UsageError(f"Expected `--severity` to be from 1 to 5, but got {severity}.")
+        pictures[name] = _picture(data, (min(severity, data.severities) - 1) * each + image)
+    return pictures
+
+
+def _picture(data: ImageData, row: int) -> Picture:
+    return np.moveaxis(np.asarray(data.subset([row]).images)[0], 0, -1)
+
+
+def draw_montage(pictures: Mapping[str, Picture], path: Path, columns: int = 4) -> None:
+    """Draw pictures in rows, each with its name above it, to a file of any type matplotlib writes."""
+    rows = -(-len(pictures) // columns)
+    figure = new_figure(1.25 * columns, 1.45 * rows)
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[len(pictures) :]:
+        axes.set_axis_off()
+    for axes, (name, picture) in zip(grid.flat, pictures.items(), strict=False):
+        axes.set(xticks=[], yticks=[])
+        for edge in axes.spines.values():
+            edge.set(color="#bbbbbb", linewidth=0.5)
+        axes.imshow(picture.squeeze(), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        axes.set_title(name.replace("_", " "), fontsize=8, pad=3)
+    save_figure(figure, path)

@@ -1,0 +1,1 @@
+"""Per-image results on disk. No torch."""

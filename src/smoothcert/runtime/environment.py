@@ -1,0 +1,95 @@
+"""Where a result was computed: versions, device, threads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy
+import scipy
+import torch
+
+from smoothcert import __version__
+from smoothcert.errors import UsageError, first_line
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def describe_environment(device: torch.device) -> dict[str, Any]:
+    """Return what results depend on beside their settings, as plain values."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "source": source_hash(),
+        "versions": {
+            "smoothcert": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "scipy": scipy.__version__,
+            **({"cuda": torch.version.cuda} if device.type == "cuda" else {}),
+        },
+    }
+
+
+def describe_function(device: torch.device) -> dict[str, Any]:
+    """Return what decides how a network's arithmetic rounds, beside its precision, form and micro-batch."""
+    about = describe_environment(device)
+    return {
+        "device": about["device"],
+        "threads": about["threads"],
+        "source": about["source"],
+        "versions": {key: about["versions"][key] for key in ("torch", "cuda") if key in about["versions"]},
+    }
+
+
+def facts(device: torch.device) -> dict[str, str]:
+    """Return what processes that work together must have in common."""
+    return {"code version": source_hash(), "torch": torch.__version__, "device": device.type}
+
+
+@cache
+def source_hash() -> str:
+    """Return a short hash of the package's own sources: the code version, also where it was changed since."""
+    digest = hashlib.sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """Return the named device, or the best one here; refuse one that is not.
+
+    Of several processes that a launcher starts on a machine, each has the GPU of its own number.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        if "LOCAL_RANK" not in os.environ:
+            return torch.device(name)
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+        if device.type == "cuda" and device.index is not None:
+            torch.cuda.set_device(device)  # streams and kernels go where nothing else is said
+    except (RuntimeError, AssertionError) as error:
+        reason = first_line(error)
+        raise UsageError(f"`--device` {name} cannot be used here ({reason}); try `--device cpu`.") from error
+    return device
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as info:
+            names = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()

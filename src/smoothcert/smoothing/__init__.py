@@ -1,0 +1,1 @@
+"""The smoothed classifier and how its votes are counted on a device."""

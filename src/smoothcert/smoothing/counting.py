@@ -1,0 +1,129 @@
+"""Counting votes: noise, network and counters on one device, with no copy to the host on the way.
+
+The unit of work is the micro-batch: `micro_batch` consecutive sample numbers of one input. A network only ever sees
+micro-batches of that one shape, always cut at multiples of it, because kernels round differently for other shapes;
+so a vote is a function of (seed, index, sample number) alone, however the work was batched, sharded or interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from smoothcert.errors import SmoothcertError
+from smoothcert.smoothing.noising import add_noise
+from smoothcert.statistics.noise import Noise
+
+Classify = Callable[[Tensor], Tensor]
+"""Maps one micro-batch of noisy inputs to scores [micro_batch, classes]."""
+Work = tuple[Tensor, Tensor]
+"""Micro-batches to count: the place of each one's input, and its number among that input's micro-batches."""
+_FULL = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
+
+
+def count_votes(
+    classify: Classify,
+    inputs: Tensor,
+    indices: Tensor,
+    edges: Sequence[int],
+    *,
+    num_classes: int,
+    noise: Noise,
+    seed: int,
+    purpose: int,
+    micro_batch: int,
+    batch: int,
+    dtype: torch.dtype = torch.float32,
+    work: Work | None = None,
+) -> Tensor:
+    """Count how often each class wins under noise, for samples edges[i] to edges[i+1] - 1 of each input.
+
+    `inputs` [count, ...] and `indices` [count] lie on the device. About `batch` noisy samples are in memory at once;
+    noise is drawn and added in float32, and the sum cast to `dtype` once. `work` names the micro-batches to count, by
+    default all of every input. Returns int64 [count, stages, classes + 1]; the last column counts samples whose scores
+    were NaN.
+    """
+    device, count = inputs.device, len(inputs)
+    stages, columns = len(edges) - 1, num_classes + 1
+    # Two more rows take what lies before the first and after the last edge: the padding of cut micro-batches.
+    votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
+    boundaries = torch.tensor(edges, device=device)
+    slots = torch.arange(micro_batch, device=device)
+    per_pass = max(1, batch // micro_batch)
+    images, blocks = work or _all_work(count, edges, micro_batch, device)
+    for image, block in zip(torch.split(images, per_pass), torch.split(blocks, per_pass), strict=True):
+        samples = block.unsqueeze(1) * micro_batch + slots
+        noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
+        scores = torch.stack([classify(part).clone() for part in noisy])  # a model may return the same memory again
+        winners = _winners(scores, num_classes)
+        row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
+        votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
+    return votes.view(count, stages + 2, columns)[:, 1:-1]
+
+
+def count_within_memory(
+    classify: Classify, inputs: Tensor, indices: Tensor, edges: Sequence[int], *, batch: int, **options: Any
+) -> Tensor:
+    """Count votes with half the batch, and half of that, where the device runs out of memory; no result changes."""
+    micro_batch: int = options["micro_batch"]
+    while True:
+        try:
+            return count_votes(classify, inputs, indices, edges, batch=batch, **options)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            if batch <= micro_batch:
+                text = f"The device has no memory for {micro_batch:,} noisy inputs at once"
+                raise SmoothcertError(f"{text}; choose a smaller `--micro-batch`.") from error
+        batch = max(micro_batch, batch // 2)
+        if inputs.is_cuda:
+            torch.cuda.empty_cache()
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether memory was full: only PyTorch's allocator for GPUs has a type for it, libraries and drivers say it."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(sign in str(error) for sign in _FULL)
+
+
+def _all_work(count: int, edges: Sequence[int], micro_batch: int, device: torch.device) -> Work:
+    first = edges[0] // micro_batch
+    blocks = -(-edges[-1] // micro_batch) - first
+    work = torch.arange(count * blocks, device=device)
+    return work // blocks, first + work % blocks
+
+
+def _winners(scores: Tensor, num_classes: int) -> Tensor:
+    return scores.argmax(dim=-1).masked_fill(scores.isnan().any(dim=-1), num_classes)
+
+
+def default_micro_batch(numel: int, device: torch.device) -> int:
+    """Return how many inputs of `numel` values the network sees at once: what fits a CPU's caches, or fills a GPU.
+
+    A fixed rule, so that the certified function does not depend on what else a machine is doing. A GPU's sizes divide
+    101,120, so that the field's 100 + 100,000 samples take up nearly all of their last micro-batch too.
+    """
+    if device.type == "cpu":
+        size, most = 256, 1 << 20
+    else:
+        size, most = 10_112 if numel <= 1024 else 2_528, 1 << 27  # a small network needs more to fill it
+    while size > 4 and size * numel > most:
+        size //= 2
+    return size
+
+
+def default_batch(micro_batch: int, device: torch.device) -> int:
+    """Return how many noisy samples are in memory at once."""
+    return micro_batch if device.type == "cpu" else 8 * micro_batch
+
+
+def inputs_at_once(samples: int, device: torch.device) -> int:
+    """Return how many inputs, of so many samples each, are counted before the host reads the votes."""
+    return max(1, samples_at_once(device) // samples)
+
+
+def samples_at_once(device: torch.device) -> int:
+    """Return how many samples are counted before the host reads the votes: enough to hide what the host does."""
+    return 1 << 10 if device.type == "cpu" else 1 << 22

@@ -1,0 +1,102 @@
+"""What callers hand to a smoothed classifier, checked and made into what voting takes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from smoothcert.errors import UsageError
+from smoothcert.smoothing.noising import check_grid
+from smoothcert.statistics.bounds import check_seed
+from smoothcert.statistics.noise import Grid, Noise
+
+AUTO = "auto"
+"""The range of inputs that is meant where none is named: [0, 1] for images, any for vectors."""
+
+
+def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
+    """Return inputs as a float32 batch, and whether they were a single one; `shape` is that of one, if it is known."""
+    try:
+        inputs = torch.as_tensor(x).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"Expected inputs as a tensor or an array, but got a {type(x).__name__}.") from error
+    if inputs.dtype == torch.uint8:
+        raise UsageError("Expected images as floats in [0, 1], but got uint8; divide them by 255.")
+    if not inputs.is_floating_point():
+        raise UsageError(f"Expected floating-point inputs, but got {inputs.dtype}.")
+    if shape is not None and shape not in (inputs.shape, inputs.shape[1:]):
+        raise UsageError(f"Expected inputs of shape {list(shape)}, but got {list(inputs.shape)}.")
+    single = inputs.shape == shape if shape is not None else inputs.dim() in (1, 3)
+    if shape is None and inputs.dim() not in (1, 2, 3, 4):
+        raise UsageError(f"Expected a vector, an image or a batch of them, but got shape {list(inputs.shape)}.")
+    batch = (inputs.unsqueeze(0) if single else inputs).float()
+    if not batch.numel():
+        raise UsageError("Expected at least one input, but got an empty batch.")
+    return batch, single
+
+
+def check_values(batch: Tensor, noise: Noise, limits: tuple[float, float] | str | None) -> None:
+    """Refuse NaN and values outside the range that the noise level refers to."""
+    if bool(batch.isnan().any()):
+        raise UsageError("The inputs contain NaN.")
+    if isinstance(noise, Grid):
+        check_grid(noise, batch)
+    if limits == AUTO:
+        limits = (0.0, 1.0) if batch.dim() == 4 else None
+    if limits is None:
+        return
+    low, high = float(batch.min()), float(batch.max())
+    if low < float(limits[0]) or high > float(limits[1]):
+        raise UsageError(
+            f"Expected inputs in [{limits[0]}, {limits[1]}], but they span [{low:.6g}, {high:.6g}]: noise is added "
+            "in that range. A model made for another range goes through `adapt_inputs`; "
+            "`input_range=None` switches this check off."
+        )
+
+
+def check_range(limits: Any) -> None:
+    """Refuse what is no range of inputs."""
+    if limits is None or limits == AUTO:
+        return
+    try:
+        low, high = limits
+        ordered = float(low) < float(high)
+    except (TypeError, ValueError):
+        ordered = False
+    if not ordered:
+        raise UsageError(f"Expected `input_range` as (low, high), or None, but got {limits!r}.")
+
+
+def as_shape(shape: Sequence[int]) -> torch.Size:
+    """Return the shape of one input."""
+    try:
+        return torch.Size(shape)
+    except TypeError:
+        raise UsageError(f"Expected `input_shape` as (channels, height, width), but got {shape!r}.") from None
+
+
+def as_indices(index: Any, count: int) -> Tensor:
+    """Return what names the noise of each of so many inputs: its place, unless the caller has other names."""
+    try:
+        indices = torch.arange(count) if index is None else torch.as_tensor(index).reshape(-1)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"Expected `index` to be a whole number for each input, but got {index!r}.") from error
+    if indices.is_floating_point() or indices.is_complex():
+        raise UsageError(f"Expected `index` to be a whole number for each input, but got {indices.dtype}.")
+    if len(indices) != count:
+        raise UsageError(f"Expected one `index` an input ({count}), but got {len(indices)}.")
+    if bool((indices < 0).any() | (indices >= 1 << 32).any()):
+        raise UsageError("Expected every `index` to be between 0 and 2**32 - 1.")
+    return indices
+
+
+def as_seed(seed: int | None) -> int:
+    """Return the seed, a fresh one where none is given."""
+    if seed is None:
+        return secrets.randbits(63)
+    check_seed(seed)
+    return seed

@@ -1,0 +1,85 @@
+"""Adding noise to inputs: each noise as one definition for every device, as a kernel of its own where there is one."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from smoothcert.errors import UsageError
+from smoothcert.philox import long_words, normal, triton_kernels, uniform
+from smoothcert.statistics.integer_noise import LEVELS, thresholds
+from smoothcert.statistics.noise import Gaussian, Grid, Noise, Uniform
+
+
+def add_noise(
+    noise: Noise,
+    inputs: Tensor,
+    image: Tensor,
+    indices: Tensor,
+    samples: Tensor,
+    *,
+    seed: int,
+    purpose: int,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Return inputs[image] under the noises of these samples, [parts, micro_batch, ...], cast to `dtype` once.
+
+    Sample s of the input with index i is a function of (seed, purpose, i, s). Noise is added in float32, or on the grid
+    of 8-bit images in integers.
+    """
+    shape = (*samples.shape, *inputs.shape[1:])
+    kernels = triton_kernels() if inputs.is_cuda and not isinstance(noise, Uniform) else None
+    if kernels:
+        rows, kernel = image.unsqueeze(1).expand_as(samples).reshape(-1), kernels.noisy_copies
+        options: dict[str, Any] = {"sigma": noise.sigma, "seed": seed, "purpose": purpose, "dtype": dtype}
+        if isinstance(noise, Grid):
+            table, offset, limits = _table(noise.sigma, inputs.device)
+            options |= {"table": table, "offset": offset, "limits": limits}
+            kernel = kernels.grid_copies
+        noisy: Tensor = kernel(inputs, rows, indices, samples.reshape(-1), **options)
+        return noisy.view(shape)
+    address = (samples, indices[image].unsqueeze(1), purpose)
+    size, device = inputs[0].numel(), inputs.device
+    if isinstance(noise, Grid):
+        return _on_grid(noise.sigma, inputs[image], long_words(seed, address, size, device=device), shape).to(dtype)
+    if isinstance(noise, Gaussian):
+        drawn = noise.sigma * normal(seed, address, size, device=device)
+    elif isinstance(noise, Uniform):
+        # Multiples of 2**-24, moved by half a step to lie evenly around 0; exact until they are scaled.
+        drawn = noise.half_width * (2 * uniform(seed, address, size, device=device) - (1 - 2.0**-24))
+    else:
+        raise UsageError(f"Expected a noise that can be drawn, but got {noise}.")
+    return (inputs[image].unsqueeze(1) + drawn.view(shape)).to(dtype)
+
+
+def check_grid(noise: Grid, inputs: Tensor) -> None:
+    """Refuse inputs that the sound certificate is not about.
+
+    Those are all but 8-bit images, since the table of thresholds ends where clipping hides it for pixels from 0 to 255
+    alone; and images of more values than the noise's slack is for.
+    """
+    if not torch.equal(_pixels(inputs).clamp(0, LEVELS).float() / LEVELS, inputs.float()):
+        raise UsageError("Sound certification is for 8-bit images: expected multiples of 1/255 in [0, 1].")
+    size = inputs[0].numel()
+    if noise.slack < thresholds(noise.sigma).slack(size):
+        raise UsageError(f"The noise is for smaller inputs: expected `grid_noise({noise.sigma}, {size})`.")
+
+
+def _on_grid(sigma: float, inputs: Tensor, drawn: Tensor, shape: tuple[int, ...]) -> Tensor:
+    table, offset, (low, high) = _table(sigma, inputs.device)
+    steps = torch.bucketize(drawn.contiguous(), table, right=True) - offset
+    return (_pixels(inputs).unsqueeze(1) + steps.view(shape)).clamp(low, high).float() / LEVELS
+
+
+def _pixels(inputs: Tensor) -> Tensor:
+    return (inputs * LEVELS + 0.5).floor().long()
+
+
+@cache
+def _table(sigma: float, device: torch.device) -> tuple[Tensor, int, tuple[int, int]]:
+    """Return the thresholds on a device, the offset of the noise, and the limits of noisy pixels."""
+    known = thresholds(sigma)
+    return torch.tensor(known.counts, device=device), known.offset, (known.low, known.high)

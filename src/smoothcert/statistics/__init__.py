@@ -1,0 +1,1 @@
+"""Pure functions and frozen values behind every certificate. No torch."""

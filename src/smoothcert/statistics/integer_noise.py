@@ -1,0 +1,78 @@
+"""Normal noise on the grid of 8-bit images, in exact integers: its table of thresholds. No torch, no floats.
+
+With u uniform below 2**60, the number of thresholds at most u is the noise in steps of 1/255, up to an offset. That is
+what rounding normal noise to the grid gives, and rounding commutes with adding an 8-bit image: so the smoothed
+classifier is one with exact normal noise, whose base classifier begins by rounding and clipping (Voracek and Hein, ICLR
+2023). What doubles cannot hold, 60 bits of a probability, is computed with decimals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cache
+
+from smoothcert.statistics.bounds import check_sigma
+from smoothcert.statistics.noise import Grid
+
+BITS = 60
+LEVELS = 255
+_DIGITS = 60
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+_FARTHEST = 10  # standard deviations beyond which a tail is less than half of 2**-60
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The table for one noise level: `counts[j]` of 2**60 equal parts give a noise of at most j - `offset` steps.
+
+    Noisy pixels are clipped to `low`..`high`, where 0 is black and 255 white.
+    """
+
+    counts: tuple[int, ...]
+    offset: int
+    low: int
+    high: int
+
+    def slack(self, dimensions: int) -> float:
+        """Return how much rounding the thresholds can change any event's probability."""
+        return dimensions * len(self.counts) * 2.0**-BITS
+
+
+@cache
+def thresholds(sigma: float) -> Thresholds:
+    """Tabulate the noise of standard deviation `sigma` on images in [0, 1]."""
+    check_sigma(sigma)
+    margin = max(1, int(6 * sigma))
+    offset = LEVELS * (margin + 1)
+    upper = [_parts(2 * step + 1, sigma) for step in range(offset + 1)]
+    lower = [(1 << BITS) - _parts(-2 * step - 1, sigma) for step in range(-offset, 0)]  # by symmetry
+    return Thresholds((*lower, *upper), offset, -LEVELS * margin, LEVELS * (margin + 1))
+
+
+def grid_noise(sigma: float, dimensions: int) -> Grid:
+    """Return the noise of sound certification, for inputs of so many values."""
+    return Grid(sigma, thresholds(sigma).slack(dimensions))
+
+
+def _parts(odd: int, sigma: float) -> int:
+    """Return Phi(odd / 510 / sigma), of 2**60 and rounded, for a positive number of half steps."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        z = Decimal(odd) / (2 * LEVELS * Decimal(sigma))
+        return 1 << BITS if z > _FARTHEST else int((normal_cdf(z) * (1 << BITS)).to_integral_value())
+
+
+def normal_cdf(z: Decimal) -> Decimal:
+    """Return Phi(z) for z >= 0 to the precision of the context: 1/2 + phi(z) (z + z^3/3 + z^5/15 + ...).
+
+    >>> round(normal_cdf(Decimal("1.959963984540054")), 15)
+    Decimal('0.975000000000000')
+    """
+    term = total = z
+    divisor = 1
+    while total + term != total:
+        divisor += 2
+        term = term * z * z / divisor
+        total += term
+    return Decimal("0.5") + total * (-z * z / 2).exp() / (2 * _PI).sqrt()

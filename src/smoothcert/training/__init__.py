@@ -1,0 +1,1 @@
+"""From a recipe to trained weights."""

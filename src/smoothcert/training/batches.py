@@ -1,0 +1,114 @@
+"""Where training images come from: a data set in the device's memory, augmented there in batched tensor code.
+
+A source is told the schedule of the run, `(step, part, indices)` for every step that is left, and yields each step's
+inputs in turn; `batch` then makes images of them, inside the step. Data sets that do not fit are read from their files
+as they are needed: see `smoothcert.training.streaming`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from smoothcert.data.image_data import ImageData
+from smoothcert.distributed.ranks import Part
+from smoothcert.philox import Purpose, uniform
+
+_PADDING = 4
+
+Inputs = tuple[Tensor, ...]
+Schedule = Iterable[tuple[int, Part, Tensor]]
+Batch = tuple[Tensor, Tensor, Tensor | None]
+
+
+class Source(Protocol):
+    """What a training run reads its mini-batches from."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where mini-batches come to lie."""
+
+    @property
+    def home(self) -> torch.device:
+        """Where it wants the indices of images."""
+
+    def stream(self, schedule: Schedule) -> Iterator[Inputs]:
+        """Yield what `batch` needs of each step, on the device, prepared ahead where that helps."""
+
+    def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
+        """Return images in [0, 1], labels and soft labels; draws are named by (seed, step, position)."""
+
+
+@dataclass(frozen=True)
+class ResidentData:
+    """A data set as uint8 on a device, with soft labels where the method uses them."""
+
+    images: Tensor
+    labels: Tensor
+    soft: Tensor | None
+    augmentation: str
+
+    @property
+    def device(self) -> torch.device:
+        """Where everything lies."""
+        return self.labels.device
+
+    home = device
+
+    def stream(self, schedule: Schedule) -> Iterator[Inputs]:
+        """Yield the indices of each step: all else is there."""
+        for _, _, indices in schedule:
+            yield (indices,)
+
+    def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
+        """Gather the images at these indices; crops and flips are named by (seed, step, position)."""
+        (indices,) = inputs
+        images = self.images[indices]
+        if self.augmentation != "none":
+            images = AUGMENTATIONS[self.augmentation](images, seed, step, first)
+        return images.float() / 255, self.labels[indices], None if self.soft is None else self.soft[indices]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def to_device(data: ImageData, device: torch.device, augmentation: str, soft: Tensor | None = None) -> ResidentData:
+    """Read a data set into the device's memory."""
+    images = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))]
+    placed_soft = None if soft is None else soft.to(device)
+    return ResidentData(images.to(device), data.labels.to(device), placed_soft, augmentation)
+
+
+def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:
+    """Shift each image by up to 4 pixels, zeros coming in, and mirror it half of the time."""
+    count, _, height, width = images.shape
+    rows = torch.arange(count, device=images.device)
+    draws = uniform(seed, (first + rows, step, Purpose.AUGMENTATION), 3, device=images.device)
+    top, left = ((draws[:, i] * (2 * _PADDING + 1)).long() for i in (0, 1))
+    down = top.unsqueeze(1) + torch.arange(height, device=images.device)
+    across = torch.arange(width, device=images.device)
+    across = left.unsqueeze(1) + torch.where(draws[:, 2:] < 0.5, across.flip(0), across)
+    padded = F.pad(images, (_PADDING,) * 4)
+    return padded.permute(0, 2, 3, 1)[rows.view(-1, 1, 1), down.unsqueeze(2), across.unsqueeze(1)].permute(0, 3, 1, 2)
+
+
+def resized_crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:
+    """Stretch a random part of each image, 8 to 100 % of it and of ratio 3:4 to 4:3, to full size; mirror half."""
+    rows = torch.arange(first, first + len(images), device=images.device)
+    draws = uniform(seed, (rows, step, Purpose.AUGMENTATION), 5, device=images.device)
+    area, ratio = 0.08 + 0.92 * draws[:, 0], torch.exp((2 * draws[:, 1] - 1) * math.log(4 / 3))
+    width, height = (area * ratio).sqrt().clamp(max=1), (area / ratio).sqrt().clamp(max=1)
+    shift_x, shift_y = (1 - width) * (2 * draws[:, 2] - 1), (1 - height) * (2 * draws[:, 3] - 1)
+    flip, zero = torch.where(draws[:, 4] < 0.5, -1.0, 1.0), torch.zeros_like(width)
+    transform = torch.stack((width * flip, zero, shift_x, zero, height, shift_y), dim=1).view(-1, 2, 3)
+    grid = F.affine_grid(transform, list(images.shape), align_corners=False)
+    return F.grid_sample(images.float(), grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+AUGMENTATIONS = {"crop-flip": crop_and_flip, "resized-crop-flip": resized_crop_and_flip}

@@ -1,0 +1,52 @@
+"""An epoch of training: the steps it is cut into, and the quick look at its end."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from smoothcert.data.image_data import ImageData
+from smoothcert.distributed.ranks import Ranks
+from smoothcert.errors import UsageError
+from smoothcert.philox import Purpose, normal
+from smoothcert.smoothing.precision import numerics
+from smoothcert.training.config import TrainConfig
+
+
+def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
+    """Return (first, size) of every step of an epoch.
+
+    Each mini-batch of consecutive images is cut into `split` equal steps; what does not divide is dropped, and the
+    last, smaller mini-batch is cut likewise, as published.
+
+    >>> plan_epoch(10, 4, 2)
+    [(0, 2), (2, 2), (4, 2), (6, 2), (8, 1), (9, 1)]
+    >>> plan_epoch(9, 4, 2)
+    [(0, 2), (2, 2), (4, 2), (6, 2)]
+    """
+    steps = []
+    for first in range(0, images, batch):
+        size = min(batch, images - first) // split
+        steps += [(first + number * size, size) for number in range(split) if size]
+    if not steps:
+        raise UsageError(f"{images} images are too few for steps of a {split}th of a mini-batch; try `--steps whole`.")
+    return steps
+
+
+def noisy_accuracy(model: nn.Module, data: ImageData, config: TrainConfig, ranks: Ranks | None = None) -> float:
+    """Return the base classifier's accuracy in percent under one noise an image: the field's quick look."""
+    ranks = ranks or Ranks()
+    device = next(model.parameters()).device
+    training = model.training
+    model.eval()
+    right = torch.zeros((), dtype=torch.int64, device=device)
+    with torch.no_grad(), numerics(config.precision, device):
+        mine = torch.arange(ranks.rank, len(data), ranks.size, device=data.labels.device)
+        most = 1000 if device.type == "cpu" else 10_000
+        for chosen in torch.split(mine, max(1, min(most, 2**24 // data.shape.numel()))):
+            images = data.floats(chosen, device)
+            noise = normal(config.seed, (chosen.to(device), 0, Purpose.EVALUATION), images[0].numel(), device=device)
+            scores = model(images + config.sigma * noise.view_as(images))
+            right += (scores.argmax(dim=1) == data.labels[chosen].to(device)).sum()
+    model.train(training)
+    return round(100 * int(ranks.total(right)) / len(data), 4)

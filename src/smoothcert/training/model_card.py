@@ -1,0 +1,33 @@
+"""The card of a trained network: what it is, how it was made, how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from smoothcert.training.config import TrainConfig, to_toml
+
+
+def model_card(config: TrainConfig, metrics: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]) -> str:
+    """Return the text of a run folder's README."""
+    last = metrics[-1] if metrics else {}
+    seconds = sum(row.get("seconds", 0.0) for row in metrics)
+    accuracy = last.get("test_accuracy", float("nan"))
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    return f"""# {config.name}
+
+A {config.architecture} for {config.dataset}, trained with {config.method} to be smoothed by Gaussian noise of standard
+deviation {config.sigma:g} (on images in [0, 1]).
+
+- {config.epochs} epochs in {seconds:,.0f} s on {environment["device"]} ({versions})
+- base classifier under one noise an image, last epoch: {accuracy:.2f} % of the test images
+
+Its certified accuracy is not known from that; measure it:
+
+    smoothcert certify PATH_OF_THIS_FOLDER
+
+The configuration in full:
+
+```toml
+{to_toml(config)}```
+"""

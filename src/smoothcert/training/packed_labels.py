@@ -1,0 +1,91 @@
+"""Soft labels of many images and classes: packed by rows in one file, which is mapped into memory and read as needed.
+
+A safetensors file of three arrays: `offsets` [images + 1], and for every class that an image's votes went to, its
+number (`classes`) and its votes (`votes`). A row keeps its 272 most voted classes; few images have more, and with
+that ImageNet's 1,281,167 rows of 1,000 classes take 1.41 GB at the very most.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+from torch import Tensor
+
+from smoothcert.errors import SmoothcertError
+from smoothcert.runtime.atomic_files import replacing
+
+MOST_CLASSES = 272
+_DTYPES = {"I64": np.int64, "U16": np.uint16, "U32": np.uint32}
+
+
+class PackedLabels:
+    """Soft labels by image, as `labels[indices]`: float32 shares [len(indices), classes] that sum to 1."""
+
+    def __init__(self, path: Path, num_classes: int) -> None:
+        self.path, self.num_classes = path, num_classes
+        arrays = _map(path)
+        self.offsets, self.classes, self.votes = arrays["offsets"], arrays["classes"], arrays["votes"]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, indices: Tensor) -> Tensor:
+        """Return the rows of these images."""
+        rows = np.zeros((len(indices), self.num_classes), dtype=np.float32)
+        for row, index in zip(rows, indices.tolist(), strict=True):
+            first, end = self.offsets[index], self.offsets[index + 1]
+            votes = self.votes[first:end].astype(np.float32)
+            row[self.classes[first:end]] = votes / votes.sum()
+        return torch.from_numpy(rows)
+
+    def dense(self) -> Tensor:
+        """Return all rows."""
+        return self[torch.arange(len(self))]
+
+
+def pack_labels(counts: Path, images: int, out: Path) -> None:
+    """Pack the rows of a file of counts; the file appears when it is whole."""
+    offsets = np.zeros(images + 1, dtype=np.int64)
+    classes, votes = [], []
+    for number, pairs in enumerate(_rows(counts)):
+        kept = pairs[:MOST_CLASSES]  # the most voted come first
+        classes.append(kept[:, 0].astype(np.uint16))
+        votes.append(kept[:, 1].astype(np.uint32))
+        offsets[number + 1] = offsets[number] + len(kept)
+    flat = np.concatenate(votes)
+    narrow = flat.astype(np.uint16) if int(flat.max()) < 1 << 16 else flat
+    with replacing(out) as part:
+        save_file({"offsets": offsets, "classes": np.concatenate(classes), "votes": narrow}, part)
+
+
+def _rows(counts: Path) -> Iterator[NDArray[np.int64]]:
+    with counts.open(encoding="utf-8") as lines:
+        next(lines)
+        for line in lines:
+            numbers = np.array(line.rstrip("\n").split("\t")[1].replace(":", " ").split(), dtype=np.int64)
+            yield numbers.reshape(-1, 2)
+
+
+def _map(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a safetensors file without reading them: its header says where each lies."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if length > path.stat().st_size:
+                raise ValueError("its header is longer than the file")
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        first, mapped = 8 + length, dict[str, NDArray[Any]]()
+        for name, about in header.items():
+            start, shape = first + about["data_offsets"][0], tuple(about["shape"])
+            mapped[name] = np.memmap(path, _DTYPES[about["dtype"]], "r", start, shape)
+        return mapped
+    except (OSError, ValueError, KeyError) as error:
+        raise SmoothcertError(f"{path} is damaged ({error}); delete it, and it is made again.") from error

@@ -1,0 +1,62 @@
+"""The images that runs are trained and tested on."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from smoothcert.data import ImageData, load_dataset
+from smoothcert.data.folder import FolderImages
+from smoothcert.distributed.consensus import settle
+from smoothcert.distributed.ranks import joined
+from smoothcert.errors import Notice, SmoothcertError
+from smoothcert.training.config import TrainConfig
+
+
+class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
+    """Training and test images, by the data set's name and how they are cut, read once, and the same on every rank."""
+
+    def __init__(self, data_dir: str | Path | None) -> None:
+        super().__init__()
+        self.data_dir = data_dir
+
+    def of(self, config: TrainConfig) -> tuple[ImageData, ImageData]:
+        """Return training and test images of a run."""
+        key = (config.dataset, config.resize, config.crop, config.skip_broken)
+        if key in self:
+            return self[key]
+        train, test = (load_images(config, split, self.data_dir) for split in ("train", "test"))
+        if isinstance(train.images, FolderImages) and train.classes != test.classes:
+            name = sorted(set(train.classes) ^ set(test.classes))[0]
+            here, there = ("training", "test") if name in train.classes else ("test", "training")
+            raise SmoothcertError(f"{train.name}: the {here} images have a class {name}, the {there} images do not.")
+        if _same_images(train, test):
+            text = f"{train.name} has no test images of its own: accuracy is measured on those it is trained on."
+            warnings.warn(text, Notice, stacklevel=2)
+        settle(joined(), {"class folders": " ".join(train.classes), "images": f"{len(train)} + {len(test)}"})
+        self[key] = train, test
+        return train, test
+
+
+def _same_images(train: ImageData, test: ImageData) -> bool:
+    if isinstance(train.images, FolderImages) and isinstance(test.images, FolderImages):
+        return train.images.paths == test.images.paths
+    if not (isinstance(train.images, Tensor) and isinstance(test.images, Tensor)):
+        return False
+    return torch.equal(train.images, test.images)
+
+
+def load_images(config: TrainConfig, split: str, data_dir: str | Path | None) -> ImageData:
+    """Return the images of a run; only among training images may others stand in for broken ones."""
+    return load_dataset(
+        config.dataset,
+        split,
+        data_dir,
+        resize=config.resize or None,
+        crop=config.crop or None,
+        skip_broken=config.skip_broken and split == "train",
+    )

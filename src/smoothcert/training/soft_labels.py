@@ -1,0 +1,104 @@
+"""Soft labels: a teacher's votes on the training images under noise (the paper's Eq. 9).
+
+They are kept beside the teacher as an ordinary file of predictions with counts, named by a hash of everything they
+depend on; so they can be read without us, are resumed after an interruption, and are made only once. When they are
+whole they are packed into a second file, from which training reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from smoothcert.certification.dataset import Progress, predict_dataset
+from smoothcert.checkpoints.checkpoint import load_checkpoint
+from smoothcert.data.folder import FolderImages, FolderViews
+from smoothcert.data.image_data import ImageData
+from smoothcert.distributed.consensus import decide
+from smoothcert.distributed.ranks import joined
+from smoothcert.errors import UsageError
+from smoothcert.philox import Purpose
+from smoothcert.results.reader import Prediction, counts_path
+from smoothcert.smoothing.classifier import SmoothedClassifier
+from smoothcert.smoothing.counting import default_micro_batch
+from smoothcert.smoothing.deploy import choose_deployment
+from smoothcert.training.batches import AUGMENTATIONS
+from smoothcert.training.packed_labels import PackedLabels, pack_labels
+
+_MOST_IN_MEMORY = 1 << 28  # values: CIFAR-100 has 5 million
+_ONE_VIEW = 0xFFFFFFFF  # the step that names the single augmented view; no training step has that number
+
+
+def make_soft_labels(
+    teacher: Path,
+    data: ImageData,
+    *,
+    sigma: float = 0.25,
+    samples: int = 10_000,
+    augmentation: str = "none",
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    on_progress: Callable[[Progress[Prediction]], None] | None = None,
+) -> Tensor | PackedLabels:
+    """Return y_hat [images, classes]: each class's share of the teacher's votes under `samples` noises.
+
+    Labels that would fill the memory are returned as an object that reads rows from the file.
+
+    `teacher` is a run folder or checkpoint. With an augmentation the votes are on one random view of each image, as
+    in the published code. They are counted in the form and precision that suit the device.
+    """
+    checkpoint = load_checkpoint(teacher)
+    shown = data if augmentation == "none" else one_view(data, augmentation, seed)
+    model = checkpoint.model.to(device)
+    form, precision = choose_deployment(model, data.shape, samples * len(data))
+    usual = default_micro_batch(data.shape.numel(), torch.device(device))
+    micro_batch = -(-samples // -(-samples // usual))  # cuts the samples evenly, so that few are padding
+    options: dict[str, Any] = {"form": form, "precision": precision, "micro_batch": micro_batch}
+    classifier = SmoothedClassifier(model, sigma, model.num_classes, **options)
+    place = torch.device(device).type
+    parts = (checkpoint.sha256, shown.fingerprint, sigma, samples, seed, form, precision, micro_batch, place)
+    out = labels_path(teacher, *parts)
+    packed = out.with_suffix(".safetensors")
+    if not decide(joined(), packed.is_file()):
+        predict_dataset(
+            classifier,
+            shown,
+            out,
+            n=samples,
+            alpha=0.5,
+            seed=seed,
+            batch=16 * usual,  # images of few samples share a pass
+            purpose=Purpose.SOFT_LABELS,
+            model={"sha256": checkpoint.sha256},
+            on_progress=on_progress,
+        )
+        if joined().first:
+            pack_labels(counts_path(out), len(data), packed)
+        decide(joined(), True)  # it is there from here on
+    labels = PackedLabels(packed, model.num_classes)
+    return labels.dense() if len(data) * model.num_classes <= _MOST_IN_MEMORY else labels
+
+
+def labels_path(teacher: Path, *parts: Any) -> Path:
+    """Return the file beside a teacher that holds the labels made of these parts."""
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+    folder = teacher if teacher.is_dir() else teacher.parent
+    return folder / f"soft-labels-{digest}.tsv"
+
+
+def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:
+    """Return the data set with every image augmented once."""
+    if isinstance(data.images, FolderImages):
+        if augmentation != "resized-crop-flip":
+            raise UsageError("Soft labels of an image folder can be of views by `resized-crop-flip` only, or `clean`.")
+        return replace(data, images=FolderViews(data.images, seed, _ONE_VIEW))
+    everything = data.images[torch.arange(len(data))]
+    images = AUGMENTATIONS[augmentation](everything, seed, _ONE_VIEW).round().byte().contiguous()
+    return replace(data, images=images)

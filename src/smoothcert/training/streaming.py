@@ -1,0 +1,112 @@
+"""Training images that are decoded as they are needed, by worker processes that run ahead of the steps."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from smoothcert.data.folder import FolderImages, view_draws
+from smoothcert.data.image_data import ImageData
+from smoothcert.training.batches import AUGMENTATIONS, Batch, Inputs, Schedule, Source, to_device
+from smoothcert.training.packed_labels import PackedLabels
+
+_MOST_RESIDENT = 4 * 2**30  # bytes of a folder's images that are decoded once and kept
+_MOST_WORKERS = 16
+
+
+class StreamedData:
+    """A folder of images, read mini-batch by mini-batch; what is random in a view is named by (seed, step, position).
+
+    Workers make uint8 images, labels and soft labels; the device gets those and scales them.
+    """
+
+    def __init__(
+        self,
+        data: ImageData,
+        device: torch.device,
+        augmentation: str,
+        soft: Tensor | PackedLabels | None,
+        *,
+        seed: int,
+        workers: int,
+    ) -> None:
+        self.device, self.home = device, torch.device("cpu")
+        self.augmentation, self.workers = augmentation, workers
+        self._views = _Views(data, augmentation == "resized-crop-flip", soft, seed)
+
+    def stream(self, schedule: Schedule) -> Iterator[Inputs]:
+        """Yield images, labels and soft labels of each step."""
+        pinned = self.device.type == "cuda"
+        more: dict[str, Any] = {"prefetch_factor": 2} if self.workers else {}
+        loader = DataLoader(
+            self._views,
+            batch_size=None,
+            sampler=((step, part.first, indices) for step, part, indices in schedule),
+            num_workers=self.workers,
+            pin_memory=pinned,
+            worker_init_fn=_leave_signals_to_the_parent,
+            **more,
+        )
+        for inputs in loader:
+            yield tuple(value.to(self.device, non_blocking=pinned) for value in inputs)
+
+    def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
+        """Scale images to [0, 1], after shifting and mirroring them where that is wanted."""
+        images, labels, *soft = inputs
+        if self.augmentation == "crop-flip":
+            images = AUGMENTATIONS["crop-flip"](images, seed, step, first)
+        return images.float() / 255, labels, soft[0] if soft else None
+
+
+class _Views(Dataset[Inputs]):
+    """What workers do: decode the images of one step."""
+
+    def __init__(self, data: ImageData, random: bool, soft: Tensor | PackedLabels | None, seed: int) -> None:
+        self.data, self.random, self.soft, self.seed = data, random, soft, seed
+
+    def __getitem__(self, address: tuple[int, int, Tensor]) -> Inputs:
+        step, first, indices = address
+        images = self.data.images
+        if self.random and isinstance(images, FolderImages):
+            draws = view_draws(self.seed, step, torch.arange(first, first + len(indices)))
+            pixels, decoded = images.views(indices.tolist(), draws)
+            used = torch.tensor(decoded)
+        else:
+            pixels, used = images[indices], indices
+        return pixels, self.data.labels[used], *(() if self.soft is None else (self.soft[used],))
+
+
+def _leave_signals_to_the_parent(worker: int) -> None:
+    """Work on after Ctrl-C or SIGTERM, which may go to all processes: the parent may need more images to end well."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def choose_source(
+    data: ImageData,
+    device: torch.device,
+    augmentation: str,
+    soft: Tensor | PackedLabels | None = None,
+    *,
+    seed: int = 0,
+    workers: int | None = None,
+) -> Source:
+    """Return where training reads a data set from: memory, if it fits and is not cut anew from files each time."""
+    if isinstance(data.images, FolderImages):
+        large = data.images.shape.numel() > _MOST_RESIDENT
+        if large or augmentation == "resized-crop-flip":
+            count = usual_workers() if workers is None else workers
+            return StreamedData(data, device, augmentation, soft, seed=seed, workers=count)
+    return to_device(data, device, augmentation, soft.dense() if isinstance(soft, PackedLabels) else soft)
+
+
+def usual_workers() -> int:
+    """Return how many processes decode for this one: its share of the machine's cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(_MOST_WORKERS, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))

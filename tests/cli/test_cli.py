@@ -1,0 +1,373 @@
+"""The command line as users meet it: in a terminal, in a pipe, with wrong flags."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import smoothcert
+from smoothcert.checkpoints.checkpoint import Checkpoint
+from smoothcert.cli import build_parser, main
+from smoothcert.errors import Notice, UsageError
+from smoothcert.runtime.atomic_files import write_text
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "smoothcert", *map(str, arguments)], capture_output=True, text=True, **options
+    )
+
+
+def test_help_answers_at_once_without_torch():
+    times = []
+    for _ in range(3):
+        before = os.times()
+        assert run("--help").returncode == 0
+        after = os.times()  # of the processor, whatever else the machine does
+        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(times) < 0.5
+    code = "import sys; from smoothcert.cli import build_parser; build_parser(); "
+    code += "assert not {'torch', 'numpy', 'rich'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("command", build_parser()._subparsers._group_actions[0].choices)
+def test_every_command_explains_itself(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert len(capsys.readouterr().out) > 200
+
+
+def test_a_notice_is_one_line(monkeypatch):
+    """Where in the code it was given helps nobody; other warnings stay as they are."""
+    written = []
+
+    def run(_):
+        kinds = Notice, UserWarning
+        written.extend(warnings.formatwarning("It is slow.", kind, "stepping.py", 7) for kind in kinds)
+
+    parser = SimpleNamespace(parse_args=lambda _: SimpleNamespace(run=run))
+    monkeypatch.setattr(smoothcert.cli, "build_parser", lambda _: parser)
+    assert main([]) == 0
+    assert written[0] == "smoothcert: It is slow.\n"
+    assert written[1].startswith("stepping.py:7: UserWarning: It is slow.")
+    assert warnings.formatwarning("It is slow.", Notice, "stepping.py", 7).startswith("stepping.py:7: ")
+
+
+def test_certify_and_report(checkpoint, tmp_path, capsys):
+    out = tmp_path / "sub/results.tsv"
+    assert (
+        main(["certify", str(checkpoint), "--N", "500", "--N0", "50", "--skip", "100", "--out", str(out), "--json"])
+        == 0
+    )
+    captured = capsys.readouterr()
+    (row,) = json.loads(captured.out)
+    assert row["images"] == 10
+    assert row["dataset"] == "mnist-mini"
+    assert row["acr"]["value"] > 0.1
+    assert "10 of 10 images" in captured.err
+    assert "ACR" in captured.err
+    assert main(["report", f"mine={out}", "--out", str(tmp_path / "t.md"), "--out", str(tmp_path / "t.tex")]) == 0
+    table = capsys.readouterr().out
+    assert "mine" in table
+    assert f"{row['acr']['value']:.3f}" in (tmp_path / "t.md").read_text()
+    assert r"\begin{tabular}" in (tmp_path / "t.tex").read_text()
+    assert main(["certify", str(checkpoint), "--N", "500", "--N0", "50", "--skip", "100", "--out", str(out)]) == 0
+    assert "10 of 10 images were there already" in capsys.readouterr().err
+
+
+def test_the_default_output_lies_beside_the_checkpoint(checkpoint, capsys):
+    assert main(["certify", str(checkpoint), "--n", "50", "--max", "2"]) == 0
+    name = "lenet.certify-mnist-mini-test-sigma0.25-n50-max2.tsv"
+    assert (checkpoint.parent / name).is_file()
+    assert main(["predict", str(checkpoint), "--n", "50", "--shard", "2/500", "--json"]) == 0
+    assert (checkpoint.parent / "lenet.predict-mnist-mini-test-sigma0.25-n50-shard2of500.tsv").is_file()
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["images"] == 2
+
+
+def test_what_the_paper_does_not_have_is_said(checkpoint, tmp_path, capsys):
+    assert main(["certify", str(checkpoint), "--n", "50", "--max", "2", "--out", str(tmp_path / "a.tsv")]) == 0
+    assert main(["report", str(tmp_path / "a.tsv"), "--paper"]) == 0
+    assert "The paper has no row of this data set, noise level and method.\n" in capsys.readouterr().err
+
+
+def test_dry_run_touches_nothing(checkpoint, capsys):
+    before = sorted(checkpoint.parent.iterdir())
+    assert main(["certify", str(checkpoint), "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["samples"] == 1000 * 100_100
+    assert plan["largest radius"] == pytest.approx(0.9529, abs=1e-4)
+    assert plan["samples a second"] > 100
+    assert main(["predict", str(checkpoint), "--dry-run", "--json"]) == 0
+    assert "largest radius" not in json.loads(capsys.readouterr().out), "a prediction proves none"
+    assert sorted(checkpoint.parent.iterdir()) == before
+
+
+def test_progress_goes_to_stderr_as_lines_in_a_pipe(checkpoint, tmp_path):
+    done = run("certify", checkpoint, "--n", 100, "--skip", 250, "--out", tmp_path / "a.tsv")
+    assert done.returncode == 0
+    assert "certify: 4 of 4 images" in done.stderr
+    assert "\r" not in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert done.stdout.splitlines()[0].split()[:3] == ["sigma", "method", "ACR"]
+
+
+def test_progress_is_a_bar_on_a_terminal(checkpoint, tmp_path):
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "smoothcert", "certify", str(checkpoint), "--n", "2000", "--skip", "100"]
+    process = subprocess.Popen([*command, "--out", str(tmp_path / "a.tsv")], stderr=follower, stdout=subprocess.PIPE)
+    os.close(follower)
+    shown = b""
+    try:
+        while block := os.read(leader, 4096):
+            shown += block
+    except OSError:  # the other side is gone
+        pass
+    assert process.wait() == 0
+    assert b"images/s" in shown
+    assert b"ACR" in shown
+    assert b"10/10" in shown
+
+
+def test_a_reader_that_has_seen_enough():
+    command = f"{sys.executable} -m smoothcert list models | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stdout == "lenet\n"
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_error(closed):
+    done = subprocess.run(f"{sys.executable} -m smoothcert list models {closed}", shell=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout_is_one_sentence():
+    command = f"{sys.executable} -m smoothcert list recipes > /dev/full"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "smoothcert: the output cannot be written (No space left on device).\n"
+
+
+def test_a_list_of_nothing_is_empty_and_says_so(capsys):
+    assert main(["list", "recipes", "nothing-*"]) == 0
+    assert capsys.readouterr() == ("", "None of the recipes is called 'nothing-*'.\n")
+
+
+def test_lists(capsys):
+    assert main(["list", "datasets", "cifar*"]) == 0
+    assert capsys.readouterr().out.split() == ["cifar10", "cifar100"]
+    assert main(["list", "models", "--json"]) == 0
+    assert "resnet50" in json.loads(capsys.readouterr().out)
+
+
+def test_data_commands(tmp_path, capsys):
+    assert main(["data", "list", "--data-dir", str(tmp_path), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["datasets"]
+    there = {row["name"]: row["there"] for row in rows if not row["name"].endswith("-c")}
+    assert there == {
+        "mnist": False,
+        "mnist-mini": True,
+        "fashion_mnist": False,
+        "cifar10": False,
+        "cifar100": False,
+        "imagenet": False,
+    }
+    assert main(["data", "show", "mnist-mini", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["images"], shown["shape"]) == (1000, [1, 28, 28])
+
+
+def test_data_get_without_a_network(tmp_path):
+    done = run(
+        "data", "get", "cifar10", "--data-dir", tmp_path, env={**os.environ, "https_proxy": "http://127.0.0.1:9"}
+    )
+    assert done.returncode == 1
+    assert "cifar-10-python.tar.gz into" in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_import_and_export(tmp_path, capsys, trained_lenet):
+    smoothcert.export_checkpoint(Checkpoint(trained_lenet, {"epoch": 5}), tmp_path / "c.pth.tar")
+    ours = tmp_path / "ours.safetensors"
+    arguments = [
+        "import",
+        str(tmp_path / "c.pth.tar"),
+        "--out",
+        str(ours),
+        "--dataset",
+        "mnist-mini",
+        "--sigma",
+        "0.25",
+        "--check",
+    ]
+    assert main(arguments) == 0
+    said = capsys.readouterr().err
+    assert "Accuracy on 200 images of mnist-mini under noise of 0.25: 9" in said
+    loaded = smoothcert.load_checkpoint(ours)
+    assert loaded.about == {"epoch": 5, "dataset": "mnist-mini", "sigma": 0.25}
+    assert main(["export", str(tmp_path / "c.pth.tar"), "--out", str(tmp_path / "back.pth.tar")]) == 2
+    assert "`import` it first" in capsys.readouterr().err
+    assert main(["export", str(ours), "--out", str(tmp_path / "back.pth.tar")]) == 0
+    back = torch.load(tmp_path / "back.pth.tar", weights_only=True)
+    assert torch.equal(back["state_dict"]["1.fc2.bias"], trained_lenet.network.fc2.bias)
+
+
+def test_a_folder_that_may_not_be_read_is_one_sentence(monkeypatch, capsys):
+    def forbidden(args):
+        raise PermissionError(13, "Permission denied", "runs/theirs")
+
+    monkeypatch.setattr("smoothcert.cli.certify.run", forbidden)
+    assert main(["certify", "runs/theirs"]) == 1
+    assert capsys.readouterr().err == "smoothcert: runs/theirs cannot be opened (Permission denied).\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a file that is not plain")
+def test_what_is_no_plain_file_is_neither_read_nor_replaced(checkpoint, tmp_path, capsys):
+    """A device such as /dev/null is needed by others, and /dev/zero never ends."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert main(["certify", str(checkpoint), "--n", "20", "--skip", "500", "--out", str(pipe)]) == 2
+    assert "is no name for results" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="is no plain file"):
+        write_text(pipe, "text")
+    assert pipe.is_fifo()
+
+
+BAD = [
+    (["certify", "{c}", "--sigma", "0"], "`sigma` to be > 0 and finite, but got 0"),
+    (["certify", "{c}", "--sigma", "-0.25"], "`sigma` to be > 0"),
+    (["certify", "{c}", "--sigma", "nan"], "`sigma` to be > 0"),
+    (["certify", "{c}", "--sigma", "inf"], "`sigma` to be > 0 and finite, but got inf"),
+    (["train", "mnist-mini-gaussian-1.00", "--sigma", "inf"], "`--sigma` must be finite, got inf"),
+    (["train", "mnist-mini-gaussian-1.00", "--weight-decay", "inf"], "`--weight-decay` must be finite, got inf"),
+    (["train", "mnist-mini-gaussian-1.00", "--resize", "32"], "`resize` and `crop` are for image folders"),
+    (["train", "mnist-mini-gaussian-1.00", "--workers", "-1", "--dry-run"], "`--workers` to be at least 0, but got -1"),
+    (["certify", "{c}", "--alpha", "1"], "`alpha` to be between 0 and 1"),
+    (["certify", "{c}", "--alpha", "0"], "`alpha` to be between 0 and 1"),
+    (["certify", "{c}", "--n", "9"], "take n of at least 10"),
+    (["certify", "{c}", "--n0", "0"], "`n0`"),
+    (["certify", "{c}", "--skip", "0"], "`--skip`"),
+    (["certify", "{c}", "--max", "0"], "`--max`"),
+    (["certify", "{c}", "--shard", "3/2"], "`--shard`"),
+    (["certify", "{c}", "--seed", "-1"], "`seed`"),
+    (["certify", "{c}", "--batch", "0"], "`batch` to be at least 1"),
+    (["certify", "{c}", "--micro-batch", "0"], "`micro_batch`"),
+    (["certify", "{c}", "--precision", "fp23"], "did you mean 'fp32'"),
+    (["certify", "{c}", "--device", "warp"], "`--device` warp cannot be used here"),
+    (["certify", "{c}", "--split", "dev"], "`split`"),
+    (["certify", "{c}", "--data", "cifar11"], "did you mean 'cifar10'"),
+    (["certify", "{c}", "--resize", "32"], "`resize` and `crop` are for image folders, which mnist-mini is not"),
+    (["certify", "{c}", "--data", "{wide}", "--crop", "28"], "`resize` and `crop` are for image folders, which"),
+    (["data", "show", "mnits"], "did you mean 'mnist'"),
+    (["data", "make", "mnist-cc"], "Unknown set of corrupted images 'mnist-cc'; did you mean 'mnist-c'?"),
+    (["data", "make", "{wide}"], "Say with `--out` where the corrupted images of"),
+    (["certify", "{c}", "--data", "{wide}"], "Expected images of shape [1, 28, 28], but got [1, 40, 40]"),
+    (["certify", "{c}", "--data", "{c}"], "is no data set; expected an .npz file"),
+    (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
+    (["certify", "{c}", "--n", "20", "--skip", "500", "--stop", "table", "--out", "{folder}"], "no name for results"),
+    (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
+    (["predict", "{c}", "--n", "0"], "`n`"),
+    (["predict", "{c}", "--n", "10", "--dry-run"], "every prediction abstains at alpha = 0.001; take n of at least 11"),
+    (["certify", "{c}", "--n", "10", "--bound", "two-sided"], "at alpha = 0.001; take n of at least 11"),
+    (["attack", "{c}", "--radii", "nan"], "`--radii` to be numbers > 0"),
+    (["attack", "{c}", "--out", "{folder}"], "folder.tsv is a folder; name a file"),
+    (["attack", "{c}", "--n", "10"], "every prediction abstains at alpha = 0.001; take n of at least 11"),
+    (["train"], "Name a recipe (see `smoothcert list recipes`), or say what to train by flags"),
+    (["list", "modles"], "did you mean 'models'"),
+    (["report", "{c}.tsv", "--out", "table.docx"], "Unknown extension"),
+    (["import", "{c}", "--out", "x.pth"], ".safetensors"),
+    (["certify"], "Name either a checkpoint or, with `--pretrained`, a network of ours"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(a[2:]) or a[0] for a, _ in BAD])
+def test_wrong_usage_is_one_sentence_and_exit_code_2(checkpoint, tmp_path, capsys, arguments, message):
+    wide = tmp_path / "wide.npz"
+    np.savez(wide, images=np.zeros((3, 40, 40), np.uint8), labels=np.zeros(3, np.int64))
+    folder = tmp_path / "folder.tsv"
+    folder.mkdir()
+    filled = [argument.format(c=checkpoint, wide=wide, folder=folder) for argument in arguments]
+    assert main(filled) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("smoothcert: ")
+    assert error.count("\n") == 1
+    assert not [path for path in checkpoint.parent.glob("**/*.tsv") if path.is_file()], "a file was begun"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "expected", "positional"),
+    [
+        (["certify", "--corruption", "fog", "RUN"], "corruption", ["fog"], ("checkpoint", "RUN")),
+        (["certify", "--corruption", "fog", "snow", "runs/a", "--json"], "corruption", ["fog", "snow"], "runs/a"),
+        (["certify", "--severity", "3", "5", "RUN"], "severity", [3, 5], "RUN"),
+        (["certify", "--sever", "3", "5", "RUN"], "severity", [3, 5], "RUN"),
+        (["certify", "--severity=3", "RUN", "--severity", "5"], "severity", [3, 5], "RUN"),
+        (["certify", "--grid", "0", "-1", "RUN"], "grid", [0.0, -1.0], "RUN"),
+        (["certify", "RUN", "--corruption", "fog", "frog"], "corruption", ["fog", "frog"], "RUN"),
+        (["attack", "--radii", "0.25", "1", "RUN"], "radii", [0.25, 1.0], "RUN"),
+        (["data", "make", "--corruption", "fog", "mnist-c"], "corruption", ["fog"], ("name", "mnist-c")),
+        (["report", "--linf", "2/255", "1/2", "a", "b"], "linf", [2 / 255, 0.5], ("files", ["a", "b"])),
+        (["report", "a", "--radii", "0", "--radii", "1", "2"], "radii", [0.0, 1.0, 2.0], ("files", ["a"])),
+        (["report", "a"], "linf", [], ("files", ["a"])),
+    ],
+)
+def test_a_positional_may_stand_behind_several_values(arguments, name, expected, positional, tmp_path, monkeypatch):
+    (tmp_path / "RUN").mkdir()
+    (tmp_path / "fog").mkdir()  # a corruption's name is one, whatever else is called so
+    monkeypatch.chdir(tmp_path)
+    place, value = positional if isinstance(positional, tuple) else ("checkpoint", positional)
+    for _ in range(2):  # nothing is left over from the first time
+        args = build_parser(arguments).parse_args(arguments)
+        assert (getattr(args, name), getattr(args, place)) == (expected, value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "smoothcert: the following arguments are required: COMMAND. See `smoothcert --help`.\n"),
+        (["certfy"], "invalid choice: 'certfy'"),
+        (
+            ["certify", "x", "--n", "many"],
+            "argument --n/--N: invalid int value: 'many'. See `smoothcert certify --help`",
+        ),
+        (["certify", "x", "--shard", "3"], "expected I/N, such as 3/8, but got '3'"),
+        (["certify", "x", "--skpi", "3"], "certify: unknown argument --skpi; did you mean --skip? See `smoothcert c"),
+        (["certify", "x", "--skpi=3"], "did you mean --skip?"),
+        (["data", "list", "mnist"], "smoothcert data list: unknown argument mnist. See `smoothcert data list --help`"),
+        (["report"], "required: [NAME=]RUN"),
+    ],
+)
+def test_what_cannot_be_parsed_is_one_line_and_exit_code_2(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["certify", "{d}/absent.safetensors"], "There is no checkpoint"),
+        (["report", "{d}/absent.tsv"], "cannot be read (No such file"),
+        (["certify", "{c}", "--data", "mnist", "--data-dir", "{d}"], "smoothcert data get mnist"),
+        (["merge", "{d}/a.tsv", "{d}/b.tsv", "--out", "{d}/c.tsv"], "There is no results file {d}/a.tsv"),
+        (["train", "{d}/absent.toml"], "absent.toml cannot be read (No such file or directory)"),
+        (["data", "make", "mnist-mini", "--out", "{c}", "--corruption", "inverse"], "cannot be written (File exists)"),
+    ],
+)
+def test_what_is_missing_is_exit_code_1(checkpoint, tmp_path, capsys, arguments, message):
+    assert main([argument.format(c=checkpoint, d=tmp_path) for argument in arguments]) == 1
+    assert message.format(d=tmp_path) in capsys.readouterr().err

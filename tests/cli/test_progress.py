@@ -1,0 +1,79 @@
+"""What the command line says of its progress."""
+
+import io
+import re
+import sys
+
+import pytest
+
+from smoothcert.cli import progress
+from smoothcert.cli.progress import ProgressBar
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes when it is told to."""
+
+    class Clock:
+        now = 1000.0
+
+    monkeypatch.setattr(progress.time, "monotonic", lambda: Clock.now)
+    return Clock
+
+
+def lines_of(capsys):
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_slow_start_is_forgotten(clock, capsys):
+    """A minute of compiling, then a thousand steps a second: after half a minute the time left is right."""
+    bar = ProgressBar("run", 100_000, "steps")
+    clock.now += 60
+    bar.update(2)
+    assert lines_of(capsys) == ["run: 2 of 100,000 steps, 0.0333 steps/s"], "too early to say how long it takes"
+    for second in range(1, 61):
+        clock.now += 1
+        bar.update(2 + 1000 * second)
+    shown = lines_of(capsys)
+    assert len(shown) == 6, "a line every ten seconds"
+    assert shown[0].endswith("steps/s, 10:30 left"), "the start still counts"
+    assert shown[-1] == "run: 60,002 of 100,000 steps, 1,000 steps/s, 0:40 left"
+    clock.now += 40
+    bar.update(100_000, "loss 0.1")
+    assert lines_of(capsys) == ["run: 100,000 of 100,000 steps, 625 steps/s, loss 0.1"], "of the whole, at the end"
+
+
+def test_what_was_done_before_is_not_speed(clock, capsys):
+    bar = ProgressBar("run", 2000, "images", start=1000)
+    clock.now += 10
+    bar.update(1100)
+    assert lines_of(capsys) == ["run: 1,100 of 2,000 images, 10 images/s, 1:30 left"]
+
+
+def test_rare_updates_have_a_speed(clock, capsys):
+    bar = ProgressBar("run", None, "images")
+    for done in (1, 2, 3):
+        clock.now += 120
+        bar.update(done)
+    assert lines_of(capsys) == [f"run: {done} images, 0.00833 images/s" for done in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_keeps_title_and_count(width, monkeypatch):
+    written = io.StringIO()
+    written.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", written)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    with ProgressBar("certify", 5000, "images") as bar:
+        bar.update(1234, "ACR 0.718, certified accuracy 84.0%, and more than fits on any of these lines")
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.getvalue()).strip().splitlines()[-1]
+    assert re.match(r"certify \S+ +1234/5000 ACR 0", shown)
+    assert len(shown) <= width
+
+
+def test_no_speed_where_no_time_has_passed(clock, capsys):
+    ProgressBar("run", 10, "images").update(10)
+    ProgressBar("run", 10, "images").update(10, "accuracy 90.0%")
+    assert lines_of(capsys) == ["run: 10 of 10 images", "run: 10 of 10 images, accuracy 90.0%"]

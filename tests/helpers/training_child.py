@@ -1,0 +1,60 @@
+"""What tests of training share: small configurations, and a training process to be killed, which must start fast."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from functools import partial
+
+import torch
+
+from smoothcert.checkpoints import checkpoint
+from smoothcert.methods import METHODS
+from smoothcert.training.config import TrainConfig
+from smoothcert.training.fit import fit
+
+SMALL = {"num_noises": 2, "attack_steps": 2}
+
+
+def options(method):
+    return {key: value for key, value in SMALL.items() if key in METHODS[method].__dataclass_fields__}
+
+
+def configure(method, **changes):
+    common = {"dataset": "mnist-mini", "batch": 32, "epochs": 3, "learning_rate": 0.02, "lr_step": 1}
+    return TrainConfig(**{"name": f"test-{method}", "method": method, "options": options(method), **common, **changes})
+
+
+def train(config, folder, data, **more):
+    soft = torch.nn.functional.one_hot(data.labels, 10).float() * 0.9 + 0.01
+    return fit(config, folder, data, data.subset(range(20)), soft=soft, **more)
+
+
+def single_threaded(config, folder, data):
+    """Train on a disk slow enough that whoever watches sees a file in the middle of being saved."""
+    torch.set_num_threads(1)
+    checkpoint.save_file = partial(save_slowly, seconds=0.03)
+    train(config, folder, data)
+
+
+def command(log, arguments, *, slow_disk=False, afresh=False):
+    """Run a command as a terminal would, in a session of its own, with what it says in a file."""
+    from smoothcert.cli import main
+
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    torch.set_num_threads(1)
+    sys.stderr = sys.stdout = open(log, "w", buffering=1)  # noqa: SIM115
+    os.dup2(sys.stderr.fileno(), 2)
+    if slow_disk:
+        checkpoint.save_file = save_slowly
+    if afresh:
+        multiprocessing.set_start_method("spawn", force=True)
+    sys.exit(main(arguments))
+
+
+def save_slowly(tensors, path, header, *, save=checkpoint.save_file, seconds=0.2):
+    path.write_bytes(b"half")
+    time.sleep(seconds)
+    save(tensors, path, header)

@@ -1,0 +1,111 @@
+"""Methods that users register: trained like ours, or refused with the reason."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import smoothcert
+from smoothcert.cli import build_parser
+from smoothcert.cli.train import resolve
+from smoothcert.errors import UsageError
+from smoothcert.methods import METHODS, Method, StepOutput, create_method
+from smoothcert.methods.base import positive
+from smoothcert.training.fit import fit
+
+
+@pytest.fixture
+def known_methods():
+    before = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twice(Method):
+    name = "twice"
+
+    factor: float = positive(2.0, "what the loss is multiplied by")
+
+    def step(self, model, x, y, *, draws, epoch, soft=None):
+        return StepOutput(self.factor * F.cross_entropy(model(x + self.sigma * draws.noise(x, 1)[0]), y))
+
+
+def test_a_registered_method_is_like_ours(known_methods, tmp_path, few):
+    assert smoothcert.register_method(Twice) is Twice
+    assert smoothcert.register_method(Twice) is Twice  # a notebook's cell that is run again
+    assert create_method("twice", 0.5, {"factor": 3}) == Twice(sigma=0.5, factor=3)
+    with pytest.raises(UsageError, match="`--factor` must be > 0"):
+        create_method("twice", 0.5, {"factor": -1.0})
+    arguments = ["train", "--method", "twice", "--factor", "4", "--dataset", "mnist-mini"]
+    (config,) = resolve(build_parser(arguments).parse_args(arguments))
+    assert (config.method, config.options) == ("twice", {"factor": 4.0})
+    network = fit(smoothcert.load_recipe("mnist-mini-gaussian-1.00", method="twice", epochs=1), tmp_path, few, few)
+    assert smoothcert.load_checkpoint(network).about["method"] == "twice"
+
+
+def test_methods_that_cannot_be_registered(known_methods):
+    with pytest.raises(UsageError, match="Expected a dataclass that extends Method"):
+        smoothcert.register_method(type("Plain", (Method,), {"name": "plain", "step": Twice.step}))
+    with pytest.raises(UsageError, match="Expected a dataclass that extends Method"):
+        smoothcert.register_method("twice")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Nameless(Method):
+        step = Twice.step
+
+    @dataclass(frozen=True, kw_only=True)
+    class Gaussian(Twice):
+        name = "gaussian"
+
+    @dataclass(frozen=True, kw_only=True)
+    class Bare(Twice):
+        name = "bare"
+        amount: float
+
+    for method, message in (
+        (Nameless, "Nameless needs a class attribute `name`"),
+        (Gaussian, "There is a method 'gaussian' already"),
+        (Bare, "Option `amount` of Bare needs a default"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            smoothcert.register_method(method)
+    assert "bare" not in smoothcert.list_methods()
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({}, r"Expected a single number as the loss of a step, but got shape \[4\]"),
+        ({"share": 0.5}, "but 'share' is a float"),
+        ({"loss": torch.tensor(0.0)}, "but 'loss' is a metric of every run"),
+        ({"epoch": torch.tensor(0.0)}, "but 'epoch' is a metric of every run"),
+    ],
+)
+def test_what_a_step_must_return(parts, message):
+    losses = torch.ones(4, requires_grad=True)
+    with pytest.raises(UsageError, match=message):
+        StepOutput(losses.mean() if parts else losses, parts).watched()
+
+
+def test_what_is_watched_holds_no_step_in_memory():
+    losses = torch.ones(4, requires_grad=True)
+    watched = StepOutput(losses.mean(), {"all": losses, "most": losses.amax()}).watched()
+    assert watched.keys() == {"loss", "most"}
+    assert not any(value.requires_grad for value in watched.values())
+
+
+def test_a_step_that_returns_its_loss_alone(known_methods, tmp_path, few):
+    @smoothcert.register_method
+    @dataclass(frozen=True, kw_only=True)
+    class Alone(Twice):
+        name = "alone"
+
+        def step(self, model, x, y, **more):
+            return F.cross_entropy(model(x), y)
+
+    config = smoothcert.load_recipe("mnist-mini-gaussian-1.00", method="alone", epochs=1)
+    with pytest.raises(UsageError, match="the step of alone to return a `StepOutput`, but got a Tensor"):
+        fit(config, tmp_path, few, few)

@@ -1,0 +1,37 @@
+"""What a run would cost: arithmetic on the times of a trial, which are given here."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from training_child import configure
+
+from smoothcert.paper import timing
+
+CPU = torch.device("cpu")
+
+
+def test_steps_are_timed_from_the_first_look_on(few, monkeypatch):
+    """Ten steps in five seconds; what came before the first look, compilation say, is not theirs."""
+    now = [0.0]
+
+    def fit(config, folder, train, test, *, on_progress, **_):
+        for step, seconds in ((3, 60.0), (7, 62.0), (13, 65.0), (99, 200.0)):
+            now[0] = seconds
+            on_progress(SimpleNamespace(step=step))
+
+    monkeypatch.setattr(timing, "fit", fit)
+    monkeypatch.setattr("smoothcert.paper.timing.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(timing, "load_images", lambda config, split, data_dir: few)
+    assert timing.estimate_steps(configure("gaussian", epochs=5), None, CPU) == (5 * 4, 0.5)
+
+
+def test_labels_and_certificates_by_samples_a_second(few, monkeypatch):
+    monkeypatch.setattr(timing, "_samples_a_second", lambda *_: 50.0)
+    monkeypatch.setattr(timing, "_time_steps", lambda *_: (20, 3.0))
+    monkeypatch.setattr(timing, "load_images", lambda config, split, data_dir: few)
+    assert timing.estimate_certification(configure("gaussian"), few, CPU, 1000) == 20.0
+    catrs = configure("catrs", label_samples=7)
+    assert timing.estimate_labels(catrs, None, CPU) == (60.0, pytest.approx(100 * 7 / 50))
+    assert timing.estimate_training(catrs, None, CPU).training == 60.0
+    assert timing.estimate_labels(configure("gaussian"), None, CPU) == (0.0, 0.0)

@@ -1,0 +1,63 @@
+"""The examples run as they stand, and print what they promise."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name, *arguments):
+    done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_quickstart():
+    out = run("quickstart.py")
+    assert "label 7, prediction 7" in out
+    assert float(re.search(r"below (\d\.\d+)", out)[1]) > 0.4
+
+
+def test_any_classifier():
+    claimed, true = (float(number) for number in re.findall(r"(\d\.\d{3})", run("any_classifier.py")))
+    assert 0.3 * true < claimed < true
+
+
+def test_vectors():
+    rows = re.findall(r"label (\d), prediction +(-?\d), radius (\d\.\d+)", run("vectors.py"))
+    assert len(rows) == 10
+    assert sum(label == prediction for label, prediction, _ in rows) >= 8
+
+
+def test_own_resnet50():
+    votes = re.search(r"prediction \d+, radius 0\.\d+, votes (\d+) of 24", run("own_resnet50.py"))[1]
+    assert int(votes) > 12
+
+
+@pytest.mark.slow
+def test_own_method():
+    right, radius = re.search(
+        r"(\d+) of 20 images right, average certified radius (\d\.\d+)", run("own_method.py")
+    ).groups()
+    assert int(right) >= 12
+    assert float(radius) > 0.3
+    assert len((EXAMPLES / "own_method.py").read_text().splitlines()) < 60
+
+
+@pytest.mark.slow
+def test_demo(tmp_path):
+    out = run("demo.py", tmp_path)
+    gaussian, catrs = (float(re.search(rf"{name} +(\d\.\d+)", out)[1]) for name in ("Gaussian", "CAT-RS"))
+    assert catrs > gaussian > 1.0
+    assert re.search(r"CAT-RS is ahead.*: ACR \+0\.\d+", out)
+    assert (tmp_path / "certified-accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert "Gaussian" in run("demo.py", tmp_path)  # everything is kept, and nothing is done twice
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_every_example_has_a_test(example):
+    assert f'run("{example}"' in Path(__file__).read_text()

@@ -1,0 +1,73 @@
+"""What the core may import: so that it runs where nothing can be installed."""
+
+import subprocess
+import sys
+
+CORE = """
+import sys
+
+ABSENT = "rich PIL torchvision pandas matplotlib tqdm statsmodels sklearn jinja2 tensorboard".split()
+
+class Guard:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ABSENT:
+            raise ImportError(f"{name} is not to be had here")
+
+sys.meta_path.insert(0, Guard())
+import torch, smoothcert
+data = smoothcert.load_dataset("mnist-mini")
+model = smoothcert.create_model("lenet")
+path = sys.argv[1]
+smoothcert.save_checkpoint(path + "/m.safetensors", model, sigma=0.25, dataset="mnist-mini")
+smoothed = smoothcert.SmoothedClassifier(smoothcert.load_checkpoint(path + "/m.safetensors").model, 0.25)
+smoothcert.certify_dataset(smoothed, data, path + "/a.tsv", n=50, indices=[0, 1])
+from smoothcert.cli import main
+assert main(["report", path + "/a.tsv"]) == 0
+sys.stderr.isatty = sys.stdout.isatty = lambda: True  # a terminal, where rich would draw
+assert main(["certify", path + "/m.safetensors", "--n", "50", "--max", "2"]) == 0
+"""
+
+LIGHT = """
+import sys
+from smoothcert.statistics import bounds, certify, integer_noise, look_plan, metrics, noise, stopping
+from smoothcert.results import look_store, merge, reader, writer
+from smoothcert.certification import recertify, scheduler
+from smoothcert.report import page
+from smoothcert.report.figures import figure_set
+from smoothcert.report.tables import formats, paper_numbers, sparkline, table
+assert "torch" not in sys.modules
+"""
+
+
+def test_the_core_runs_on_torch_numpy_scipy_safetensors_alone(tmp_path):
+    done = subprocess.run([sys.executable, "-c", CORE, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_statistics_and_reports_never_import_torch():
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_torchvision_is_never_named_in_an_import():
+    from pathlib import Path
+
+    import smoothcert
+
+    for file in Path(smoothcert.__file__).parent.rglob("*.py"):
+        assert "import torchvision" not in file.read_text()
+        assert "from torchvision" not in file.read_text()
+
+
+def test_every_public_name_exists():
+    import smoothcert
+
+    for name in smoothcert.__all__:
+        assert getattr(smoothcert, name) is not None
+    assert [name for name in dir(smoothcert) if not name.startswith("_")] == sorted(smoothcert.__all__)
+
+
+def test_public_modules_are_there_without_an_import_of_their_own():
+    code = "import smoothcert; smoothcert.bounds.smallest_sample(0.1), smoothcert.metrics, smoothcert.stopping"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

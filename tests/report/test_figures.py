@@ -1,0 +1,211 @@
+"""Figures for papers, and the table on a terminal."""
+
+import io
+import os
+import subprocess
+import sys
+
+import numpy as np
+import PIL.Image
+import pytest
+from page_runs import make_run
+from rich.console import Console
+
+from smoothcert.cli import main
+from smoothcert.cli.rich_table import show_table
+from smoothcert.errors import SmoothcertError
+from smoothcert.report.figures import plots
+from smoothcert.report.figures.figure_set import own_figures, paper_figures
+from smoothcert.report.figures.plots import (
+    Curves,
+    Point,
+    Tradeoff,
+    new_figure,
+    plot_certified_accuracy,
+    save_figure,
+    write_figure,
+)
+from smoothcert.report.sources import read_runs
+from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.sparkline import curve_line
+from smoothcert.report.tables.table import build_table
+from smoothcert.statistics import metrics
+from smoothcert.training.recipes import load_recipe, paper_tables
+
+LABELS = np.arange(40) % 10
+
+
+def recipes(root, *names):
+    """Runs as `smoothcert reproduce` leaves them, each in the folder of its recipe."""
+    for name in names:
+        config = load_recipe(name)
+        settings = {"method": config.method, "sigma": config.sigma, "dataset": config.dataset}
+        make_run(root / name, LABELS, options=dict(config.options), **settings)
+    return read_runs([str(root)])
+
+
+def test_the_published_results_give_figure_5(shared):
+    named = paper_figures(read_runs([str(shared / "published/cifar10")]))
+    assert list(named) == ["figure-5"]
+    assert [len(panel.curves) for panel in named["figure-5"]] == [7, 7, 6]
+    assert list(named["figure-5"][0].curves) == list(METHODS.values()), "the paper's order"
+
+
+def test_ablations_give_figure_2(tmp_path):
+    weights = [recipe for recipe, _ in paper_tables()["ablation-lambda"].rows]
+    runs = recipes(tmp_path, *weights, "cifar10-resnet20-catrs-0.50-m8")
+    named = paper_figures(runs)
+    assert list(named) == ["figure-2"], "ablations are no part of figure 5"
+    weights, noises = named["figure-2"]
+    assert list(weights.curves) == [rf"$\lambda$={value}" for value in ("0.25", "0.50", "1.00", "2.00", "4.00")]
+    assert list(noises.curves) == ["M=4", "M=8"]
+
+
+def test_settings_give_figures_3_and_6(tmp_path):
+    catrs = [f"mnist-catrs-1.00{setting}" for setting in ("-lambda4.00", "", "-lambda0.25")]
+    runs = recipes(tmp_path, "mnist-gaussian-1.00", *catrs)
+    named = paper_figures(runs)
+    assert list(named) == ["figure-3", "figure-4", "figure-6"]
+    assert [panel.radius for panel in named["figure-6"]] == [None, 1.0, 2.0]
+    (panel,) = named["figure-3"]
+    assert {name: len(line) for name, line in panel.lines.items()} == {"Gaussian": 1, r"CAT-RS, $\lambda$": 3}
+    assert list(named["figure-4"][0].curves) == ["Gaussian", "CAT-RS"], "the row of the main table, not the others"
+    names = [name for panels in own_figures(runs).values() for name in panels[0].curves]
+    assert sorted(names) == ["CAT-RS", "CAT-RS, lambda=0.25", "CAT-RS, lambda=4.00", "Gaussian"]
+
+
+def test_settings_are_written_beside_their_points_and_the_papers_stand_by(tmp_path):
+    runs = recipes(tmp_path, "mnist-gaussian-1.00", *(f"mnist-catrs-1.00{end}" for end in ("-lambda4.00", "")))
+    (alone,), (beside,) = (paper_figures(runs, paper=paper)["figure-3"] for paper in (False, True))
+    assert list(beside.lines) == ["Gaussian", r"CAT-RS, $\lambda$"]
+    drawn = plots._draw([alone], (4, 3)).axes[0]
+    assert {text.get_text() for text in drawn.texts} == {"1.00", "4.00"}
+    assert len(drawn.lines) == 2
+    drawn = plots._draw([beside], (4, 3)).axes[0]
+    printed = [point.paper for point in beside.lines[r"CAT-RS, $\lambda$"]]
+    rings = [line for line in drawn.lines if line.get_fillstyle() == "none"]
+    assert rings[1].get_xydata().tolist() == [[row.accuracy[0.0], row.accuracy[2.0]] for row in printed]
+    assert [text.get_text() for text in drawn.get_legend().get_texts()][-1] == "paper"
+
+
+def test_the_legend_of_many_runs_is_inside_the_figure_and_tells_them_apart(tmp_path):
+    make_run(tmp_path / "one", LABELS)
+    (run,) = read_runs([str(tmp_path)])
+    variants = [f"Consistency, lambda={weight}" for weight in (1, 5, 10, 15, 20)]
+    names = [*METHODS.values(), *variants, "a run of my own with a very long name", "b"]
+    drawn = plots._draw([Curves("", dict.fromkeys(names, run.entry.results))], (4.2, 3.2))
+    drawn.canvas.draw()
+    (legend,) = drawn.legends
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= drawn.bbox.width
+    looks = {line.get_label(): (line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn.axes[0].lines}
+    methods = [looks[name] for name in METHODS.values()]
+    assert looks["Consistency"][0] == looks[variants[0]][0], "one method, one colour"
+    assert len({looks[name] for name in (*METHODS.values(), *variants)}) == 12, "no two look alike"
+    assert drawn.axes[0].get_window_extent().height > 200, "the legend does not eat the curves"
+    assert looks["CAT-RS"] == methods[-1]
+
+
+@pytest.mark.slow
+def test_a_figure_is_the_same_each_time(tmp_path):
+    (run,) = recipes(tmp_path / "runs", "mnist-catrs-1.00")
+    panels = [Curves("title", {"one": run.entry.results})]
+    for one, two in zip(write_figure(panels, tmp_path / "a"), write_figure(panels, tmp_path / "b"), strict=True):
+        assert one.read_bytes() == two.read_bytes(), f"{one.suffix} differs from itself"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
+def test_a_full_disk_is_one_sentence(suffix, tmp_path):
+    (tmp_path / f"a{suffix}.part").symlink_to("/dev/full")
+    figure = new_figure(1, 1)
+    figure.text(0.1, 0.5, "with a font, which is large")
+    with pytest.raises(SmoothcertError, match="cannot be written .No space left on device"):
+        save_figure(figure, tmp_path / f"a{suffix}")
+
+
+def test_a_curve_is_drawn_where_it_belongs(tmp_path):
+    runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00")
+    results = runs[0].entry.results
+    figure = write_figure([Curves("", {"only": results})], tmp_path / "x")
+    assert {path.suffix for path in figure} == {".pdf", ".svg", ".png"}
+    drawn = plots._draw([Curves("", {"only": results}), Tradeoff(None, {"only": [Point(results)]})], (6, 3))
+    radii, accuracy = drawn.axes[0].lines[0].get_data()
+    assert np.array_equal(accuracy, 100 * metrics.certified_accuracy(results.radius, results.correct, radii))
+    (clean,), (acr,) = drawn.axes[1].lines[0].get_data()
+    assert clean == pytest.approx(accuracy[0])
+    assert acr == metrics.average_certified_radius(results.radius, results.correct)
+    plot_certified_accuracy([runs[0].entry], tmp_path / "y.png", "title")
+    assert PIL.Image.open(tmp_path / "y.png").size == (1040, 720)
+
+
+def test_the_command_writes_figures(tmp_path, capsys):
+    recipes(tmp_path / "runs", "mnist-gaussian-1.00")
+    assert main(["report", str(tmp_path / "runs"), "--figures", str(tmp_path / "figures")]) == 0
+    assert len(list((tmp_path / "figures").iterdir())) == 6
+    assert "figure-4.pdf" in capsys.readouterr().err
+
+
+def test_figures_need_matplotlib_and_say_so(tmp_path):
+    recipes(tmp_path / "runs", "mnist-gaussian-1.00")
+    code = "import sys; sys.modules['matplotlib'] = None; from smoothcert.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "report", str(tmp_path / "runs"), "--figures", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'smoothcert[plots]'" in done.stderr
+
+
+def test_names_that_matplotlib_would_read_otherwise(tmp_path):
+    runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00")
+    (run,) = read_runs([f"_$x^^$/={runs[0].path}"])
+    (panels,) = own_figures([run]).values()
+    drawn = plots._draw(panels, (4, 3))
+    drawn.canvas.draw()
+    (text,) = drawn.axes[0].get_legend().get_texts()
+    assert text.get_text() == r" _\$x^^\$/"
+
+
+@pytest.fixture
+def table(tmp_path):
+    runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00", "mnist-catrs-1.00", "mnist-gaussian-0.25")
+    return build_table([run.entry for run in runs], paper=True)
+
+
+def test_the_terminal_shows_the_same_table_with_curves(table):
+    out = io.StringIO()
+    assert show_table(table, Console(file=out, width=160, force_terminal=False))
+    text = out.getvalue()
+    for row in table.rows:
+        assert f"{row.acr.value:.3f}" in text
+        assert curve_line(row.entry.results, table.radii[-1]).rstrip() in text
+        assert f"{row.paper.acr:.3f}" in text
+    assert text.count("paper") == 3
+
+
+def test_the_terminal_says_the_data_set_where_there_are_several(tmp_path):
+    runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00", "fashion-mnist-gaussian-1.00")
+    out, table = io.StringIO(), build_table([run.entry for run in runs], paper=True)
+    assert show_table(table, Console(file=out, width=170, force_terminal=False))
+    titles, first, _, second, _ = [line.split() for line in out.getvalue().splitlines() if line.strip()]
+    assert titles[:5] == ["data", "set", "sigma", "method", "curve"]
+    assert (first[:3], second[:3]) == (["Fashion-MNIST", "1.00", "Gaussian"], ["MNIST", "1.00", "Gaussian"])
+    assert out.getvalue().count("paper") == 2
+
+
+def test_a_narrow_terminal_gets_the_plain_table(table):
+    out = io.StringIO()
+    assert not show_table(table, Console(file=out, width=80))
+    assert out.getvalue() == ""
+
+
+def test_a_terminal_without_bars_gets_the_plain_table(table):
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    assert not show_table(table, Console(file=out, width=200))
+    assert out.buffer.getvalue() == b""
+
+
+def test_the_curves_line_follows_the_curve(table):
+    line = curve_line(table.rows[0].entry.results, 10.0)
+    assert len(line) == 16
+    assert line[-1] == " ", "nothing is certified at radius 10"
+    assert line[0] != " "

@@ -1,0 +1,145 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from smoothcert.cli import main
+from smoothcert.errors import SmoothcertError
+from smoothcert.results.reader import Record, counts_path, parse_seconds, read_results, sidecar_path
+from smoothcert.statistics import metrics
+
+HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0:00:14.2", 14.2),
+        ("14.2", 14.2),
+        ("1:02:03", 3723.0),
+        ("2 days, 1:00:00.5", 176400.5),
+        ("0:00:08.591588", 8.591588),
+    ],
+)
+def test_times_of_every_form(text, seconds):
+    assert parse_seconds(text) == pytest.approx(seconds)
+
+
+def test_a_record_survives_its_row(tmp_path):
+    record = Record(7, 3, 3, 0.1 + 0.2, 1.5, [0, 0, 1, 99], [0, 1, 0, 9999])
+    (tmp_path / "a.tsv").write_text(HEADER + record.row())
+    results = read_results(tmp_path / "a.tsv")
+    assert results.radius[0] == 0.1 + 0.2
+    assert results.seconds[0] == 1.5
+    assert record.count_row() == "7\t3:99 2:1\t3:9999 1:1\n"
+
+
+def test_published_variants(tmp_path):
+    """No extension, columns in another order and more of them, seconds as a float, a blank last line."""
+    (tmp_path / "noise_0.25").write_text(
+        "idx\tpredict\tlabel\tcorrect\tbasePredict\tradius\ttime\n0\t2\t2\t1\t2\t0.5\t3.25\n\n"
+    )
+    results = read_results(tmp_path / "noise_0.25")
+    assert (results.name, results.label[0], results.radius[0], results.seconds[0]) == ("noise_0.25", 2, 0.5, 3.25)
+    (tmp_path / "untimed.tsv").write_text("idx\tlabel\tpredict\tradius\tcorrect\n0\t2\t-1\t0.0\t0\n")
+    assert read_results(tmp_path / "untimed.tsv").predict[0] == -1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "no column idx"),
+        (HEADER, "holds no image"),
+        ("a\tb\n", "no column idx"),
+        (HEADER + "0\t1\t1\tx\t1\t0:00:01\n", "no number"),
+        (HEADER + "7\t1\t1\tnan\t1\t0:00:01\n", "no number from 0 up, at image 7"),
+        (HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n4\t1\t1\tinf\t1\t0:00:01\n", "at image 4"),
+        (HEADER + "0\t1\t1\t-0.5\t1\t0:00:01\n", "at image 0"),
+        (HEADER + "0\t1\t1\n", "line 2: 3 fields"),
+        (HEADER + "3\t1\t1\t0.5\t1\t0:00:01\n3\t1\t1\t0.9\t1\t0:00:01\n", "image 3 stands in it twice"),
+        (HEADER + "3\t1\t-1\t0.5\t0\t0:00:01\n", "image 3 has a radius without an answer"),
+    ],
+)
+def test_what_is_no_result(tmp_path, content, message):
+    (tmp_path / "a.tsv").write_text(content)
+    with pytest.raises(SmoothcertError, match=message):
+        read_results(tmp_path / "a.tsv")
+
+
+def test_absent_and_unreadable(tmp_path):
+    with pytest.raises(SmoothcertError, match="No such file"):
+        read_results(tmp_path / "absent.tsv")
+    (tmp_path / "a.tsv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SmoothcertError, match="cannot be read"):
+        read_results(tmp_path / "a.tsv")
+
+
+def test_metrics_by_hand():
+    radius, correct = np.array([0.0, 0.5, 1.0, 2.0, 0.25]), np.array([0, 1, 1, 0, 1], bool)
+    assert metrics.average_certified_radius(radius, correct) == pytest.approx(1.75 / 5)
+    assert metrics.certified_accuracy(radius, correct, [0, 0.25, 0.26, 1.0, 1.01]).tolist() == [0.6, 0.6, 0.4, 0.2, 0.0]
+    assert metrics.abstention_rate([-1, 0, 3, -1]) == 0.5
+    assert metrics.linf_accuracy(radius, correct, [0.25, 0.26], 4).tolist() == [0.4, 0.2]
+
+
+def test_high_probability_accuracy_by_hand():
+    """Cohen et al. (2019), by Bernstein: acc - alpha - sqrt(2 alpha (1 - alpha) ln(1/rho) / N) - ln(1/rho) / (3N)."""
+    expected = 0.6 - 0.001 - np.sqrt(2 * 0.001 * 0.999 * np.log(1000) / 500) - np.log(1000) / 1500
+    assert metrics.high_probability_accuracy(0.6, 500, 0.001, 0.001) == pytest.approx(expected)
+    assert metrics.high_probability_accuracy(0.0, 500, 0.001) == 0
+
+
+@pytest.mark.parametrize("images", [100, 500, 10_000, 50_000])
+@pytest.mark.parametrize("alpha", [0.001, 0.01, 0.3])
+@pytest.mark.parametrize("rho", [0.001, 0.01])
+def test_high_probability_accuracy_fails_at_most_as_often_as_it_says(images, alpha, rho):
+    """Exactly: of N certificates that are each wrong with probability alpha, more than it takes off are wrong."""
+    taken_off = 1 - float(metrics.high_probability_accuracy(1.0, images, alpha, rho))
+    assert stats.binom.sf(int(taken_off * images + 1e-9), images, alpha) <= rho
+
+
+def test_intervals_cover_as_often_as_they_say():
+    generator = np.random.default_rng(0)
+    hits = 0
+    for seed in range(300):
+        sample = generator.exponential(size=200) * (generator.random(200) < 0.7)
+        found = metrics.estimate(sample, confidence=0.9, resamples=300, seed=seed)
+        assert found.standard_error == pytest.approx(sample.std(ddof=1) / np.sqrt(200))
+        hits += found.low <= 0.7 <= found.high
+    assert 0.84 < hits / 300 < 0.95
+
+
+def test_paired_differences_are_on_common_images():
+    generator = np.random.default_rng(0)
+    difficulty = generator.random(1000)
+    first = (np.arange(1000), difficulty + 0.01, np.ones(1000, bool))
+    second = (np.arange(1000)[::2], difficulty[::2] + 0.001 * generator.standard_normal(500), np.ones(500, bool))
+    found = metrics.paired_difference(first, second)
+    assert found.value == pytest.approx(0.01, abs=2e-4)
+    assert found.high - found.low < 0.001, "far narrower than the spread of the images"
+    with pytest.raises(ValueError, match="share no image"):
+        metrics.paired_difference((np.arange(5), np.ones(5), np.ones(5)), (np.arange(5) + 9, np.ones(5), np.ones(5)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"settings": 3}', "is no sidecar of results: its `settings` are 3"),
+        ('{"settings": {"data": "mnist"}}', "its `data` is 'mnist'"),
+        ('{"settings": {"sigma": "much", "data": {}}}', "its `sigma` is 'much'"),
+    ],
+)
+def test_a_sidecar_of_another_program_is_one_sentence(tmp_path, capsys, text, message):
+    path = tmp_path / "a.tsv"
+    path.write_text(HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n")
+    sidecar_path(path).write_text(text)
+    assert main(["report", str(path)]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_votes_whose_sidecar_does_not_say_how_they_were_made(tmp_path, capsys):
+    path = tmp_path / "a.tsv"
+    path.write_text(HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n")
+    counts_path(path).write_text("idx\tselection\testimation\n0\t1:100\t1:100\n")
+    sidecar_path(path).write_text('{"settings": {"task": "certify"}}')
+    assert main(["recertify", str(path), "--alpha", "0.01"]) == 2
+    assert "does not say data, sigma, n0, n, alpha, seed" in capsys.readouterr().err

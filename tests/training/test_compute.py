@@ -1,0 +1,49 @@
+"""Counting the work of a run, and deciding by it what is worth compiling."""
+
+import pytest
+import torch
+
+import smoothcert
+from smoothcert.methods import create_method
+from smoothcert.training.compute import passes, pays_to_compile, step_inputs, step_passes
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("gaussian", {}, 3),
+        ("stability", {}, 6),
+        ("consistency", {}, 3),
+        ("macer", {}, 3),
+        ("smoothadv", {"attack_steps": 10}, 23),
+        ("smoothmix", {"attack_steps": 4}, 14),
+        ("catrs", {"attack_steps": 4}, 14),
+    ],
+)
+def test_passes_of_each_method(name, options, expected):
+    assert passes(create_method(name, 0.5, options)) == expected
+
+
+def test_passes_of_a_whole_step():
+    """3,584 of CAT-RS and 768 of Gaussian training, of which benchmarks/README.md has the milliseconds."""
+    catrs, gaussian = (smoothcert.load_recipe(f"mnist-{name}-0.50") for name in ("catrs", "gaussian"))
+    assert (step_passes(catrs), step_passes(gaussian)) == (3584, 768)
+    assert step_inputs(smoothcert.load_recipe("mnist-catrs-0.50", steps="whole")) == 4 * 256
+    assert step_inputs(catrs, gpus=3) == 4 * 22, "64 images over three GPUs"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "steps", "expected"),
+    [
+        ("mnist-catrs-0.50", 141_000, True),
+        ("mnist-catrs-0.50", 20_000, False),  # what is left of a run that was interrupted
+        ("mnist-smoothmix-0.25", 84_600, True),
+        ("mnist-smoothadv-0.25", 84_600, True),
+        ("mnist-gaussian-0.50", 21_150, False),
+        ("mnist-consistency-0.50", 42_300, False),
+    ],
+)
+def test_heavy_steps_are_compiled_sooner(recipe, steps, expected):
+    config = smoothcert.load_recipe(recipe)
+    assert pays_to_compile(config, steps, torch.device("cuda")) == expected
+    assert not pays_to_compile(config, steps, torch.device("cpu"))

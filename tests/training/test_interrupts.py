@@ -1,0 +1,322 @@
+"""Ctrl-C and SIGTERM while training: it ends after the step it is at, its state is saved, and nothing is lost."""
+
+import multiprocessing
+import os
+import random
+import re
+import signal
+import threading
+import time
+
+import pytest
+import torch
+import training_child
+from PIL import Image
+from safetensors.torch import load_file
+from training_child import configure
+
+from smoothcert.checkpoints import checkpoint
+from smoothcert.cli import main
+from smoothcert.errors import SmoothcertError
+from smoothcert.paper.jobs import Workplace, list_jobs
+from smoothcert.paper.reproduce import reproduce
+from smoothcert.runtime.deadline import Deadline
+from smoothcert.training.fit import fit, fit_together
+from smoothcert.training.loop import Training
+from smoothcert.training.run_folder import RunFolder
+from smoothcert.training.stepper import Stepper
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+COMMAND = ["train", "--name", "run", "--dataset", "mnist-mini", "--epochs", "1", "--device", "cpu"]
+
+
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Signals as the command line has them; a test may have been started where SIGINT is ignored."""
+    before = [signal.signal(number, signal.default_int_handler) for number in SIGNALS]
+    yield
+    assert [signal.getsignal(number) for number in SIGNALS] == [signal.default_int_handler] * 2, "all is as it was"
+    for number, handler in zip(SIGNALS, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def signal_in(monkeypatch):
+    """Have signals come in a step of the run of some seed."""
+
+    def arrange(at, *numbers, seed=0):
+        step_of = Stepper.run
+
+        def run(self, inputs, size, epoch, step, rate):
+            if (self.seed, step) == (seed, at):
+                for number in numbers:
+                    signal.raise_signal(number)
+            step_of(self, inputs, size, epoch, step, rate)
+
+        monkeypatch.setattr(Stepper, "run", run)
+
+    return arrange
+
+
+def same(first, second):
+    a, b = load_file(first), load_file(second)
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def saved_steps(folder):
+    return RunFolder(folder).load_state()[1]
+
+
+def new_runs(few, folder, count):
+    configs = [configure("gaussian", name=name, seed=seed) for seed, name in enumerate("abc"[:count])]
+    return [Training(config, folder / config.name, few, few) for config in configs]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("method", ["gaussian", "catrs"])
+def test_the_step_in_hand_is_the_last_and_is_saved(number, method, few, tmp_path, signal_in, monkeypatch):
+    config, soft = configure(method), torch.full((100, 10), 0.1)
+    whole = fit(config, tmp_path / "whole", few, few, soft=soft)
+    total = Training(config, tmp_path / "run", few, few, soft=soft).total
+    for step in (0, 5, 6):
+        signal_in(step, number)
+        text = f"^test-{method}: interrupted after {step + 1} of {total} steps; the state is saved.$"
+        with pytest.raises(KeyboardInterrupt, match=text):
+            fit(config, tmp_path / "run", few, few, soft=soft)
+        assert saved_steps(tmp_path / "run") == step + 1
+    monkeypatch.undo()
+    assert same(fit(config, tmp_path / "run", few, few, soft=soft), whole)
+    rows = [[{**row, "seconds": 0} for row in RunFolder(tmp_path / name).read_metrics()] for name in ("run", "whole")]
+    assert rows[0] == rows[1]
+
+
+def test_runs_together_are_all_saved(few, tmp_path, signal_in, monkeypatch):
+    signal_in(5, signal.SIGINT, seed=1)
+    with pytest.raises(KeyboardInterrupt) as stop:
+        fit_together(new_runs(few, tmp_path / "broken", 3))
+    words = "interrupted after {} of 12 steps; the state is saved."
+    assert str(stop.value) == f"b: {words.format(6)} c: {words.format(6)} a: {words.format(7)}"
+    assert [saved_steps(tmp_path / "broken" / name) for name in "abc"] == [7, 6, 6]
+    monkeypatch.undo()
+    for folder in ("broken", "whole"):
+        fit_together(new_runs(few, tmp_path / folder, 3))
+    for name in "abc":
+        assert same(*(tmp_path / folder / name / "model.safetensors" for folder in ("broken", "whole")))
+
+
+def test_a_second_interrupt_ends_at_once(few, tmp_path, signal_in):
+    signal_in(2, signal.SIGTERM, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt, match="^$"):
+        fit(configure("gaussian"), tmp_path / "run", few, few)
+    assert not RunFolder(tmp_path / "run").state.exists()
+
+
+def test_a_second_interrupt_in_the_middle_of_saving_leaves_the_state_before(few, tmp_path, signal_in, monkeypatch):
+    config, run = configure("gaussian"), RunFolder(tmp_path / "run")
+    whole = fit(config, tmp_path / "whole", few, few)
+
+    def save_half(tensors, part, header):
+        part.write_bytes(b"half")
+        if header["step"] == "6":
+            signal.raise_signal(signal.SIGINT)
+        save(tensors, part, header)
+
+    save = checkpoint.save_file
+    monkeypatch.setattr(checkpoint, "save_file", save_half)
+    signal_in(5, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt, match="^$"):
+        fit(config, run.path, few, few)
+    assert saved_steps(run.path) == 4, "that of the first epoch's end"
+    assert not list(run.path.glob("*.part"))
+    monkeypatch.undo()
+    assert same(fit(config, run.path, few, few), whole)
+
+
+def test_an_interrupt_in_the_last_step_is_not_forgotten(few, tmp_path, signal_in):
+    signal_in(11, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt, match="^$"):
+        fit(configure("gaussian"), tmp_path / "run", few, few)
+    assert RunFolder(tmp_path / "run").finished
+
+
+def test_an_interrupt_goes_before_an_error(few, tmp_path, signal_in):
+    """Whoever goes on after errors, as a table of many runs does, must not go on after this."""
+    signal_in(2, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt, match="^test-gaussian: the loss of gaussian is not a reasonable number"):
+        fit(configure("gaussian", learning_rate=1e12), tmp_path / "run", few, few)
+
+
+def test_a_signal_after_that_of_another_rank_is_the_first_here():
+    """A launcher signals its processes one after the other; those that come last must not leave the others alone."""
+    deadline, saved = Deadline(None), []
+
+    def work():
+        deadline.interrupted = True
+        signal.raise_signal(signal.SIGINT)
+        saved.append("the state")
+
+    with pytest.raises(KeyboardInterrupt), deadline.heeding_interrupts():
+        work()
+    assert saved
+
+
+def test_an_interrupt_hides_no_fault():
+    def fail():
+        signal.raise_signal(signal.SIGINT)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), Deadline(None).heeding_interrupts():
+        fail()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_that_is_over_is_not_what_the_interrupt_says():
+    try:
+        raise SmoothcertError("The first try failed.")
+    except SmoothcertError:
+        with pytest.raises(KeyboardInterrupt, match="^$"), Deadline(None).heeding_interrupts():
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_before_both_signals_are_heeded_leaves_them_as_they_were(monkeypatch):
+    handle = signal.signal
+
+    def handle_and_interrupt(number, handler):
+        handle(number, handler)
+        if number == signal.SIGINT and handler is not signal.default_int_handler:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(signal, "signal", handle_and_interrupt)
+    with pytest.raises(KeyboardInterrupt), Deadline(None).heeding_interrupts():
+        pytest.fail("it is not begun")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_a_program_does_on_a_signal_is_left_to_it(few, tmp_path, signal_in):
+    heard = []
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    signal_in(5, signal.SIGINT)
+    try:
+        fit(configure("gaussian"), tmp_path / "run", few, few)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert heard == [signal.SIGINT]
+    assert RunFolder(tmp_path / "run").finished
+
+
+def test_other_threads_train_and_touch_no_signals(few, tmp_path):
+    seen = []
+
+    def watch(progress):
+        seen.extend(signal.getsignal(number) for number in SIGNALS)
+
+    options = {"on_progress": watch}
+    thread = threading.Thread(target=fit, args=(configure("gaussian"), tmp_path / "run", few, few), kwargs=options)
+    thread.start()
+    thread.join()
+    assert RunFolder(tmp_path / "run").finished
+    assert set(seen) == {signal.default_int_handler}
+
+
+def test_the_command_line_says_so(tmp_path, capsys, signal_in, monkeypatch):
+    command = [*COMMAND, "--batch", "512", "--runs", str(tmp_path)]
+    signal_in(2, signal.SIGTERM)
+    assert main(command) == 130
+    text = "smoothcert: run: interrupted after 3 of 12 steps; the state is saved. The same command goes on.\n"
+    assert text in capsys.readouterr().err
+    assert saved_steps(tmp_path / "run") == 3
+    monkeypatch.undo()
+    assert main(command) == 0
+
+
+def test_a_table_ends_with_the_training_in_hand(tmp_path, signal_in):
+    jobs = list_jobs("mnist", "gaussian-*", dataset="mnist-mini", epochs=1, batch=512)
+    signal_in(2, signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt, match="mnist-gaussian-0.25: interrupted after 3 of 12 steps"):
+        reproduce(jobs, Workplace(tmp_path, n=200), on_stage=lambda kind, name: lambda progress: None)
+    assert saved_steps(tmp_path / "mnist-gaussian-0.25") == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["mnist-gaussian-0.25"]
+
+
+def test_a_trial_speaks_of_no_state(tmp_path, capsys, signal_in):
+    signal_in(2, signal.SIGINT)
+    assert main([*COMMAND, "--batch", "512", "--runs", str(tmp_path), "--dry-run"]) == 130
+    error = capsys.readouterr().err
+    assert "smoothcert: interrupted; the same command goes on" in error
+    assert "state" not in error
+
+
+def launch(log, *arguments, **options):
+    """Start `smoothcert` in a session of its own; the server it forks from has torch imported already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["smoothcert.training.runs", "smoothcert.cli", "safetensors.torch", "torch._dynamo"])
+    words = ["train", "--device", "cpu", *map(str, arguments)]
+    process = context.Process(target=training_child.command, args=(log, words), kwargs=options)
+    process.start()
+    return process
+
+
+def wait_until(condition, process, seconds=60):
+    end = time.monotonic() + seconds
+    while process.is_alive() and not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_a_command_interrupted_at_any_moment_goes_on_to_the_same_weights(tmp_path):
+    """Three runs at once; some signals come while what the first of them asked for is being saved, to a slow disk."""
+    recipes = [tmp_path / f"{name}.toml" for name in "abc"]
+    for seed, path in enumerate(recipes):
+        fields = {"name": f'"{path.stem}"', "dataset": '"mnist-mini"', "epochs": 2, "batch": 64, "seed": seed}
+        path.write_text("".join(f"{name} = {value}\n" for name, value in fields.items()))
+    whole = launch(tmp_path / "whole.log", *recipes, "--runs", tmp_path / "whole")
+    folders = [RunFolder(tmp_path / "broken" / name) for name in "abc"]
+    generator, log, steps = random.Random(0), tmp_path / "log", [0, 0, 0]
+    begun = folders[-1].path / ".lock"
+    second = [None, signal.SIGKILL, None, signal.SIGINT, None, signal.SIGTERM]
+    for number, then in enumerate(second):
+        for left in (tmp_path / "broken").glob("*/state*.part"):  # by a kill
+            left.unlink()
+        begun.unlink(missing_ok=True)
+        process = launch(log, *recipes, "--runs", tmp_path / "broken", slow_disk=True)
+        wait_until(begun.exists, process)
+        time.sleep(generator.uniform(0, 0.2))
+        os.kill(process.pid, SIGNALS[number % 2])
+        if then:
+            wait_until(lambda: any((tmp_path / "broken").glob("*/state*.part")), process)
+            os.kill(process.pid, then)
+        process.join()
+        said, before = log.read_text(), steps
+        steps = [(folder.load_state() or [{}, 0])[1] for folder in folders]  # which complains of damage
+        assert all(new >= old for new, old in zip(steps, before, strict=True))
+        assert process.exitcode == (-then if then == signal.SIGKILL else 130), said
+        assert "Traceback" not in said
+        if not then:
+            found = dict(re.findall(r"(\w): interrupted after (\d+) of", said))
+            assert [int(found[name]) for name in "abc"] == steps
+    process = launch(log, *recipes, "--runs", tmp_path / "broken")
+    for running in (process, whole):
+        running.join()
+        assert running.exitcode == 0
+    for name in "abc":
+        assert same(*(tmp_path / folder / name / "model.safetensors" for folder in ("broken", "whole")))
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_processes_that_decode_images_work_on(number, tmp_path):
+    """A terminal and `timeout` signal them as well; they are started afresh here, as on systems that do not fork."""
+    for photo in range(8):
+        folder = tmp_path / "photos" / ("train" if photo < 4 else "test") / f"class{photo % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 40), (30 * photo, 0, 0)).save(folder / f"{photo}.png")
+    options = {"dataset": tmp_path / "photos", "architecture": "cifar_resnet8", "resize": 36, "crop": 32, "batch": 2}
+    options |= {"augmentation": "resized-crop-flip", "workers": 1, "epochs": 2000, "runs": tmp_path, "name": "run"}
+    run, log = RunFolder(tmp_path / "run"), tmp_path / "log"
+    process = launch(log, *(text for name, value in options.items() for text in (f"--{name}", value)), afresh=True)
+    wait_until(run.metrics.is_file, process)
+    os.killpg(process.pid, number)
+    process.join()
+    said = log.read_text()
+    assert process.exitcode == 130, said
+    assert f"run: interrupted after {saved_steps(run.path):,} of 4,000 steps; the state is saved." in said
+    assert "Traceback" not in said

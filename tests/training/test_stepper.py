@@ -1,0 +1,225 @@
+"""Executing steps: compiled as eager, and back to eager, with a word, where a method does not allow it."""
+
+import dataclasses
+import functools
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+import smoothcert
+from smoothcert.errors import Notice
+from smoothcert.methods import METHODS, create_method
+from smoothcert.methods.base import StepOutput
+from smoothcert.methods.gaussian import Gaussian
+from smoothcert.smoothing.precision import numerics
+from smoothcert.training import stepper as stepping
+from smoothcert.training.batches import ResidentData
+from smoothcert.training.step_draws import StepDraws
+from smoothcert.training.stepper import Stepper
+
+OPTIONS = {"num_noises": 2, "attack_steps": 2, "weight": 0.5}
+
+
+def options(name):
+    return {key: value for key, value in OPTIONS.items() if key in METHODS[name].__dataclass_fields__}
+
+
+def train(method, *, compiled, left=2, steps=3, size=8, graphs=False, network=lambda: smoothcert.create_model("lenet")):
+    """Take a few steps, with warm-ups and schedules under way, and return weights and watched sums.
+
+    `left` is how many ways to compile a step are left in the end.
+    """
+    torch.manual_seed(0)
+    images = torch.randint(256, (64, 1, 28, 28), dtype=torch.uint8)
+    soft = torch.softmax(torch.randn(64, 10), dim=1)
+    data = ResidentData(images, torch.randint(10, (64,)), soft, "crop-flip")
+    model = network().train()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=1e-4)
+    stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32", graphs=graphs)
+    if compiled:
+        stepper.compile(size)
+    for step in range(steps):
+        stepper.run((torch.arange(size * step, size * (step + 1)),), size, 5 * step, step, 0.05)
+    assert [len(ways) for ways in stepper._compiled.values()] == ([left] if compiled and left else []), "it fell back"
+    gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
+    return {**model.state_dict(), **gradients, "sums": stepper.sums}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "layers"), [*((name, 64) for name in METHODS), ("gaussian", 0), ("smoothmix", 0), ("catrs", 0)]
+)
+def test_compiled_steps_are_the_eager_ones(monkeypatch, name, layers):
+    monkeypatch.setattr(stepping, "_MOST_LAYERS", layers)  # beyond which the network alone is compiled
+    method = create_method(name, 0.25, options(name))
+    eager, compiled = (train(method, compiled=compiled, left=2 if layers else 1) for compiled in (False, True))
+    torch._dynamo.reset()
+    assert_close(compiled, eager)
+
+
+def assert_close(found, expected):
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        torch.testing.assert_close(found[key], value, rtol=1e-5, atol=1e-5, msg=lambda text, key=key: f"{key} {text}")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_losses_in_bfloat16_are_computed_in_float32(name):
+    """Autocast casts fewer functions back on a CPU than on a GPU; what a method does with scores is float32 on both."""
+    torch.manual_seed(0)
+    model, x, y = smoothcert.create_model("cifar_resnet8"), torch.rand(8, 3, 8, 8), torch.randint(10, (8,))
+    method, soft = create_method(name, 0.25, options(name)), torch.softmax(torch.randn(8, 10), dim=1)
+    with numerics("bf16", torch.device("cpu")):
+        assert model.network(x).dtype == torch.bfloat16
+        output = method.step(model, x, y, draws=StepDraws(0, 0), epoch=torch.tensor(5.0), soft=soft)
+    found = [output.loss, *(part for part in output.parts.values() if part.is_floating_point())]
+    assert {value.dtype for value in found} == {torch.float32}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Branching(Gaussian):
+    """Gaussian training that decides by a hyperparameter what to do."""
+
+    def step(self, model, x, y, *, draws, epoch, soft=None):
+        output = super().step(model, x, y, draws=draws, epoch=epoch, soft=soft)
+        return StepOutput(output.loss / 2 if self.sigma > 0.3 else output.loss)
+
+
+@pytest.mark.slow
+def test_runs_that_differ_in_real_numbers_are_compiled_once():
+    """Unless they decide by these numbers what to do."""
+    torch._dynamo.reset()
+    for kind, left, graphs in ((Gaussian, 2, 1), (Branching, 1, 2)):
+        before = counters["stats"]["unique_graphs"]
+        for sigma in (0.25, 0.5):
+            method = kind(sigma=sigma)
+            # One step: in float32 a pool's maximum that is nearly shared may move, and later steps make much of it.
+            assert_close(train(method, compiled=True, left=left, steps=1), train(method, compiled=False, steps=1))
+        assert counters["stats"]["unique_graphs"] - before == graphs
+    torch._dynamo.reset()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limited(Gaussian):
+    """Gaussian training with an option that may be left out."""
+
+    limit: float = None
+    steps: int = 5
+
+
+def test_real_numbers_become_tensors_and_nothing_else():
+    found = stepping._in_tensors(Limited(sigma=1), torch.zeros(1, dtype=torch.float64))
+    torch.testing.assert_close(found.sigma, torch.tensor(1.0, dtype=torch.float64))
+    assert (found.limit, found.steps) == (None, 5)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Synchronising(Gaussian):
+    """Gaussian training that looks at a value on the way."""
+
+    def step(self, model, x, y, *, draws, epoch, soft=None):
+        output = super().step(model, x, y, draws=draws, epoch=epoch, soft=soft)
+        scale = 1.0 if output.loss.item() > 0 else 2.0
+        return StepOutput(scale * output.loss)
+
+
+def test_a_method_that_synchronises_runs_uncompiled_with_the_same_numbers():
+    method = Synchronising(sigma=0.25)
+    expected = train(method, compiled=False)
+    with pytest.warns(UserWarning, match="Steps run uncompiled: "):
+        found = train(method, compiled=True, left=0)
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def test_steps_that_cannot_be_captured_run_one_by_one_with_the_same_numbers(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(Stepper, "_capture", refuse)
+    method = Gaussian(sigma=0.25)
+    expected = train(method, compiled=False, steps=7)
+    with pytest.warns(Notice, match="Steps run one by one: they cannot be captured") as told:
+        found = train(method, compiled=False, steps=7, graphs=True)
+    assert len(told) == 1
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def test_one_run_more_than_the_compiler_keeps_runs_uncompiled_with_the_same_numbers(monkeypatch):
+    monkeypatch.setattr(stepping, "_MOST_COMPILED", 1)
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(recompile_limit=1):
+        train(Gaussian(sigma=0.25), compiled=True, steps=1)
+        expected = train(Gaussian(sigma=0.25), compiled=False, size=4)
+        with pytest.warns(UserWarning, match="Steps run uncompiled: .*limit"):
+            found = train(Gaussian(sigma=0.25), compiled=True, left=0, size=4)
+    torch._dynamo.reset()
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def wrong_by(factor):
+    """Return a compiler of steps whose loss is so many times the right one."""
+
+    def compiler(function, **_):
+        def run(*args, **options):
+            loss, watched = function(*args, **options)
+            return factor * loss, watched
+
+        return run
+
+    return compiler
+
+
+def normalised():
+    """Return a network whose BatchNorm changes with every forward pass in training."""
+    return torch.nn.Sequential(torch.nn.BatchNorm2d(1), torch.nn.Flatten(), torch.nn.Linear(784, 10))
+
+
+@pytest.mark.parametrize(("factor", "off"), [(-1.0, "200%"), (float("nan"), "nan%")])
+def test_what_a_compiler_gets_wrong_runs_uncompiled_with_the_same_numbers(monkeypatch, factor, off):
+    monkeypatch.setattr(torch, "compile", wrong_by(factor))
+    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalised)
+    with pytest.warns(Notice, match=f"Steps run uncompiled: the compiler's gradients are off by {off}") as told:
+        found = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
+    assert len(told) == 1
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def failing(backwards):
+    """Return a compiler of steps that change BatchNorm's statistics and fail then, or not before their gradients."""
+
+    def fail(*_):
+        raise AssertionError("expected stride 1==576\nmore of it")
+
+    def compiler(function, **_):
+        def run(*args, **options):
+            loss, watched = function(*args, **options)
+            if not backwards:
+                fail()
+            loss.register_hook(fail)
+            return loss, watched
+
+        return run
+
+    return compiler
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_compiled_steps_that_fail_when_they_are_run_are_given_up_with_the_same_numbers(monkeypatch, backwards):
+    monkeypatch.setattr(torch, "compile", failing(backwards))
+    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalised)
+    with pytest.warns(Notice, match="Steps run uncompiled: expected stride 1==576.$") as told:
+        found = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
+    assert len(told) == 1
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def test_the_comparison_leaves_no_trace_and_allows_dropout(monkeypatch):
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    torch._dynamo.reset()
+    plain, compiled = (train(Gaussian(sigma=0.25), compiled=compiled, network=normalised) for compiled in (False, True))
+    assert all(torch.equal(plain[key], compiled[key]) for key in plain)
+    dropping = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.9), torch.nn.Linear(784, 10))  # noqa: E731
+    train(Gaussian(sigma=0.25), compiled=True, network=dropping)  # which asserts that it did not fall back
+    torch._dynamo.reset()
