@@ -16,13 +16,13 @@ import torch
 
 from smoothcert.data.folder import read_folder
 from smoothcert.data.image_data import ImageData
-from smoothcert.distributed.ranks import Part
+from smoothcert.distributed.ranks import BatchShare
 from smoothcert.training.streaming import StreamedData
 
 
 def training(data, workers, seconds, batch=32):
     source = StreamedData(data, torch.device("cpu"), "resized-crop-flip", None, seed=0, workers=workers)
-    steps = ((step, Part(0, batch, batch), torch.randint(len(data), (batch,))) for step in itertools.count())
+    steps = ((step, BatchShare(0, batch, batch), torch.randint(len(data), (batch,))) for step in itertools.count())
     stream = source.stream(steps)
     for _ in range(2 * workers):  # what was decoded before the clock starts
         next(stream)

@@ -35,7 +35,7 @@ def training(name, ranks, device, args):
     config = smoothcert.load_recipe(name)
     method = create_method(config.method, config.sigma, config.options)
     images = max(ranks.size, (args.batch or config.batch) // method.split)
-    part = ranks.part(images)
+    part = ranks.share_of(images)
     data = ResidentData(
         torch.randint(256, (part.size, *SHAPE), dtype=torch.uint8, device=device),
         torch.randint(1000, (part.size,), device=device),

@@ -7,10 +7,11 @@ import pytest
 from torch.distributed import HashStore
 from training_child import configure, train
 
-from smoothcert.distributed import consensus, work_queue
-from smoothcert.distributed.consensus import Pulses, check_peers, check_shared, decide, settle, tell, watch_over
+from smoothcert.distributed import consensus, heartbeats, peer_errors, work_queue
+from smoothcert.distributed.heartbeats import Heartbeats, start_heartbeat
+from smoothcert.distributed.launched import LaunchedRanks
+from smoothcert.distributed.peer_errors import raise_if_peer_failed, rank0_reports
 from smoothcert.distributed.ranks import PeerError, Ranks
-from smoothcert.distributed.work_queue import share_out
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.runtime import environment
 from smoothcert.runtime.deadline import INTERRUPTED
@@ -21,9 +22,9 @@ from smoothcert.training.pacing import Clock
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setenv("SMOOTHCERT_RANK_TIMEOUT", "1")
-    monkeypatch.setattr(consensus, "_SECONDS_BETWEEN_BEATS", 0.1)
+    monkeypatch.setattr(heartbeats, "SECONDS_BETWEEN_BEATS", 0.1)
     monkeypatch.setattr(consensus, "_SECONDS_TO_APPEAR", 0.2)
-    monkeypatch.setattr(work_queue, "_SECONDS_BETWEEN_PULSES", 0.1)
+    monkeypatch.setattr(work_queue, "_SECONDS_BETWEEN_HEARTBEAT_CHECKS", 0.1)
 
 
 def together(work, size, *, absent=()):
@@ -31,12 +32,12 @@ def together(work, size, *, absent=()):
     store, found = HashStore(), {}
 
     def run(ranks):
-        stop = watch_over(ranks)
+        stop = start_heartbeat(ranks)
         try:
             found[ranks.rank] = work(ranks)
         except SmoothcertError as error:
             if not isinstance(error, PeerError):
-                tell(ranks, error)
+                rank0_reports(ranks, error)
             found[ranks.rank] = error
         finally:
             stop()
@@ -46,7 +47,7 @@ def together(work, size, *, absent=()):
         if rank in absent:
             store.set(f"beat/{rank}", "0")
         else:
-            threads.append(threading.Thread(target=run, args=(Ranks(rank, size, store),), daemon=True))
+            threads.append(threading.Thread(target=run, args=(LaunchedRanks(rank, size, store),), daemon=True))
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -58,66 +59,71 @@ def together(work, size, *, absent=()):
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 @pytest.mark.parametrize("images", [1, 2, 7, 64])
 def test_parts_make_up_the_mini_batch(size, images):
-    parts = [Ranks(rank, size).part(images) for rank in range(size)]
+    parts = [Ranks(rank, size).share_of(images) for rank in range(size)]
     assert sum(part.weight for part in parts) == pytest.approx(1)
     if images < size:
-        assert all((part.first, part.size, part.shared) == (0, images, False) for part in parts)
+        assert all((part.first, part.size, part.is_partial) == (0, images, False) for part in parts)
     else:
         covered = [position for part in parts for position in range(part.first, part.first + part.size)]
         assert covered == list(range(images))
         assert all(part.weight == part.size / images for part in parts)
-        assert all(part.shared == (size > 1) for part in parts)
+        assert all(part.is_partial == (size > 1) for part in parts)
 
 
 def test_one_process_alone_waits_for_nobody(tmp_path):
     ranks = Ranks()
-    assert decide(ranks, 3) == 3
-    settle(ranks, {"n": 1})
-    check_shared(ranks, tmp_path / "not made")
+    assert ranks.broadcast_from_rank0(3) == 3
+    ranks.require_same_on_all_ranks({"n": 1})
+    ranks.require_shared_folder(tmp_path / "not made")
     assert not (tmp_path / "not made").exists()
-    assert list(share_out(ranks, 3, lambda item: item * item)) == [0, 1, 4]
+    assert list(ranks.map_in_order(3, lambda item: item * item)) == [0, 1, 4]
 
 
 def test_rank_0_decides():
-    assert together(lambda ranks: [decide(ranks, ranks.rank + step) for step in range(3)], 3) == [[0, 1, 2]] * 3
+    assert (
+        together(lambda ranks: [ranks.broadcast_from_rank0(ranks.rank + step) for step in range(3)], 3)
+        == [[0, 1, 2]] * 3
+    )
 
 
 def test_what_differs_is_named_on_rank_0_and_everyone_stops():
-    first, *others = together(lambda ranks: settle(ranks, {"n": 7, "seed": ranks.rank // 2}), 3)
+    first, *others = together(lambda ranks: ranks.require_same_on_all_ranks({"n": 7, "seed": ranks.rank // 2}), 3)
     assert isinstance(first, UsageError)
     assert (
         str(first) == "The ranks do not agree on seed: 0 on rank 0, 1 on rank 2; give the same command on every node."
     )
     assert all(isinstance(other, PeerError) for other in others)
-    first, _ = together(lambda ranks: settle(ranks, {"n": 7, **({"seed": 0} if ranks.rank else {})}), 2)
+    first, _ = together(
+        lambda ranks: ranks.require_same_on_all_ranks({"n": 7, **({"seed": 0} if ranks.rank else {})}), 2
+    )
     assert "do not agree on seed: None on rank 0, 0 on rank 1" in str(first), "what only another rank has"
 
 
 def test_of_several_errors_the_first_is_said(monkeypatch):
-    monkeypatch.setattr(consensus, "_SECONDS_TO_BE_HEARD", 0.0)
+    monkeypatch.setattr(peer_errors, "_SECONDS_TO_BE_HEARD", 0.0)
     store = HashStore()
     for rank in (2, 1):
-        tell(Ranks(rank, 3, store), SmoothcertError(f"error of rank {rank}"))
+        rank0_reports(LaunchedRanks(rank, 3, store), SmoothcertError(f"error of rank {rank}"))
     with pytest.raises(SmoothcertError, match="On rank 2: error of rank 2"):
-        check_peers(Ranks(0, 3, store))
+        raise_if_peer_failed(LaunchedRanks(0, 3, store))
 
 
 def test_a_rank_that_never_starts_is_dead_after_a_while(monkeypatch):
-    now, ranks = [0.0], Ranks(0, 3, HashStore())
-    monkeypatch.setattr("smoothcert.distributed.consensus.time.monotonic", lambda: now[0])
-    pulses = Pulses(ranks)
+    now, ranks = [0.0], LaunchedRanks(0, 3, HashStore())
+    monkeypatch.setattr("smoothcert.distributed.heartbeats.time.monotonic", lambda: now[0])
+    beats = Heartbeats(ranks)
     ranks.store.set("beat/0", "0")
-    assert pulses.dead() == []
-    now[0] = consensus._SECONDS_TO_START + 1
+    assert beats.dead() == []
+    now[0] = heartbeats._SECONDS_TO_START + 1
     ranks.store.set("beat/0", "1")
-    assert pulses.dead() == [1, 2]
+    assert beats.dead() == [1, 2]
 
 
 def test_an_error_of_another_rank_is_said_by_rank_0():
     def work(ranks):
         if ranks.rank == 1:
             raise SmoothcertError("There is no checkpoint here.")
-        settle(ranks, {})
+        ranks.require_same_on_all_ranks({})
 
     first, second, third = together(work, 3)
     assert str(first) == "On rank 1: There is no checkpoint here."
@@ -127,17 +133,17 @@ def test_an_error_of_another_rank_is_said_by_rank_0():
 
 def test_a_silent_rank_is_not_waited_for():
     began = time.monotonic()
-    first, second, _ = together(lambda ranks: settle(ranks, {}), 3, absent=[2])
+    first, second, _ = together(lambda ranks: ranks.require_same_on_all_ranks({}), 3, absent=[2])
     assert "Rank 2 has not been heard of for 1 seconds" in str(first)
     assert isinstance(second, PeerError)
     assert time.monotonic() - began < 20
 
 
 def test_a_folder_that_is_not_shared(tmp_path):
-    first, _ = together(lambda ranks: check_shared(ranks, tmp_path / str(ranks.rank)), 2)
+    first, _ = together(lambda ranks: ranks.require_shared_folder(tmp_path / str(ranks.rank)), 2)
     assert isinstance(first, UsageError)
     assert "must lie in a folder that all nodes share" in str(first)
-    assert together(lambda ranks: check_shared(ranks, tmp_path / "same"), 2) == [None, None]
+    assert together(lambda ranks: ranks.require_shared_folder(tmp_path / "same"), 2) == [None, None]
     assert not list((tmp_path / "same").iterdir()), "the mark is taken away"
 
 
@@ -150,7 +156,7 @@ def test_shared_work_is_done_once_and_comes_in_order(size):
         done.append(item)
         return item * item
 
-    first, *others = together(lambda ranks: list(share_out(ranks, 40, work)), size)
+    first, *others = together(lambda ranks: list(ranks.map_in_order(40, work)), size)
     assert first == [item * item for item in range(40)]
     assert all(other == [] for other in others)
     assert sorted(done) == list(range(40))
@@ -164,7 +170,7 @@ def test_the_items_of_a_dead_rank_are_taken_over():
             ranks.store.add("queue/0/next", 2)
             ranks.store.set("queue/0/owner/0", "1")
         time.sleep(0.2)
-        return list(share_out(ranks, 12, lambda item: (item, ranks.rank)))
+        return list(ranks.map_in_order(12, lambda item: (item, ranks.rank)))
 
     first, _, other = together(work, 3, absent=[1])
     assert [item for item, _ in first] == list(range(12))
@@ -176,7 +182,7 @@ def test_a_failing_worker_stops_the_work():
         raise SmoothcertError(f"image {item} is broken")
 
     def work(ranks):
-        return list(share_out(ranks, 50, fail if ranks.rank else lambda item: time.sleep(0.05)))
+        return list(ranks.map_in_order(50, fail if ranks.rank else lambda item: time.sleep(0.05)))
 
     first, _ = together(work, 2)
     assert isinstance(first, SmoothcertError)
@@ -212,7 +218,7 @@ def test_a_process_alone_looks_once_a_second(monkeypatch):
 
 def test_several_ranks_meet_about_once_a_second(monkeypatch):
     """A hundred steps a second; each meeting takes a number, and the clock itself the first."""
-    now, ranks = [0.0], Ranks(0, 2, HashStore())
+    now, ranks = [0.0], LaunchedRanks(0, 2, HashStore())
     monkeypatch.setattr("smoothcert.training.pacing.time.monotonic", lambda: now[0])
     clock, looks = Clock(ranks), []
     for step in range(1, 1001):
@@ -227,7 +233,7 @@ def test_several_ranks_meet_about_once_a_second(monkeypatch):
 def test_masked_attacks_and_synchronised_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):
     """Ranks with nothing to attack would not take part in the exchange."""
     config = configure("catrs", options={"attack": "masked"}, batch_norm="synced", architecture="cifar_resnet8")
-    monkeypatch.setattr(loop, "joined", lambda: Ranks(0, 2))
+    monkeypatch.setattr(loop, "current_ranks", lambda: Ranks(0, 2))
     with pytest.raises(UsageError, match="`--attack masked` cannot be used with `--batch-norm synced`"):
         train(config, tmp_path / "run", few)
 

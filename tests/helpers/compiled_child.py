@@ -21,7 +21,7 @@ def train(ranks, compiled):
     stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32", ranks=ranks, sync=True)
     if compiled:
         stepper.compile(8)
-    part = ranks.part(8)
+    part = ranks.share_of(8)
     for step in range(2):
         first = 8 * step + part.first
         stepper.run((torch.arange(first, first + part.size),), 8, 0, step, 0.02)

@@ -47,7 +47,7 @@ def train(method, network, ranks):
     for step in range(STEPS):
         epoch, number = divmod(step, len(plan))
         first, size = plan[number]
-        part = ranks.part(size)
+        part = ranks.share_of(size)
         indices = torch.arange(first + part.first, first + part.first + part.size)
         stepper.run((indices,), size, epoch, step, 0.02)
     return {**model.state_dict(), "sums": stepper.sums}

@@ -143,7 +143,7 @@ import copy
 from torch import nn
 
 import smoothcert
-from smoothcert.distributed.sync_batchnorm import synced
+from smoothcert.distributed.sync_batchnorm import sync_batchnorm
 from smoothcert.distributed.ranks import Ranks
 from smoothcert.kernels import convolution
 from smoothcert.models.cuda import training_network as kernels
@@ -227,7 +227,7 @@ network = some_network(16, 1)
 network.layer1[0].conv2 = type("Own", (nn.Conv2d,), {})(16, 16, 3, padding=1, bias=False)
 assert not kernels.has_kernels(network, x)
 network = some_network(16, 1)
-assert synced(network, Ranks()) and not kernels.has_kernels(network, x)
+assert sync_batchnorm(network, Ranks()) and not kernels.has_kernels(network, x)
 network = some_network(16, 1)
 network.layer1[0].conv2.register_forward_hook(lambda *call: None)
 assert not kernels.has_kernels(network, x)

@@ -11,7 +11,7 @@ import smoothcert
 from smoothcert.cli import main
 from smoothcert.data.crops import DRAWS, random_box
 from smoothcert.data.folder import view_draws
-from smoothcert.distributed.ranks import Part, Ranks
+from smoothcert.distributed.ranks import BatchShare, Ranks
 from smoothcert.errors import SmoothcertError
 from smoothcert.training.batches import ResidentData
 from smoothcert.training.config import TrainConfig
@@ -73,8 +73,8 @@ def test_views_are_named_by_seed_step_and_position_not_by_rank_or_worker(photogr
         source = StreamedData(data, CPU, "resized-crop-flip", soft, seed=seed, workers=workers)
         return [source.batch(inputs, seed, 0) for inputs in source.stream(schedule(parts))]
 
-    whole = read([Part(0, 6, 6)], 0)
-    shared = read([Ranks(rank, 2).part(6) for rank in (0, 1)], 2)
+    whole = read([BatchShare(0, 6, 6)], 0)
+    shared = read([Ranks(rank, 2).share_of(6) for rank in (0, 1)], 2)
     for step, (x, y, labels) in enumerate(whole):
         halves = shared[2 * step : 2 * step + 2]
         assert torch.equal(torch.cat([half[0] for half in halves]), x)
@@ -82,7 +82,7 @@ def test_views_are_named_by_seed_step_and_position_not_by_rank_or_worker(photogr
         assert torch.equal(torch.cat([half[2] for half in halves]), labels)
         assert torch.equal(y, data.labels[(torch.arange(6) + step) % 8])
     assert x.shape == (6, 3, 32, 32)
-    assert not torch.equal(read([Part(0, 6, 6)], 0, seed=4)[0][0], whole[0][0])
+    assert not torch.equal(read([BatchShare(0, 6, 6)], 0, seed=4)[0][0], whole[0][0])
     assert not torch.equal(whole[0][0][1], whole[1][0][0]), "another view of the same image"
 
 
@@ -139,7 +139,7 @@ def test_a_broken_file_is_named_and_skipped_only_when_asked(photographs):
     last = photographs / "imagenet/train/n01/3.png"
     last.write_bytes(b"")
     with pytest.warns(UserWarning, match="3.png"):
-        ((_, labels),) = source.stream([(0, Part(0, 2, 2), torch.tensor([3, 0]))])
+        ((_, labels),) = source.stream([(0, BatchShare(0, 2, 2), torch.tensor([3, 0]))])
     assert labels.tolist() == [1, 0], "the label is that of the image in its place"
 
 
@@ -214,7 +214,7 @@ def test_full_size_photographs_decode(shared, tmp_path):
         (tmp_path / "imagenet" / split).symlink_to(shared / "data/imagenet-sample")
     data = smoothcert.load_dataset("imagenet", "train", tmp_path)
     source = StreamedData(data, CPU, "resized-crop-flip", None, seed=0, workers=1)
-    batches = list(source.stream([(0, Part(0, 40, 40), torch.arange(40))]))
+    batches = list(source.stream([(0, BatchShare(0, 40, 40), torch.arange(40))]))
     assert batches[0][0].shape == (40, 3, 224, 224)
     assert batches[0][0].float().std(dim=(1, 2, 3)).min() > 5
     assert data.images[torch.arange(40)].shape == (40, 3, 224, 224)

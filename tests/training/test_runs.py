@@ -13,7 +13,7 @@ import smoothcert
 from smoothcert.cli import main
 from smoothcert.errors import Notice
 from smoothcert.runtime.deadline import OutOfTimeError
-from smoothcert.training.runs import results_name, train_run
+from smoothcert.training.runs import train_run
 from smoothcert.training.soft_labels import make_soft_labels
 from smoothcert.training.teachers import teacher_config
 
@@ -116,12 +116,6 @@ def test_a_time_limit_is_that_of_all_stages(tmp_path, monkeypatch):
     with pytest.raises(OutOfTimeError):
         train_run(config, tmp_path, time_limit=0.01)
     assert len(limits) == 1, "stopped at the labels"
-
-
-def test_the_name_of_a_results_file_tells_its_images(mini):
-    assert results_name("certify", mini, 0.25, 1000) == "certify-mnist-mini-test-sigma0.25-n1000.tsv"
-    some = results_name("predict", mini, 0.5, 1000, skip=20, most=200, shard=(2, 4))
-    assert some == "predict-mnist-mini-test-sigma0.5-n1000-skip20-max200-shard2of4.tsv"
 
 
 def test_the_command_line_trains_and_certifies(tmp_path, capsys):

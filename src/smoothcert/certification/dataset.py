@@ -17,9 +17,7 @@ from torch import Tensor, nn
 from smoothcert.certification.model_hash import network_hash
 from smoothcert.data.image_data import ImageData
 from smoothcert.dataset_names import classes_of, dimensions_of
-from smoothcert.distributed.consensus import decide, settle
-from smoothcert.distributed.ranks import joined
-from smoothcert.distributed.work_queue import share_out
+from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
 from smoothcert.results.reader import Prediction, Record
@@ -144,12 +142,12 @@ def evaluate(
     chosen = choose_images(classifier, data, indices)
     device = classifier.device_for(torch.empty(0))
     settings |= describe_job(classifier, data, chosen, model)
-    ranks = joined()
-    settle(ranks, settings)
+    ranks = current_ranks()
+    ranks.require_same_on_all_ranks(settings)
     segment = {**describe_environment(device), "processes": ranks.size}
     path = Path(out) if out is not None and ranks.first else None
     writer = ResultWriter(path, kind, chosen, settings, segment) if path else None
-    done = decide(ranks, writer.done if writer else 0)
+    done = ranks.broadcast_from_rank0(writer.done if writer else 0)
     left, records = chosen[done:], list[R]()
     groups = _groups(left, inputs_at_once(samples, device), data.shape.numel(), ranks.size)
 
@@ -161,13 +159,13 @@ def evaluate(
         return made, time.perf_counter() - begun
 
     with writer or nullcontext():
-        for made, seconds in share_out(ranks, len(groups), work):
+        for made, seconds in ranks.map_in_order(len(groups), work):
             if writer:
                 writer.append(made)
             records += made
             if on_progress:
                 on_progress(Progress(done + len(records), len(chosen), made, seconds))
-    decide(ranks, True)  # nobody reads the file before it is closed
+    ranks.wait_for_rank0()  # nobody reads the file before it is closed
     return records
 
 

@@ -18,9 +18,7 @@ from smoothcert.certification.recertify import certify_stored
 from smoothcert.certification.sampler import Sampler
 from smoothcert.certification.scheduler import ByBudget, ByClock, InTurn, Request, Schedule, Tracker
 from smoothcert.data.image_data import ImageData
-from smoothcert.distributed.consensus import decide, settle
-from smoothcert.distributed.ranks import Ranks, joined
-from smoothcert.distributed.work_queue import share_out
+from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import UsageError
 from smoothcert.results.look_store import Look, LookStore
 from smoothcert.results.reader import Record
@@ -63,7 +61,7 @@ def certify_sequentially(
     classes = classifier.num_classes
     if classes is None:
         raise UsageError("Expected the classifier to know its `num_classes`.")
-    plan, ranks = rule.plan(n, alpha), joined()
+    plan, ranks = rule.plan(n, alpha), current_ranks()
     check_reach(plan, rule.needs(classifier.noise), classifier.noise)
     if ranks.size > 1 and isinstance(rule, BudgetStop):
         raise UsageError("A budget weighs all images against each other, in one process; or give each a `--shard`.")
@@ -71,7 +69,7 @@ def certify_sequentially(
     settings = {"task": "certify", "sigma": classifier.sigma, "n0": n0, "n": n, "alpha": alpha, "seed": seed}
     settings |= {"stop": {**rule.settings(), **plan.settings()}, "classes": classes}
     settings |= describe_job(classifier, data, chosen, model)
-    settle(ranks, settings)
+    ranks.require_same_on_all_ranks(settings)
     edges = (0, n0, *(n0 + look for look in plan.looks))
 
     def begin(store: LookStore, part: list[int], watch: OnProgress | None = None) -> _Run:
@@ -87,7 +85,7 @@ def certify_sequentially(
         if ranks.size > 1:
             share_looks(ranks, store, chosen, begin, on_progress)
         records = _finish(begin(store, chosen, on_progress if ranks.size == 1 else None)) if ranks.first else []
-    decide(ranks, True)  # nobody reads the files before they are closed
+    ranks.wait_for_rank0()  # nobody reads the files before they are closed
     return records
 
 
@@ -117,7 +115,7 @@ def share_looks(
         before = begin(store, chosen)
         before.restore()
         left = [index for index, active in zip(chosen, before.tracker.active, strict=True) if active]
-    left = decide(ranks, left)
+    left = ranks.broadcast_from_rank0(left)
     size = max(1, -(-len(left) // (4 * ranks.size)))
     groups = [left[first : first + size] for first in range(0, len(left), size)]
 
@@ -127,7 +125,7 @@ def share_looks(
         return [look for looks in own.known.values() for look in looks], time.perf_counter() - begun
 
     done = len(chosen) - len(left)
-    for number, (looks, seconds) in enumerate(share_out(ranks, len(groups), work)):
+    for number, (looks, seconds) in enumerate(ranks.map_in_order(len(groups), work)):
         store.append([look for look in looks if look.look >= len(store.known.get(look.idx, ()))])
         done += len(groups[number])
         if on_progress:

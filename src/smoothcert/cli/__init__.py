@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args.run(args)
         sys.stdout.flush()
     except SmoothcertError as error:
-        if not _is_said_elsewhere(error):
+        if not _reported_by_another_rank(error):
             print(f"smoothcert: {error}", file=sys.stderr, flush=True)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt as stop:  # which says more where work came to a good end first
@@ -97,15 +97,16 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _is_said_elsewhere(error: SmoothcertError) -> bool:
-    """Whether another process of a launched group tells the user, who should read it once."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
+def _reported_by_another_rank(error: SmoothcertError) -> bool:
+    """Return True if another process of a launched group reports the error, so that users read it once."""
+    if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return False
-    from smoothcert.distributed.consensus import is_said, tell
-    from smoothcert.distributed.ranks import PeerError, joined
+    from smoothcert.distributed.launched import LaunchedRanks
+    from smoothcert.distributed.peer_errors import rank0_reports
+    from smoothcert.distributed.ranks import current_ranks
 
-    if isinstance(error, PeerError):
-        return is_said(joined(), error)
-    if joined().size == 1:  # it never came to meeting the others; a machine's processes all got the same command
-        return os.environ.get("LOCAL_RANK", "0") != "0"
-    return tell(joined(), error)
+    ranks = current_ranks()
+    if isinstance(ranks, LaunchedRanks):
+        return rank0_reports(ranks, error)
+    # It failed before joining the group: all processes of a machine got the same command, so one of them reports.
+    return os.environ.get("LOCAL_RANK", "0") != "0"

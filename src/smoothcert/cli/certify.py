@@ -138,7 +138,7 @@ def _run(
 ) -> None:
     from smoothcert.certification.dataset import certify_dataset, predict_dataset
     from smoothcert.certification.sequential import certify_sequentially
-    from smoothcert.distributed.ranks import joined
+    from smoothcert.distributed.ranks import current_ranks
 
     model = checkpoint.describe()
     images = len(choose_rows(args, data))
@@ -153,7 +153,7 @@ def _run(
             made = len(certify_dataset(classifier, data, out, n0=args.n0, bound=args.bound, **options))
         else:
             made = len(predict_dataset(classifier, data, out, **options))
-    if not joined().first:
+    if not current_ranks().first:
         return
     if made < len(indices):
         say(f"{len(indices) - made:,} of {len(indices):,} images were there already.")
@@ -204,9 +204,19 @@ def _summary(out: Path) -> dict[str, Any]:
 
 def default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path:
     """Return a results file named by the protocol, beside the checkpoint; for one of ours, in a run's folder."""
-    from smoothcert.training.runs import results_name
+    from smoothcert.results.naming import results_name
 
-    name = results_name(args.task, data, sigma, args.n, args.skip, args.max, args.shard, results_suffix(args))
+    name = results_name(
+        args.task,
+        data.name,
+        data.split,
+        sigma,
+        args.n,
+        skip=args.skip,
+        most=args.max,
+        shard=args.shard,
+        severities=results_suffix(args),
+    )
     name = "-".join([name.removesuffix(".tsv"), *stopping.name_parts(args)]) + ".tsv"
     if args.pretrained:
         return Path("runs", args.pretrained, name)

@@ -38,8 +38,7 @@ def load_job(args: argparse.Namespace) -> Job:
     """Load what the options name."""
     from smoothcert.checkpoints.checkpoint import load_checkpoint
     from smoothcert.checkpoints.pretrained import pretrained_path
-    from smoothcert.distributed.consensus import settle
-    from smoothcert.distributed.ranks import joined
+    from smoothcert.distributed.ranks import current_ranks
     from smoothcert.errors import UsageError
     from smoothcert.runtime.environment import choose_device, facts
     from smoothcert.statistics import bounds
@@ -54,7 +53,7 @@ def load_job(args: argparse.Namespace) -> Job:
     if (args.checkpoint is None) == (args.pretrained is None):
         raise UsageError("Name either a checkpoint or, with `--pretrained`, a network of ours.")
     device = choose_device(args.device)
-    settle(joined(), facts(device))
+    current_ranks().require_same_on_all_ranks(facts(device))
     path = Path(args.checkpoint) if args.checkpoint else pretrained_path(args.pretrained)
     checkpoint = load_checkpoint(path, normalization=args.normalization)
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")

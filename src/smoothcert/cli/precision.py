@@ -30,10 +30,10 @@ def run(args: argparse.Namespace) -> None:
     """Compare, and print the summary."""
     from smoothcert.certification.compare_precision import compare_precision
     from smoothcert.errors import UsageError
+    from smoothcert.results.naming import results_name
     from smoothcert.smoothing.classifier import SmoothedClassifier
     from smoothcert.smoothing.precision import check_precision
     from smoothcert.statistics import bounds
-    from smoothcert.training.runs import results_name
 
     bounds.check_budget(args.n0, args.n, args.alpha)
     precisions = args.precision or "fp32", args.second
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(plan) if args.json else text)
         return
     task = f"compare-{'-'.join(precisions)}"
-    name = results_name(task, data, job.sigma, args.n, args.skip, args.max, args.shard)
+    name = results_name(task, data.name, data.split, job.sigma, args.n, skip=args.skip, most=args.max, shard=args.shard)
     folder = Path(args.checkpoint) if args.checkpoint else Path("runs", args.pretrained)
     out = args.out or (folder / name if args.pretrained or folder.is_dir() else folder.with_name(name))
     options: dict[str, Any] = {"n0": args.n0, "n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}

@@ -64,7 +64,6 @@ def add_commands(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Make the table, or as much of it as the time allows."""
     from smoothcert.cli.stages import Stages
-    from smoothcert.distributed.consensus import check_shared, settle
     from smoothcert.distributed.ranks import join
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.paper.jobs import PROTOCOL, Workplace, list_jobs
@@ -93,8 +92,8 @@ def run(args: argparse.Namespace) -> None:
         return
     ranks = join()
     same = {name: value for job in jobs for name, value in describe(job.config).items()}
-    settle(ranks, {**facts(device), **same, "n": args.n, "data parallel": args.data_parallel})
-    check_shared(ranks, args.runs)
+    ranks.require_same_on_all_ranks({**facts(device), **same, "n": args.n, "data parallel": args.data_parallel})
+    ranks.require_shared_folder(args.runs)
     failed: SmoothcertError | None = None
     options = {"device": device, "together": args.together, "data_parallel": args.data_parallel}
     with Stages() as stages:

@@ -108,7 +108,6 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
 
 def run(args: argparse.Namespace) -> None:
     """Train, after whatever the runs need first."""
-    from smoothcert.distributed.consensus import check_shared, settle
     from smoothcert.distributed.ranks import join
     from smoothcert.runtime.environment import choose_device, facts
     from smoothcert.training.run_folder import RunFolder
@@ -124,8 +123,9 @@ def run(args: argparse.Namespace) -> None:
         return
     ranks = join()
     configs, device = resolve(args), choose_device(args.device)
-    settle(ranks, {**facts(device), **{name: value for config in configs for name, value in describe(config).items()}})
-    check_shared(ranks, args.runs)
+    settings = {name: value for config in configs for name, value in describe(config).items()}
+    ranks.require_same_on_all_ranks({**facts(device), **settings})
+    ranks.require_shared_folder(args.runs)
     folders = [RunFolder(args.runs / config.name) for config in configs]
     for folder, config in zip(folders, configs, strict=True):
         if folder.finished and folder.read_config() == config:

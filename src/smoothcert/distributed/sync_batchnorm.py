@@ -1,4 +1,4 @@
-"""BatchNorm over the whole mini-batch when ranks share it: torch's own `SyncBatchNorm` does not run on CPUs."""
+"""BatchNorm over a mini-batch that several ranks share. Torch's own `SyncBatchNorm` does not run on CPUs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from smoothcert.distributed.ranks import Ranks
 
 
 class SyncedBatchNorm2d(nn.BatchNorm2d):
-    """BatchNorm whose training statistics are those of all ranks' images.
+    """BatchNorm with training statistics over the images of all ranks.
 
-    With `together` off it is ordinary BatchNorm, as it always is in eval mode. Weights and statistics are those of the
-    layer it takes the place of.
+    With `together` off, and always in eval mode, it is ordinary BatchNorm. It shares weights and statistics with the
+    layer that it replaces.
     """
 
     def __init__(self, norm: nn.BatchNorm2d, ranks: Ranks) -> None:
         super().__init__(norm.num_features, norm.eps, norm.momentum)
-        self._parameters, self._buffers = norm._parameters, norm._buffers  # the same ones: an optimiser may hold them
+        self._parameters, self._buffers = norm._parameters, norm._buffers  # shared: an optimiser may hold them
         self.ranks, self.together = ranks, True
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise by the statistics of the images of all ranks."""
+        """Normalise by the statistics over all ranks."""
         if not (self.training and self.together):
             return super().forward(input)
         mean, variance, count = _statistics(input.to(self.weight.dtype), self.ranks)
@@ -41,8 +41,8 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
         return found.to(input.dtype)
 
 
-def synced(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm2d]:
-    """Put synchronised layers in the place of a network's BatchNorm, and return them."""
+def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm2d]:
+    """Replace a network's BatchNorm layers by synchronised ones, and return these."""
     made = []
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
@@ -55,8 +55,8 @@ def synced(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm2d]:
 def _statistics(x: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
     """Return mean, variance (over the count) and count of each channel over all ranks.
 
-    Every rank's own mean and variance are put together as Chan, Golub and LeVeque do (1983), which loses no digits;
-    each fills its row of a table, so that one sum over the ranks brings all of them to all.
+    Combines the ranks' means and variances as Chan, Golub and LeVeque (1983), which avoids cancellation. Each rank
+    fills its own row of a table, so that one sum over the ranks gives the whole table to all.
     """
     variance, mean = torch.var_mean(x, dim=(0, 2, 3), correction=0)
     count = x.new_full((1,), x.numel() / x.shape[1])
@@ -72,7 +72,7 @@ def _statistics(x: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class _SumOverRanks(torch.autograd.Function):
-    """The sum of a tensor over all ranks; its gradient is the sum of theirs."""
+    """Sum of a tensor over all ranks; its gradient is the sum of the ranks' gradients."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class _SumOverRanks(torch.autograd.Function):
 
 
 def _all_reduced(x: Tensor) -> Tensor:
-    """Return the sum over the ranks, in a form the compiler can look through."""
+    """Return the sum over the ranks, in a form that torch.compile can trace."""
     import torch.distributed as dist
     from torch.distributed import _functional_collectives as functional
 

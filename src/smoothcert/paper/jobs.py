@@ -15,12 +15,12 @@ from typing import Any
 from smoothcert.data import ImageData, find_corrupted, load_dataset, select_rows
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.results.naming import results_name
 from smoothcert.results.reader import counts_path, read_sidecar, sidecar_path
 from smoothcert.runtime.atomic_files import file_hash
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.recipes import PaperTable, load_recipe, paper_tables
 from smoothcert.training.run_folder import RunFolder
-from smoothcert.training.runs import results_name
 
 PROTOCOL: dict[str, Any] = {"n0": 100, "alpha": 0.001}
 
@@ -109,7 +109,10 @@ class Workplace:
     def results_paths(self, job: Job) -> list[Path]:
         """Return where a job's certificates lie."""
         folder, sigma = self.runs / job.config.name, job.config.sigma
-        return [folder / results_name("certify", data, sigma, self.n, job.skip) for data in self.test_sets(job)]
+        return [
+            folder / results_name("certify", data.name, data.split, sigma, self.n, skip=job.skip)
+            for data in self.test_sets(job)
+        ]
 
     def as_begun(self, job: Job) -> Job:
         """Return a job in the precision its run was begun with, whatever the recipe's: a table may mix them."""

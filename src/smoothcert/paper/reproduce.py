@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from smoothcert.distributed.consensus import decide
-from smoothcert.distributed.ranks import alone, joined
-from smoothcert.distributed.work_queue import share_out
+from smoothcert.distributed.ranks import as_single_process, current_ranks
 from smoothcert.errors import SmoothcertError
+from smoothcert.paper.certify_run import certify_run
 from smoothcert.paper.jobs import PROTOCOL, Job, Workplace, find_table
 from smoothcert.report.corrupted.files import is_corrupted
 from smoothcert.report.corrupted.network_results import CorruptedResults
@@ -22,7 +21,7 @@ from smoothcert.results.reader import Results, certificates_in, read_results
 from smoothcert.runtime.deadline import Deadline, OutOfTimeError
 from smoothcert.runtime.failures import collected
 from smoothcert.training.run_folder import RunFolder
-from smoothcert.training.runs import OnStage, certify_run, prepare_runs, train_runs
+from smoothcert.training.runs import OnStage, prepare_runs, train_runs
 
 _SMALL_TOGETHER = 6  # LeNet runs on a GPU; more add nothing, see benchmarks/README.md
 
@@ -48,9 +47,9 @@ def reproduce(
     deadline, errors = Deadline(time_limit), list[SmoothcertError]()
     options: dict[str, Any] = {"data_dir": place.data_dir, "device": device, "on_stage": on_stage}
     unfinished = [number for number, job in enumerate(jobs) if not place.progress(job).finished]
-    left = [jobs[number] for number in decide(joined(), unfinished)]
+    left = [jobs[number] for number in current_ranks().broadcast_from_rank0(unfinished)]
     groups = list(_groups(left, together, torch.device(device)))
-    apart = joined().size > 1 and not data_parallel
+    apart = current_ranks().size > 1 and not data_parallel
     try:
         if apart:
             errors += _train_apart(groups, place, deadline, options)
@@ -62,7 +61,7 @@ def reproduce(
                     train_runs(configs, place.runs, time_limit=deadline.left, **options)
             for job in group:
                 folder = place.runs / job.config.name
-                if decide(joined(), RunFolder(folder).finished):
+                if current_ranks().broadcast_from_rank0(RunFolder(folder).finished):
                     deadline.check()
                     done = {"skip": job.skip, "n": place.n, "device": device, "on_stage": on_stage, **PROTOCOL}
                     with collected(errors):
@@ -82,13 +81,13 @@ def _train_apart(
 
     def train(number: int) -> SmoothcertError | None:
         try:
-            with alone():
+            with as_single_process():
                 train_runs(configs[number], place.runs, time_limit=deadline.left, **options)
         except SmoothcertError as error:
             return error
         return None
 
-    return [error for error in share_out(joined(), len(configs), train) if error]
+    return [error for error in current_ranks().map_in_order(len(configs), train) if error]
 
 
 def _groups(jobs: Sequence[Job], together: int | None, device: torch.device) -> Iterator[list[Job]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from smoothcert.distributed.ranks import joined
+from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import SmoothcertError
 from smoothcert.runtime.deadline import OutOfTimeError
 
@@ -18,7 +18,7 @@ def collected(errors: list[SmoothcertError]) -> Iterator[None]:
     except OutOfTimeError:
         raise
     except SmoothcertError as error:
-        if joined().size > 1:
+        if current_ranks().size > 1:
             raise
         errors.append(error)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from smoothcert.errors import unknown_name
-from smoothcert.training.config import PRECISIONS
+from smoothcert.smoothing.precision_names import PRECISIONS
 
 
 def check_precision(precision: str) -> None:

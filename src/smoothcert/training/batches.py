@@ -17,13 +17,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from smoothcert.data.image_data import ImageData
-from smoothcert.distributed.ranks import Part
+from smoothcert.distributed.ranks import BatchShare
 from smoothcert.philox import Purpose, uniform
 
 _PADDING = 4
 
 Inputs = tuple[Tensor, ...]
-Schedule = Iterable[tuple[int, Part, Tensor]]
+Schedule = Iterable[tuple[int, BatchShare, Tensor]]
 Batch = tuple[Tensor, Tensor, Tensor | None]
 
 

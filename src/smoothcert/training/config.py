@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.smoothing.precision_names import PRECISIONS
 
 SCHEDULES = ("step", "one-cycle")
 LR_DROPS = ("late", "on-time")
@@ -20,7 +21,6 @@ STEPS = ("split", "whole")
 AUGMENTATIONS = ("none", "crop-flip", "resized-crop-flip")
 BATCH_NORMS = ("local", "synced")
 LABEL_VIEWS = ("clean", "augmented")
-PRECISIONS = ("fp32", "tf32", "bf16")
 
 
 def _field(default: Any, help: str) -> Any:

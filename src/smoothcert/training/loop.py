@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.data.image_data import ImageData
-from smoothcert.distributed.consensus import decide
-from smoothcert.distributed.ranks import Part, joined
+from smoothcert.distributed.ranks import BatchShare, current_ranks
 from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.models import Classifier, create_model
 from smoothcert.philox import Purpose, permutation
@@ -69,7 +68,7 @@ class Training:
         self.config, self.test, self.on_progress = config, test.to(device), on_progress
         self.device, self.deadline, self.compiled = torch.device(device), Deadline(None), False
         self.on_gpu = self.device.type == "cuda"
-        self.ranks = joined()
+        self.ranks = current_ranks()
         self.folder = RunFolder(folder) if self.ranks.first else SilentRunFolder(folder)
         method = method_of(config)
         if config.batch_norm == "synced" and not method.static and self.ranks.size > 1:
@@ -77,7 +76,7 @@ class Training:
         if method.uses_soft_labels and soft is None:
             raise UsageError(f"{config.name}: {config.method} needs soft labels of the training images.")
         self.folder.open(config)
-        self.finished = decide(self.ranks, self.folder.finished)
+        self.finished = self.ranks.broadcast_from_rank0(self.folder.finished)
         if self.finished:
             self.folder.state.unlink(missing_ok=True)  # a kill just after the network was written may have left it
             return
@@ -99,7 +98,7 @@ class Training:
             ranks=self.ranks,
             sync=config.batch_norm == "synced",
         )
-        self.start = restore_state(self.ranks.broadcast(self.folder.load_state()), self.stepper)
+        self.start = restore_state(self.ranks.broadcast_state(self.folder.load_state()), self.stepper)
         pays = pays_to_compile(config, self.total - self.start, self.device)
         if compile and not method.static:
             warnings.warn(f"{config.name}: steps run uncompiled: their shapes vary.", Notice, stacklevel=2)
@@ -110,7 +109,7 @@ class Training:
     def steps(self) -> Generator[int]:
         """Take the steps that are left, yielding the number done after each; then write the network and its card."""
         with self.folder.locked():
-            if decide(self.ranks, self.folder.finished):  # by another process, since this one looked
+            if self.ranks.broadcast_from_rank0(self.folder.finished):  # by another process, since this one looked
                 return
             try:
                 yield from self._steps()
@@ -124,7 +123,7 @@ class Training:
         """Whether other runs can go on after an error of this one: not where ranks that have no error wait for it."""
         return self.ranks.size == 1 or isinstance(error, OutOfTimeError)
 
-    def schedule(self) -> Iterator[tuple[int, Part, Tensor]]:
+    def schedule(self) -> Iterator[tuple[int, BatchShare, Tensor]]:
         """Yield every step that is left, with this rank's part of the mini-batch and the indices of its images."""
         order = torch.empty(0)
         for step in range(self.start, self.total):
@@ -132,7 +131,7 @@ class Training:
             if number == 0 or step == self.start:
                 order = permutation(self.config.seed, (epoch, 0, Purpose.ORDER), self.images).to(self.source.home)
             first, size = self.plan[number]
-            part = self.ranks.part(size)
+            part = self.ranks.share_of(size)
             yield step, part, order[first + part.first : first + part.first + part.size]
 
     def _steps(self) -> Generator[int]:
@@ -163,7 +162,7 @@ class Training:
                     raise OutOfTimeError(text)
             yield done
         logbook.write_network(config, self.model, self.test.name)
-        decide(self.ranks, True)  # nobody goes on before the network is there
+        self.ranks.wait_for_rank0()  # nobody goes on before the network is there
 
     def _look(self, steps: int) -> dict[str, float]:
         """Read the sums back, and stop a run that has diverged before a bad state is saved."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from smoothcert.distributed.consensus import decide
 from smoothcert.distributed.ranks import Ranks
 from smoothcert.runtime.deadline import INTERRUPTED
 
@@ -17,7 +16,7 @@ class Clock:
     def __init__(self, ranks: Ranks) -> None:
         self.ranks, self._looked = ranks, time.monotonic()
         self._steps, self._next = 0, 1
-        self._key = f"interrupted/{next(ranks.numbers)}"
+        self._key = ranks.new_flag("interrupted")
 
     def tick(self, reason: str, due: bool) -> tuple[bool, str]:
         """Count a step; return whether it is one to look at, and the reason to stop at it, if there is one.
@@ -30,7 +29,7 @@ class Clock:
         now, reason = time.monotonic(), self._of_all(reason)
         stride = 1 if self.ranks.size == 1 else max(1, int(self._steps / max(now - self._looked, 1e-3)))
         look = due or bool(reason) or now - self._looked >= _SECONDS_BETWEEN_LOOKS
-        look, reason, self._next = decide(self.ranks, (look, reason, stride))
+        look, reason, self._next = self.ranks.broadcast_from_rank0((look, reason, stride))
         if not look:
             self._next += self._steps
             return False, ""
@@ -39,9 +38,8 @@ class Clock:
 
     def _of_all(self, reason: str) -> str:
         """Let rank 0 know of an interrupt of another rank: time is rank 0's, but a signal may reach any."""
-        if self.ranks.size > 1:
-            if self.ranks.first:
-                return INTERRUPTED if self.ranks.store.check([self._key]) else reason
-            if reason == INTERRUPTED:
-                self.ranks.store.set(self._key, "")
+        if self.ranks.first:
+            return INTERRUPTED if self.ranks.flag_is_set(self._key) else reason
+        if reason == INTERRUPTED:
+            self.ranks.set_flag(self._key)
         return reason

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from smoothcert.data import ImageData, load_dataset
 from smoothcert.data.folder import FolderImages
-from smoothcert.distributed.consensus import settle
-from smoothcert.distributed.ranks import joined
+from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import Notice, SmoothcertError
 from smoothcert.training.config import TrainConfig
 
@@ -37,7 +36,9 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
         if _same_images(train, test):
             text = f"{train.name} has no test images of its own: accuracy is measured on those it is trained on."
             warnings.warn(text, Notice, stacklevel=2)
-        settle(joined(), {"class folders": " ".join(train.classes), "images": f"{len(train)} + {len(test)}"})
+        current_ranks().require_same_on_all_ranks(
+            {"class folders": " ".join(train.classes), "images": f"{len(train)} + {len(test)}"}
+        )
         self[key] = train, test
         return train, test
 

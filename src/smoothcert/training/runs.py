@@ -9,17 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from smoothcert.certification.dataset import certify_dataset
-from smoothcert.checkpoints.checkpoint import load_checkpoint
-from smoothcert.data import ImageData, select_rows
-from smoothcert.distributed.consensus import decide
-from smoothcert.distributed.ranks import alone, joined
-from smoothcert.distributed.work_queue import share_out
+from smoothcert.data import ImageData
+from smoothcert.distributed.ranks import as_single_process, current_ranks
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.runtime.failures import collected, raise_together
-from smoothcert.smoothing.classifier import SmoothedClassifier
-from smoothcert.smoothing.deploy import choose_deployment
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.fit import fit, fit_together
 from smoothcert.training.loop import Training
@@ -33,7 +27,8 @@ OnStage = Callable[[str, str], Callable[[Any], None]]
 """Called with what begins (train, label, certify or compile) and its name; returns what is called with progress."""
 
 
-def _silent(kind: str, name: str) -> Callable[[Any], None]:
+def silent(kind: str, name: str) -> Callable[[Any], None]:
+    """Ignore all progress."""
     return lambda progress: None
 
 
@@ -53,7 +48,7 @@ def train_runs(
     device: torch.device | str = "cpu",
     compile: bool | None = None,
     workers: int | None = None,
-    on_stage: OnStage = _silent,
+    on_stage: OnStage = silent,
     time_limit: float | None = None,
 ) -> list[Path]:
     """Make several runs: first what each needs, then their training, a step of each in turn.
@@ -72,7 +67,7 @@ def train_runs(
     for config in configs:
         folder = runs / config.name
         with collected(errors):
-            if decide(joined(), RunFolder(folder).finished):
+            if current_ranks().broadcast_from_rank0(RunFolder(folder).finished):
                 RunFolder(folder).open(config)
                 continue
             train, test = sets.of(config)
@@ -104,7 +99,7 @@ def prepare_runs(
     *,
     data_dir: str | Path | None = None,
     device: torch.device | str = "cpu",
-    on_stage: OnStage = _silent,
+    on_stage: OnStage = silent,
     time_limit: float | None = None,
 ) -> None:
     """Make what several runs need, shared out over the ranks: teachers, one on each, then the images of soft labels."""
@@ -116,10 +111,10 @@ def prepare_runs(
         sets.of(before)  # all ranks compare what they have of it
 
     def train(number: int) -> None:
-        with alone():
+        with as_single_process():
             _train_teacher(teachers[number], runs, sets, on_stage, deadline, {"device": device})
 
-    for _ in share_out(joined(), len(teachers), train):
+    for _ in current_ranks().map_in_order(len(teachers), train):
         pass
     for config in needing:
         teacher = Path(config.teacher or runs / teacher_config(config).name)
@@ -134,63 +129,6 @@ def _train_teacher(
     progress = None if RunFolder(folder).finished else on_stage("train", config.name)
     fit(config, folder, *sets.of(config), on_progress=progress, time_limit=deadline.left, **options)
     return folder
-
-
-def certify_run(
-    run: Path,
-    sets: Sequence[ImageData],
-    *,
-    skip: int = 1,
-    n0: int = 100,
-    n: int = 100_000,
-    alpha: float = 0.001,
-    device: torch.device | str = "cpu",
-    on_stage: OnStage = _silent,
-    time_limit: float | None = None,
-) -> None:
-    """Certify a trained run on every `skip`-th image of some data sets, in the form that suits the device.
-
-    The results files lie in the run's folder and are gone on with where they are unfinished. After `time_limit`
-    seconds OutOfTimeError is raised.
-    """
-    checkpoint, deadline = load_checkpoint(run), Deadline(time_limit)
-    model, sigma = checkpoint.model.to(device), checkpoint.about["sigma"]
-    images = sum(len(select_rows(data, skip)) for data in sets)
-    form, precision = choose_deployment(model, sets[0].shape, n * images)
-    classifier = SmoothedClassifier(model, sigma, model.num_classes, form=form, precision=precision)
-    if form == "compiled":
-        on_stage("compile", "the network")
-    for data in sets:
-        title = f"{run.name} on {data.name}" if "/" in data.name else run.name
-        certify_dataset(
-            classifier,
-            data,
-            run / results_name("certify", data, sigma, n, skip),
-            n0=n0,
-            n=n,
-            alpha=alpha,
-            indices=select_rows(data, skip),
-            model=checkpoint.describe(),
-            on_progress=deadline.watching(on_stage("certify", title)),
-        )
-
-
-def results_name(
-    task: str,
-    data: ImageData,
-    sigma: float,
-    n: int,
-    skip: int = 1,
-    most: int | None = None,
-    shard: tuple[int, int] = (1, 1),
-    severities: str = "",
-) -> str:
-    """Return the name of a results file that says how it was made."""
-    parts = [task, data.name.replace("/", "-") + severities, data.split, f"sigma{sigma:g}", f"n{n}"]
-    parts += [f"skip{skip}"] if skip > 1 else []
-    parts += [f"max{most}"] if most else []
-    parts += ["shard{}of{}".format(*shard)] if shard[1] > 1 else []
-    return "-".join(parts) + ".tsv"
 
 
 def _soft_labels(

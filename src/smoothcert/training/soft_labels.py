@@ -21,8 +21,7 @@ from smoothcert.certification.dataset import Progress, predict_dataset
 from smoothcert.checkpoints.checkpoint import load_checkpoint
 from smoothcert.data.folder import FolderImages, FolderViews
 from smoothcert.data.image_data import ImageData
-from smoothcert.distributed.consensus import decide
-from smoothcert.distributed.ranks import joined
+from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
 from smoothcert.results.reader import Prediction, counts_path
@@ -66,7 +65,7 @@ def make_soft_labels(
     parts = (checkpoint.sha256, shown.fingerprint, sigma, samples, seed, form, precision, micro_batch, place)
     out = labels_path(teacher, *parts)
     packed = out.with_suffix(".safetensors")
-    if not decide(joined(), packed.is_file()):
+    if not current_ranks().broadcast_from_rank0(packed.is_file()):
         predict_dataset(
             classifier,
             shown,
@@ -79,9 +78,9 @@ def make_soft_labels(
             model={"sha256": checkpoint.sha256},
             on_progress=on_progress,
         )
-        if joined().first:
+        if current_ranks().first:
             pack_labels(counts_path(out), len(data), packed)
-        decide(joined(), True)  # it is there from here on
+        current_ranks().wait_for_rank0()  # it is there from here on
     labels = PackedLabels(packed, model.num_classes)
     return labels.dense() if len(data) * model.num_classes <= _MOST_IN_MEMORY else labels
 

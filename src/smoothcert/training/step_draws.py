@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from smoothcert.distributed.ranks import Part
+from smoothcert.distributed.ranks import BatchShare
 from smoothcert.philox import Purpose, Word, normal, uniform
 
 _DIRECTION, _UNIFORM = 1 << 14, 1 << 15
@@ -17,7 +17,7 @@ _DIRECTION, _UNIFORM = 1 << 14, 1 << 15
 class StepDraws:
     """The draws of one step; what is asked for in turn gets addresses of its own."""
 
-    def __init__(self, seed: int, step: Word, part: Part | None = None) -> None:
+    def __init__(self, seed: int, step: Word, part: BatchShare | None = None) -> None:
         self.seed, self.step, self._noises, self._directions, self._uniforms = seed, step, 0, 0, 0
         self._part = part
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from smoothcert.distributed.ranks import Part, Ranks
-from smoothcert.distributed.sync_batchnorm import SyncedBatchNorm2d, synced
+from smoothcert.distributed.ranks import BatchShare, Ranks
+from smoothcert.distributed.sync_batchnorm import SyncedBatchNorm2d, sync_batchnorm
 from smoothcert.errors import Notice, UsageError, first_line
 from smoothcert.kernels import network_kernels
 from smoothcert.methods import Method, StepOutput
@@ -65,7 +65,9 @@ class Stepper:
         self.model, self.method, self.optimizer, self.data = model, method, optimizer, data
         self.seed, self.precision, self.graphs = seed, precision, graphs
         self.device, self.ranks = data.device, ranks or Ranks()
-        self._synced: list[SyncedBatchNorm2d] = synced(model, self.ranks) if sync and self.ranks.size > 1 else []
+        self._synced: list[SyncedBatchNorm2d] = (
+            sync_batchnorm(model, self.ranks) if sync and self.ranks.size > 1 else []
+        )
         norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)] if not self._synced else []
         self._statistics = [t for norm in norms for t in (norm.running_mean, norm.running_var) if t is not None]
         self.names: list[str] = []  # sorted, as a saved state gives them back
@@ -73,10 +75,10 @@ class Stepper:
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
         self._epoch = torch.zeros((), device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
-        self._captured: dict[Part, tuple[Inputs, torch.cuda.CUDAGraph]] = {}
+        self._captured: dict[BatchShare, tuple[Inputs, torch.cuda.CUDAGraph]] = {}
         self._capture_stream = new_stream(self.device)  # its own, for cuBLAS's scratch memory
-        self._seen: dict[Part, int] = {}
-        self._compiled: dict[Part, list[Callable[[Inputs, Part], Losses]]] = {}  # ways to try in turn
+        self._seen: dict[BatchShare, int] = {}
+        self._compiled: dict[BatchShare, list[Callable[[Inputs, BatchShare], Losses]]] = {}  # ways to try in turn
 
     def compile(self, images: int) -> None:
         """Have steps on mini-batches of so many images compiled, at the first of them."""
@@ -85,7 +87,7 @@ class Stepper:
         torch._dynamo.config.recompile_limit = max(_MOST_COMPILED, torch._dynamo.config.recompile_limit)
         compiled: Any = partial(torch.compile, fullgraph=True, dynamic=False)
         deep = sum(not list(module.children()) for module in self.model.modules()) > _MOST_LAYERS
-        ways = self._compiled[self.ranks.part(images)] = []
+        ways = self._compiled[self.ranks.share_of(images)] = []
         if deep:
             ways.append(partial(self._losses, model=compiled(self.model)))
         else:
@@ -101,7 +103,7 @@ class Stepper:
                 group["lr"].fill_(learning_rate)
             else:
                 group["lr"] = learning_rate
-        part = self.ranks.part(images)
+        part = self.ranks.share_of(images)
         self._seen[part] = self._seen.get(part, 0) + 1
         if not self.graphs or self._seen[part] <= _WARM_UP_STEPS:
             self._take(inputs, part)
@@ -120,16 +122,16 @@ class Stepper:
             place.copy_(value)
         graph.replay()
 
-    def _capture(self, inputs: Inputs, part: Part) -> tuple[Inputs, torch.cuda.CUDAGraph]:
+    def _capture(self, inputs: Inputs, part: BatchShare) -> tuple[Inputs, torch.cuda.CUDAGraph]:
         places, graph = tuple(value.clone() for value in inputs), torch.cuda.CUDAGraph()
         with capturing(graph, self._capture_stream):
             self._take(places, part)
         return places, graph
 
-    def _take(self, inputs: Inputs, part: Part) -> None:
+    def _take(self, inputs: Inputs, part: BatchShare) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         for norm in self._synced:
-            norm.together = part.shared
+            norm.together = part.is_partial
         if part in self._compiled and self._seen[part] == 1:
             self._compare(inputs, part)
         with numerics(self.precision, self.device, deterministic=False):
@@ -146,7 +148,7 @@ class Stepper:
         bad = (self.first_bad < 0) & ~(values[self.names.index("loss")].abs() < _DIVERGED)
         self.first_bad.copy_(torch.where(bad, self._step, self.first_bad))
 
-    def _add_up(self, values: Tensor, part: Part) -> None:
+    def _add_up(self, values: Tensor, part: BatchShare) -> None:
         """Bring all ranks to the same gradients, watched values and running statistics, in one exchange."""
         if self.ranks.size == 1:
             return
@@ -155,7 +157,7 @@ class Stepper:
         torch._foreach_mul_(weighted, part.weight)
         self.ranks.sum_in_place([*gradients, *weighted])
 
-    def _fastest_losses(self, inputs: Inputs, part: Part) -> Losses:
+    def _fastest_losses(self, inputs: Inputs, part: BatchShare) -> Losses:
         """Return what `_losses` does, in the first way that can be compiled, or as it is."""
         for way in list(self._compiled.get(part, ())):
             try:
@@ -172,7 +174,7 @@ class Stepper:
         self._compiled.clear()
         warnings.warn(f"Steps run uncompiled: {reason}.", Notice, stacklevel=5)
 
-    def _compare(self, inputs: Inputs, part: Part) -> None:
+    def _compare(self, inputs: Inputs, part: BatchShare) -> None:
         """Compile no more where gradients are off those of an ordinary step by more than rounding may explain.
 
         What rounding does to deep networks shows an ordinary step in float32. It shows as well whether steps are random
@@ -195,7 +197,7 @@ class Stepper:
             self._compile_no_more(f"the compiler's gradients are off by {float(apart / length):.0%}")
 
     def _gradients(
-        self, losses: Callable[[Inputs, Part], Losses], precision: str, inputs: Inputs, part: Part
+        self, losses: Callable[[Inputs, BatchShare], Losses], precision: str, inputs: Inputs, part: BatchShare
     ) -> Tensor:
         """Return the gradients of a step, one after the other, and leave the network as it was."""
         buffers = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
@@ -210,7 +212,7 @@ class Stepper:
         return torch.cat([gradient.flatten() for gradient in found])
 
     def _losses(
-        self, inputs: Inputs, part: Part, *, model: nn.Module | None = None, method: Method | None = None
+        self, inputs: Inputs, part: BatchShare, *, model: nn.Module | None = None, method: Method | None = None
     ) -> Losses:
         """Return the loss of a step, and what is worth watching: it and the parts of it that are single numbers."""
         x, y, soft = self.data.batch(inputs, self.seed, self._step, part.first)

@@ -1,0 +1,81 @@
+"""Errors of other ranks: each is reported to the user once, by rank 0 while it can still print."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from smoothcert.distributed.ranks import PeerError
+from smoothcert.errors import SmoothcertError, UsageError
+
+if TYPE_CHECKING:
+    from smoothcert.distributed.launched import LaunchedRanks
+
+_SECONDS_TO_BE_HEARD = 5.0
+_SECONDS_BETWEEN_CHECKS = 0.02
+
+
+def store_lost() -> PeerError:
+    """Return the error for a store that no longer answers."""
+    return PeerError("the store that connects the ranks is gone")
+
+
+def reported(text: str) -> PeerError:
+    """Return an error that rank 0 reports to the user."""
+    error = PeerError(text)
+    error.reported = True
+    return error
+
+
+def raise_if_peer_failed(ranks: LaunchedRanks) -> None:
+    """Raise the error that another rank has failed with, if any."""
+    try:
+        failed = bool(ranks.store.check(["failed"]))
+    except RuntimeError as error:
+        raise store_lost() from error
+    if not failed:
+        return
+    if not ranks.first:
+        raise reported("another rank has failed")
+    failure = json.loads(ranks.store.get("failed"))
+    ranks.store.set("heard", "")
+    kind = UsageError if failure["usage"] else SmoothcertError
+    raise kind(f"On rank {failure['rank']}: {failure['text']}")
+
+
+def rank0_reports(ranks: LaunchedRanks, error: SmoothcertError) -> bool:
+    """Tell the other ranks about an error here; return True if rank 0 reports it to the user."""
+    if isinstance(error, PeerError):
+        try:
+            return error.reported or bool(ranks.store.check(["failed"]))
+        except RuntimeError:
+            return False
+    failure = {"rank": ranks.rank, "usage": isinstance(error, UsageError), "text": str(error)}
+    try:
+        if not ranks.store.check(["failed"]):
+            ranks.store.set("failed", json.dumps(failure))
+        if ranks.first:  # it reports its own error; the others may well have failed in the same way
+            ranks.store.set("heard", "")
+            return False
+        end = time.monotonic() + _SECONDS_TO_BE_HEARD
+        while time.monotonic() < end:
+            if ranks.store.check(["heard"]):
+                time.sleep(1.0)  # a launcher stops all ranks when the first is gone; let rank 0 print before that
+                return True
+            time.sleep(_SECONDS_BETWEEN_CHECKS)
+    except RuntimeError:
+        pass
+    return False
+
+
+def say_goodbye(ranks: LaunchedRanks) -> None:
+    """Leave the group. Rank 0 waits a moment for the others, which may still read from its store."""
+    try:
+        ranks.store.set(f"left/{ranks.rank}", "")
+        end = time.monotonic() + _SECONDS_TO_BE_HEARD
+        others = [f"left/{rank}" for rank in range(1, ranks.size)] if ranks.first else []
+        while time.monotonic() < end and not all(ranks.store.check([key]) for key in others):
+            time.sleep(_SECONDS_BETWEEN_CHECKS)
+    except RuntimeError:  # the store is gone
+        pass
