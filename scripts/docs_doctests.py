@@ -1,4 +1,7 @@
-"""Show the examples in docstrings as code: Griffe hands them on as text, where `>>>` would be a quotation."""
+"""Griffe extension that renders doctests as code.
+
+Without it, Markdown would render the prompt `>>>` as a quotation.
+"""
 
 import re
 from typing import Any
@@ -9,10 +12,10 @@ _EXAMPLE = re.compile(r"(?:^>>> .*\n?)(?:^(?!\s*$).*\n?)*", re.MULTILINE)
 
 
 class Doctests(griffe.Extension):
-    """Put every paragraph that begins with a prompt between fences."""
+    """Enclose every paragraph that starts with a prompt in a code fence."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Change a docstring when its object has been read."""
+        """Rewrite the docstring of an object."""
         if obj.docstring:
             fenced = _EXAMPLE.sub(lambda match: f"```pycon\n{match[0].rstrip()}\n```\n", obj.docstring.value)
             obj.docstring.value = fenced

@@ -190,7 +190,7 @@ def test_the_site_builds_without_a_warning_and_needs_no_network(site):
 @pytest.mark.parametrize("equation", [r"\nosuch{1}", r"\frac{1"])
 def test_equations_that_cannot_be_set_stop_the_build(site, equation):
     hooks = load("docs_hooks")
-    with pytest.raises(Exception, match="cannot be set"):
+    with pytest.raises(Exception, match="Cannot render"):
         hooks.on_page_content(f'<p><span class="arithmatex">\\({equation}\\)</span></p>', None, None)
 
 
