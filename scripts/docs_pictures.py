@@ -122,7 +122,7 @@ def certificate(ink, blue):
     left.plot([0.5, 1], [0.5, 1], color=ink, linewidth=0.8)
     left.text(0.72, 0.745, "fraction itself", fontsize=9, rotation=38, ha="center", va="bottom", color=ink)
     left.legend(loc="upper left")
-    left.set(xlabel="fraction of the votes", ylabel="lower bound of p_A, alpha = 0.001", xlim=(0.5, 1), ylim=(0.3, 1.005))
+    left.set(xlabel="fraction of votes", ylabel="lower bound of p_A, alpha = 0.001", xlim=(0.5, 1), ylim=(0.3, 1.005))
     p = 1 - np.geomspace(0.5, 1e-5, 400)
     right.plot(p, ndtri(p), color=ink, linewidth=1.6)
     right.set(xlabel="lower bound of p_A", ylabel="radius / sigma", xlim=(0.5, 1.005), ylim=(0, 4.4))
