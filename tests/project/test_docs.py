@@ -210,6 +210,7 @@ def test_the_site_builds_without_a_warning_and_needs_no_network(site):
     assert pages.keys() >= {f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md")}
     assert pages["methods.html"].count("<math") > 30
     assert 'src="images/idea-votes-dark.svg#only-dark"' in pages["idea.html"]
+    assert 'id="smoothcert.bounds.lower_bound"' in pages["api.html"]
     for name, text in pages.items():
         assert "arithmatex" not in text, name
         assert not re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//[^"]*"', text), name
