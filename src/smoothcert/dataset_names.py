@@ -1,4 +1,4 @@
-"""Names that are known without loading anything: data sets and their spellings."""
+"""Names, titles and sizes of the known datasets, available without importing torch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ DIMENSIONS = {
     "cifar100": 3072,
     "imagenet": 150_528,
 }
-"""The data sets, and how many numbers one of their images has."""
+"""Number of values per image, by dataset."""
 
 CLASSES = {"mnist": 10, "mnist-mini": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100, "imagenet": 1000}
-"""How many classes each of them has."""
+"""Number of classes, by dataset."""
 
 TITLES = {
     "mnist": "MNIST",
@@ -23,10 +23,10 @@ TITLES = {
     "cifar100": "CIFAR-100",
     "imagenet": "ImageNet",
 }
-"""What people call them."""
+"""Display names, by dataset."""
 
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")
-"""The data sets of corrupted images: one array a corruption, named as in cifar10-c/fog."""
+"""Corrupted datasets; one of their corruptions is named as in `cifar10-c/fog`."""
 
 CORRUPTIONS = {
     "mnist-c": (
@@ -38,11 +38,11 @@ CORRUPTIONS = {
         *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
     ),
 }
-"""The corruptions over which the two published sets take their means."""
+"""Corruptions over which the two published corrupted datasets are averaged."""
 
 
 def canonical_name(name: str) -> str:
-    """Bring the usual spellings of a data set to the one used here; anything else stays as it is.
+    """Return the canonical spelling of a dataset name; any other string is returned unchanged.
 
     >>> canonical_name("Fashion-MNIST"), canonical_name("cifar-10"), canonical_name("./my/folder")
     ('fashion_mnist', 'cifar10', './my/folder')
@@ -51,12 +51,12 @@ def canonical_name(name: str) -> str:
     """
     head, slash, corruption = name.partition("/")
     by_plain = {_plain(known): known for known in (*DIMENSIONS, *CORRUPTED)} | {"fmnist": "fashion_mnist"}
-    found = by_plain.get(_plain(head), head)
-    return found + slash + corruption if not slash or found in CORRUPTED else name
+    dataset = by_plain.get(_plain(head), head)
+    return dataset + slash + corruption if not slash or dataset in CORRUPTED else name
 
 
 def dimensions_of(name: str | None) -> int | None:
-    """Return how many numbers an image of a data set has, where it is one of those known here.
+    """Return the number of values per image of a dataset, or None if it is unknown.
 
     >>> dimensions_of("cifar10"), dimensions_of("mnist-c/fog"), dimensions_of("my/folder")
     (3072, 784, None)
@@ -65,12 +65,12 @@ def dimensions_of(name: str | None) -> int | None:
 
 
 def classes_of(name: str | None) -> int | None:
-    """Return how many classes a data set has, where it is one of those known here."""
+    """Return the number of classes of a dataset, or None if it is unknown."""
     return CLASSES.get(_clean(name))
 
 
 def _clean(name: str | None) -> str:
-    """Return the data set whose images a corrupted one has."""
+    """Return the dataset that a corrupted dataset was made from."""
     return (name or "").partition("/")[0].removesuffix("-c")
 
 

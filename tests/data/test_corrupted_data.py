@@ -20,7 +20,7 @@ import smoothcert
 from smoothcert.cli import main
 from smoothcert.data import find_corrupted
 from smoothcert.data.corruptions import corrupt, make_corrupted
-from smoothcert.data.download import Source, fetch_dataset
+from smoothcert.data.download import DownloadSource, fetch_dataset
 from smoothcert.dataset_names import CORRUPTIONS
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.runtime.atomic_files import file_hash
@@ -130,15 +130,15 @@ def spoil(folder, what):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("rows", "14 rows, which is not the same number at 5 severities"),
+        ("rows", "14 rows, which is not a multiple of 5 severities"),
         ("labels", "15 rows, but there are 10 labels"),
-        ("order", "labels of its 5 severities differ"),
+        ("order", "the same labels at all 5 severities, but they differ"),
         ("shape", r"shape \[3, 32, 32\], but got \[3, 28, 32\]"),
         ("type", "expected uint8 images"),
         ("broken", "cannot be read as an .npy array"),
         ("class", "label 13 lies outside the 10 classes"),
-        ("text", "one whole number a label"),
-        ("unlabelled", r"fog.npy has no labels: .*labels.npy is not there\."),
+        ("text", "one integer per label"),
+        ("unlabelled", r"fog.npy has no labels: .*labels.npy does not exist\."),
     ],
 )
 def test_bad_files(tmp_path, cifar_c, what, message):
@@ -157,9 +157,9 @@ def test_bad_folders(cifar_c, what, message):
 @pytest.mark.parametrize(
     ("name", "split", "message"),
     [
-        ("cifar10-c", "test", "one set for each corruption; name one, such as cifar10-c/fog"),
+        ("cifar10-c", "test", "has several corruptions; name one of them, such as cifar10-c/fog"),
         ("cifar10-c/frog", "test", "Unknown corruption 'frog'; did you mean 'fog'"),
-        ("cifar10-c/snow", "test", "holds no snow; there are fog"),
+        ("cifar10-c/snow", "test", "has no snow; it has fog"),
         ("cifar10-c/fog", "train", "a test split only"),
         ("mnist-c/fog", "test", "mnist-c is not in .*smoothcert data make mnist-c"),
     ],
@@ -267,7 +267,7 @@ def test_making_a_set(tmp_path, mini):
         make_corrupted(few, tmp_path / "mine-c", ["fog"], seed=5)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "fog.npy").touch()
-    with pytest.raises(UsageError, match="were not made here"):
+    with pytest.raises(UsageError, match="were not made by smoothcert"):
         make_corrupted(few, tmp_path / "other", ["fog"])
     with pytest.raises(UsageError, match="Unknown corruption 'snow'"):
         make_corrupted(few, tmp_path / "third", ["snow"])
@@ -314,7 +314,7 @@ def test_fetching_and_unpacking(tmp_path, cifar_c, kind):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     md5 = file_hash(archive, "md5")
     address = f"http://127.0.0.1:{server.server_port}/"
-    sources = {"cifar10-c": Source((address,), "", {archive.name: md5}, unpacked="CIFAR-10-C")}
+    sources = {"cifar10-c": DownloadSource((address,), "", {archive.name: md5}, unpacked="CIFAR-10-C")}
     files = fetch_dataset("cifar10-c", home, sources=sources)
     server.shutdown()
     assert [file.name for file in files] == ["fog.npy", "labels.npy"]
@@ -332,8 +332,8 @@ def test_getting_says_what_it_knows(tmp_path, cifar_c, capsys):
     assert "move that away to fetch all of it" in said
     assert main(["data", "get", "fashion-mnist-c"]) == 2
     assert "make it with `smoothcert data make fashion_mnist-c`" in capsys.readouterr().err
-    gone = {"mnist-c": Source(("http://127.0.0.1:9/",), "", {"mnist_c.zip": ""}, unpacked="mnist_c")}
-    with pytest.raises(SmoothcertError, match="or make its like with `smoothcert data make mnist-c`"):
+    gone = {"mnist-c": DownloadSource(("http://127.0.0.1:9/",), "", {"mnist_c.zip": ""}, unpacked="mnist_c")}
+    with pytest.raises(SmoothcertError, match="or make a similar dataset with `smoothcert data make mnist-c`"):
         fetch_dataset("mnist-c", tmp_path, sources=gone)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.data import ImageData, load_dataset
-from smoothcert.data.folder import FolderImages
+from smoothcert.data.readers.folder import FolderImages
 from smoothcert.distributed.consensus import settle
 from smoothcert.distributed.ranks import joined
 from smoothcert.errors import Notice, SmoothcertError

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from smoothcert.certification.dataset import Progress, predict_dataset
 from smoothcert.checkpoints.checkpoint import load_checkpoint
-from smoothcert.data.folder import FolderImages, FolderViews
 from smoothcert.data.image_data import ImageData
+from smoothcert.data.readers.folder import FolderImages, FolderViews
 from smoothcert.distributed.consensus import decide
 from smoothcert.distributed.ranks import joined
 from smoothcert.errors import UsageError
