@@ -67,7 +67,7 @@ POOLED = """
 from torch.nn import functional as F
 
 import smoothcert
-from smoothcert.kernels.pooling import PooledConv
+from smoothcert.models.cuda.pooled_convolution import PooledConv
 
 torch.manual_seed(0)
 shapes = (1, 20, 5, 28, 28), (20, 50, 5, 12, 12), (3, 7, 3, 11, 15), (2, 5, 1, 8, 9)
@@ -172,7 +172,7 @@ def attacked(network, x, y):
     return loss(network, moved, y) + loss(network, x, y)
 
 def found(kernels, apply, network, x):
-    resnet._trains_by_kernels = lambda x: kernels and torch.is_grad_enabled()
+    resnet._uses_training_kernels = lambda x: kernels and torch.is_grad_enabled()
     network, x = copy.deepcopy(network), x.clone().requires_grad_()
     total = apply(network, x, torch.arange(len(x)) % 3)
     total.backward()
@@ -232,7 +232,7 @@ network = some_network(16, 1)
 network.layer1[0].conv2.register_forward_hook(lambda *call: None)
 assert not kernels.has_kernels(network, x)
 
-resnet._trains_by_kernels = lambda x: torch.is_grad_enabled()
+resnet._uses_training_kernels = lambda x: torch.is_grad_enabled()
 network, x = some_network(16, 1), torch.randn(2, 2, 4, 4, requires_grad=True)
 (found,) = torch.autograd.grad(loss(network, x, torch.arange(2)), x, create_graph=True)
 try:
