@@ -67,7 +67,7 @@ def test_methods_that_cannot_be_registered(known_methods):
 
     for method, message in (
         (Nameless, "Nameless needs a class attribute `name`"),
-        (Gaussian, "There is a method 'gaussian' already"),
+        (Gaussian, "There is already a method 'gaussian'"),
         (Bare, "Option `amount` of Bare needs a default"),
     ):
         with pytest.raises(UsageError, match=message):
