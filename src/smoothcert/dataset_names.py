@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-DIMENSIONS = {
-    "mnist": 784,
-    "mnist-mini": 784,
-    "fashion_mnist": 784,
-    "cifar10": 3072,
-    "cifar100": 3072,
-    "imagenet": 150_528,
+_FACTS = {
+    "mnist": (784, 10, "MNIST"),
+    "mnist-mini": (784, 10, "MNIST, an excerpt"),
+    "fashion_mnist": (784, 10, "Fashion-MNIST"),
+    "cifar10": (3072, 10, "CIFAR-10"),
+    "cifar100": (3072, 100, "CIFAR-100"),
+    "imagenet": (150_528, 1000, "ImageNet"),
 }
+DIMENSIONS = {name: dimensions for name, (dimensions, _, _) in _FACTS.items()}
 """Number of values per image, by dataset."""
 
-CLASSES = {"mnist": 10, "mnist-mini": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100, "imagenet": 1000}
+CLASSES = {name: classes for name, (_, classes, _) in _FACTS.items()}
 """Number of classes, by dataset."""
 
-TITLES = {
-    "mnist": "MNIST",
-    "mnist-mini": "MNIST, an excerpt",
-    "fashion_mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "imagenet": "ImageNet",
-}
+TITLES = {name: title for name, (_, _, title) in _FACTS.items()}
 """Display names, by dataset."""
 
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")

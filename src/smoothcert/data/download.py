@@ -38,6 +38,11 @@ class DownloadSource:
     unpacked: str = ""
 
 
+def _zenodo(record: int, archive: str, md5: str) -> DownloadSource:
+    address = f"https://zenodo.org/records/{record}/files/"
+    return DownloadSource((address,), "", {archive: md5}, unpacked=Path(archive).stem)
+
+
 _CIFAR = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
 SOURCES = {
     "mnist": DownloadSource(
@@ -62,24 +67,9 @@ SOURCES = {
     ),
     "cifar10": DownloadSource(_CIFAR, "", {"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"}),
     "cifar100": DownloadSource(_CIFAR, "", {"cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"}),
-    "cifar10-c": DownloadSource(
-        ("https://zenodo.org/records/2535967/files/",),
-        "",
-        {"CIFAR-10-C.tar": "56bf5dcef84df0e2308c6dcbcbbd8499"},
-        unpacked="CIFAR-10-C",
-    ),
-    "cifar100-c": DownloadSource(
-        ("https://zenodo.org/records/3555552/files/",),
-        "",
-        {"CIFAR-100-C.tar": "11f0ed0f1191edbf9fa23466ae6021d3"},
-        unpacked="CIFAR-100-C",
-    ),
-    "mnist-c": DownloadSource(
-        ("https://zenodo.org/records/3239543/files/",),
-        "",
-        {"mnist_c.zip": "4b34b33045869ee6d424616cd3a65da3"},
-        unpacked="mnist_c",
-    ),
+    "cifar10-c": _zenodo(2535967, "CIFAR-10-C.tar", "56bf5dcef84df0e2308c6dcbcbbd8499"),
+    "cifar100-c": _zenodo(3555552, "CIFAR-100-C.tar", "11f0ed0f1191edbf9fa23466ae6021d3"),
+    "mnist-c": _zenodo(3239543, "mnist_c.zip", "4b34b33045869ee6d424616cd3a65da3"),
 }
 
 

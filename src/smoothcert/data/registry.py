@@ -24,13 +24,10 @@ SPLITS = ("train", "test")
 _GREY = ((0.0,), (1.0,))
 _CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
 _FASHION_NAMES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
+_MNIST_PLACES = ("mnist", "MNIST/raw", "MNIST", "mnist/raw", "mnist/MNIST/raw")
 _FASHION_PLACES = (
-    "fashion_mnist",
-    "FashionMNIST/raw",
-    "FashionMNIST",
-    "fashion-mnist",
-    "fashion_mnist/raw",
-    "fashion_mnist/FashionMNIST/raw",
+    *("fashion_mnist", "FashionMNIST/raw", "FashionMNIST", "fashion-mnist"),
+    *("fashion_mnist/raw", "fashion_mnist/FashionMNIST/raw"),
 )
 _CIFAR100_NAMES = """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
 camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
@@ -63,7 +60,7 @@ def _find_mini(root: Path, split: str) -> Callable[[], Arrays]:
 _DIGITS = tuple("0123456789")
 DATASETS = {
     "mnist": Dataset(
-        lambda root, split: find_idx(root, ("mnist", "MNIST/raw", "MNIST", "mnist/raw", "mnist/MNIST/raw"), split),
+        lambda root, split: find_idx(root, _MNIST_PLACES, split),
         _DIGITS,
         *_GREY,
         "handwritten digits, 28x28, 60,000 + 10,000",
@@ -188,15 +185,15 @@ def _load_corrupted(name: str, split: str, root: str | Path | None) -> ImageData
 
 def missing(name: str, root: Path) -> str:
     """Return a message with the files that a dataset needs and where to put them."""
-    wanted = {
-        "mnist": f"its four idx files, gzipped or not, into {root / 'mnist'}",
-        "fashion_mnist": f"its four idx files, gzipped or not, into {root / 'fashion_mnist'}",
-        "cifar10": f"cifar-10-python.tar.gz or cifar-10-binary.tar.gz, unpacked or not, into {root}",
-        "cifar100": f"cifar-100-python.tar.gz or cifar-100-binary.tar.gz, unpacked or not, into {root}",
-        "imagenet": f"its class folders into {root / 'imagenet' / 'train'} and {root / 'imagenet' / 'val'}",
-    }[name]
-    command = "" if name == "imagenet" else f"run `smoothcert data get {name}`, or "
-    return f"{name} is not in {root}: {command}put {wanted}."
+    folder, command = root / name, f"run `smoothcert data get {name}`, or "
+    if name == "imagenet":
+        command, files = "", f"its class folders into {folder / 'train'} and {folder / 'val'}"
+    elif name.startswith("cifar"):
+        stem = name.replace("cifar", "cifar-")
+        files = f"{stem}-python.tar.gz or {stem}-binary.tar.gz, unpacked or not, into {root}"
+    else:
+        files = f"its four idx files, gzipped or not, into {folder}"
+    return f"{name} is not in {root}: {command}put {files}."
 
 
 def _load_named(name: str, split: str, root: Path) -> ImageData:

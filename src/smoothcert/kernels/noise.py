@@ -160,16 +160,9 @@ def _(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gaussi
 
 
 def noisy_copies(
-    inputs: Tensor,
-    image: Tensor,
-    indices: Tensor,
-    samples: Tensor,
-    *,
-    sigma: float,
-    seed: int,
-    purpose: int,
-    dtype: torch.dtype,
-) -> Tensor:
+    inputs: Tensor, image: Tensor, indices: Tensor, samples: Tensor, *,
+    sigma: float, seed: int, purpose: int, dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
     """Return inputs[image] plus Gaussian noise, [rows, ...]; noise is drawn and added in float32, then cast to `dtype`.
 
     Row r has noise sample samples[r] of the input whose index is indices[image[r]].
@@ -184,19 +177,9 @@ def noisy_copies(
 
 
 def grid_copies(
-    inputs: Tensor,
-    image: Tensor,
-    indices: Tensor,
-    samples: Tensor,
-    *,
-    table: Tensor,
-    offset: int,
-    sigma: float,
-    limits: tuple[int, int],
-    seed: int,
-    purpose: int,
-    dtype: torch.dtype,
-) -> Tensor:
+    inputs: Tensor, image: Tensor, indices: Tensor, samples: Tensor, *,
+    table: Tensor, offset: int, sigma: float, limits: tuple[int, int], seed: int, purpose: int, dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
     """Return inputs[image] plus integer noise on the grid of 8-bit images, clipped, divided by 255, cast to `dtype`.
 
     `table` has the thresholds for `sigma` (see `smoothcert.statistics.integer_noise`).

@@ -10,6 +10,7 @@ likewise. In eval mode, which attacks use, BatchNorm is folded into the filters,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -125,11 +126,9 @@ def folded_gradient(
     return arrived, found, biases, shortcut if rectified else images.new_empty(0)
 
 
+# Shapes and types of the outputs, for the compiler.
 @training_layers.register_fake
-def _(
-    images: Tensor, shortcut: Tensor | None, weights: Tensor, scales: Tensor, shifts: Tensor, epsilon: float,
-    rectified: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+def _(images: Tensor, shortcut: Any, weights: Tensor, scales: Tensor, *_: Any) -> tuple[Tensor, ...]:
     layers, shape = len(weights), images.shape
     left, convolved = images.new_empty((layers - 1, *shape)), images.new_empty((layers, *shape))
     return images.new_empty(shape), left, convolved, scales.new_empty((layers, 3, shape[3]))
@@ -137,9 +136,9 @@ def _(
 
 @training_gradient.register_fake
 def _(
-    gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, convolved: Tensor, moments: Tensor, weights: Tensor,
-    scales: Tensor, rectified: bool, for_images: bool, for_weights: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    gradient: Any, images: Tensor, out: Any, left: Any, convolved: Any, moments: Tensor, weights: Tensor, scales: Any,
+    rectified: bool, for_images: bool, for_weights: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
     found = weights.new_empty((len(weights) if for_weights else 0, *weights.shape[1:]))
     sums = moments.new_empty((len(weights), 2, images.shape[3]))
     shortcut = images.new_empty(images.shape if rectified else 0)
@@ -147,16 +146,14 @@ def _(
 
 
 @folded_layers.register_fake
-def _(
-    images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor, rectified: bool
-) -> tuple[Tensor, Tensor]:
+def _(images: Tensor, shortcut: Any, weights: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return images.new_empty(images.shape), images.new_empty((len(weights) - 1, *images.shape))
 
 
 @folded_gradient.register_fake
 def _(
-    gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, weights: Tensor, rectified: bool, for_weights: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    gradient: Any, images: Tensor, out: Any, left: Any, weights: Tensor, rectified: bool, for_weights: bool
+) -> tuple[Tensor, ...]:
     found = weights.new_empty((len(weights) if for_weights else 0, *weights.shape[1:]), dtype=torch.float32)
     biases, shortcut = found.new_empty(len(found), images.shape[3]), images.new_empty(images.shape if rectified else 0)
     return images.new_empty(images.shape), found, biases, shortcut
@@ -167,6 +164,10 @@ def _mark(ctx: Any, output: tuple[Tensor, ...]) -> None:
     ctx.mark_non_differentiable(*output[1:])
     if not torch.compiler.is_compiling():  # the compiler drops unused gradients by itself
         ctx.set_materialize_grads(False)
+
+
+def _where(needed: Sequence[bool], *gradients: Tensor) -> list[Tensor | None]:
+    return [gradient if need else None for need, gradient in zip(needed, gradients, strict=False)]
 
 
 class TrainingLayers(torch.autograd.Function):
@@ -191,18 +192,12 @@ class TrainingLayers(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         """Return the gradients of the arguments of `forward`."""
-        for_images, for_shortcut, for_weights, for_scales, for_shifts, _, _ = ctx.needs_input_grad
-        asked = ctx.rectified, for_images, for_weights
-        found, weights, shortcut, sums = training_gradient(gradient, *ctx.saved_tensors, *asked)
-        return (
-            found if for_images else None,
-            shortcut if for_shortcut else None,
-            weights if for_weights else None,
-            sums[:, 1] if for_scales else None,
-            sums[:, 0] if for_shifts else None,
-            None,
-            None,
+        needed = ctx.needs_input_grad
+        for_images, _, for_weights = needed[:3]
+        images, weights, shortcut, sums = training_gradient(
+            gradient, *ctx.saved_tensors, ctx.rectified, for_images, for_weights
         )
+        return *_where(needed, images, shortcut, weights, sums[:, 1], sums[:, 0]), None, None
 
 
 class FoldedLayers(torch.autograd.Function):
@@ -226,14 +221,8 @@ class FoldedLayers(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         """Return the gradients of the arguments of `forward`."""
-        for_images, for_shortcut, for_weights, for_biases, _ = ctx.needs_input_grad
-        images, made, left, factors = ctx.saved_tensors
-        asked = ctx.rectified, for_weights or for_biases
-        found, weights, biases, shortcut = folded_gradient(gradient, images, made, left, factors, *asked)
-        return (
-            found if for_images else None,
-            shortcut if for_shortcut else None,
-            weights.to(factors.dtype) if for_weights else None,
-            biases if for_biases else None,
-            None,
+        needed, dtype = ctx.needs_input_grad, ctx.saved_tensors[-1].dtype
+        images, weights, biases, shortcut = folded_gradient(
+            gradient, *ctx.saved_tensors, ctx.rectified, needed[2] or needed[3]
         )
+        return *_where(needed, images, shortcut, weights.to(dtype), biases), None

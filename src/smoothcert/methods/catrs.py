@@ -39,21 +39,18 @@ class CatRs(NoiseSplitMethod):
     attack_steps: int = at_least_one(4, "attack steps (T)")
     weight: float = at_least_zero(1.0, "weight of the worst-case loss (lambda)")
     low: str = one_of(
-        "low-confidence loss: bottom-k (the K easiest noise samples), mean (of all noise samples: L_base) or none",
-        "bottom-k",
-        "mean",
-        "none",
+        "low-confidence loss: bottom-k (the K easiest noise samples), mean (L_base) or none", "bottom-k", "mean", "none"
     )
     high: str = one_of("worst-case loss: max over the noise samples, their mean, or none", "max", "mean", "none")
     mask: bool = option(True, "apply the worst-case loss only to images with K = M")
     target: str = one_of(
-        "target of worst-case predictions: the soft label, the mean prediction, or the hard label",
+        "target of worst-case predictions: soft label, mean prediction, hard label",
         "soft",
         "mean-prediction",
         "label",
     )
     confidence: str = one_of(
-        "the confidence p: the accuracy of the network under noise, or the soft label of the class (ImageNet)",
+        "confidence p: accuracy of the network under noise, or the soft label (ImageNet)",
         "network",
         "soft-label",
     )

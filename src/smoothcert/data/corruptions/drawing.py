@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from smoothcert.data.corruptions.noise import Image, as_floats
+from smoothcert.data.corruptions.noise import Image, as_floats, per_channel
 from smoothcert.errors import SmoothcertError
 
 Point = tuple[float, float]
@@ -92,7 +92,7 @@ def canny_edges(image: Image, random: Generator) -> Image:
     except ImportError:
         raise SmoothcertError("canny_edges needs scikit-image: pip install 'smoothcert[corruptions]'.") from None
 
-    return as_floats(np.stack([canny(channel) for channel in np.moveaxis(image, 2, 0)], axis=2))  # type: ignore[no-untyped-call]
+    return per_channel(canny, image)
 
 
 def pixelate(image: Image, random: Generator, share: float) -> Image:

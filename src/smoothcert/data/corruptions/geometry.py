@@ -10,7 +10,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from smoothcert.data.corruptions.noise import Image
+from smoothcert.data.corruptions.noise import Image, per_channel
 
 Matrix = NDArray[np.float64]
 
@@ -18,13 +18,8 @@ Matrix = NDArray[np.float64]
 def _warp(image: Image, matrix: Matrix, shift: Matrix, mode: Literal["grid-constant", "mirror"]) -> Image:
     """Show at each point (column, row) what was at matrix @ point + shift, with linear interpolation."""
     flip = [1, 0]  # arrays are indexed by row first
-    return np.stack(
-        [
-            ndimage.affine_transform(channel, matrix[flip][:, flip], shift[flip], order=1, mode=mode)
-            for channel in np.moveaxis(image, 2, 0)
-        ],
-        axis=2,
-    )
+    matrix, shift = matrix[flip][:, flip], shift[flip]
+    return per_channel(lambda channel: ndimage.affine_transform(channel, matrix, shift, order=1, mode=mode), image)
 
 
 def _about_centre(image: Image, matrix: Matrix) -> Image:
@@ -68,5 +63,4 @@ def elastic_transform(image: Image, random: Generator, strength: float, smoothne
         for _ in range(2)
     ]
     places = np.indices(image.shape[:2]) + strength * side * np.stack(shifts)
-    bent = [ndimage.map_coordinates(channel, places, order=1, mode="reflect") for channel in np.moveaxis(image, 2, 0)]
-    return np.stack(bent, axis=2)
+    return per_channel(lambda channel: ndimage.map_coordinates(channel, places, order=1, mode="reflect"), image)

@@ -6,6 +6,8 @@ its severity. It returns an image whose values may lie outside [0, 1]; they are 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +18,11 @@ Image = NDArray[np.float64]
 def as_floats(values: ArrayLike) -> Image:
     """Return an array of floats, a type that NumPy's annotations often lose."""
     return np.asarray(values, dtype=np.float64)
+
+
+def per_channel(function: Callable[[Image], ArrayLike], image: Image) -> Image:
+    """Apply a function of [height, width] arrays to each channel."""
+    return as_floats(np.stack([function(channel) for channel in np.moveaxis(image, 2, 0)], axis=2))
 
 
 def gaussian_noise(image: Image, random: Generator, scale: float) -> Image:

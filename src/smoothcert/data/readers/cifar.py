@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,35 +23,17 @@ _PIXELS = 3 * 32 * 32
 class CifarLayout:
     """File names and label format of CIFAR-10 or CIFAR-100."""
 
-    places: tuple[str, ...]
-    files: dict[str, tuple[str, ...]]
+    number: int
+    unpacked: tuple[str, str]
+    files: Mapping[str, tuple[str, ...]]
     label_key: bytes
     label_bytes: int
-    python_archive: str
-    binary_archive: str
 
 
-def _places(*unpacked: str, parents: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the folders to search: unpacked archives, folders named after the dataset, and archives inside them."""
-    return (*unpacked, *parents, *(f"{parent}/{folder}" for parent in parents[:-1] for folder in unpacked))
-
-
-CIFAR10 = CifarLayout(
-    places=_places("cifar-10-batches-py", "cifar-10-batches-bin", parents=("cifar10", "CIFAR10", "cifar-10", ".")),
-    files={"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
-    label_key=b"labels",
-    label_bytes=1,
-    python_archive="cifar-10-python.tar.gz",
-    binary_archive="cifar-10-binary.tar.gz",
-)
-CIFAR100 = CifarLayout(
-    places=_places("cifar-100-python", "cifar-100-binary", parents=("cifar100", "CIFAR100", "cifar-100", ".")),
-    files={"train": ("train",), "test": ("test",)},
-    label_key=b"fine_labels",
-    label_bytes=2,
-    python_archive="cifar-100-python.tar.gz",
-    binary_archive="cifar-100-binary.tar.gz",
-)
+_BATCHES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
+CIFAR10 = CifarLayout(10, ("cifar-10-batches-py", "cifar-10-batches-bin"), _BATCHES, b"labels", 1)
+_SPLITS = {"train": ("train",), "test": ("test",)}
+CIFAR100 = CifarLayout(100, ("cifar-100-python", "cifar-100-binary"), _SPLITS, b"fine_labels", 2)
 
 
 def find_cifar(root: Path, layout: CifarLayout, split: str) -> Callable[[], Arrays] | None:
@@ -68,12 +50,15 @@ def _read(where: Path, suffix: str, opener: Opener, names: tuple[str, ...], layo
 
 
 def _versions(root: Path, layout: CifarLayout, first: str) -> Iterator[tuple[Path, str, Opener]]:
-    for folder in folders(root, layout.places):
-        for suffix, archive in ((".bin", layout.binary_archive), ("", layout.python_archive)):
+    own = [spelling.format(layout.number) for spelling in ("cifar{}", "CIFAR{}", "cifar-{}")]
+    nested = (f"{parent}/{folder}" for parent in own for folder in layout.unpacked)
+    for folder in folders(root, (*layout.unpacked, *own, ".", *nested)):
+        for suffix, version in ((".bin", "binary"), ("", "python")):
+            archive = folder / f"cifar-{layout.number}-{version}.tar.gz"
             if (folder / (first + suffix)).is_file():
                 yield folder, suffix, open_folder(folder)
-            if (folder / archive).is_file():
-                yield folder / archive, suffix, open_archive(folder / archive)
+            if archive.is_file():
+                yield archive, suffix, open_archive(archive)
 
 
 def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tuple[np.ndarray, np.ndarray]:
