@@ -1,4 +1,4 @@
-"""Checkpoints of ours and of the published repositories, in both directions."""
+"""Checkpoints in smoothcert's own and in the published format, saved and loaded."""
 
 import pickle
 
@@ -181,7 +181,7 @@ def test_other_networks_are_told_apart(tmp_path):
 
 
 def test_the_same_network_is_the_same_file(tmp_path):
-    """Runs, results and soft labels know a network by its file's hash."""
+    """Runs, results and soft labels identify a model by the hash of its file."""
     model, about = smoothcert.create_model("lenet"), {"name": "größer", "sigma": 0.25, "method": "gaussian"}
     files = [tmp_path / f"{number}.safetensors" for number in range(8)]
     for file in files:

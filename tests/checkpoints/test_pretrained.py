@@ -1,4 +1,4 @@
-"""Networks of ours by name."""
+"""Bundled pretrained models."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Every layout users have, made small; the real sets where they are at hand; damage of every kind."""
+"""All supported layouts in small, the real datasets where available, and damaged files."""
 
 import gzip
 import io
@@ -40,7 +40,7 @@ def write_idx(folder, mark="-", pack=False):
 
 
 def python2_pickle(data, labels, label_key):
-    """Write a batch opcode by opcode as Python 2 did for the official files: byte strings, old numpy names."""
+    """Write a batch opcode by opcode like Python 2 for the official files: byte strings, old numpy names."""
 
     def text(value):
         return b"U" + bytes((len(value),)) + value

@@ -1,4 +1,4 @@
-"""Real transfers, from a server on this machine: whole, broken off, tampered with, absent."""
+"""Downloads from a local server: complete, interrupted, tampered with and missing."""
 
 import hashlib
 import socket

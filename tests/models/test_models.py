@@ -67,7 +67,7 @@ def test_convolution_and_pooling_as_one_product(product, channels, kernel, bias)
 
 
 def test_lenet_is_plain_convolutions():
-    """The same numbers as the layers applied one by one in the usual memory layout."""
+    """Same result as the layers applied one by one in the default memory layout."""
     model = smoothcert.create_model("lenet").eval()
     net, x = model.network, torch.rand(3, 1, 28, 28)
     weights = {key: value.contiguous() for key, value in net.state_dict().items()}

@@ -45,14 +45,14 @@ class CorruptedSet:
         return list(suite_for(self.shape[0]).corruptions)
 
     @property
-    def there(self) -> list[str]:
+    def available(self) -> list[str]:
         """Those of `corruptions` that are in the folder."""
         return [name for name in self.corruptions if find_corruption(self.folder, name)]
 
     @property
     def missing(self) -> list[str]:
         """Those of `corruptions` that are not in the folder."""
-        return [name for name in self.corruptions if name not in self.there]
+        return [name for name in self.corruptions if name not in self.available]
 
     def find_clean(self, root: str | Path | None = None) -> ImageData | None:
         """Return the uncorrupted images in the same order, or None if they cannot be found."""
@@ -65,7 +65,7 @@ class CorruptedSet:
             return None
         if made_from:
             return clean if clean.fingerprint == made_from["sha256"] else None
-        images = self.load(self.there[0])
+        images = self.load(self.available[0])
         return clean if len(clean) * images.severities == len(images) else None
 
     def load(self, corruption: str) -> ImageData:
@@ -74,7 +74,7 @@ class CorruptedSet:
         if file is None:
             if corruption not in (*suite.corruptions, *suite.held_out, "identity"):
                 raise unknown_name("corruption", corruption, [*suite.corruptions, *suite.held_out])
-            raise SmoothcertError(f"{self.folder} has no {corruption}; it has {', '.join(self.there) or 'none'}.")
+            raise SmoothcertError(f"{self.folder} has no {corruption}; it has {', '.join(self.available) or 'none'}.")
         images, labels = read_corruption(file)
         if tuple(images.shape[1:]) != self.shape:
             raise SmoothcertError(

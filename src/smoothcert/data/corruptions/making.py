@@ -110,7 +110,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def what_is_lacking(data: ImageData) -> dict[str, str]:
+def unavailable_corruptions(data: ImageData) -> dict[str, str]:
     """Return the corruptions of the suite that cannot be made on this machine, with the reasons."""
     reasons = {}
     for name in suite_for(data.shape[0]).corruptions:
