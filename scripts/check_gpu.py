@@ -80,7 +80,7 @@ def check_other_noises():
 @torch.no_grad()
 def check_convolution():
     """Convolution, ReLU and pooling as one kernel, against the layers one by one in double precision."""
-    from smoothcert.kernels.pooling import PooledConv
+    from smoothcert.models.cuda.pooled_convolution import PooledConv
 
     torch.manual_seed(0)
     for channels, filters, size, side in ((1, 20, 5, 28), (20, 50, 5, 12), (3, 7, 3, 15)):
@@ -124,7 +124,8 @@ def check_residual():
 @torch.no_grad()
 def check_bottleneck():
     """Convolution, bias, shortcut and ReLU as one kernel, against the same in double precision."""
-    from smoothcert.models.cuda.bottleneck import Convolution, convolve
+    from smoothcert.kernels.bottleneck_convolution import convolve
+    from smoothcert.models.cuda.bottleneck import Convolution
 
     torch.manual_seed(0)
     for channels, filters, size, stride, side, adding in (

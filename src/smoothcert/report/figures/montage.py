@@ -24,11 +24,11 @@ def corruption_pictures(
     found: CorruptedSet, image: int, severity: int = 3, data_dir: str | Path | None = None
 ) -> dict[str, Picture]:
     """Return one image of a corrupted set, first as it was, where the clean set is there, by name of corruption."""
-    if not found.there:
+    if not found.available:
         raise UsageError(f"{found.folder} holds none of the corruptions {', '.join(found.corruptions)}.")
     clean = found.find_clean(data_dir)
     pictures = {"clean": _picture(clean, image)} if clean and image < len(clean) else {}
-    for name in found.there:
+    for name in found.available:
         data = found.load(name)
         each = len(data) // data.severities
         if not 0 <= image < each:
