@@ -10,8 +10,9 @@ import smoothcert
 from smoothcert.cli import main
 from smoothcert.dataset_names import CORRUPTIONS
 from smoothcert.errors import SmoothcertError
-from smoothcert.report.corrupted.networks import read_corrupted
-from smoothcert.report.corrupted.summary import corruption_sheets, summarize
+from smoothcert.report.corrupted.grouping import read_corrupted
+from smoothcert.report.corrupted.means import summarize
+from smoothcert.report.corrupted.tables import corruption_sheets
 from smoothcert.report.figures import heatmap
 from smoothcert.report.page import corruption_maps
 from smoothcert.report.sources import find_results
@@ -203,9 +204,9 @@ def test_the_map_of_networks_has_their_images_and_the_papers_means(tmp_path):
     acr, accuracy = corruption_maps(read_folder(tmp_path)).values()
     first, second = "CAT-RS (first), 20 images", "CAT-RS (second), 10 images"
     assert {network for _, network in acr} == {first, second}
-    assert acr["mean in the paper", first] == 0.693
-    assert accuracy["mean in the paper", first] == 85.7
-    assert ("mean in the paper", second) not in acr, "its mean is not over the same corruptions"
+    assert acr["mean (paper)", first] == 0.693
+    assert accuracy["mean (paper)", first] == 85.7
+    assert ("mean (paper)", second) not in acr, "its mean is not over the same corruptions"
 
 
 def test_networks_on_other_images_are_not_called_better_or_worse(tmp_path, capsys):
@@ -318,18 +319,18 @@ def test_corruptions_of_both_sets_are_those_of_the_data_set(tmp_path, capsys, da
 
 def test_files_that_do_not_fit(tmp_path, capsys):
     write(tmp_path / "a" / "fog.tsv", [50_000], [0.1], [True])
-    with pytest.raises(SmoothcertError, match="row 50000 is beyond five severities"):
+    with pytest.raises(SmoothcertError, match="5 severities of 10,000 rows, but got row 50000"):
         read_folder(tmp_path / "a")
     write(tmp_path / "b" / "fig.tsv", [0], [0.1], [True])
-    with pytest.raises(SmoothcertError, match="fig is named after no corruption"):
+    with pytest.raises(SmoothcertError, match="Expected fig to be named after a corruption"):
         read_folder(tmp_path / "b")
     write(tmp_path / "c" / "zigzag.tsv", [0], [0.1], [True])
     write(tmp_path / "c" / "snow.tsv", [0], [0.1], [True])
-    with pytest.raises(SmoothcertError, match="No one set has all of the corruptions snow, zigzag"):
+    with pytest.raises(SmoothcertError, match="Neither mnist-c nor cifar10-c has all of the corruptions snow, zigzag"):
         read_folder(tmp_path / "c")
     (tmp_path / "d").mkdir()
     assert main(["report", str(tmp_path / "d")]) == 2
-    assert "holds no certification result" in capsys.readouterr().err
+    assert "contains no certification results file" in capsys.readouterr().err
 
 
 def test_the_interval_respects_that_images_repeat():

@@ -15,16 +15,9 @@ from smoothcert.cli import main
 from smoothcert.cli.rich_table import show_table
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.figures import plots
+from smoothcert.report.figures.canvas import new_figure, save_figure
 from smoothcert.report.figures.figure_set import own_figures, paper_figures
-from smoothcert.report.figures.plots import (
-    Curves,
-    Point,
-    Tradeoff,
-    new_figure,
-    plot_certified_accuracy,
-    save_figure,
-    write_figure,
-)
+from smoothcert.report.figures.plots import Curves, Point, Tradeoff, plot_certified_accuracy, write_figure
 from smoothcert.report.sources import read_runs
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.sparkline import curve_line
@@ -187,7 +180,7 @@ def test_the_terminal_says_the_data_set_where_there_are_several(tmp_path):
     out, table = io.StringIO(), build_table([run.entry for run in runs], paper=True)
     assert show_table(table, Console(file=out, width=170, force_terminal=False))
     titles, first, _, second, _ = [line.split() for line in out.getvalue().splitlines() if line.strip()]
-    assert titles[:5] == ["data", "set", "sigma", "method", "curve"]
+    assert titles[:4] == ["dataset", "sigma", "method", "curve"]
     assert (first[:3], second[:3]) == (["Fashion-MNIST", "1.00", "Gaussian"], ["MNIST", "1.00", "Gaussian"])
     assert out.getvalue().count("paper") == 2
 

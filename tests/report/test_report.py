@@ -11,9 +11,10 @@ import pytest
 
 from smoothcert.cli import main
 from smoothcert.errors import UsageError
+from smoothcert.report.tables.entries import describe
 from smoothcert.report.tables.formats import FORMATS, to_text
 from smoothcert.report.tables.paper_numbers import METHODS, paper_numbers, paper_row
-from smoothcert.report.tables.table import build_table, describe, to_json
+from smoothcert.report.tables.table import build_table, to_json
 from smoothcert.results.reader import Results, read_results
 from smoothcert.statistics import metrics
 
@@ -114,7 +115,7 @@ def test_a_table_of_several_data_sets_says_of_which_each_row_is():
     assert re.findall(r"^(?:Fashion-)?MNIST +0\.50  \S+", to_text(table), re.M)
     assert FORMATS[".csv"](table).splitlines()[1].startswith('Fashion-MNIST,0.50,"own, 2",0.500')
     assert FORMATS[".tex"](table).startswith(r"\begin{tabular}{lrlr")
-    assert "data set" not in to_text(build_table([entry("catrs", [1.0])]))
+    assert "dataset" not in to_text(build_table([entry("catrs", [1.0])]))
 
 
 def test_rows_of_another_protocol_have_marks_of_their_own():
@@ -172,11 +173,11 @@ def test_what_is_printed_of_accuracies_rests_on_the_images_and_alpha_of_their_ro
 def test_rows_of_several_data_sets_say_which_they_are_of():
     table = build_table([entry("gaussian", [0.3]), entry("gaussian", [0.9], dataset="mnist")], paper=True)
     titles, _, cifar10, paper, _, mnist, _ = to_text(table).splitlines()
-    assert titles.split()[:4] == ["data", "set", "sigma", "method"]
+    assert titles.split()[:3] == ["dataset", "sigma", "method"]
     assert (cifar10.split()[:2], mnist.split()[:2]) == (["CIFAR-10", "0.50"], ["MNIST", "0.50"])
     assert paper.index("paper") > cifar10.index("Gaussian"), "below its name"
     assert len({len(row) for row in csv.reader(FORMATS[".csv"](table).splitlines())}) == 1
-    assert "data set" not in to_text(build_table([entry("gaussian", [0.3])]))
+    assert "dataset" not in to_text(build_table([entry("gaussian", [0.3])]))
 
 
 def test_grids_follow_the_data_set():
@@ -184,7 +185,7 @@ def test_grids_follow_the_data_set():
     assert build_table([entry("a", [1.0], dataset="cifar100")]).radii[-1] == 1.75
     assert build_table([entry("a", [1.0])], radii=[0.1, 0.2]).radii == (0.1, 0.2)
     for wrong in (-1.0, math.nan, math.inf):
-        with pytest.raises(UsageError, match="`--radii` to be numbers of at least 0"):
+        with pytest.raises(UsageError, match="`--radii` to be finite numbers >= 0"):
             build_table([entry("a", [1.0])], radii=[0.5, wrong])
 
 
@@ -193,14 +194,14 @@ def test_a_baseline_gives_paired_differences(table):
     compared = build_table(entries, baseline="gaussian")
     assert compared.rows[0].difference is None
     assert compared.rows[1].difference.value == pytest.approx((0.7 + 0.4 + 0.0) / 3)
-    with pytest.raises(UsageError, match="there are Gaussian"):
+    with pytest.raises(UsageError, match="Unknown baseline 'nobody'; known are Gaussian"):
         build_table(entries, baseline="nobody")
     louder = [entry("gaussian", [0.9, 0.8, 0.1], sigma=1.0), entry("catrs", [1.0, 1.0, 0.1], sigma=1.0)]
     *_, compared = build_table([*entries, *louder], baseline="gaussian").rows
     assert compared.difference.value == pytest.approx((0.1 + 0.2 + 0.0) / 3), "to the baseline of its noise level"
 
 
-@pytest.mark.parametrize(("change", "message"), [({"n": 10}, "n = 10 and 100,000"), ({}, "about different images")])
+@pytest.mark.parametrize(("change", "message"), [({"n": 10}, "n = 10 and 100,000"), ({}, "on different images")])
 def test_differences_that_are_not_fair_are_refused(table, change, message):
     first, second = (dataclasses.replace(row.entry, n=100_000) for row in table.rows[:2])
     labels = second.results.label if change else second.results.label + 1
@@ -218,7 +219,7 @@ def test_results_that_are_not_finished_say_so(tmp_path, capsys, stop):
     assert main(["report", str(tmp_path / "own-0.5.tsv")]) == 0
     said = capsys.readouterr().err
     assert "1 of 3 images so far." in said
-    assert ("decided soonest came first" in said) == bool(stop)
+    assert ("numbers are biased" in said) == bool(stop)
 
 
 def test_a_table_that_cannot_be_written(tmp_path, capsys):

@@ -15,7 +15,7 @@ from statsmodels.stats.proportion import proportion_confint
 from smoothcert.cli.report_page import find_test_images
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.page import render_page
-from smoothcert.report.page.curves import grid_for
+from smoothcert.report.page.radius_grid import grid_for
 from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.sources import read_runs
 from smoothcert.report.tables.formats import FORMATS
@@ -212,15 +212,15 @@ def test_sorting(tab):
 
 
 def test_the_papers_numbers_and_differences_on_demand(tab, table):
-    assert tab.locator("tr.beside").count() == 0
-    press(tab, "With the paper’s", "#table-controls")  # noqa: RUF001
+    assert tab.locator("tr.paper").count() == 0
+    press(tab, "With paper", "#table-controls")
     (row,) = [row for row in table.rows if row.paper]
-    cells = texts(tab, "tr.beside td")
+    cells = texts(tab, "tr.paper td")
     assert f"{row.paper.acr:.3f}" in cells
     assert f"{row.paper.accuracy[0.5]:.1f}" in cells
-    press(tab, "Differences", "#table-controls")
+    press(tab, "Difference from paper", "#table-controls")
     gap = row.acr.value - row.paper.acr
-    assert f"{'−' if gap < 0 else '+'}{abs(gap):.3f}" in texts(tab, "tr.beside td")  # noqa: RUF001
+    assert f"{'−' if gap < 0 else '+'}{abs(gap):.3f}" in texts(tab, "tr.paper td")  # noqa: RUF001
 
 
 def legend(tab):
@@ -275,7 +275,7 @@ def test_runs_are_switched_off_and_on(tab):
     before = tab.locator("#curves-plot").get_attribute("aria-label")
     box.uncheck()
     assert len(run_rows(tab)) == 5
-    assert "of 5 curves" in tab.locator("#curves-plot").get_attribute("aria-label")
+    assert "by radius, 5 curves" in tab.locator("#curves-plot").get_attribute("aria-label")
     assert tab.locator(".outcome:not(.head)").count() == 5
     assert tab.locator("#tradeoff .point").count() == 5
     tab.locator("#legend li").first.locator("input").check()
@@ -321,7 +321,7 @@ def test_the_copied_table_of_several_data_sets_says_of_which_a_row_is(tab, runs)
     tab.get_by_role("button", name="Copied").wait_for()
     copied = tab.evaluate("navigator.clipboard.readText()")
     assert copied == FORMATS[".csv"](build_table([run.entry for run in runs]))
-    assert copied.startswith("data set,sigma,method,ACR")
+    assert copied.startswith("dataset,sigma,method,ACR")
     assert '"MNIST, an excerpt",0.50,CAT-RS,' in copied
     assert "MNIST,0.50,CAT-RS," in copied
 
@@ -330,7 +330,7 @@ def test_copying_works_where_the_clipboard_is_refused(tab):
     tab.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); 0")
     press(tab, "CSV", "#table-controls")
     tab.get_by_role("button", name="Copied").wait_for()
-    assert tab.evaluate("navigator.clipboard.readText()").startswith("data set,sigma,method,ACR")
+    assert tab.evaluate("navigator.clipboard.readText()").startswith("dataset,sigma,method,ACR")
 
 
 def read_bin(tab, holder, share):
@@ -351,7 +351,7 @@ def test_histograms_count_votes_and_radii(tab, runs):
     some = run.entry.results
     shares = vote_shares(some, read_estimation(run.path, len(some)), 0.5)
     for which, chosen in (
-        ("Right", some.correct),
+        ("Correct", some.correct),
         ("Wrong", ~some.correct & (some.predict >= 0)),
         ("All", shares >= 0),
     ):
@@ -359,7 +359,7 @@ def test_histograms_count_votes_and_radii(tab, runs):
         percent, low, high = read_bin(tab, "#votes-plot", 0.985)
         inside = (shares[chosen] >= low - 1e-9) & ((shares[chosen] < high - 1e-9) | (high == 1.0))
         assert percent == pytest.approx(100 * inside.sum() / len(some), abs=0.01)
-    press(tab, "Right", "#confidence-controls")
+    press(tab, "Correct", "#confidence-controls")
     percent, low, high = read_bin(tab, "#radius-plot", 0.5)
     edges = grid_for([run.entry for run in runs]).radii
     low, high = (edges[np.abs(edges - end).argmin()] for end in (low, high))
@@ -381,7 +381,7 @@ def test_two_runs_are_compared_in_pairs(tab, runs):
     low, high = (float(text) for text in re.findall(r"[+-][\d.]+", interval))
     assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.1 * (expected.high - expected.low))
     wins = (first.results.radius * first.results.correct > second.results.radius * second.results.correct).mean()
-    said = float(re.search(r"First further certified on ([\d.]+) %", tab.locator("#compare-verdict").inner_text())[1])
+    said = float(re.search(r"Larger radius: first run on ([\d.]+) %", tab.locator("#compare-verdict").inner_text())[1])
     assert said == pytest.approx(100 * wins, abs=1.5), "as far as the grid can tell radii apart"
     other = next(run.entry for run in runs if run.entry.name == HOSTILE)
     tab.get_by_label("Second", exact=True).select_option(label=f"{other.name}, σ 0.50")  # noqa: RUF001
@@ -408,7 +408,7 @@ def test_corruption_training_and_cost(tab):
     assert texts(tab, ".heatmap thead th") == ["corruption", "Gaussian", HOSTILE]
     assert texts(tab, ".heatmap tbody td") == ["50.0", "75.0", "50.0", "–"]  # noqa: RUF001
     alt = tab.locator("#training-plot").get_attribute("aria-label")
-    assert alt == "loss by epoch in the training of 6 runs, from 0.500 to 2.00."
+    assert alt == "loss by epoch in 6 training runs, from 0.500 to 2.00."
     tab.get_by_label("Quantity").select_option(label="accuracy under noise, %")
     assert "from 90.0 to 93.0" in tab.locator("#training-plot").get_attribute("aria-label")
     assert "2 min" in tab.locator("#cost tbody tr").first.inner_text()
@@ -428,9 +428,9 @@ def test_the_gallery_shows_the_images_with_their_votes(tab, runs, mini):
     run = next(run for run in runs if run.entry is best)
     assert tab.locator("#gallery .note").inner_text() == "No images of mnist: mnist is not in the data folder."
     kinds = [
-        "Right, with the largest radii",
-        "Right, with the smallest radii",
-        "Wrong, with the largest radii",
+        "Correct, largest radii",
+        "Correct, smallest radii",
+        "Wrong, largest radii",
         "Abstained",
     ]
     assert texts(tab, "#gallery h3") == kinds
@@ -443,12 +443,12 @@ def test_the_gallery_shows_the_images_with_their_votes(tab, runs, mini):
     assert row in wrong
     assert (
         title
-        == f"{some.label[row]} taken for {some.predict[row]}, radius {np.floor(some.radius[row] * 1000) / 1000:.3f}"
+        == f"{some.label[row]} classified as {some.predict[row]}, radius {np.floor(some.radius[row] * 1000) / 1000:.3f}"
     )
     assert np.array_equal(pixels(tab, "dialog canvas >> nth=0"), mini.images[index].flatten().numpy())
     noisy = pixels(tab, "dialog canvas >> nth=1")
     assert np.abs(np.subtract(noisy, pixels(tab, "dialog canvas >> nth=0"))).mean() > 20
-    press(tab, "Draw other noise", "dialog")
+    press(tab, "New noise sample", "dialog")
     assert pixels(tab, "dialog canvas >> nth=1") != noisy
     votes = run.path.with_name("certify.counts.tsv").read_text().splitlines()[row + 1].split("\t")[2].split()
     label, count = votes[0].split(":")

@@ -20,15 +20,16 @@ from smoothcert.cli import main
 from smoothcert.cli.report_page import find_test_images
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.report.page import Pictures, render_page
-from smoothcert.report.page.background import provenance, training
-from smoothcert.report.page.content import settings
-from smoothcert.report.page.curves import bins, choose_grid, codes
-from smoothcert.report.page.gallery import KINDS, candidates, choose, pool, shrink_images
+from smoothcert.report.page.content import varied_options
+from smoothcert.report.page.gallery import build_gallery
 from smoothcert.report.page.heatmap import corruption_maps, heat_map
-from smoothcert.report.page.pairs import compare_pairs
-from smoothcert.report.page.pictures import gallery
+from smoothcert.report.page.image_choice import KINDS, candidates, choose, shown_images
+from smoothcert.report.page.image_sheet import shrink_images
+from smoothcert.report.page.paired_differences import compare_pairs
 from smoothcert.report.page.png import encode_png
+from smoothcert.report.page.radius_grid import choose_grid, image_codes, radius_counts
 from smoothcert.report.page.render import to_script
+from smoothcert.report.page.run_history import provenance, training_curves
 from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.sources import find_results, read_findings, read_runs
 from smoothcert.report.tables.table import build_table
@@ -56,10 +57,10 @@ def test_a_curve_on_the_grid_is_exact(images):
     grid = choose_grid(float(some.radius.max()))
     assert grid.count <= 254
     assert grid.radii[-1] > some.radius.max(), "the grid ends where no image is left"
-    counts = np.array(bins(some, grid, some.correct))
+    counts = np.array(radius_counts(some, grid, some.correct))
     curve = counts[::-1].cumsum()[::-1] / len(some)
     assert np.array_equal(curve, metrics.certified_accuracy(some.radius, some.correct, grid.radii))
-    steps = codes(some, grid)
+    steps = image_codes(some, grid)
     for i in (0, grid.count // 2, grid.count - 1):
         assert (steps > i).mean() == curve[i], "a byte an image says the same"
 
@@ -68,7 +69,7 @@ def test_bytes_of_images_are_in_the_order_of_their_indices():
     """So that two runs on the same images can be compared byte by byte, however their files are sorted."""
     grid = choose_grid(1.0)
     some, turned = results([0.1, 0.5, 1.0], [1, 0, 1]), results([1.0, 0.5, 0.1], [1, 0, 1], idx=[2, 1, 0])
-    assert codes(some, grid).tolist() == codes(turned, grid).tolist()
+    assert image_codes(some, grid).tolist() == image_codes(turned, grid).tolist()
 
 
 @pytest.mark.parametrize("largest", [0.0, 0.95, 1.9, 3.81, 4.5, 40.0, 400.0])
@@ -139,7 +140,7 @@ def test_folders_offer_their_results_and_nothing_else(folder, tmp_path):
     assert find_results([f"mine={found[0][1]}"]) == [("mine", found[0][1])]
     (tmp_path / "soft-labels-x.tsv").write_text("idx\tlabel\tpredict\tcorrect\ttime\n")
     (tmp_path / "broken.tsv.gz").write_bytes(b"no gzip")
-    with pytest.raises(UsageError, match="holds no certification result"):
+    with pytest.raises(UsageError, match="contains no certification results file"):
         find_results([str(tmp_path)])
 
 
@@ -217,8 +218,8 @@ def test_the_one_option_that_differs(tmp_path, mini):
     for weight in (1.0, 2.0):
         make_run(tmp_path / f"w{weight}", labels, method="catrs", options={"weight": weight, "num_noises": 4})
     runs = read_runs([str(tmp_path)])
-    assert settings(runs) == [{"name": "weight", "value": 1.0}, {"name": "weight", "value": 2.0}]
-    assert settings(runs[:1]) == [None]
+    assert varied_options(runs) == [{"name": "weight", "value": 1.0}, {"name": "weight", "value": 2.0}]
+    assert varied_options(runs[:1]) == [None]
 
 
 @given(st.integers(1, 40), st.integers(1, 4))
@@ -231,7 +232,7 @@ def test_the_gallery_fits_its_room_and_keeps_its_word(room, count):
         one = Results(one.name, one.idx, one.label, one.predict, one.radius, (one.predict == 0), one.seconds)
         some.append(one)
     chosen = choose(some, room)
-    assert len(pool(some, chosen)) <= room
+    assert len(shown_images(some, chosen)) <= room
     for one, picks in zip(some, chosen, strict=True):
         assert set(picks) == set(KINDS)
         assert (one.predict[picks["abstained"]] == -1).all()
@@ -245,11 +246,13 @@ def test_the_gallery_fits_its_room_and_keeps_its_word(room, count):
 def test_images_of_another_data_set_are_refused(folder, mini):
     runs = read_runs([str(folder / "catrs-0.5")])
     wrong = Pictures(lambda at: np.zeros((len(at), 28, 28, 1), np.uint8), mini.labels.numpy(), mini.classes, "another")
-    found = gallery(runs, [None], lambda name: wrong)
+    found = build_gallery(runs, [None], lambda name: wrong)
     assert found["runs"] == [None]
-    assert "not those that certify was made with" in found["missing"][0]
-    assert gallery(runs, [None], None)["missing"] == ["No images of mnist-mini: the page was made without images."]
-    shown = gallery(runs, [read_estimation(runs[0].path, 300)], find_test_images(None))
+    assert "not those that certify was certified on" in found["missing"][0]
+    assert build_gallery(runs, [None], None)["missing"] == [
+        "No images of mnist-mini: the page was made without images."
+    ]
+    shown = build_gallery(runs, [read_estimation(runs[0].path, 300)], find_test_images(None))
     assert shown["missing"] == []
     assert candidates(runs[0].entry.results)["abstained"][:1]
 
@@ -258,7 +261,7 @@ def test_training_is_thinned_and_keeps_its_end(tmp_path, mini):
     make_run(tmp_path / "long", mini.labels.numpy()[:20], epochs=251)
     (run,) = read_runs([str(tmp_path / "long")])
     run.epochs[-1]["loss"] = math.nan
-    curves = training(run, 100)
+    curves = training_curves(run, 100)
     assert curves["curves"]["loss"][-1] is None, "what is no number is not drawn, and is JSON"
     assert len(curves["epochs"]) <= 100
     assert curves["epochs"][-1] == 250

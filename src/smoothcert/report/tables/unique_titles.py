@@ -1,4 +1,4 @@
-"""Runs that share a name, a data set and a noise level, told apart by what differs: a seed, a name, a place."""
+"""Unique row titles for runs that share a name, dataset and noise level: by seed, run name or folder."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ if TYPE_CHECKING:
     from smoothcert.report.sources import Run
 
 
-def tell_apart(runs: Sequence[Run]) -> list[Run]:
-    """Give runs that would have one title a seed or a word of their own, the shortest that is different for all."""
-    alike: dict[Any, list[int]] = {}
+def make_titles_unique(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs with a seed or qualifier added to entries that would have the same title."""
+    same_title: dict[Any, list[int]] = {}
     for position, run in enumerate(runs):
-        alike.setdefault((run.entry.name, run.entry.group), []).append(position)
-    told = list(runs)
-    for positions in alike.values():
+        same_title.setdefault((run.entry.name, run.entry.group), []).append(position)
+    renamed = list(runs)
+    for positions in same_title.values():
         members = [runs[position] for position in positions]
         if len(members) > 1:
-            for position, run, word in zip(positions, members, _words(members), strict=True):
-                told[position] = replace(run, entry=replace(run.entry, **word))
-    return told
+            for position, run, change in zip(positions, members, _distinctions(members), strict=True):
+                renamed[position] = replace(run, entry=replace(run.entry, **change))
+    return renamed
 
 
-def _words(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return the `seed` or the shortest `qualifier` of each run that differs between all of them."""
     seeds = [run.config.seed for run in runs if run.config]
     others = [replace(run.config, seed=0, name="any") for run in runs if run.config]
     if _all_differ(seeds) and len(seeds) == len(runs) and all(other == others[0] for other in others):
@@ -36,9 +37,9 @@ def _words(runs: Sequence[Run]) -> list[dict[str, Any]]:
         [run.path.name for run in runs],
     ):
         if _all_differ(words):
-            return [{"apart": word} for word in words]
+            return [{"qualifier": word} for word in words]
     above = os.path.commonpath([run.path.absolute().parent for run in runs])
-    return [{"apart": str(run.path.absolute().relative_to(above))} for run in runs]
+    return [{"qualifier": str(run.path.absolute().relative_to(above))} for run in runs]
 
 
 def _all_differ(words: Sequence[Any]) -> bool:
