@@ -14,7 +14,7 @@ from typing import Any
 
 from smoothcert.dataset_names import DIMENSIONS, canonical_name
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.report.corrupted.files import is_corrupted, network_folder
+from smoothcert.report.corrupted.files import folder_and_severity, is_corrupted
 from smoothcert.report.corrupted.grouping import read_corrupted
 from smoothcert.report.corrupted.results import CorruptedResults
 from smoothcert.report.tables.entries import Entry, describe
@@ -63,16 +63,11 @@ class Findings:
 
 
 def read_findings(texts: Sequence[str], **given: Any) -> Findings:
-    """Read the results that `texts` name, each `[NAME=]FILE` or a folder.
-
-    Args:
-        texts: Results files, run folders, or folders that contain them.
-        **given: `dataset` and `sigma` of files that do not state them.
-    """
+    """Read the results that `find_results` finds; `given` has `dataset` and `sigma` of files without a sidecar."""
     files = find_results(texts)
     corrupted = [path for _, path in files if is_corrupted(path)]
     clean = [(name, path) for name, path in files if path not in corrupted]
-    folders = {network_folder(path) for path in corrupted}
+    folders = {folder_and_severity(path)[0] for path in corrupted}
     beside = {path for _, path in clean if path.absolute().parent in folders}
     references = [path for _, path in clean if path in beside or (corrupted and sidecar_path(path).is_file())]
     runs = [

@@ -74,7 +74,7 @@ class CorruptedFile:
 
 def read_file(path: Path, given: Mapping[str, Any]) -> CorruptedFile:
     """Read a results file; `given` has the `sigma` and `dataset` of files that do not state them."""
-    results, (folder, severity) = read_results(path), _folder_and_severity(path)
+    results, (folder, severity) = read_results(path), folder_and_severity(path)
     if results.about:
         entry = describe(results)
         dataset, corruption = _split_name(entry.dataset or "")
@@ -88,11 +88,6 @@ def read_file(path: Path, given: Mapping[str, Any]) -> CorruptedFile:
     if severity and len(parts) == 1:
         parts = {(corruption, severity): part for (corruption, _), part in parts.items()}
     return CorruptedFile(folder, entry, given.get("dataset"), parts)
-
-
-def network_folder(path: Path) -> Path:
-    """Return the folder that identifies a file's network, without any folders named after a severity."""
-    return _folder_and_severity(path)[0]
 
 
 def is_corrupted(path: Path) -> bool:
@@ -116,8 +111,8 @@ def _split_name(name: str) -> tuple[str, str]:
     return (dataset or name), corruption if dataset and corruption not in _CLEAN else ""
 
 
-def _folder_and_severity(path: Path) -> tuple[Path, int | None]:
-    """Return the network's folder, and the severity if a folder of a published file is named after one."""
+def folder_and_severity(path: Path) -> tuple[Path, int | None]:
+    """Return the folder of a file's network; a published file may be in a folder named after a severity."""
     folder = path.absolute().parent  # `.` has no name
     if sidecar_path(path).is_file():
         return folder, None

@@ -20,11 +20,8 @@ def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedR
     """Read results files on corrupted images and join those of each network.
 
     Files belong to one network if folder, dataset, weights, noise level, protocol and n agree. Several files of one
-    corruption, such as shards, are merged. Results on the clean images are found in a folder of the same name.
-
-    Args:
-        paths: Results files, on corrupted and clean images.
-        **given: `dataset` and `sigma` of files that do not state them.
+    corruption, such as shards, are merged. Results on the clean images are found in a folder of the same name. `given`
+    has `dataset` and `sigma` of files without a sidecar.
     """
     files = [read_file(Path(path), given) for path in paths]
     clean = [file for file in files if not file.parts]

@@ -49,7 +49,7 @@ def build_content(
         "pairs": [[a, b, _round(gap), _round(error), images] for a, b, gap, error, images in compare_pairs(entries)],
         "images": _images_json(runs, grid),
         "gallery": build_gallery(runs, votes, load),
-        "heatmaps": [vars(heat_map(title, values)) for title, values in (corruptions or {}).items()],
+        "heatmaps": [heat_map(title, values) for title, values in (corruptions or {}).items()],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from smoothcert.report.corrupted.means import KINDS, Summary, summarize
 from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, same_images
@@ -14,33 +14,22 @@ HeatMapValues = Mapping[tuple[str, int | str], float]
 """Values by (corruption, severity), or by (corruption, network) if there is a single severity."""
 
 
-@dataclass(frozen=True)
-class HeatMap:
-    """One row per corruption and one column per severity or network; missing results are None.
+def heat_map(title: str, results: HeatMapValues) -> dict[str, Any]:
+    """Arrange values in rows of corruptions and columns of severities (sorted) or networks (in the given order).
 
-    `means` are the rows' means over severities, empty if there is a single one.
+    `means` are over severities, empty if there is a single one.
+
+    >>> heat_map("accuracy", {("fog", 1): 80.0, ("fog", 2): 60.0, ("snow", 1): 70.0})["values"]
+    [[80.0, 60.0], [70.0, None]]
     """
-
-    title: str
-    kinds: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: tuple[tuple[float | None, ...], ...]
-    means: tuple[float, ...]
-
-
-def heat_map(title: str, results: HeatMapValues) -> HeatMap:
-    """Arrange values as a heat map: corruptions and networks in the given order, severities sorted.
-
-    >>> heat_map("accuracy", {("fog", 1): 80.0, ("fog", 2): 60.0, ("snow", 1): 70.0}).values
-    ((80.0, 60.0), (70.0, None))
-    """
-    kinds = tuple(dict.fromkeys(kind for kind, _ in results))
+    kinds = list(dict.fromkeys(kind for kind, _ in results))
     severities = sorted({column for _, column in results if isinstance(column, int)})
     columns: list[int | str] = [*severities] or list(dict.fromkeys(column for _, column in results))
-    values = tuple(tuple(results.get((kind, column)) for column in columns) for kind in kinds)
+    values = [[results.get((kind, column)) for column in columns] for kind in kinds]
     present = [[value for value in row if value is not None] for row in values] if len(severities) > 1 else []
-    names = tuple(f"severity {column}" if severities else str(column) for column in columns)
-    return HeatMap(title, kinds, names, values, tuple(sum(row) / len(row) for row in present))
+    names = [f"severity {column}" if severities else str(column) for column in columns]
+    means = [sum(row) / len(row) for row in present]
+    return {"title": title, "kinds": kinds, "columns": names, "values": values, "means": means}
 
 
 def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, HeatMapValues]:

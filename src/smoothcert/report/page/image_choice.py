@@ -7,7 +7,7 @@ preferred, which keeps a page of many runs small.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -46,12 +46,7 @@ def candidates(results: Results) -> Picks:
 def choose(runs: Sequence[Results], room: int) -> list[Picks]:
     """Return the rows each run shows, as many per kind as possible with at most `room` different images."""
     offered = [candidates(results) for results in runs]
-    popularity = Counter(
-        (kind, int(results.idx[row]))
-        for results, picks in zip(runs, offered, strict=True)
-        for kind, rows in picks.items()
-        for row in rows
-    )
+    popularity = Counter(_kinds_and_images(runs, offered))
     ranked = [
         {kind: sorted(rows, key=lambda row: -popularity[kind, int(results.idx[row])]) for kind, rows in picks.items()}
         for results, picks in zip(runs, offered, strict=True)
@@ -61,30 +56,22 @@ def choose(runs: Sequence[Results], room: int) -> list[Picks]:
         chosen = [{kind: rows[:most] for kind, rows in picks.items()} for picks in ranked]
         if len(shown_images(runs, chosen)) <= room:
             break
-    return _limit_and_sort(runs, chosen, room)
+    kept = set(shown_images(runs, chosen)[:room])  # one image per kind and run can still be too many
+    for results, picks in zip(runs, chosen, strict=True):
+        for kind, rows in picks.items():
+            sign = 1 if kind == "least robust" else -1
+            shown = [row for row in rows if int(results.idx[row]) in kept]
+            picks[kind] = [row for *_, row in sorted((sign * results.radius[r], results.idx[r], r) for r in shown)]
+    return chosen
 
 
 def shown_images(runs: Sequence[Results], chosen: Sequence[Picks]) -> list[int]:
     """Return the indices of all images that are shown, the most frequent first."""
-    frequency = Counter(
-        int(results.idx[row])
-        for results, picks in zip(runs, chosen, strict=True)
-        for rows in picks.values()
-        for row in rows
-    )
+    frequency = Counter(index for _, index in _kinds_and_images(runs, chosen))
     return sorted(frequency, key=lambda index: (-frequency[index], index))
 
 
-def _limit_and_sort(runs: Sequence[Results], chosen: Sequence[Picks], room: int) -> list[Picks]:
-    """Drop images beyond `room`, if one per kind and run is still too many, and sort the rest by radius."""
-    kept = set(shown_images(runs, chosen)[:room])
-
-    def ordered(results: Results, kind: str, rows: Sequence[int]) -> list[int]:
-        sign = 1 if kind == "least robust" else -1
-        shown = [row for row in rows if int(results.idx[row]) in kept]
-        return sorted(shown, key=lambda row: (sign * results.radius[row], results.idx[row]))
-
-    return [
-        {kind: ordered(results, kind, rows) for kind, rows in picks.items()}
-        for results, picks in zip(runs, chosen, strict=True)
-    ]
+def _kinds_and_images(runs: Sequence[Results], chosen: Sequence[Picks]) -> Iterator[tuple[str, int]]:
+    for results, picks in zip(runs, chosen, strict=True):
+        for kind, rows in picks.items():
+            yield from ((kind, int(results.idx[row])) for row in rows)

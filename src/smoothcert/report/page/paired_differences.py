@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from smoothcert.report.tables.entries import Entry
 from smoothcert.statistics.metrics import robust_radius
 
+_Values = tuple[NDArray[np.int64], NDArray[np.float64]]
 Pair = tuple[int, int, float, float, int]
 """Positions of two runs, difference in ACR (first minus second), its standard error, and number of shared images."""
 
@@ -31,11 +32,12 @@ def compare_pairs(entries: Sequence[Entry]) -> list[Pair]:
     for ((kind, _), some), ((other_kind, _), others) in combinations(groups.items(), 2):
         if kind == other_kind:
             for first, second in ((min(pair), max(pair)) for pair in product(some, others)):
-                pairs += _on_shared_images(first, second, *ordered[first], *ordered[second])
+                pairs += _on_shared_images(first, second, ordered)
     return sorted(pairs)
 
 
-def _by_index(entry: Entry) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _by_index(entry: Entry) -> _Values:
+    """Return image indices, sorted, and robust radii."""
     results = entry.results
     order = np.argsort(results.idx, kind="stable")
     return results.idx[order], robust_radius(results.radius, results.correct)[order]
@@ -54,14 +56,8 @@ def _on_same_images(members: Sequence[int], values: NDArray[np.float64]) -> list
     return pairs
 
 
-def _on_shared_images(
-    first: int,
-    second: int,
-    idx1: NDArray[np.int64],
-    values1: NDArray[np.float64],
-    idx2: NDArray[np.int64],
-    values2: NDArray[np.float64],
-) -> list[Pair]:
+def _on_shared_images(first: int, second: int, ordered: Sequence[_Values]) -> list[Pair]:
+    (idx1, values1), (idx2, values2) = ordered[first], ordered[second]
     _, at1, at2 = np.intersect1d(idx1, idx2, return_indices=True)
     if len(at1) < 2:
         return []

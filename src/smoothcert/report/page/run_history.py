@@ -76,7 +76,7 @@ def provenance(run: Run, about: str) -> Json:
 def _configuration(run: Run) -> dict[str, str]:
     if run.config is None:
         return {}
-    values = {field.name: getattr(run.config, field.name) for field in dataclasses.fields(run.config)}
+    values = dataclasses.asdict(run.config)
     options = values.pop("options")
     return {key: str(value) for key, value in {**values, **options}.items() if value != ""}
 

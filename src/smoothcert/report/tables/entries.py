@@ -54,14 +54,10 @@ class Entry:
 
 
 def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
-    """Return the table entry for a results file.
+    """Return the table entry for results, by default named after their method.
 
-    Published files have no sidecar; their method and noise level are read from the file name, METHOD-SIGMA.tsv.
-
-    Args:
-        results: The results file as read by `read_results`.
-        name: Row name; by default the method's name in the paper, else the file name.
-        **given: `dataset` and `sigma`, used where the sidecar does not state them.
+    Published files have no sidecar: method and noise level are in the file name, METHOD-SIGMA.tsv. `given` has
+    `dataset` and `sigma` of files that do not state them.
     """
     settings = results.about.get("settings", {})
     file_name = re.fullmatch(r"(?P<method>.+)-(?P<sigma>\d+(\.\d+)?)", results.name)

@@ -105,9 +105,8 @@ def to_text(table: Table | Sheet) -> str:
     marks = {"best": "*", "second": "_", "": " "}
     titles = [title + " " for title in printed.titles]
     body = [[[cell.text + marks[cell.mark] for cell in line] for line in group] for group in printed.groups]
-    widths = [
-        max(len(line[i]) for line in [titles, *(line for group in body for line in group)]) for i in range(len(titles))
-    ]
+    columns = zip(titles, *(line for group in body for line in group), strict=True)
+    widths = [max(map(len, column)) for column in columns]
     rule = "-" * (sum(widths) + len(widths) - 1)
 
     def aligned(line: Sequence[str]) -> str:
@@ -160,18 +159,16 @@ def to_csv(table: Table | Sheet) -> str:
     return out.getvalue()
 
 
-def to_json_text(table: Table) -> str:
-    """Return the values of `to_json` as text."""
-    return json.dumps(to_json(table), indent=2) + "\n"
-
-
 SHEET_FORMATS: dict[str, Callable[[Table | Sheet], str]] = {
     ".txt": to_text,
     ".md": to_markdown,
     ".tex": to_latex,
     ".csv": to_csv,
 }
-FORMATS: dict[str, Callable[[Table], str]] = {**SHEET_FORMATS, ".json": to_json_text}
+FORMATS: dict[str, Callable[[Table], str]] = {
+    **SHEET_FORMATS,
+    ".json": lambda table: json.dumps(to_json(table), indent=2) + "\n",
+}
 """Writers by file extension."""
 
 

@@ -23,12 +23,12 @@ def protocol_of(settings: Mapping[str, Any]) -> str:
     'stop radius 0.5, wrong skipped, two-sided'
     """
     stop = settings.get("stop", {})
-    noise = settings.get("noise", "gaussian")
+    noise, norm = settings.get("noise", "gaussian"), settings.get("norm", "l2")
     parts = [
         _stopping_rule(stop, settings.get("data", {}).get("name")) if stop else "",
         "wrong skipped" if stop.get("skip_wrong") else "",
         {"gaussian": "", "grid": "sound"}.get(noise, f"{noise} noise"),
-        _norm(settings) if _norm(settings) != "l2" else "",
+        norm if norm != "l2" else "",
         settings.get("bound", ""),
         f"top {settings['top_k']}" if "top_k" in settings else "",
         f"alpha {settings['alpha']:g}" if settings.get("alpha", _PUBLISHED_ALPHA) != _PUBLISHED_ALPHA else "",
@@ -50,13 +50,9 @@ def _stopping_rule(stop: Mapping[str, Any], dataset: str | None) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _norm(settings: Mapping[str, Any]) -> str:
-    return str(settings.get("norm", "l2"))
-
-
 def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> None:
     """Raise if the entries cannot share a table; a different protocol is allowed, as it is part of the row's name."""
-    norms = {_norm(entry.settings) for entry in entries}
+    norms = {entry.settings.get("norm", "l2") for entry in entries}
     if len(norms) > 1:
         raise UsageError(f"Radii in {' and '.join(sorted(norms))} cannot be in one table; report each norm separately.")
     if linf and norms != {"l2"}:

@@ -61,12 +61,6 @@ def _cells(row: SeedRow) -> list[Cell]:
 
 
 def _to_json(row: SeedRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "dataset": row.dataset,
-        "sigma": row.sigma,
-        "seeds": row.seeds,
-        "acr_mean": row.mean,
-        "acr_deviation": row.deviation,
-        "paper": {"acr_mean": row.paper.acr, "acr_deviation": row.paper.acr_std} if row.paper else None,
-    }
+    paper = {"acr_mean": row.paper.acr, "acr_deviation": row.paper.acr_std} if row.paper else None
+    about = {"name": row.name, "dataset": row.dataset, "sigma": row.sigma, "seeds": row.seeds}
+    return {**about, "acr_mean": row.mean, "acr_deviation": row.deviation, "paper": paper}

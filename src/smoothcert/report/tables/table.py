@@ -14,7 +14,6 @@ from smoothcert.errors import UsageError
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.paper_numbers import PaperRow, method_rank, paper_row
 from smoothcert.report.tables.protocol import check_comparable, check_same_protocol
-from smoothcert.results.reader import Results
 from smoothcert.statistics import metrics
 
 
@@ -100,18 +99,18 @@ def _build_row(
         if dimensions is None:
             raise UsageError(f"`--linf` needs the image size of {entry.name}; name its dataset with `--dataset`.")
         linf_accuracy = tuple(100 * metrics.linf_accuracy(results.radius, results.correct, linf, dimensions))
+    difference = None
+    if baseline:
+        pair = (results, baseline.results)
+        difference = metrics.paired_difference(*((one.idx, one.radius, one.correct) for one in pair))
     return TableRow(
         entry=entry,
         acr=metrics.estimate(metrics.robust_radius(results.radius, results.correct)),
         accuracy=tuple(100 * metrics.certified_accuracy(results.radius, results.correct, radii)),
         linf=linf_accuracy,
         paper=paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper) if paper else None,
-        difference=metrics.paired_difference(_columns(results), _columns(baseline.results)) if baseline else None,
+        difference=difference,
     )
-
-
-def _columns(results: Results) -> tuple[Any, Any, Any]:
-    return results.idx, results.radius, results.correct
 
 
 def _find_baseline(entries: Sequence[Entry], baseline: str | None, entry: Entry) -> Entry | None:

@@ -29,18 +29,14 @@ def _distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return the `seed` or the shortest `qualifier` of each run that differs between all of them."""
     seeds = [run.config.seed for run in runs if run.config]
     others = [replace(run.config, seed=0, name="any") for run in runs if run.config]
-    if _all_differ(seeds) and len(seeds) == len(runs) and all(other == others[0] for other in others):
+    if len(set(seeds)) == len(runs) and all(other == others[0] for other in others):
         return [{"seed": seed} for seed in seeds]
     for words in (
         [run.name for run in runs],
         [run.path.absolute().parent.parent.name for run in runs],
         [run.path.name for run in runs],
     ):
-        if _all_differ(words):
+        if len(set(words)) == len(words):
             return [{"qualifier": word} for word in words]
     above = os.path.commonpath([run.path.absolute().parent for run in runs])
     return [{"qualifier": str(run.path.absolute().relative_to(above))} for run in runs]
-
-
-def _all_differ(words: Sequence[Any]) -> bool:
-    return len(set(words)) == len(words)

@@ -130,14 +130,8 @@ function drawCompareControls() {
   }
   const choices = runs.map((run) => [run, fullTitle(run)]);
   byId("compare-controls").replaceChildren(
-    picker("First", choices, compareView.first, (run) => {
-      compareView.first = run;
-      drawCompare();
-    }),
-    picker("Second", choices, compareView.second, (run) => {
-      compareView.second = run;
-      drawCompare();
-    }),
+    picker("First", choices, compareView.first, setter(compareView, "first", drawCompare)),
+    picker("Second", choices, compareView.second, setter(compareView, "second", drawCompare)),
   );
   return drawCompare();
 }

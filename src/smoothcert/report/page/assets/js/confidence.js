@@ -112,10 +112,7 @@ byId("confidence-controls").append(
       ["all", "All"],
     ],
     "correct",
-    (which) => {
-      confidenceView.which = which;
-      drawConfidence();
-    },
+    setter(confidenceView, "which", drawConfidence),
   ),
 );
 panels.push(drawConfidence);

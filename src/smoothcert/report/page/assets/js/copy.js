@@ -140,10 +140,7 @@ byId("table-controls").append(
           ["difference", "Difference from paper"],
         ],
         "hidden",
-        (paper) => {
-          tableView.paper = paper;
-          drawTable();
-        },
+        setter(tableView, "paper", drawTable),
       ),
   ].filter(Boolean),
   h(

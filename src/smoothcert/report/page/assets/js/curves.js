@@ -107,20 +107,10 @@ byId("curves-controls").append(
           ["envelope", "Best σ"],
         ],
         "runs",
-        (mode) => {
-          curveView.mode = mode;
-          drawCurves();
-        },
+        setter(curveView, "mode", drawCurves),
       ),
-    toggle("95 % bands", curveView.bands, (on) => {
-      curveView.bands = on;
-      drawCurves();
-    }),
-    withPaper &&
-      toggle("Paper's numbers", false, (on) => {
-        curveView.paper = on;
-        drawCurves();
-      }),
+    toggle("95 % bands", curveView.bands, setter(curveView, "bands", drawCurves)),
+    withPaper && toggle("Paper's numbers", false, setter(curveView, "paper", drawCurves)),
   ].filter(Boolean),
 );
 panels.push(drawCurves);

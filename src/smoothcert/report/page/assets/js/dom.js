@@ -27,6 +27,12 @@ const roundDown = (value, digits) => (Math.floor(value * 10 ** digits + 1e-6) / 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const unique = (values) => [...new Set(values)];
 
+/** Return a callback that sets one choice of a panel and redraws it. */
+const setter = (view, key, draw) => (value) => {
+  view[key] = value;
+  draw();
+};
+
 /** Create a row of buttons of which exactly one is pressed. */
 function segmented(label, choices, chosen, choose) {
   const buttons = choices.map(([value, text]) =>

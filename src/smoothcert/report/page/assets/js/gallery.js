@@ -150,10 +150,7 @@ async function drawGallery() {
       "Run",
       runs.map((other) => [other, fullTitle(other)]),
       run,
-      (other) => {
-        galleryView.run = other;
-        drawGallery();
-      },
+      setter(galleryView, "run", drawGallery),
     ),
   );
   const sheet = await sheetOf(run.dataset);

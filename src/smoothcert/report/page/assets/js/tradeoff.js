@@ -124,11 +124,7 @@ function tradeoffControls() {
   });
   return [
     h("label", { class: "picker" }, h("span", {}, "Radius"), slider, shown),
-    withPaper &&
-      toggle("Paper's numbers", false, (on) => {
-        tradeoffView.paper = on;
-        drawTradeoff();
-      }),
+    withPaper && toggle("Paper's numbers", false, setter(tradeoffView, "paper", drawTradeoff)),
   ].filter(Boolean);
 }
 

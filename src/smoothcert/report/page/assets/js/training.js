@@ -108,10 +108,7 @@ if (quantities.length > 1)
       "Quantity",
       quantities.map((name) => [name, quantityText(name)]),
       trainingView.quantity,
-      (name) => {
-        trainingView.quantity = name;
-        drawTraining();
-      },
+      setter(trainingView, "quantity", drawTraining),
     ),
   );
 panels.push(drawTraining, drawCost);
