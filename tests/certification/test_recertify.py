@@ -255,5 +255,5 @@ def test_images_that_stopped_at_different_radii_are_not_compared(fixed):
     entries = [describe(each) for each in made]
     assert [entry.name for entry in entries] == ["CAT-RS [stop radius 0.25]", "CAT-RS [stop radius 0.75]"]
     assert all(row.marks == {} for row in build_table(entries).rows)
-    with pytest.raises(UsageError, match="different ways"):
+    with pytest.raises(UsageError, match="different protocols"):
         build_table(entries, baseline="0")

@@ -68,12 +68,12 @@ def read_findings(texts: Sequence[str], **given: Any) -> Findings:
     corrupted = [path for _, path in files if is_corrupted(path)]
     clean = [(name, path) for name, path in files if path not in corrupted]
     folders = {folder_and_severity(path)[0] for path in corrupted}
-    beside = {path for _, path in clean if path.absolute().parent in folders}
-    references = [path for _, path in clean if path in beside or (corrupted and sidecar_path(path).is_file())]
+    same_folder = {path for _, path in clean if path.absolute().parent in folders}
+    references = [path for _, path in clean if path in same_folder or (corrupted and sidecar_path(path).is_file())]
     runs = [
         _read_run(path, name, given)
         for name, path in clean
-        if path not in beside or sidecar_path(path).is_file()  # a published `clean.tsv` does not state its method
+        if path not in same_folder or sidecar_path(path).is_file()  # a published `clean.tsv` does not state its method
     ]
     networks = read_corrupted([*corrupted, *references], **given) if corrupted else []
     return Findings(make_titles_unique(runs), networks)
@@ -90,20 +90,20 @@ def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
     Files of counts and looks are skipped, unless nothing else was named. In folders, so is the output of
     `compare-precision`.
     """
-    found: list[tuple[str | None, Path]] = []
+    files: list[tuple[str | None, Path]] = []
     for text in texts:
         before, equals, after = text.partition("=")
         name, path = (before, Path(after)) if equals and not Path(text).exists() else (None, Path(text))
         if path.is_dir():
-            files = sorted(file for file in path.rglob("*") if _is_results_file(file))
-            if not files:
+            below = sorted(file for file in path.rglob("*") if _is_results_file(file))
+            if not below:
                 columns = ", ".join(COLUMNS[:5])
                 raise UsageError(f"{path} contains no certification results file (a .tsv with columns {columns}).")
-            found += [(name, file) for file in files]
+            files += [(name, file) for file in below]
         else:
-            found.append((name, path))
-    shown = [(name, path) for name, path in found if not path.name.removesuffix(".gz").endswith(BESIDE)]
-    return list(dict.fromkeys(shown or found))
+            files.append((name, path))
+    results = [(name, path) for name, path in files if not path.name.removesuffix(".gz").endswith(BESIDE)]
+    return list(dict.fromkeys(results or files))
 
 
 def _is_results_file(path: Path) -> bool:

@@ -12,7 +12,7 @@ from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paper_numbers import METHODS, method_rank, paper_row
 from smoothcert.training.recipes import paper_tables
 
-_NOISES = (0.25, 0.5, 1.0)
+_SIGMAS = (0.25, 0.5, 1.0)
 
 
 def write_figures(runs: Sequence[Run], folder: Path, *, paper: bool = False) -> list[Path]:
@@ -57,7 +57,7 @@ def _ablation(runs: Sequence[Run], table: str, symbol: str) -> list[Panel]:
 def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
     """Return the methods' curves at each noise level of a main table, with the first of several seeds."""
     panels: list[Panel] = []
-    for sigma in _NOISES:
+    for sigma in _SIGMAS:
         members = {
             METHODS[run.entry.method]: run.entry.results
             for run in reversed(runs)

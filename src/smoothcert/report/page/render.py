@@ -90,8 +90,8 @@ def _summary(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return the subtitle: number of runs, datasets, noise levels and images."""
     parts = [f"{len(runs)} run{'s' if len(runs) != 1 else ''}"]
     parts += [", ".join(dict.fromkeys(run["datasetName"] for run in runs))]
-    noises = sorted({run["sigma"] for run in runs if run["sigma"]})
-    parts += ["\N{GREEK SMALL LETTER SIGMA} " + ", ".join(f"{sigma:.2f}" for sigma in noises)] if noises else []
+    sigmas = sorted({run["sigma"] for run in runs if run["sigma"]})
+    parts += ["\N{GREEK SMALL LETTER SIGMA} " + ", ".join(f"{sigma:.2f}" for sigma in sigmas)] if sigmas else []
     counts = sorted({run["images"] for run in runs})
     images = " or ".join(f"{count:,}" for count in counts) if len(counts) < 4 else f"{counts[0]:,} to {counts[-1]:,}"
     return " · ".join([part for part in [*parts, f"{images} images each"] if part])

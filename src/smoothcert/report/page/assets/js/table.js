@@ -13,7 +13,7 @@ const rowOf = (run) => ({
 
 const paperAt = (run, radius) => run.paper?.accuracy.find(([at]) => Math.abs(at - radius) < 1e-6)?.[1];
 
-/** Return the paper's ACR and accuracies for a run, undefined where there is none. */
+/** Return the paper's ACR and accuracies for a run; missing ones are undefined. */
 const paperValues = (run) => [run.paper?.acr, ...data.radii.map((radius) => paperAt(run, radius))];
 
 const sorters = {
