@@ -17,8 +17,9 @@ import smoothcert
 from smoothcert.cli.progress import ProgressBar, duration, say
 from smoothcert.cli.stages import Stages
 from smoothcert.report.figures.plots import plot_certified_accuracy
+from smoothcert.report.tables.entries import describe
 from smoothcert.report.tables.formats import to_text
-from smoothcert.report.tables.table import build_table, describe
+from smoothcert.report.tables.table import build_table
 
 IMAGES, N = range(0, 1000, 10), 1000
 

@@ -64,7 +64,7 @@ def test_the_command_compares_fp32_and_bf16(checkpoint, tmp_path, capsys):
     assert 0 <= summary["differ"] <= 0.05
     assert summary["differ"] < summary["differ_at_most"] < 0.1
     assert summary["acr_transferred"] < summary["acr"]
-    with pytest.raises(UsageError, match="holds no certification result"):  # no row of a table
+    with pytest.raises(UsageError, match="contains no certification results file"):  # no row of a table
         find_results([str(tmp_path)])
     assert main(["compare-precision", str(checkpoint), "--with", "fp32"]) == 2
     assert main(["compare-precision", str(checkpoint), "--with", "fp16"]) == 2

@@ -13,7 +13,8 @@ import smoothcert
 from smoothcert.certification.recertify import Recertification, recertify
 from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.report.tables.table import build_table, describe
+from smoothcert.report.tables.entries import describe
+from smoothcert.report.tables.table import build_table
 from smoothcert.results.reader import Record, counts_path, sidecar_path, write_rows
 from smoothcert.statistics import bounds
 from smoothcert.statistics.look_plan import table_plan
@@ -243,7 +244,7 @@ def test_tables_name_other_protocols_and_refuse_unfair_comparisons(fixed, sequen
     cube = fixed.with_name("cube.tsv")
     assert main(["recertify", str(fixed), "--norm", "linf", "--out", str(cube)]) == 0
     assert main(["report", str(fixed), str(cube)]) == 2
-    assert "cannot stand in one table" in capsys.readouterr().err
+    assert "cannot be in one table" in capsys.readouterr().err
 
 
 def test_images_that_stopped_at_different_radii_are_not_compared(fixed):
@@ -254,5 +255,5 @@ def test_images_that_stopped_at_different_radii_are_not_compared(fixed):
     entries = [describe(each) for each in made]
     assert [entry.name for entry in entries] == ["CAT-RS [stop radius 0.25]", "CAT-RS [stop radius 0.75]"]
     assert all(row.marks == {} for row in build_table(entries).rows)
-    with pytest.raises(UsageError, match="different ways"):
+    with pytest.raises(UsageError, match="different protocols"):
         build_table(entries, baseline="0")

@@ -34,7 +34,7 @@ from smoothcert.results import look_store, merge, reader, writer
 from smoothcert.certification import recertify, scheduler
 from smoothcert.report import page
 from smoothcert.report.figures import figure_set
-from smoothcert.report.tables import formats, paper_numbers, sparkline, table
+from smoothcert.report.tables import entries, formats, paper_numbers, sparkline, table
 assert "torch" not in sys.modules
 """
 
