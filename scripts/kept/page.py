@@ -30,7 +30,7 @@ _VOTES = (
 _UNEQUAL = "A comparison with equal epochs for all methods (`smoothcert reproduce equal-budgets`) has not been run."
 _READING = f"""\
 - `+-` is the standard error of the ACR over test images, for one training seed. It does not include the spread between
-  seeds.
+  seeds. In the summary of a table over seeds, `+-` is the standard deviation of the seeds' ACRs.
 - `rounded` is our ACR from radii rounded to three significant digits, as in the published results files. `difference`
   compares it with the paper, and `within {CLOSE}` refers to this difference. At sigma 0.5 the largest radius that
   100,000 votes can prove, 1.906, is rounded to 1.91.
