@@ -1,9 +1,9 @@
-"""Noisy samples classified per second: smoothcert against a plain loop, in one run on the same machine.
+"""Noise samples per second in certification: smoothcert against the published loop, in one run on one machine.
 
     python benchmarks/certify.py [--device cuda] [--networks lenet cifar_resnet20] [--seconds 3] [--json FILE]
 
-The plain loop is the published way to certify, written after its description: one image at a time, fp32, a batch of
-1,000 noisy copies (400 for ResNet-50), predictions copied to the host and counted there one by one.
+The plain loop is the published way to certify (`published.py`): one image at a time, float32, eager, batches of 1,000
+noisy copies (ResNet-50: 400, on a CPU 16), predictions copied to the host and counted there.
 """
 
 import argparse
@@ -30,7 +30,7 @@ GPU_FORMS = ("plain fp32", "folded fp32", "folded bf16", "compiled bf16")
 
 
 def speed(count, samples, seconds):
-    """Return the samples per second of `count(samples)`: the median of rounds that fill the given time."""
+    """Return the median samples per second of rounds of `count(samples)` that fill the time, and their number."""
     count(samples)
     rates, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or len(rates) < 3:
@@ -43,7 +43,7 @@ def speed(count, samples, seconds):
 def measure(name, device, seconds):
     torch.manual_seed(0)
     model = smoothcert.create_model(name).to(device).eval()
-    # The published networks keep PyTorch's default memory layout, and ours fuses LeNet's layers.
+    # Published networks use PyTorch's default memory layout; ours fuses LeNet's layers.
     plain = smoothcert.create_model(name).to(device).eval().to(memory_format=torch.contiguous_format)
     plain = published_lenet(plain) if name == "lenet" else plain
     image = torch.rand(SHAPES[name], device=device)
@@ -58,7 +58,7 @@ def measure(name, device, seconds):
         micro_batch = smoothed.micro_batch_for(image.shape, device)
         ours = micro_batch * max(1, samples // micro_batch)
         row[label], row["repeats"] = speed(lambda n, s=smoothed: s.counts(image, n), ours, seconds)
-    if not on_cpu:  # the last form is the one that a large job takes
+    if not on_cpu:  # the last form is the one that large jobs use
         torch.cuda.reset_peak_memory_stats()
         smoothed.counts(image, 100_100)
         row["memory"] = torch.cuda.max_memory_allocated()
@@ -70,7 +70,7 @@ def main():
     parser.add_argument("--device", default="auto")
     parser.add_argument("--networks", nargs="+", default=list(SHAPES))
     parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     about = describe_environment(device)

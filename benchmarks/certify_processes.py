@@ -1,9 +1,9 @@
-"""How much faster two processes certify than one, each with one thread; rounds alternate, so that both see one machine.
+"""Speedup of certification with several processes over one, each with one thread, in alternating rounds.
 
     python benchmarks/certify_processes.py [--processes 2] [--n 5000] [--rounds 3]
 
-Certified is a LeNet with random weights on mnist-mini. Time is that of the voting, from the first image to the last, as
-the rows' own file says it: starting Python and joining the group is left out, as it is for a real job of hours.
+A LeNet with random weights is certified on mnist-mini. The time is that of the voting, from the sidecar: it excludes
+starting Python and joining the process group.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Images a second that one core decodes and cuts for ImageNet training, and for its tests.
+"""Images per second that are decoded and cropped for ImageNet training and testing.
 
     python benchmarks/decode.py FOLDER [--workers 1 2] [--seconds 5]
 
-FOLDER holds full-size photographs, one folder a class. Workers are the processes that training uses; with one of them
-the figure is that of a core.
+FOLDER holds full-size photographs, one folder per class. Workers are the processes that training uses; one worker uses
+one core.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def training(data, workers, seconds, batch=32):
     source = StreamedData(data, torch.device("cpu"), "resized-crop-flip", None, seed=0, workers=workers)
     steps = ((step, BatchShare(0, batch, batch), torch.randint(len(data), (batch,))) for step in itertools.count())
     stream = source.stream(steps)
-    for _ in range(2 * workers):  # what was decoded before the clock starts
+    for _ in range(2 * workers):  # skip what was decoded ahead
         next(stream)
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:

@@ -1,6 +1,6 @@
-"""The published way to train and to certify, written after its description: what our speed is compared with.
+"""The published way to train and certify, written after its description: the baseline of the benchmarks.
 
-Eager, float32, as it was run: a step at a time from the host, one image at a time, votes counted on the host.
+Eager, float32, one training step at a time, one image at a time, votes counted on the host.
 
     python benchmarks/published.py certify [--data mnist] [--skip 100] [--n 100000] [--device cuda]
     python benchmarks/published.py train [--data mnist] [--epochs 1] [--device cuda]
@@ -28,7 +28,7 @@ def certify_counts(model, image, sigma, n, batch):
 
 
 class CatRsStep:
-    """One SGD step of CAT-RS with M noises and T attack steps."""
+    """One SGD step of CAT-RS with M noise samples and T attack steps."""
 
     def __init__(self, model, sigma, noises=4, steps=4, radius=1.0, weight=1.0, learning_rate=0.01):
         self.model, self.sigma, self.noises, self.steps = model, sigma, noises, steps
@@ -36,11 +36,11 @@ class CatRsStep:
         self.optimizer = torch.optim.SGD(model.parameters(), learning_rate, momentum=0.9, weight_decay=1e-4)
 
     def scores(self, x, noise):
-        """Classify every image under every noise, the noises one after the other in one batch."""
+        """Return the scores of every image under every noise sample, computed in one batch."""
         return self.model.network(self.model.normalize(torch.cat([x + part for part in noise]))).chunk(self.noises)
 
     def attack(self, x, noise, soft):
-        """Move each noise uphill in the divergence from the soft label, within the ball, keeping its moments."""
+        """Move each noise sample to increase the divergence from the soft label, within a ball, keeping its moments."""
         self.model.eval()
         for parameter in self.model.parameters():
             parameter.requires_grad_(False)
@@ -66,7 +66,7 @@ class CatRsStep:
         return moved.chunk(self.noises)
 
     def step(self, x, y, soft):
-        """Take one step; return its loss and the number of images right, as the published loop logs them."""
+        """Take one step; return its loss and the number of correct predictions, which the published loop logs."""
         noise = [torch.randn_like(x) * self.sigma for _ in range(self.noises)]
         scores = self.scores(x, noise)
         right = torch.stack([(part.argmax(1) == y).float() for part in scores]).mean(0)
@@ -86,7 +86,7 @@ class CatRsStep:
 
 
 def published_lenet(model):
-    """Return a LeNet as it was published: in PyTorch's default memory layout, convolution and pooling apart."""
+    """Return a LeNet as published: PyTorch's default memory layout, separate convolution and pooling."""
     net = model.to(memory_format=torch.contiguous_format).network
     pooled = (net.conv1, nn.ReLU(), nn.MaxPool2d(2), net.conv2, nn.ReLU(), nn.MaxPool2d(2))
     model.network = nn.Sequential(*pooled, nn.Flatten(), net.fc1, nn.ReLU(), net.fc2)

@@ -1,10 +1,10 @@
-"""ResNet-50 at 224x224: steps a second of each ImageNet recipe, and noisy inputs a second of certification.
+"""ResNet-50 at 224x224: training steps per second of each ImageNet recipe, and certified noise samples per second.
 
     python benchmarks/resnet50.py [--device cuda] [--precision bf16] [--batch 256] [--steps 30] [--json FILE]
     torchrun --nproc-per-node 8 benchmarks/resnet50.py       # the mini-batch split over eight GPUs
 
-Images are random and lie in memory, which changes no timing; decoding has a benchmark of its own (decode.py). With the
-figures of an H200, `RATES` in smoothcert/scaling.py can be brought up to date.
+Images are random and in memory; decode.py measures decoding. Figures of an H200 can update `RATES` in
+smoothcert/paper/gpu_cost_model.py.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def wait(device):
 
 
 def training(name, ranks, device, args):
-    """Return images in a mini-batch's step, and seconds of the step."""
+    """Return the images and the seconds of a step."""
     config = smoothcert.load_recipe(name)
     method = create_method(config.method, config.sigma, config.options)
     images = max(ranks.size, (args.batch or config.batch) // method.split)
@@ -67,7 +67,7 @@ def training(name, ranks, device, args):
 
 
 def voting(device, seconds):
-    """Return noisy inputs a second, in the form and precision that certification would choose."""
+    """Return noise samples per second, in the form and precision that certification would choose."""
     model = smoothcert.create_model("resnet50").to(device).eval()
     form, precision = choose_deployment(model, SHAPE, 500 * 100_000)
     smoothed = smoothcert.SmoothedClassifier(model, 1.0, 1000, form=form, precision=precision)
@@ -87,8 +87,8 @@ def main():
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--batch", type=int, help="images in a mini-batch (default: the recipe's)")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--steps", type=int, default=30, help="that are timed of each recipe")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of voting")
+    parser.add_argument("--steps", type=int, default=30, help="timed steps per recipe")
+    parser.add_argument("--seconds", type=float, default=10.0, help="time spent on voting")
     parser.add_argument("--recipes", nargs="*", default=smoothcert.list_recipes("imagenet-*"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()

@@ -1,12 +1,11 @@
-"""Samples that sequential certification saves, simulated on the published CIFAR-10 confidences of CAT-RS.
+"""Noise samples saved by sequential certification, simulated on the published CIFAR-10 confidences of CAT-RS.
 
     SMOOTHCERT_TEST_DATA=FOLDER python benchmarks/sequential.py [--sigmas 0.25 0.5 1.0] [--no-radius] [--json FILE]
 
-FOLDER holds published/cifar10/cat-rs-SIGMA.tsv, as their authors publish them. A radius tells how many of the 100,000
-votes an image had; that share is taken for its true probability. Images that abstained get one from U(0.3, 0.5). Then
-every rule draws its votes from those probabilities, and its table is held against what all 100,000 votes of the same
-draw give (fixed), in the worst of three draws. The published table is another draw: how far the mean of ours is off it,
-and how far that of fixed is, stands beside.
+FOLDER holds published/cifar10/cat-rs-SIGMA.tsv as published by its authors. The share of votes behind an image's radius
+is taken as its true probability; images that abstained get one from U(0.3, 0.5). Every stopping rule draws votes with
+these probabilities. Its table is compared with the table from all 100,000 votes of the same draw (fixed), in the worst
+of three draws, and with the published table, which is another draw.
 """
 
 import argparse
@@ -28,7 +27,7 @@ MOST = 1 << 40
 
 
 def confidences(results, sigma, generator):
-    """Recover each image's probability from its published radius: the share of votes that gives it."""
+    """Return the share of votes behind each image's published radius."""
     votes = np.arange(N // 2, N + 1)
     radii = GaussianNoise(sigma).radius(bounds.failure_upper_bound(votes, N, ALPHA))
     after = np.clip(np.searchsorted(radii, results.radius), 1, len(radii) - 1)
@@ -38,10 +37,10 @@ def confidences(results, sigma, generator):
 
 
 def simulate(rule, probabilities, right, sigma, generator):
-    """Certify every image with votes of its probability.
+    """Certify every image with votes drawn with its probability.
 
-    Returns radii, -1 for no answer; those of all N votes of the same draw; and the samples each image took. Class 0 is
-    the one selected; it is the label where the published prediction is right.
+    Returns the radii (-1 for abstentions), those of all N votes of the same draw, and the samples of each image. Class
+    0 is the selected one; it is the label if the published prediction is correct.
     """
     noise, plan = GaussianNoise(sigma), rule.plan(N, ALPHA)
     steps = np.diff([0, *plan.looks])
@@ -50,7 +49,7 @@ def simulate(rule, probabilities, right, sigma, generator):
     schedule, samples = InTurn(tracker, MOST), np.zeros(len(right), dtype=np.int64)
     while wave := schedule.wave():
         places = np.array([place for place, _ in wave])
-        stage = int(tracker.stage[places[0]])  # all are at the same one
+        stage = int(tracker.stage[places[0]])  # the same for all of a wave
         samples[places] += tracker.cost(places)
         won = votes[places, stage - 1] if stage else np.full(len(places), N0)
         tracker.observe(places, np.stack([won, (plan.looks[stage - 1] if stage else N0) - won], axis=1))
@@ -99,19 +98,19 @@ def radius_row(folder, sigma, radius):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sigmas", nargs="+", default=["0.25", "0.5", "1.0"])
-    parser.add_argument("--no-radius", action="store_true", help="the table alone")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--no-radius", action="store_true", help="only `--stop table`")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     folder = Path(os.environ["SMOOTHCERT_TEST_DATA"]) / "published/cifar10"
     tables = [table_row(folder, sigma, skip) for sigma in args.sigmas for skip in (False, True)]
-    print("--stop table           samples an image  saving  most points off: fixed; published (and fixed off that)")
+    print("--stop table          samples per image  saving  most points off: fixed; published (and fixed off that)")
     for row in tables:
         what = f"sigma {row['sigma']:.2f}" + (" skip-wrong" if row["skip_wrong"] else "")
         off = f"{row['to_fixed']:.2f}; {row['to_published']:.2f} ({row['fixed_to_published']:.2f})"
         print(f"{what:22} {row['samples']:16,.0f}  {row['saving']:5.2f}x  {off}")
     rows = []
     if not args.no_radius:
-        print("--stop radius            samples an image  points off fixed")
+        print("--stop radius           samples per image  points off fixed")
         for sigma in args.sigmas:
             for radius in [r for r in GRID if r <= bounds.largest_radius(float(sigma), N, ALPHA)]:
                 row = radius_row(folder, sigma, radius)

@@ -1,9 +1,9 @@
-"""What sequential and sound certification cost in time, on a real network: seconds beside samples, in one run.
+"""Time and noise samples of sequential and sound certification on a real network, in one run.
 
     python benchmarks/stopping.py [--device cuda] [--pretrained mnist-catrs-0.50] [--data mnist] [--skip 20]
 
-The wall-clock saving of `--stop table` should be at least 80 % of its saving in samples, and sound certification should
-take less than 1.5 times as long as the ordinary one (with `--form compiled`: as that, itself pinned).
+Targets: the speedup of `--stop table` is at least 80 % of its factor in samples, and sound certification takes less
+than 1.5 times as long as ordinary certification (with `--form compiled`, the sound one is pinned).
 """
 
 import argparse
@@ -20,7 +20,7 @@ from smoothcert.statistics.stopping import TableStop
 
 
 def timed(certify, **options):
-    """Return the seconds of a run, and the samples that its certificates rest on."""
+    """Return the seconds and the noise samples of a run."""
     started = time.perf_counter()
     records = certify(**options)
     samples = sum(sum(record.selection) + sum(record.estimation) for record in records)
@@ -35,9 +35,9 @@ def main():
     parser.add_argument("--skip", type=int, default=20)
     parser.add_argument("--n", type=int, default=100_000)
     parser.add_argument("--precision", help="default: bf16 on a GPU")
-    parser.add_argument("--form", default="folded", help="of the ordinary run; a compiled one is pinned for the sound")
-    parser.add_argument("--micro-batch", type=int, help="noisy inputs the network sees at once")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--form", default="folded", help="of the ordinary run; the sound run pins `compiled`")
+    parser.add_argument("--micro-batch", type=int, help="noisy inputs per forward pass")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     checkpoint = smoothcert.load_pretrained(args.pretrained)

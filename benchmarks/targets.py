@@ -1,9 +1,10 @@
-"""The speed we promise, on one GPU: each figure a ratio to the published way in the same run.
+"""Speed targets on one GPU, as ratios to the published way in the same run.
 
     python benchmarks/targets.py [--seconds 3] [--networks lenet cifar_resnet20] [--json FILE]
 
-Milliseconds of a CAT-RS step (64 images, 4 noises, 4 attack steps), noisy samples certified a second, and eight
-LeNet runs at once. Both sides are warmed up; compilation is timed on its own.
+Milliseconds per CAT-RS step (64 images, 4 noise samples, 4 attack steps), noise samples per second in certification,
+and eight LeNet runs at once. smoothcert runs compiled in bfloat16 (TF32 for LeNet's steps), the published way eager in
+float32. Both sides are warmed up; compilation is timed separately.
 """
 
 import argparse
@@ -34,7 +35,7 @@ TARGETS = {
     ("eight runs", "lenet"): 1.5,
 }
 CPU_TARGETS = {("certify", "lenet"): 1.5}
-BATCHES = {"resnet50": (100, 400)}  # the published loop's, of which the fastest counts
+BATCHES = {"resnet50": (100, 400)}  # batch sizes of the published loop; the fastest counts
 CPU_BATCHES = (64, 256, 400, 1000)
 
 
@@ -44,7 +45,7 @@ def main():
     parser.add_argument("--networks", nargs="+", default=list(SHAPES))
     parser.add_argument("--kinds", nargs="+", default=["step", "certify", "eight runs"])
     parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     about = describe_environment(device)
@@ -61,7 +62,7 @@ def main():
 
 
 def timed(work, seconds, device):
-    """Return the median seconds of a call, in rounds that fill the given time, and how many there were."""
+    """Return the median seconds of calls that fill the given time, and their number."""
     times, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 3:
         started = time.perf_counter()
@@ -73,7 +74,7 @@ def timed(work, seconds, device):
 
 
 def measure_step(network, device, seconds):
-    """Compare a published CAT-RS step with ours, compiled, in bfloat16 for the ResNets."""
+    """Compare a published CAT-RS step with ours: compiled, in TF32 for LeNet and bfloat16 for ResNets."""
     data, size = _data(network, device), 64
     published = CatRsStep(_published(network, device).train(), SIGMA)
     x, y, soft = data.images[:size].float() / 255, data.labels[:size], data.soft[:size]
@@ -98,7 +99,7 @@ def measure_step(network, device, seconds):
 
 
 def measure_certify(network, device, seconds):
-    """Compare the published loop, at its best batch, with ours in the form that a large job takes."""
+    """Compare the published loop, at its best batch size, with ours in the form that large jobs use."""
     image = torch.rand(SHAPES[network], device=device)
     plain, rates = _published(network, device).eval(), []
     for batch in CPU_BATCHES if device.type == "cpu" else BATCHES.get(network, (400, 1000)):
@@ -113,7 +114,7 @@ def measure_certify(network, device, seconds):
     micro_batch = smoothed.micro_batch_for(image.shape, device)
     smoothed.counts(image, 2 * micro_batch)
     warm_up = time.perf_counter() - started
-    samples = micro_batch * (1 if device.type == "cpu" else round(100_000 / micro_batch))  # as of one image
+    samples = micro_batch * (1 if device.type == "cpu" else round(100_000 / micro_batch))  # as for one image
     spent, rounds = timed(lambda: smoothed.counts(image, samples), seconds, device)
     before, after = max(rates), samples / spent
     text = f"{before:,.0f} -> {after:,.0f} samples/s ({form} {precision}, {repeats} and {rounds} rounds)"
@@ -121,7 +122,7 @@ def measure_certify(network, device, seconds):
 
 
 def measure_eight(network, device, seconds, runs=8):
-    """Compare eight runs, each on a stream of its own, with one at our own speed."""
+    """Compare eight of our runs, each on its own stream, with one of them alone."""
     data, started = _data(network, device), time.perf_counter()
     steppers = [_stepper(network, device, data, seed) for seed in range(runs)]
     streams = [new_stream(device) for _ in steppers]
@@ -156,7 +157,7 @@ def _data(network, device, images=4096):
 
 
 def _published(network, device):
-    """A network as it was published."""
+    """Return a network as published."""
     torch.manual_seed(0)
     model = smoothcert.create_model(network).to(device)
     return published_lenet(model) if network == "lenet" else model.to(memory_format=torch.contiguous_format)

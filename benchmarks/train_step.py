@@ -1,9 +1,9 @@
-"""Milliseconds of one training step, for each method and network, as the recipes of sigma 0.5 have it.
+"""Milliseconds per training step for each method and network, by the recipes at sigma 0.5.
 
     python benchmarks/train_step.py [--device cuda] [--networks lenet cifar_resnet20] [--precision tf32] [--json FILE]
 
-A step is everything: gathering and augmenting the images, noise, attack, loss, backward pass, optimiser. On a CUDA
-device it is replayed as a graph. Images are random; that changes no timing.
+A step includes everything: gathering and augmenting images, noise, attack, loss, backward pass, optimizer. On a CUDA
+device it is replayed as a graph. Images are random.
 """
 
 import argparse
@@ -28,7 +28,7 @@ NETWORKS = {
 
 
 def measure(name, network, device, precision, seconds):
-    """Return the median time of a step, the images in it, and how many steps were timed."""
+    """Return the median milliseconds and the images of a step, and the number of timed steps."""
     torch.manual_seed(0)
     group, shape = NETWORKS[network]
     config = smoothcert.load_recipe(f"{group}-{name}-0.50")
@@ -70,7 +70,7 @@ def main():
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     about = describe_environment(device)
@@ -80,7 +80,7 @@ def main():
         for name in args.methods:
             milliseconds, images, repeats = measure(name, network, device, args.precision, args.seconds)
             rows.append({"network": network, "method": name, "ms": milliseconds, "images": images, "steps": repeats})
-            print(f"{network:16} {name:22} {milliseconds:9.3f} ms a step of {images} images", flush=True)
+            print(f"{network:16} {name:22} {milliseconds:9.3f} ms per step of {images} images", flush=True)
     if args.json:
         args.json.write_text(json.dumps({"about": about, "precision": args.precision, "rows": rows}, indent=2) + "\n")
 

@@ -1,9 +1,9 @@
-"""Two whole commands, start to end: certifying 100 images of MNIST, and one epoch of CAT-RS on it.
+"""Time of two whole commands: certifying 100 images of MNIST, and one epoch of CAT-RS on it.
 
     python benchmarks/whole.py [--device cuda] [--data mnist] [--n 100000] [--json FILE]
 
-Each is timed against a script that does the same in the published way (`published.py`), both as processes of their
-own, so that imports, data, start of the GPU and compilation count. Soft labels are made before, on both sides.
+Each is compared with a script that does the same in the published way (`published.py`). Both run as new processes, so
+imports, data, GPU start and compilation count. Soft labels are made before, on both sides.
 """
 
 import argparse
@@ -22,7 +22,7 @@ RUN = "mnist-catrs-0.50"
 
 
 def seconds(*command):
-    """Return how long a command takes."""
+    """Return the seconds that a command takes."""
     started = time.perf_counter()
     done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True)
     if done.returncode:
@@ -31,7 +31,7 @@ def seconds(*command):
 
 
 def certify(place, args, folder):
-    """Return the times to certify 100 images, as published and ours."""
+    """Return the seconds to certify 100 images, published and ours."""
     skip = len(smoothcert.load_dataset(args.data, "test")) // 100
     common = ["--data", args.data, "--skip", skip, "--n", args.n, "--device", place]
     before = seconds(HERE / "published.py", "certify", *common)
@@ -40,11 +40,11 @@ def certify(place, args, folder):
 
 
 def train(place, args, folder):
-    """Return the times of one epoch, as published and ours."""
+    """Return the seconds of one epoch, published and ours."""
     common = ["--device", place, "--epochs", 1]
     before = seconds(HERE / "published.py", "train", "--data", args.data, *common)
     ours = ["-m", "smoothcert", "train", RUN, "--dataset", args.data, "--label-samples", 100, *common]
-    seconds(*ours, "--runs", folder / "0", "--precision", "tf32")  # with its teacher and soft labels, not timed
+    seconds(*ours, "--runs", folder / "0", "--precision", "tf32")  # makes teacher and soft labels; not timed
     teacher = next((folder / "0").glob("*teacher*"))
     again = [*ours, "--precision", "tf32", "--teacher", teacher]
     return before, [seconds(*again, "--runs", folder / str(number)) for number in (1, 2)]
@@ -54,8 +54,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data", default="mnist")
-    parser.add_argument("--n", type=int, default=100_000, help="noises an image (default: 100,000)")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--n", type=int, default=100_000, help="noise samples per image (default: 100,000)")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     about, rows = describe_environment(device), []

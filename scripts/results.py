@@ -1,8 +1,8 @@
-"""Keep the project's own results, write RESULTS.md from them, and check them without a GPU.
+"""Store the project's own results, generate RESULTS.md from them, and check both on the CPU.
 
 python scripts/results.py keep RUNS TABLE...     copy finished runs of these tables from a folder of runs
-python scripts/results.py write                  make RESULTS.md anew
-python scripts/results.py verify [--images 3]    recompute every row and RESULTS.md, and certify a few images again
+python scripts/results.py write                  generate RESULTS.md
+python scripts/results.py verify                 recompute every row and RESULTS.md, and run the kept networks again
 """
 
 import argparse
@@ -28,8 +28,11 @@ def main():
     keep.add_argument("tables", nargs="+")
     verbs.add_parser("write")
     verify = verbs.add_parser("verify")
-    verify.add_argument("--images", type=int, default=3, help="of each kept network, certified again (default: 3)")
-    verify.add_argument("--n", type=int, default=10_000, help="noises for that (default: 10,000)")
+    verify.add_argument("--images", type=int, default=3, help="images per network to vote on again (default: 3)")
+    verify.add_argument("--n", type=int, default=10_000, help="fresh noise samples per image (default: 10,000)")
+    verify.add_argument(
+        "--replayed", type=int, default=100, help="images per network to check the precision on (default: 100)"
+    )
     args = parser.parse_args()
     try:
         if args.verb == "keep":
@@ -40,11 +43,11 @@ def main():
         elif args.verb == "write":
             write_text(PAGE, results_page(RESULTS))
         else:
-            if args.images < 0 or args.n < 1:
-                given = f"{args.images} and {args.n}"
-                raise SmoothcertError(f"Expected `--images` of at least 0, and `--n` of at least 1, but got {given}.")
+            for flag, value, least in (("images", args.images, 0), ("n", args.n, 1), ("replayed", args.replayed, 0)):
+                if value < least:
+                    raise SmoothcertError(f"`--{flag}` must be at least {least}, got {value}.")
             verify_page(RESULTS, PAGE)
-            verify_all(RESULTS, args.images, args.n)
+            verify_all(RESULTS, args.images, args.n, args.replayed)
     except (SmoothcertError, OSError) as error:
         raise SystemExit(str(error)) from error
 

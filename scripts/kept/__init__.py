@@ -1,1 +1,1 @@
-"""The project's own results in `results/`: keeping them, the page that shows them, and the check that they hold."""
+"""The project's own results in `results/`: storing them, RESULTS.md, and checking both."""

@@ -1,4 +1,4 @@
-"""From a folder of runs into `results/`: finished runs of the recipes that can be checked, and nothing else."""
+"""Copy finished runs of the recipes from a folder of runs into `results/`."""
 
 import gzip
 import json
@@ -13,22 +13,23 @@ from smoothcert.results.reader import certificates_in, counts_path, read_text, s
 from smoothcert.runtime.atomic_files import file_hash, write_text
 from smoothcert.training.run_folder import RunFolder
 
-SPARSER = {"mnist-c": (10,)}  # every how many-th image is enough for a row; all for all would be 10^11 samples
+SPARSER = {"mnist-c": (10,)}  # steps between images that are accepted too: all images would be 10^11 samples
 
 
 def keep_runs(place, jobs, folder, zoo):
-    """Copy what can be checked of finished runs into a table's folder; weights, of CAT-RS alone, go into the package.
+    """Copy finished runs into a table's folder, and the weights of CAT-RS into the package.
 
-    A run of another configuration than its recipe's is refused, and so are certificates of another network or protocol,
-    or that do not follow from their votes. What another table has is not kept twice, nor are two networks of one name.
-    With certificates on corrupted images go those of the same network on the images before, where the run has them.
+    Raises if a run's configuration is not its recipe's, if certificates are of another network or protocol, or if
+    they do not follow from their votes. A run that another table has is not kept twice, and neither are two networks
+    of one name. Certificates on corrupted images are kept together with the same network's certificates on the clean
+    images, if the run has them.
     """
     for job in jobs:
         run = RunFolder(place.runs / job.config.name)
         config = run.read_config()
         if config is None:
             continue
-        # In which precision a run was trained, and where its teacher lay, its recipe does not fix.
+        # A recipe fixes neither the training precision nor the teacher's folder.
         job = replace(job, config=replace(job.config, precision=config.precision, teacher=config.teacher))
         paths = _finished(place, job, (job.skip, *SPARSER.get(folder.name, ())))
         obstacle = _obstacle(job, run, folder, zoo, paths) if paths else "it is not finished"
@@ -43,18 +44,18 @@ def keep_runs(place, jobs, folder, zoo):
 
 
 def _finished(place, job, skips):
-    """Return a job's certificates, on the most images that they are finished for; all rows follow from their votes."""
-    ways = [replace(job, skip=skip) for skip in skips]
-    paths = next((place.results_paths(way) for way in ways if place.progress(way).finished), [])
+    """Return a job's checked results files for the first of `skips` that is finished."""
+    variants = [replace(job, skip=skip) for skip in skips]
+    paths = next((place.results_paths(variant) for variant in variants if place.progress(variant).finished), [])
     for path in paths:
         verify_rows(path)
     return paths
 
 
 def _obstacle(job, run, folder, zoo, paths):
-    """Return why a finished run is not to be kept, or nothing: another table has it, or another network of that name.
+    """Return the reason why a finished run is not kept, or an empty string.
 
-    Certificates on corrupted images may be of a network that was trained again, unless the package has the first one.
+    Certificates on corrupted images may be of a network that was trained again, unless the first one is bundled.
     """
     network, weights = file_hash(run.model), zoo / f"{job.config.name}.safetensors"
     if job.data:
@@ -71,7 +72,7 @@ def _obstacle(job, run, folder, zoo, paths):
 
 
 def _clean_paths(place, job, results, skip):
-    """Return a run's certificates of the images before they were corrupted, where no table has them already."""
+    """Return a run's certificates on clean images that no table has yet."""
     if not job.data or all(is_corrupted(path) for path in certificates_in(place.runs / job.config.name)):
         return []
     paths = _finished(place, replace(job, data=""), (skip, 1))
@@ -82,10 +83,10 @@ def _clean_paths(place, job, results, skip):
 
 def _copy(run, job, paths, target):
     target.mkdir(parents=True, exist_ok=True)
-    for file in target.glob("certify-*") if job.data else ():  # on fewer images, say, or of an earlier network
+    for file in target.glob("certify-*") if job.data else ():  # of an earlier network, or on fewer images
         file.unlink()
     for file in (run.config, run.metrics, run.segments):
-        if file.is_file():  # runs of the first days have no segments
+        if file.is_file():  # the first runs have no segments.json
             shutil.copyfile(file, target / file.name)
     for path in paths:
         shutil.copyfile(sidecar_path(path), target / sidecar_path(path).name)
@@ -95,12 +96,12 @@ def _copy(run, job, paths, target):
 
 
 def _keep_weights(model, target):
-    """Copy a network into the package, and write down the hashes of all that are there."""
+    """Copy a network into the package and update the checksums."""
     shutil.copyfile(model, target)
     known = {path.stem: file_hash(path) for path in sorted(target.parent.glob("*.safetensors"))}
     write_text(target.with_name("checksums.json"), json.dumps(known, indent=2) + "\n")
 
 
 def _shown(folder):
-    """Return a kept run's folder as seen from the checkout: results/mnist/mnist-catrs-0.25."""
+    """Return a kept run's folder relative to the repository, such as results/mnist/mnist-catrs-0.25."""
     return Path(*folder.parts[-3:])

@@ -1,60 +1,96 @@
-"""RESULTS.md: our tables with the paper's numbers beside them, how far off each row is, and what it cost."""
+"""RESULTS.md: coverage, our tables beside the paper's numbers, and the cost of every run."""
 
-import numpy as np
+from itertools import groupby
 
-from kept.comparison import distances, ranking
+from kept.comparison import CLOSE, distances, ranking
+from kept.corruptions import corruption_lines, read_networks
 from kept.costs import cost_lines
-from kept.shelf import certificates, kept_rows, shown_tables
+from kept.coverage import NETWORKS, coverage, coverage_lines
+from kept.shelf import certificates, has_corrupted_images, kept_rows, settings_of, shown_tables
 from kept.verifying import check
 from smoothcert.paper.jobs import find_table
 from smoothcert.paper.reproduce import linf_of, row_of
-from smoothcert.report.corrupted.files import is_corrupted
-from smoothcert.report.corrupted.grouping import read_corrupted
-from smoothcert.report.corrupted.means import KINDS, summarize
-from smoothcert.report.corrupted.tables import corruption_sheets, paper_values
 from smoothcert.report.tables.formats import to_markdown
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.seed_means import over_seeds, seed_annex
 from smoothcert.report.tables.table import build_table
 from smoothcert.results.reader import read_results
+from smoothcert.training.config import read_config
 
 _HEAD = [
     "# Results",
     "",
-    "Made by `python scripts/results.py write` from the files in `results/`; `make verify-results` checks them.",
+    "`python scripts/results.py write` generates this page from `results/`; `make verify-results` checks it.",
     "",
 ]
-_EVERY = {1: "all", 10: "every tenth,", 100: "every hundredth,"}
-_BY_CORRUPTION = (
-    "By corruption; +- is the standard error of the mean, and `clean` the same network on the same images before they "
-    "were corrupted. The images are a fresh draw of the corruptions: single ones may differ a little from the paper's."
+_VOTES = (
+    "The certificates hold for the network in that precision: in bf16 its BatchNorm layers are folded into the "
+    "convolutions and the folded weights rounded to bfloat16."
 )
+_UNEQUAL = "A comparison with equal epochs for all methods (`smoothcert reproduce equal-budgets`) has not been run."
+_READING = f"""\
+- `+-` is the standard error of the ACR over test images, for one training seed. It does not include the spread between
+  seeds. In the summary of a table over seeds, `+-` is the standard deviation of the seeds' ACRs.
+- `rounded` is our ACR from radii rounded to three significant digits, as in the published results files. `difference`
+  compares it with the paper, and `within {CLOSE}` refers to this difference. At sigma 0.5 the largest radius that
+  100,000 votes can prove, 1.906, is rounded to 1.91.
+- `paper, five seeds` is the paper's mean and standard deviation over five seeds, where it has them for these settings.
+- Column `0.25` and so on: certified accuracy in percent at that radius. Bold is best, underlined second best.
+- Costs: runs that were trained together show the time and memory of all of them. Certification counts every row, also
+  those before an interruption."""
 
 
 def verify_page(folder, page):
-    """Fail if the page does not say what the files do."""
+    """Raise if the page does not match the files."""
     current = page.read_text(encoding="utf-8") == results_page(folder)
-    check(current, f"{page} is not up to date: `python scripts/results.py write`")
-    print(f"{page.name} says what the files say", flush=True)
+    check(current, f"{page} is not up to date; run `python scripts/results.py write`")
+    print(f"{page.name} matches the files", flush=True)
 
 
 def results_page(folder):
     """Return the text of RESULTS.md."""
-    lines = list(_HEAD)
-    for table in shown_tables(folder):
-        if shown := corruption_lines(folder / table) if find_table(table).data else table_lines(folder, table):
-            lines += [f"## {find_table(table).title}", "", *shown]
+    shown = shown_tables(folder)
+    corrupted = {name: read_networks(folder / name) for name in shown if has_corrupted_images(name)}
+    sections = []
+    for name in shown:
+        if lines := corruption_lines(corrupted[name]) if name in corrupted else table_lines(folder, name):
+            sections += [f"## {find_table(name).title}", "", *lines]
+    lines = [*_HEAD, *coverage_lines(coverage(folder, corrupted), corrupted)]
+    if sections:
+        lines += ["## How to read the tables", "", *protocol_lines(folder), _READING, "", *sections]
     return "\n".join(lines).rstrip() + "\n"
 
 
+def protocol_lines(folder):
+    """Return the protocol of the certificates and the epochs of every method, from the files."""
+    settings = [settings_of(path) for path in certificates(folder)]
+
+    def values(key):
+        return " or ".join(
+            sorted({f"{one[key]:,}" if isinstance(one[key], int) else str(one[key]) for one in settings})
+        )
+
+    votes = f"votes in {values('precision')}, form {values('form')}"
+    lines = [f"- Certificates: n0 = {values('n0')}, n = {values('n')}, alpha = {values('alpha')}; {votes}. {_VOTES}"]
+    configs = {path.name: read_config(path / "config.toml") for path in sorted(folder.glob("*/*")) if path.is_dir()}
+    order = list(METHODS)
+    trained = sorted({(one.architecture, one.epochs, order.index(one.method)) for one in configs.values()})
+    texts = [
+        f"{epochs} for {', '.join(METHODS[order[method]] for _, _, method in group)} ({NETWORKS[architecture]})"
+        for (architecture, epochs), group in groupby(trained, key=lambda one: one[:2])
+    ]
+    equal = "" if (folder / "equal-budgets").is_dir() else f" {_UNEQUAL}"
+    return [*lines, f"- Training epochs, as published: {'; '.join(texts)}.{equal}"]
+
+
 def table_lines(folder, table):
-    """Return a table of clean images with all there is to say of it, or nothing where no row is kept."""
+    """Return the sections of a table of clean images, or nothing if no row is kept."""
     rows = [(job, path, read_results(path)) for job, path in kept_rows(folder, table)]
     if not rows:
         return []
     built = build_table([row_of(table, job, results) for job, _, results in rows], paper=True, linf=linf_of(table))
     lines = [to_markdown(built), ""]
-    if linf_of(table):  # what else there is to say of its runs, their own table says
+    if linf_of(table):  # the runs' own table has everything else
         return lines
     if len(find_table(table).seeds) > 1:
         lines += [to_markdown(seed_annex(over_seeds(built.rows)).sheet), ""]
@@ -64,41 +100,7 @@ def table_lines(folder, table):
 
 
 def notes(folder):
-    """Return what the runs of a table have to say of themselves: of one that is not close, what was tried and why."""
+    """Return the notes on the runs of a table."""
     files = sorted(folder.glob("*/note.md"))
     lines = [f"- {path.parent.name}: {' '.join(path.read_text(encoding='utf-8').split())}" for path in files]
     return [*lines, ""] if lines else []
-
-
-def corruption_lines(folder):
-    """Return the tables of the runs on corrupted images; those on clean ones are kept with their own table."""
-    runs = {path.parent.name for path in certificates(folder)}
-    kept = [path for path in certificates(folder.parent) if path.parent.name in runs]
-    found = read_corrupted(path for path in kept if path.is_relative_to(folder) or not is_corrupted(path))
-    if not found:
-        return []
-    return [*means(found), "", _BY_CORRUPTION, "", *map(to_markdown, corruption_sheets(found, paper=True)), ""]
-
-
-def means(entries):
-    """Return mACR and mAcc with their intervals beside the paper's, in its order, and on which images each row is."""
-    lines = [
-        "| method | images | mACR | 95 % interval | paper | mAcc, % | 95 % interval | paper |",
-        "| :-- | :--" + " | --:" * 6 + " |",
-    ]
-    order = [*METHODS, None]
-    for entry in sorted(entries, key=lambda entry: order.index(entry.method)):
-        cells = [entry.name, which_images(entry.images)]
-        for kind, (_, _, _, form) in KINDS.items():
-            mean, printed = summarize(entry, kind).mean, paper_values(entry, kind).get("mean")
-            cells += [f"{mean.value:{form}}", f"{mean.low:{form}} to {mean.high:{form}}"]
-            cells += ["" if printed is None else f"{printed:{form}}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, "", "Intervals are over images, each with all its corruptions."]
-
-
-def which_images(images):
-    """Return how many images there are, and every how many-th of the set."""
-    gaps = set(np.diff(images).tolist())
-    every = _EVERY.get(gaps.pop(), "") if len(gaps) == 1 else ""
-    return f"{every} {len(images):,}".lstrip()

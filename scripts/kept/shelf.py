@@ -1,4 +1,4 @@
-"""What is kept: `results/<table>/<run>/`, a run that several tables have in one of them, and which rows a table has."""
+"""Layout of `results/<table>/<run>/`. A run that belongs to several tables is stored under one of them."""
 
 import re
 from collections import Counter
@@ -9,8 +9,8 @@ from smoothcert.results.reader import certificates_in, read_sidecar, sidecar_pat
 from smoothcert.training.recipes import paper_tables
 
 WITH_WEIGHTS = ("catrs",)
-"""The methods whose networks are kept, in the package."""
-_TOLD = {"sigma", "n0", "n", "alpha", "images", "data", "model"}
+"""Methods whose weights are kept, as bundled pretrained models."""
+_REQUIRED = {"sigma", "n0", "n", "alpha", "images", "data", "model"}
 
 
 def certificates(folder):
@@ -19,21 +19,21 @@ def certificates(folder):
 
 
 def every(path):
-    """Return of how many images one was certified, by the name of a results file."""
-    told = re.search(r"-skip(\d+)", path.name)
-    return int(told[1]) if told else 1
+    """Return the step between certified images, from the name of a results file."""
+    match = re.search(r"-skip(\d+)", path.name)
+    return int(match[1]) if match else 1
 
 
 def settings_of(path):
-    """Return how a results file was made."""
+    """Return the settings in the sidecar of a results file."""
     settings = read_sidecar(sidecar_path(path)).get("settings", {})
-    if missing := _TOLD.difference(settings):
+    if missing := _REQUIRED.difference(settings):
         raise SmoothcertError(f"{sidecar_path(path)} does not say {', '.join(sorted(missing))}.")
     return settings
 
 
 def network_of(path):
-    """Return the hash of the network that a results file is of."""
+    """Return the hash of the network that a results file certifies."""
     network = settings_of(path)["model"].get("sha256")
     if network is None:
         raise SmoothcertError(f"{sidecar_path(path)} does not say the hash of its network.")
@@ -41,34 +41,39 @@ def network_of(path):
 
 
 def has_corrupted_images(table):
-    """Whether a table of the paper is of corrupted images."""
+    """Return True if a table of the paper is about corrupted images."""
     return table in paper_tables() and bool(find_table(table).data)
 
 
 def clean_folders(folder, run):
-    """Return where a run is kept as a row of a table; what lies beside corrupted images is none."""
+    """Return the folders that hold a run's certificates as a row of a table of clean images."""
     return [path for path in sorted(folder.glob(f"*/{run}")) if not has_corrupted_images(path.parent.name)]
 
 
 def shown_tables(folder):
-    """Return the tables that something is kept of, and those whose runs are all there, kept with other tables."""
+    """Return the tables that have a folder, and tables all of whose runs are kept in folders of other tables."""
     kept = {path.name for path in folder.iterdir() if path.is_dir()}
     clean = [name for name in paper_tables() if not has_corrupted_images(name)]
     return sorted(kept.union(name for name in clean if len(kept_rows(folder, name)) == len(list_jobs(name))))
 
 
-def kept_rows(folder, table):
-    """Return a table's jobs and their certificates, in whichever table's folder a run that several have is kept.
-
-    Of a table over seeds, what was trained once is left out: it says nothing of the spread.
-    """
+def kept_jobs(folder, table):
+    """Return all jobs of a table, each with its results file, or None if that is not kept."""
     plain = [path for path in certificates(folder) if not has_corrupted_images(path.parent.parent.name)]
     kept = {(path.parent.name, every(path)): path for path in plain}
-    rows = [(job, kept.get((job.config.name, job.skip))) for job in list_jobs(table)]
-    rows = [(job, path) for job, path in rows if path]
-    seeds = Counter(_recipe(job) for job, _ in rows)
-    return [(job, path) for job, path in rows if seeds[_recipe(job)] > 1 or len(find_table(table).seeds) == 1]
+    return [(job, kept.get((job.config.name, job.skip))) for job in list_jobs(table)]
 
 
-def _recipe(job):
+def kept_rows(folder, table):
+    """Return the kept jobs of a table with their results files.
+
+    A table over seeds omits recipes with a single seed, which say nothing about the spread.
+    """
+    rows = [(job, path) for job, path in kept_jobs(folder, table) if path]
+    seeds = Counter(recipe_of(job) for job, _ in rows)
+    return [(job, path) for job, path in rows if seeds[recipe_of(job)] > 1 or len(find_table(table).seeds) == 1]
+
+
+def recipe_of(job):
+    """Return the name of a job's recipe, which its seeds share."""
     return job.config.name.removesuffix(f"-seed{job.config.seed}")

@@ -1,4 +1,4 @@
-"""Whether what is kept holds: every row follows from its votes, and the kept networks vote again as they did."""
+"""Checks of the kept results: rows against their votes, and votes against the kept networks."""
 
 import numpy as np
 
@@ -10,43 +10,51 @@ from smoothcert.results.merge import images_of
 from smoothcert.results.reader import read_results, read_votes
 from smoothcert.statistics.bounds import ABSTAIN, certify_counts, gaussian_radius, lower_bound
 
+_OTHER_PRECISION = {"bf16": "fp32", "fp32": "bf16"}  # a CPU has no TF32
+_LEAST_MOVED = 10  # votes by which two precisions must differ before they can be told apart
+
 
 class WrongResultError(SmoothcertError):
-    """Something that is kept does not hold."""
+    """A kept result is wrong."""
 
 
 class MissingDataError(SmoothcertError):
-    """The images that a network was certified on are not here."""
+    """The images that a network was certified on are not available."""
 
 
 def check(holds, message):
-    """Fail with a message; an assertion would be left out under `python -O`."""
+    """Raise WrongResultError unless `holds`; unlike an assertion, also under `python -O`."""
     if not holds:
         raise WrongResultError(message)
 
 
-def verify_all(folder, images, n):
-    """Fail if a stored row does not follow from its votes, or a kept network does not give its certificates again."""
+def verify_all(folder, images, n, replayed=0):
+    """Raise if a row does not follow from its votes, or if a kept network does not reproduce its votes.
+
+    `images` images of every kept network are voted on with `n` fresh noise samples each; for `replayed` images the
+    noise samples of the selection are drawn again, to check the precision of the votes.
+    """
     skipped, networks, paths = set(), {}, certificates(folder)
     check(paths, f"{folder} holds no certificates")
     for path in paths:
-        corrupted = has_corrupted_images(path.parent.parent.name)  # these may be of one that was trained again
+        corrupted = has_corrupted_images(path.parent.parent.name)  # these networks may have been trained again
         known = networks.setdefault((path.parent.name, corrupted), network_of(path))
         check(network_of(path) == known, f"{path}: another network of that name is kept")
         results, votes = verify_rows(path)
-        again = "not certified again"
-        if images:
+        outcome = "networks not run"
+        if images or replayed:
             try:
-                again = certify_again(path.parent, results, votes, images, n)
+                outcome = vote_again(path.parent, results, votes, images, n, replayed)
             except MissingDataError as error:
+                outcome = "images not found"
                 skipped.add(str(error))
-        print(f"{path.relative_to(folder)}: {len(results):,} rows follow from their votes; {again}", flush=True)
+        print(f"{path.relative_to(folder)}: {len(results):,} rows follow from their votes; {outcome}", flush=True)
     if skipped:
-        raise SmoothcertError(f"Networks were not certified again: {' '.join(sorted(skipped))}")
+        raise SmoothcertError(f"Some networks were not run again: {' '.join(sorted(skipped))}")
 
 
 def verify_rows(path):
-    """Compute every row again from its votes; return the rows, and the votes that the radii are of."""
+    """Recompute every row from its votes; return the rows, and the votes of selection and estimation."""
     settings, results = settings_of(path), read_results(path)
     voted = read_votes(path, classes_of(settings["data"]["name"]) or 10)
     chosen = [image for image, _ in voted]
@@ -55,17 +63,16 @@ def verify_rows(path):
     check(sorted(chosen) == sorted(asked), f"{path}: not the images that were to be certified")
     votes = np.array([stages for _, stages in voted]).swapaxes(0, 1)
     drawn = [np.unique(stage.sum(axis=1)).tolist() for stage in votes]
-    check(drawn == [[settings["n0"]], [settings["n"]]], f"{path}: not as many votes as there were noises")
+    check(drawn == [[settings["n0"]], [settings["n"]]], f"{path}: not as many votes as noise samples")
     predict, radius, _ = certify_counts(*votes, settings["sigma"], settings["alpha"])
     check(np.array_equal(predict, results.predict), f"{path}: a class does not follow from the votes")
     check(np.array_equal(radius, results.radius), f"{path}: a radius does not follow from the votes")
-    right = predict == results.label
-    check(np.array_equal(right, results.correct), f"{path}: a row is right by its label, or is not")
-    return results, votes[1]
+    check(np.array_equal(predict == results.label, results.correct), f"{path}: column `correct` contradicts the label")
+    return results, votes
 
 
-def certify_again(run, results, votes, images, n):
-    """Certify a few images on the CPU in float32: fresh noise must not contradict the stored votes."""
+def vote_again(run, results, votes, images, n, replayed=0):
+    """Run a kept network on the CPU and compare its votes with the stored ones; return a description."""
     settings = results.about["settings"]
     if run.name not in smoothcert.list_pretrained():
         check(settings["model"].get("method") not in WITH_WEIGHTS, f"{run}: its network is not kept")
@@ -77,28 +84,71 @@ def certify_again(run, results, votes, images, n):
     try:
         data = smoothcert.load_dataset(name, "test")
     except SmoothcertError as error:
-        if corrupted:  # and another draw of the corruptions, which is what can be had, would not do
-            return f"not certified again ({name} is not here)"
+        if corrupted:  # another draw of the corruptions, which is all one can get, would not do
+            return f"network not run ({name} is not available)"
         raise MissingDataError(str(error)) from error
     same = data.fingerprint == settings["data"]["sha256"]
-    if corrupted and not same:  # another draw of the corruptions, or the published one
-        return f"not certified again ({name} here is another draw)"
+    if corrupted and not same:
+        return f"network not run (another draw of {name})"
     check(same, f"{run}: these are not the images that were certified")
     check(np.array_equal(data.labels[results.idx], results.label), f"{run}: a label is not the image's")
-    smoothed = smoothcert.SmoothedClassifier(checkpoint.model, settings["sigma"], checkpoint.model.num_classes)
+    outcomes = []
+    if images:
+        outcomes.append(vote_on_fresh_noise(run, checkpoint.model, data, results, votes[1], images, n))
+    if replayed:
+        outcomes.append(replay_selection(run, checkpoint.model, data, results, votes, replayed))
+    return "; ".join(outcomes)
+
+
+def vote_on_fresh_noise(run, model, data, results, votes, images, n):
+    """Check that votes on fresh noise, in float32, do not contradict the certificates of a few images."""
+    settings = results.about["settings"]
+    smoothed = smoothcert.SmoothedClassifier(model, settings["sigma"], model.num_classes)
     images = min(images, len(results))
     for row in np.linspace(0, len(results) - 1, images).round().astype(int):
         image = int(results.idx[row])
         fresh = smoothed.counts(data.floats([image])[0], n, seed=1, index=image).numpy()
         certificate = int(results.predict[row]), float(results.radius[row])
         check_votes(f"{run}: image {image}", fresh, votes[row], *certificate, settings["sigma"])
-    return f"{images} images vote alike on the CPU"
+    return f"{images} images agree on fresh noise"
+
+
+def replay_selection(run, model, data, results, votes, images):
+    """Check the precision of the votes: draw the selection's noise samples again and count the votes that differ.
+
+    Same noise, same precision, same votes, but for the order of summation. In the other precision many more votes of
+    close calls move, so the images with the smallest majorities are replayed, in both precisions. The majority is
+    that of the estimation votes, which are not used otherwise.
+    """
+    settings = results.about["settings"]
+    recorded = settings["precision"]
+    if recorded not in _OTHER_PRECISION:
+        return f"precision not checked (a CPU has no {recorded})"
+    rows = np.sort(np.argsort(votes[1].max(axis=1), kind="stable")[:images])
+    moved = {}
+    for precision in (recorded, _OTHER_PRECISION[recorded]):
+        smoothed = smoothcert.SmoothedClassifier(
+            model, settings["sigma"], model.num_classes, precision=precision, form="folded"
+        )
+        chosen = results.idx[rows].tolist()
+        inputs, edges = data.floats(chosen), (0, settings["n0"])
+        again = smoothed.count_stages(inputs, edges, seed=settings["seed"], index=chosen).numpy()[:, 0]
+        moved[precision] = int(np.abs(again - votes[0][rows]).sum()) // 2
+    return check_precision(run, moved, recorded, settings["n0"] * len(rows))
+
+
+def check_precision(run, moved, recorded, total):
+    """Raise unless the stored votes are those of the recorded precision, or too alike in both to tell."""
+    other = _OTHER_PRECISION[recorded]
+    counted = f"{moved[recorded]} of {total:,} replayed votes differ in {recorded}, {moved[other]} in {other}"
+    check(2 * moved[recorded] <= max(moved[other], _LEAST_MOVED), f"{run}: votes are not of {recorded}: {counted}")
+    return counted if moved[other] >= _LEAST_MOVED else f"{counted}: too few to tell the precisions apart"
 
 
 def check_votes(image, fresh, votes, predict, radius, sigma):
-    """Fail if fresh votes contradict those of a certificate, its class, or its radius."""
+    """Raise if fresh votes contradict those of a certificate, its class, or its radius."""
     (low, high), (least, most) = interval(fresh), interval(votes)
-    check(((low <= most) & (least <= high)).all(), f"{image} votes otherwise")
+    check(((low <= most) & (least <= high)).all(), f"{image}: fresh votes contradict the stored ones")
     if predict != ABSTAIN:
         top = int(fresh.argmax())
         check(low[top] <= 0.5 or predict == top, f"{image} is another class")
@@ -106,6 +156,6 @@ def check_votes(image, fresh, votes, predict, radius, sigma):
 
 
 def interval(votes, doubt=1e-6):
-    """Return bounds of every class's probability that fail, each, once in a million times."""
+    """Return bounds on the probability of every class, each of which fails with probability `doubt`."""
     n = votes.sum()
     return lower_bound(votes, n, doubt), 1 - lower_bound(n - votes, n, doubt)

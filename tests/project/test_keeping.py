@@ -1,4 +1,4 @@
-"""What goes from a folder of runs into the project's results: finished runs of the recipes, and nothing else."""
+"""Copying runs into the project's results: finished runs of the recipes, and nothing else."""
 
 import json
 import re
@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import smoothcert
+from kept.corruptions import corruption_lines, read_networks
 from kept.keeping import keep_runs
-from kept.page import corruption_lines
 from kept.shelf import certificates, every, kept_rows
 from kept.verifying import WrongResultError, verify_all
 from smoothcert.checkpoints.checkpoint import save_checkpoint
@@ -29,7 +29,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "results.py"
 
 @dataclass
 class Shelf:
-    """A folder that keeps runs, with one run of a table and recipes that take a second."""
+    """A folder of kept results, with recipes that take a second."""
 
     root: Path
     recipe: dict
@@ -116,13 +116,13 @@ def test_weights_of_catrs_are_kept_with_their_hash(shelf, place):
 
 
 def test_a_damaged_run_leaves_the_package_whole(shelf, place, monkeypatch):
-    """The networks kept before it are those of the list of hashes."""
+    """The checksums list the networks that were kept before."""
     monkeypatch.setattr("kept.keeping.WITH_WEIGHTS", ("gaussian",))
     jobs = shelf.jobs("variance")[:2]
     reproduce(jobs, place, on_stage=quiet)
     (path,) = place.results_paths(jobs[1])
     path.write_text(path.read_text().replace("\t0\t0:", "\t1\t0:"))
-    with pytest.raises(WrongResultError, match="seed1.*: a row is right by its label, or is not"):
+    with pytest.raises(WrongResultError, match="seed1.*: column `correct` contradicts the label"):
         shelf.keep(place, "variance", jobs)
     network = place.runs / "mnist-gaussian-0.25" / "model.safetensors"
     assert json.loads((shelf.root / "checksums.json").read_text()) == {"mnist-gaussian-0.25": file_hash(network)}
@@ -163,7 +163,7 @@ def test_the_command_says_what_is_wrong(tmp_path):
     assert "There is no folder of runs" in run("keep", tmp_path / "none", "mnist").stderr
     done = run("verify", "--images", "-1")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Expected `--images` of at least 0, and `--n` of at least 1, but got -1 and 10000.\n"
+    assert done.stderr == "`--images` must be at least 0, got -1.\n"
 
 
 def test_a_run_of_another_configuration_is_refused(shelf, place):
@@ -178,8 +178,8 @@ def test_damaged_certificates_are_refused(shelf, place, capsys):
     (job,) = shelf.jobs("mnist")
     reproduce([job], place, on_stage=quiet)
     (path,) = place.results_paths(job)
-    path.write_text(path.read_text().replace("\t0\t0:", "\t1\t0:"))  # all that are wrong, or abstain, are right
-    with pytest.raises(WrongResultError, match="a row is right by its label, or is not"):
+    path.write_text(path.read_text().replace("\t0\t0:", "\t1\t0:"))  # wrong rows and abstentions become correct
+    with pytest.raises(WrongResultError, match="column `correct` contradicts the label"):
         shelf.keep(place, "mnist")
     counts_path(path).unlink()
     shelf.keep(place, "mnist")
@@ -197,7 +197,7 @@ def test_precision_is_the_runs_own(shelf, place):
 
 @pytest.mark.slow
 def test_certificates_on_corrupted_images_are_kept_apart(shelf, place, tmp_path):
-    """A run with both kinds of certificates: each goes to its own table, and the page joins them again."""
+    """Clean and corrupted certificates of one run go to different tables; the page shows them together."""
     (clean,), (corrupted,) = shelf.jobs("mnist"), shelf.jobs("mnist-c")
     make_corrupted(smoothcert.load_dataset(clean.config.dataset, "test"), tmp_path / "few-c", workers=1)
     reproduce([clean, replace(corrupted, skip=10)], place, on_stage=quiet)
@@ -206,16 +206,17 @@ def test_certificates_on_corrupted_images_are_kept_apart(shelf, place, tmp_path)
     kept = {table: certificates(shelf.results / table) for table in ("mnist", "mnist-c")}
     assert [len(files) for files in kept.values()] == [1, 15]
     verify_all(shelf.results, images=0, n=0)
-    page = "\n".join(corruption_lines(shelf.results / "mnist-c"))
-    assert page.count("Gaussian") == 3
+    page = "\n".join(corruption_lines(read_networks(shelf.results / "mnist-c")))
+    assert page.count("| 0.25 | Gaussian |") == 2, "ACR and accuracy"
     assert "| few-c | sigma |" in page
     assert " fog |" in page
-    (row,) = (line for line in page.splitlines() if line.startswith("| Gaussian |"))
-    assert re.fullmatch(r"\| Gaussian \| (\w+ )?1 \| 0\.\d{3} \|.*", row)
+    first, second = (line for line in page.splitlines() if line.startswith("| Gaussian |"))
+    assert re.fullmatch(r"\| Gaussian \| 0\.\d{3} \|.*", first)
+    assert re.fullmatch(r"\| Gaussian \| (\w+ )?1 \| 0\.\d{3} \|.*", second)
 
 
 def another_network(run):
-    """Change the weights of a run, as training it again on another machine does, and drop what was made of them."""
+    """Change the weights of a run, as another training would, and remove its certificates."""
     checkpoint = smoothcert.load_checkpoint(run)
     with torch.no_grad():
         next(checkpoint.model.parameters()).mul_(1.01)
@@ -226,7 +227,7 @@ def another_network(run):
 
 @pytest.mark.slow
 def test_clean_images_of_a_network_that_was_trained_again(shelf, place, tmp_path):
-    """They are kept beside the corrupted ones, and are no row of the clean table, which has the first network's."""
+    """They are kept beside the corrupted ones; the clean table keeps the first network's row."""
     (clean,), (corrupted,) = shelf.jobs("mnist"), shelf.jobs("mnist-c")
     make_corrupted(smoothcert.load_dataset(clean.config.dataset, "test"), tmp_path / "few-c", workers=1)
     reproduce([clean], place, on_stage=quiet)
@@ -238,7 +239,7 @@ def test_clean_images_of_a_network_that_was_trained_again(shelf, place, tmp_path
         shelf.keep(place, "mnist-c")
         assert len(certificates(shelf.results / "mnist-c")) == 16
     verify_all(shelf.results, images=0, n=0)
-    page = "\n".join(corruption_lines(shelf.results / "mnist-c"))
+    page = "\n".join(corruption_lines(read_networks(shelf.results / "mnist-c")))
     (row,) = (line for line in page.splitlines() if line.startswith("| acc % | 0.25 | Gaussian |"))
     assert re.fullmatch(r"\d+\.\d", row.split(" | ")[-3])
     reproduce([clean], place, on_stage=quiet)  # now on all images, under the name of the first network's
@@ -254,7 +255,7 @@ def test_clean_images_of_a_network_that_was_trained_again(shelf, place, tmp_path
 
 @pytest.mark.slow
 def test_corrupted_images_are_of_the_packages_network(shelf, place, tmp_path, monkeypatch, capsys):
-    """Its weights are not replaced under the certificates that another table has of them."""
+    """Bundled weights are not replaced while another table has certificates of them."""
     monkeypatch.setattr("kept.keeping.WITH_WEIGHTS", ("gaussian",))
     (clean,), (corrupted,) = shelf.jobs("mnist"), shelf.jobs("mnist-c")
     make_corrupted(smoothcert.load_dataset(clean.config.dataset, "test"), tmp_path / "few-c", workers=1)
