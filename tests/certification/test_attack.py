@@ -10,7 +10,7 @@ from smoothcert.certification.attack import Trial, attack_dataset, perturb_image
 from smoothcert.cli import main
 from smoothcert.errors import UsageError
 from smoothcert.methods.perturb import lengths
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 from smoothcert.statistics.integer_noise import grid_noise
 
 

@@ -237,7 +237,7 @@ def test_what_is_no_plain_file_is_neither_read_nor_replaced(checkpoint, tmp_path
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert main(["certify", str(checkpoint), "--n", "20", "--skip", "500", "--out", str(pipe)]) == 2
-    assert "is no name for results" in capsys.readouterr().err
+    assert "must name a results file" in capsys.readouterr().err
     with pytest.raises(UsageError, match="is no plain file"):
         write_text(pipe, "text")
     assert pipe.is_fifo()
@@ -273,9 +273,9 @@ BAD = [
     (["data", "make", "{wide}"], "Say with `--out` where the corrupted images of"),
     (["certify", "{c}", "--data", "{wide}"], "Expected images of shape [1, 28, 28], but got [1, 40, 40]"),
     (["certify", "{c}", "--data", "{c}"], "is no data set; expected an .npz file"),
-    (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
-    (["certify", "{c}", "--n", "20", "--skip", "500", "--stop", "table", "--out", "{folder}"], "no name for results"),
-    (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
+    (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "must name a results file"),
+    (["certify", "{c}", "--n", "20", "--skip", "500", "--stop", "table", "--out", "{folder}"], "must name a results"),
+    (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "must name a results file"),
     (["predict", "{c}", "--n", "0"], "`n`"),
     (["predict", "{c}", "--n", "10", "--dry-run"], "every prediction abstains at alpha = 0.001; take n of at least 11"),
     (["certify", "{c}", "--n", "10", "--bound", "two-sided"], "at alpha = 0.001; take n of at least 11"),

@@ -19,7 +19,8 @@ from smoothcert.data.corruptions import make_corrupted
 from smoothcert.paper.jobs import list_jobs
 from smoothcert.report.corrupted.network_results import CorruptedResults, Part
 from smoothcert.report.tables.table import build_table, describe
-from smoothcert.results.reader import counts_path, read_counts, read_results, sidecar_path
+from smoothcert.results.naming import counts_path, sidecar_path
+from smoothcert.results.reader import read_counts, read_results
 from smoothcert.statistics.metrics import paired_difference
 from smoothcert.training.config import read_config
 

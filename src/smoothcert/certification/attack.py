@@ -19,7 +19,7 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError
 from smoothcert.methods.perturb import frozen, gradient, lengths, scores_under, smoothed_nll, within
 from smoothcert.philox import Purpose, normal
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.statistics import bounds
 from smoothcert.statistics.integer_noise import LEVELS

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from smoothcert.certification.dataset import Progress, evaluate
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError
-from smoothcert.results.reader import COLUMNS, Record
+from smoothcert.results.records import COLUMNS, Record
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.statistics import bounds
 from smoothcert.statistics.bounds import Floats, failure_upper_bound

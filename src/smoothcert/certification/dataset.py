@@ -20,7 +20,7 @@ from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
-from smoothcert.results.reader import Prediction, Record
+from smoothcert.results.records import Prediction, Record
 from smoothcert.results.writer import ResultWriter
 from smoothcert.runtime.environment import describe_environment, describe_function
 from smoothcert.smoothing.classifier import SmoothedClassifier

@@ -21,7 +21,7 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import UsageError
 from smoothcert.results.look_store import Look, LookStore
-from smoothcert.results.reader import Record
+from smoothcert.results.records import Record
 from smoothcert.runtime.environment import describe_environment
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.counting import samples_at_once

@@ -32,7 +32,8 @@ from smoothcert.report.page.render import to_script
 from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.sources import find_results, read_findings, read_runs
 from smoothcert.report.tables.table import build_table
-from smoothcert.results.reader import Results, read_results
+from smoothcert.results.reader import read_results
+from smoothcert.results.records import Results
 from smoothcert.statistics import metrics
 
 ASSETS = Path(render_page.__code__.co_filename).with_name("assets")

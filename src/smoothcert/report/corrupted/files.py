@@ -20,7 +20,10 @@ from smoothcert.dataset_names import CORRUPTIONS
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.corrupted.network_results import Part
 from smoothcert.report.tables.table import Entry, describe
-from smoothcert.results.reader import Results, read_results, read_sidecar, sidecar_path
+from smoothcert.results.naming import sidecar_path
+from smoothcert.results.reader import read_results
+from smoothcert.results.records import Results
+from smoothcert.results.sidecar import read_sidecar
 from smoothcert.statistics import metrics
 
 _ROWS_A_SEVERITY = 10_000  # in the published arrays

@@ -15,7 +15,7 @@ import numpy as np
 from smoothcert.errors import SmoothcertError, unknown_name
 from smoothcert.report.tables.paper_numbers import METHODS, PaperRow
 from smoothcert.report.tables.table import Entry
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 from smoothcert.runtime.atomic_files import replacing
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 

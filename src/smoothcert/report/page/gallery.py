@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.page.png import encode_png
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 
 KINDS = ("most robust", "least robust", "wrong", "abstained")
 _MOST = 8  # images of a kind and run

@@ -14,7 +14,7 @@ from smoothcert.dataset_names import dimensions_of
 from smoothcert.errors import UsageError
 from smoothcert.report.tables.paper_numbers import ALIASES, METHODS, PaperRow, paper_row
 from smoothcert.report.tables.protocol import check_comparable, check_same_protocol, protocol_of
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 from smoothcert.statistics import metrics
 from smoothcert.statistics.bounds import largest_radius
 
