@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from smoothcert.certification.model_hash import network_hash
+from smoothcert.certification.model_hash import fingerprint_model
 from smoothcert.data.image_data import ImageData
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.distributed.ranks import current_ranks
@@ -227,7 +227,7 @@ def _describe_model(model: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     """Name the base classifier; one that is told without a hash is known by its own, so that others are refused."""
     if "sha256" in told or not isinstance(model, nn.Module):
         return dict(told)
-    return {**told, "weights": network_hash(model)}
+    return {**told, "weights": fingerprint_model(model)}
 
 
 def _describe(data: ImageData) -> dict[str, Any]:
