@@ -5,7 +5,8 @@ from collections import Counter
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.paper.jobs import find_table, list_jobs
-from smoothcert.results.reader import certificates_in, read_sidecar, sidecar_path
+from smoothcert.results.naming import certificates_in, sidecar_path
+from smoothcert.results.sidecar import read_sidecar
 from smoothcert.training.recipes import paper_tables
 
 WITH_WEIGHTS = ("catrs",)

@@ -1,7 +1,8 @@
-"""Attacks: they find what is there to find, stay within their radius, and break no certificate that holds."""
+"""Attacks stay within their radius, find weaknesses, and break no valid certificate."""
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,7 +11,7 @@ from smoothcert.certification.attack import Trial, attack_dataset, perturb_image
 from smoothcert.cli import main
 from smoothcert.errors import UsageError
 from smoothcert.methods.perturb import lengths
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 from smoothcert.statistics.integer_noise import grid_noise
 
 
@@ -20,7 +21,7 @@ def smoothed(trained_lenet):
 
 
 def test_a_linear_classifier_is_attacked_along_its_normal():
-    """Where the answer is known: two half-spaces, whose smoothed boundary is the plane itself."""
+    """The solution is known: the smoothed boundary of two half-spaces is the plane between them."""
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2, bias=False))
     model[1].weight.data = torch.tensor([[1.0, 0, 0, 0], [0, 1.0, 0, 0]])
     smoothed = smoothcert.SmoothedClassifier(model, 0.25, 2, micro_batch=64)
@@ -31,10 +32,10 @@ def test_a_linear_classifier_is_attacked_along_its_normal():
     difference = (moved - images).flatten(1)
     assert torch.nn.functional.cosine_similarity(difference, torch.tensor([[-1.0, 1, 0, 0]])).min() > 0.999
     votes = smoothed.counts(moved, 2000)
-    assert votes.argmax(dim=1).tolist() == [0, 1], "it crosses the boundary with the larger radius alone"
+    assert votes.argmax(dim=1).tolist() == [0, 1], "only the larger radius crosses the boundary"
 
 
-def test_perturbations_stay_in_the_ball_and_the_image(smoothed, mini):
+def test_perturbations_stay_within_radius_and_pixel_range(smoothed, mini):
     images, radii = mini.floats(range(4)), torch.tensor([0.1, 0.5, 1.0, 3.0])
     moved = perturb_images(smoothed, images, mini.labels[:4], radii, range(4), steps=5, num_noises=4)
     assert (lengths(moved.double() - images.double()).flatten() <= radii).all()
@@ -62,18 +63,16 @@ def trial(idx, *, broken=0, length=0.4):
     return Trial(idx, 1, 1, 0.5, 0.5, length, 2 if broken else 1, broken)
 
 
-def test_breaking_is_surprising_only_beyond_alpha():
+def test_broken_certificates_are_significant_only_beyond_alpha():
     holds = [trial(idx) for idx in range(200)]
     assert surprise(holds, 0.001) == (200, 0, 1.0)
-    assert surprise([*holds[1:], trial(0, broken=1)], 0.001)[2] > 0.1, "one of 200 may happen"
+    assert surprise([*holds[1:], trial(0, broken=1)], 0.001)[2] > 0.1, "one in 200 can happen by chance"
     assert surprise([*holds[5:], *(trial(idx, broken=1) for idx in range(5))], 0.001)[2] < 1e-3
-    assert surprise([trial(0, length=0.6)], 0.001)[0] == 0, "outside the ball nothing was promised"
+    assert surprise([trial(0, length=0.6)], 0.001)[0] == 0, "nothing is certified outside the ball"
 
 
-def test_a_false_certificate_is_found_out(smoothed, mini):
-    """Certificates of radius 4 are false, and the attack says so."""
-    import numpy as np
-
+def test_false_certificates_are_detected(smoothed, mini):
+    """Certificates of radius 4 are false, and the attack breaks them."""
     labels = mini.labels[:3].numpy()
     claims = Results("claims", np.arange(3), labels, labels, np.full(3, 4.0), np.ones(3, bool), np.zeros(3))
     trials = attack_dataset(smoothed, mini, claims, range(3), [0.1], n=200, steps=10, num_noises=8)
@@ -83,7 +82,7 @@ def test_a_false_certificate_is_found_out(smoothed, mini):
 
 
 @pytest.mark.parametrize("radius", ["nan", "inf", "0", "-1"])
-def test_radii_of_no_ball_are_refused_before_anything_is_read(radius, capsys):
+def test_invalid_radii_are_refused_before_files_are_read(radius, capsys):
     assert main(["attack", "nowhere.safetensors", "--radii", "0.5", radius]) == 2
     assert "`--radii` to be numbers > 0" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Two precisions on common noise, the radius that carries over, and sound against ordinary radii on a real network."""
+"""Two precisions on common noise, transferred radii, and sound against ordinary radii on a real network."""
 
 import json
 
@@ -17,7 +17,7 @@ from smoothcert.statistics.noise import GaussianNoise
 
 
 def test_votes_that_differ_are_counted_on_common_noise(trained_lenet, mini, tmp_path):
-    """Against two counts of the same noises: no class can differ by more votes than there are differing ones."""
+    """The reference counts the votes of both classifiers separately on the same noise."""
     shift = torch.zeros(10)
     shift[3] = 2.0
     first = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, micro_batch=64)
@@ -29,7 +29,7 @@ def test_votes_that_differ_are_counted_on_common_noise(trained_lenet, mini, tmp_
     for one, two, both in zip(ordinary, other, found, strict=True):
         assert (both.predict, both.radius, list(both.estimation)) == (one.predict, one.radius, list(one.estimation))
         moved = np.abs(np.array(one.estimation) - two.estimation).sum() // 2
-        assert both.differ == moved, "a shift towards one class moves every differing vote there"
+        assert both.differ == moved, "a shift towards one class moves every differing vote to it"
         assert both.transferred <= both.radius
     assert sum(both.differ for both in found) > 0
     lines = (tmp_path / "a.tsv").read_text().splitlines()
@@ -40,7 +40,7 @@ def test_votes_that_differ_are_counted_on_common_noise(trained_lenet, mini, tmp_
 
 
 def test_transferred_certificates_keep_alpha():
-    """f wins with p, f' differs with zeta and always against the class: the radius must hold for p - zeta."""
+    """f votes for the class with p, and f' differs with zeta, always against it: the radius must hold for p - zeta."""
     alpha, repeats, n, p, zeta = 0.05, 20_000, 500, 0.9, 0.03
     generator = np.random.default_rng(0)
     votes = generator.multinomial(n, [p - zeta, zeta, 1 - p], repeats)
@@ -72,7 +72,7 @@ def test_the_command_compares_fp32_and_bf16(checkpoint, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_sound_radii_agree_with_the_ordinary_ones(mini):
-    """On a network of ours, at a noise level where it is uncertain: the votes of both are two draws of one binomial."""
+    """On a pretrained model at a noise level where it is uncertain: both votes are draws of the same binomial."""
     network = smoothcert.load_pretrained("mnist-catrs-0.25").model
     options, sigma = {"n0": 100, "n": 2000, "indices": range(0, 1000, 50)}, 0.6
     forms = {"form": "folded", "micro_batch": 100}

@@ -15,7 +15,7 @@ import torch
 
 import smoothcert
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.results.reader import counts_path
+from smoothcert.results.naming import counts_path
 
 OPTIONS = {"n0": 20, "n": 300, "indices": range(0, 200, 10)}
 
@@ -78,7 +78,7 @@ def test_shards_join_to_the_same_rows(classifier, mini, tmp_path, reference, par
     assert rows(tmp_path / "all.tsv") == reference
     with pytest.raises(UsageError, match="exists"):
         merge_results(files, tmp_path / "all.tsv")
-    with pytest.raises(UsageError, match="stands in two files"):
+    with pytest.raises(UsageError, match="is in two files"):
         merge_results([*files, files[0]], tmp_path / "twice.tsv")
     whole = files[0].read_text()
     files[0].write_text(whole[:-10])  # as a kill leaves it: the next file's first row would end it
@@ -182,7 +182,7 @@ def test_a_network_of_ones_own_is_known_by_its_weights(mini, tmp_path):
     about = json.loads((tmp_path / "a.json").read_text())
     del about["settings"]["model"]["weights"]  # as of versions that did not write them
     (tmp_path / "a.json").write_text(json.dumps(about))
-    with pytest.raises(UsageError, match=r"other settings .model\.weights was not said, now \w{64}\); move it away"):
+    with pytest.raises(UsageError, match=r"other settings .model\.weights was not set, now \w{64}\); move it away"):
         smoothcert.certify_dataset(smoothed, mini, indices=[0, 5], **options)
     with pytest.raises(UsageError, match="every image once"):
         smoothcert.certify_dataset(smoothed, mini, indices=[0, 0], n=20)
@@ -244,7 +244,7 @@ def test_foreign_and_edited_files_are_not_touched(classifier, mini, tmp_path):
 
 
 def test_two_processes_do_not_write_one_file(tmp_path):
-    from smoothcert.results.reader import Record
+    from smoothcert.results.records import Record
     from smoothcert.results.writer import ResultWriter
 
     settings = {"a": 1}
@@ -291,7 +291,7 @@ def test_a_read_only_folder(tmp_path):
             if str(folder).startswith("/tmp/"):
                 folder.chmod(folder.stat().st_mode | 0o055)
     code = (
-        "import sys; from pathlib import Path; from smoothcert.results.reader import Record\n"
+        "import sys; from pathlib import Path; from smoothcert.results.records import Record\n"
         "from smoothcert.results.writer import *\n"
         "from smoothcert.errors import SmoothcertError\n"
         "import os; os.geteuid() or os.setuid(65534)\n"

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from smoothcert.certification.model_hash import network_hash
+from smoothcert.certification.model_hash import fingerprint_model
 from smoothcert.errors import UsageError
 
 
@@ -62,12 +62,12 @@ class Less(nn.Module):
 
 PAIRS = {
     "weights": lambda one: filled(nn.Linear(2, 2), 0.5 if one else 0.25),
-    "quantised by the tensor": lambda one: quantised(1 if one else 3),
-    "quantised by the channel": lambda one: per_channel(0.2 if one else 0.4),
+    "quantised per tensor": lambda one: quantised(1 if one else 3),
+    "quantised per channel": lambda one: per_channel(0.2 if one else 0.4),
     "sparse": lambda one: Shifted(0, buffer=torch.tensor([0.0, 1.0 + one]).to_sparse()),
-    "buffer that is not saved": lambda one: Shifted(0, buffer=torch.tensor(1.0 + one)),
-    "number": lambda one: Shifted(0.1 if one else 0.2),
-    "tensor beside the weights": lambda one: Shifted(torch.tensor([0.1 if one else 0.2])),
+    "non-persistent buffer": lambda one: Shifted(0, buffer=torch.tensor(1.0 + one)),
+    "number attribute": lambda one: Shifted(0.1 if one else 0.2),
+    "tensor attribute": lambda one: Shifted(torch.tensor([0.1 if one else 0.2])),
     "network in a list": lambda one: Shifted(0, hidden=filled(nn.Linear(2, 2), 0.5 + one)),
     "activation": lambda one: nn.Sequential(nn.ReLU() if one else nn.GELU()),
     "stride": lambda one: filled(nn.Conv2d(1, 1, 3, stride=1 + one)),
@@ -77,38 +77,44 @@ PAIRS = {
     "graph": lambda one: torch.fx.symbolic_trace(
         nn.Sequential(filled(nn.Linear(2, 2)), nn.ReLU() if one else nn.Tanh())
     ),
-    "type": lambda one: filled(nn.Linear(2, 2)).to(torch.bfloat16 if one else torch.float32),
+    "dtype": lambda one: filled(nn.Linear(2, 2)).to(torch.bfloat16 if one else torch.float32),
 }
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", PAIRS)
-def test_networks_that_differ_are_told_apart_and_others_are_not(kind):
+def test_models_have_the_same_fingerprint_only_if_they_are_equal(kind):
     first, same, other = (PAIRS[kind](one) for one in (True, True, False))
-    assert network_hash(first) == network_hash(same) != network_hash(other)
+    assert fingerprint_model(first) == fingerprint_model(same) != fingerprint_model(other)
 
 
-def test_mode_and_use_change_nothing():
+def test_fingerprint_ignores_mode_and_use():
     network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout()).eval()
-    before = network_hash(network)
+    before = fingerprint_model(network)
     network(torch.zeros(1, 1, 4, 4))
-    assert network_hash(network.train()) == before
-    assert network_hash(copy.deepcopy(network)) == before
+    assert fingerprint_model(network.train()) == before
+    assert fingerprint_model(copy.deepcopy(network)) == before
     tied = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     tied[1].weight = tied[0].weight
-    assert network_hash(tied) == network_hash(copy.deepcopy(tied))
+    assert fingerprint_model(tied) == fingerprint_model(copy.deepcopy(tied))
 
 
-def test_a_hook_is_known_by_its_name():
+def test_hooks_count_by_name():
     network = filled(nn.Linear(2, 2))
-    before = network_hash(network)
-    handle = network.register_forward_hook(lambda module, inputs, made: -made)
-    assert network_hash(network) != before
+    before = fingerprint_model(network)
+    handle = network.register_forward_hook(lambda module, inputs, output: -output)
+    assert fingerprint_model(network) != before
     handle.remove()
-    assert network_hash(network) == before
+    assert fingerprint_model(network) == before
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_what_cannot_be_read_is_refused():
+def test_unreadable_weights_are_refused():
     with pytest.raises(UsageError, match="cannot be read .* call it once before"):
-        network_hash(nn.LazyLinear(3))
+        fingerprint_model(nn.LazyLinear(3))
+
+
+def test_digests_in_published_sidecars_stay_valid():
+    """Digests are part of the file format: interrupted runs and shards compare them."""
+    network = nn.Sequential(filled(nn.Linear(2, 2)), Shifted(0.5, buffer=torch.ones(2), hidden=filled(nn.Linear(2, 1))))
+    assert fingerprint_model(network) == "8360b3450845537fce95ba6c621c93e6954df20f6200e93eb4de2c9299e45769"

@@ -15,7 +15,9 @@ from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.report.tables.entries import describe
 from smoothcert.report.tables.table import build_table
-from smoothcert.results.reader import Record, counts_path, sidecar_path, write_rows
+from smoothcert.results.naming import counts_path, sidecar_path
+from smoothcert.results.records import Record
+from smoothcert.results.writer import write_rows
 from smoothcert.statistics import bounds
 from smoothcert.statistics.look_plan import table_plan
 
@@ -150,8 +152,8 @@ def test_the_command_writes_files_that_can_be_read_again(fixed, sequential, caps
         (["--classes", "3"], "`--classes` is 10 for these results, not 3"),
         (["--classes", "-3"], "at least 1"),
         (["--alpha", "1e-320"], "can prove nothing, whatever the votes"),
-        (["--out", "some.counts.tsv"], "no name for results"),
-        (["--out", "some.json"], "no name for results"),
+        (["--out", "some.counts.tsv"], "must name a results file"),
+        (["--out", "some.json"], "must name a results file"),
     ],
 )
 def test_wrong_wishes(fixed, capsys, flags, message):

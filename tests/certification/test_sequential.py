@@ -17,9 +17,9 @@ from smoothcert.certification import sequential
 from smoothcert.certification.dataset import certify_sequentially
 from smoothcert.certification.scheduler import Tracker
 from smoothcert.errors import UsageError
-from smoothcert.results.look_store import looks_path, read_looks
+from smoothcert.results.look_store import read_looks
 from smoothcert.results.merge import merge_results
-from smoothcert.results.reader import counts_path, sidecar_path
+from smoothcert.results.naming import counts_path, looks_path, sidecar_path
 from smoothcert.statistics.noise import GaussianNoise
 from smoothcert.statistics.stopping import BudgetStop, RadiusStop, TableStop
 

@@ -237,7 +237,7 @@ def test_what_is_no_plain_file_is_neither_read_nor_replaced(checkpoint, tmp_path
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert main(["certify", str(checkpoint), "--n", "20", "--skip", "500", "--out", str(pipe)]) == 2
-    assert "is no name for results" in capsys.readouterr().err
+    assert "must name a results file" in capsys.readouterr().err
     with pytest.raises(UsageError, match="is no plain file"):
         write_text(pipe, "text")
     assert pipe.is_fifo()

@@ -6,7 +6,7 @@ import pytest
 
 import smoothcert
 from smoothcert.cli import main
-from smoothcert.results.reader import sidecar_path
+from smoothcert.results.naming import sidecar_path
 
 QUICK = ["--n", "300", "--n0", "20", "--skip", "250", "--device", "cpu"]
 

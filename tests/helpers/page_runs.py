@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from smoothcert.results.reader import Record
+from smoothcert.results.records import Record
 from smoothcert.runtime.atomic_files import file_hash
 from smoothcert.statistics.bounds import certify_counts
 from smoothcert.training.config import TrainConfig, to_toml

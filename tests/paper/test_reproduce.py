@@ -22,7 +22,7 @@ from smoothcert.report.tables.formats import groups
 from smoothcert.report.tables.paper_numbers import paper_corruptions, paper_row
 from smoothcert.report.tables.seed_means import over_seeds, seed_annex
 from smoothcert.report.tables.table import build_table
-from smoothcert.results.reader import counts_path
+from smoothcert.results.naming import counts_path
 from smoothcert.runtime.deadline import Deadline, OutOfTimeError
 from smoothcert.training.recipes import paper_tables
 from smoothcert.training.run_folder import RunFolder

@@ -21,7 +21,8 @@ from smoothcert.data.corruptions import make_corrupted
 from smoothcert.errors import UsageError
 from smoothcert.paper.jobs import Workplace, list_jobs
 from smoothcert.paper.reproduce import reproduce
-from smoothcert.results.reader import counts_path, read_results, sidecar_path
+from smoothcert.results.naming import counts_path, sidecar_path
+from smoothcert.results.reader import read_results
 from smoothcert.runtime.atomic_files import file_hash
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "results.py"

@@ -22,7 +22,8 @@ from smoothcert.paper.jobs import list_jobs
 from smoothcert.report.corrupted.results import CorruptedResults, CorruptionPart
 from smoothcert.report.tables.entries import describe
 from smoothcert.report.tables.table import build_table
-from smoothcert.results.reader import counts_path, read_results, sidecar_path
+from smoothcert.results.naming import counts_path, sidecar_path
+from smoothcert.results.reader import read_results
 from smoothcert.statistics.metrics import paired_difference
 from smoothcert.training.config import read_config
 

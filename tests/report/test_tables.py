@@ -15,7 +15,8 @@ from smoothcert.report.tables.entries import describe
 from smoothcert.report.tables.formats import FORMATS, to_text
 from smoothcert.report.tables.paper_numbers import METHODS, paper_numbers, paper_row
 from smoothcert.report.tables.table import build_table, to_json
-from smoothcert.results.reader import Results, read_results
+from smoothcert.results.reader import read_results
+from smoothcert.results.records import Results
 from smoothcert.statistics import metrics
 
 FILES = {

@@ -4,7 +4,9 @@ from scipy import stats
 
 from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError
-from smoothcert.results.reader import Record, counts_path, parse_seconds, read_results, sidecar_path
+from smoothcert.results.naming import counts_path, sidecar_path
+from smoothcert.results.reader import read_results
+from smoothcert.results.records import Record, parse_seconds
 from smoothcert.statistics import metrics
 
 HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
@@ -20,11 +22,11 @@ HEADER = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
         ("0:00:08.591588", 8.591588),
     ],
 )
-def test_times_of_every_form(text, seconds):
+def test_times_are_parsed_in_every_published_form(text, seconds):
     assert parse_seconds(text) == pytest.approx(seconds)
 
 
-def test_a_record_survives_its_row(tmp_path):
+def test_a_record_round_trips_through_its_row(tmp_path):
     record = Record(7, 3, 3, 0.1 + 0.2, 1.5, [0, 0, 1, 99], [0, 1, 0, 9999])
     (tmp_path / "a.tsv").write_text(HEADER + record.row())
     results = read_results(tmp_path / "a.tsv")
@@ -33,8 +35,8 @@ def test_a_record_survives_its_row(tmp_path):
     assert record.count_row() == "7\t3:99 2:1\t3:9999 1:1\n"
 
 
-def test_published_variants(tmp_path):
-    """No extension, columns in another order and more of them, seconds as a float, a blank last line."""
+def test_published_variants_are_read(tmp_path):
+    """No extension, other column order, more columns, seconds as a float, a blank last line."""
     (tmp_path / "noise_0.25").write_text(
         "idx\tpredict\tlabel\tcorrect\tbasePredict\tradius\ttime\n0\t2\t2\t1\t2\t0.5\t3.25\n\n"
     )
@@ -48,24 +50,24 @@ def test_published_variants(tmp_path):
     ("content", "message"),
     [
         ("", "no column idx"),
-        (HEADER, "holds no image"),
+        (HEADER, "no rows yet"),
         ("a\tb\n", "no column idx"),
-        (HEADER + "0\t1\t1\tx\t1\t0:00:01\n", "no number"),
-        (HEADER + "7\t1\t1\tnan\t1\t0:00:01\n", "no number from 0 up, at image 7"),
-        (HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n4\t1\t1\tinf\t1\t0:00:01\n", "at image 4"),
-        (HEADER + "0\t1\t1\t-0.5\t1\t0:00:01\n", "at image 0"),
-        (HEADER + "0\t1\t1\n", "line 2: 3 fields"),
-        (HEADER + "3\t1\t1\t0.5\t1\t0:00:01\n3\t1\t1\t0.9\t1\t0:00:01\n", "image 3 stands in it twice"),
-        (HEADER + "3\t1\t-1\t0.5\t0\t0:00:01\n", "image 3 has a radius without an answer"),
+        (HEADER + "0\t1\t1\tx\t1\t0:00:01\n", "not a number"),
+        (HEADER + "7\t1\t1\tnan\t1\t0:00:01\n", "image 7 has a radius that is not a finite number"),
+        (HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n4\t1\t1\tinf\t1\t0:00:01\n", "image 4 has a radius"),
+        (HEADER + "0\t1\t1\t-0.5\t1\t0:00:01\n", "image 0 has a radius"),
+        (HEADER + "0\t1\t1\n", "line 2: expected 6 fields, but got 3"),
+        (HEADER + "3\t1\t1\t0.5\t1\t0:00:01\n3\t1\t1\t0.9\t1\t0:00:01\n", "image 3 appears twice"),
+        (HEADER + "3\t1\t-1\t0.5\t0\t0:00:01\n", "image 3 has a positive radius although the classifier abstained"),
     ],
 )
-def test_what_is_no_result(tmp_path, content, message):
+def test_invalid_files_are_refused(tmp_path, content, message):
     (tmp_path / "a.tsv").write_text(content)
     with pytest.raises(SmoothcertError, match=message):
         read_results(tmp_path / "a.tsv")
 
 
-def test_absent_and_unreadable(tmp_path):
+def test_missing_and_unreadable_files(tmp_path):
     with pytest.raises(SmoothcertError, match="No such file"):
         read_results(tmp_path / "absent.tsv")
     (tmp_path / "a.tsv").write_bytes(b"\xff\xfe\x00")
@@ -91,13 +93,13 @@ def test_high_probability_accuracy_by_hand():
 @pytest.mark.parametrize("images", [100, 500, 10_000, 50_000])
 @pytest.mark.parametrize("alpha", [0.001, 0.01, 0.3])
 @pytest.mark.parametrize("rho", [0.001, 0.01])
-def test_high_probability_accuracy_fails_at_most_as_often_as_it_says(images, alpha, rho):
-    """Exactly: of N certificates that are each wrong with probability alpha, more than it takes off are wrong."""
-    taken_off = 1 - float(metrics.high_probability_accuracy(1.0, images, alpha, rho))
-    assert stats.binom.sf(int(taken_off * images + 1e-9), images, alpha) <= rho
+def test_high_probability_accuracy_fails_with_probability_at_most_rho(images, alpha, rho):
+    """Exact tail of the binomial number of false certificates, each with probability alpha."""
+    deducted = 1 - float(metrics.high_probability_accuracy(1.0, images, alpha, rho))
+    assert stats.binom.sf(int(deducted * images + 1e-9), images, alpha) <= rho
 
 
-def test_intervals_cover_as_often_as_they_say():
+def test_intervals_have_their_nominal_coverage():
     generator = np.random.default_rng(0)
     hits = 0
     for seed in range(300):
@@ -108,7 +110,7 @@ def test_intervals_cover_as_often_as_they_say():
     assert 0.84 < hits / 300 < 0.95
 
 
-def test_paired_differences_are_on_common_images():
+def test_paired_differences_use_common_images():
     generator = np.random.default_rng(0)
     difficulty = generator.random(1000)
     first = (np.arange(1000), difficulty + 0.01, np.ones(1000, bool))
@@ -123,12 +125,12 @@ def test_paired_differences_are_on_common_images():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"settings": 3}', "is no sidecar of results: its `settings` are 3"),
+        ('{"settings": 3}', "is not the sidecar of a results file: its `settings` are 3"),
         ('{"settings": {"data": "mnist"}}', "its `data` is 'mnist'"),
         ('{"settings": {"sigma": "much", "data": {}}}', "its `sigma` is 'much'"),
     ],
 )
-def test_a_sidecar_of_another_program_is_one_sentence(tmp_path, capsys, text, message):
+def test_a_sidecar_of_another_program_gives_one_clear_error(tmp_path, capsys, text, message):
     path = tmp_path / "a.tsv"
     path.write_text(HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n")
     sidecar_path(path).write_text(text)
@@ -136,7 +138,7 @@ def test_a_sidecar_of_another_program_is_one_sentence(tmp_path, capsys, text, me
     assert message in capsys.readouterr().err
 
 
-def test_votes_whose_sidecar_does_not_say_how_they_were_made(tmp_path, capsys):
+def test_recertify_needs_the_settings_in_the_sidecar(tmp_path, capsys):
     path = tmp_path / "a.tsv"
     path.write_text(HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n")
     counts_path(path).write_text("idx\tselection\testimation\n0\t1:100\t1:100\n")

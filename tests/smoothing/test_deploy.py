@@ -1,4 +1,4 @@
-"""Folded networks are the same function; what differs is rounding."""
+"""Deployed forms: folded networks are the same function up to rounding."""
 
 import contextlib
 import functools
@@ -52,10 +52,10 @@ def test_folded_votes_agree_except_where_scores_are_nearly_equal(name, samples):
     first, second = plain.topk(2, dim=1).values.T
     moved = plain.argmax(dim=1) != folded.argmax(dim=1)
     assert bool((first - second < 1e-4)[moved].all())
-    assert (plain - folded).abs().max() < 5e-5, "by which no two scores further apart change places"
+    assert (plain - folded).abs().max() < 5e-5, "scores further apart cannot change their order"
 
 
-def test_forms_are_part_of_the_settings(trained_lenet, mini, tmp_path):
+def test_the_form_is_part_of_the_settings(trained_lenet, mini, tmp_path):
     for form in ("plain", "folded"):
         smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form=form)
         smoothcert.certify_dataset(smoothed, mini, tmp_path / f"{form}.tsv", n=50, indices=[0])
@@ -66,16 +66,16 @@ def test_forms_are_part_of_the_settings(trained_lenet, mini, tmp_path):
         smoothcert.SmoothedClassifier(trained_lenet, 0.25, form="foldet")
 
 
-def test_a_vote_leaves_nothing_in_the_weights(trained_lenet, mini):
+def test_voting_does_not_change_the_state_dict(trained_lenet, mini):
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, form="folded")
     before = list(smoothed.state_dict())
     smoothed.counts(mini.floats([3])[0], 64)
     assert list(smoothed.state_dict()) == before
 
 
-def test_a_model_that_was_moved_is_deployed_anew():
+def test_a_moved_model_is_deployed_again():
     smoothed = smoothcert.SmoothedClassifier(smoothcert.create_model("lenet"), 0.25, 10, form="folded")
-    for device in ("cpu", "meta"):  # where nothing has values, but a device
+    for device in ("cpu", "meta"):  # a device without values
         noisy = torch.zeros(2, 1, 28, 28, device=device)
         assert smoothed.to(device).scores(noisy).device.type == device
 
@@ -95,14 +95,14 @@ def test_folded_bf16_casts_once(trained_lenet, mini):
 
 
 @pytest.mark.slow
-def test_pinned_votes_are_those_of_the_folded_form(trained_lenet, mini):
+def test_pinned_votes_match_the_folded_form(trained_lenet, mini):
     image, votes = mini.floats([3])[0], {}
     for form in ("folded", "pinned"):
         votes[form] = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, form=form).counts(image, 512)
     assert (votes["folded"] - votes["pinned"]).abs().max() <= 2
 
 
-def test_a_network_that_cannot_be_compiled_is_not_certified_in_another_form(trained_lenet, mini, monkeypatch):
+def test_a_network_that_cannot_be_compiled_is_refused(trained_lenet, mini, monkeypatch):
     def broken(*_, **options):
         raise RuntimeError("no C compiler")
 
@@ -114,17 +114,17 @@ def test_a_network_that_cannot_be_compiled_is_not_certified_in_another_form(trai
             smoothed.counts(mini.floats([3])[0], 64)
 
 
-def test_a_network_that_cannot_be_captured_votes_all_the_same():
+def test_a_network_that_cannot_be_captured_is_called_directly():
     x = torch.rand(4, 3, device="cuda" if torch.cuda.is_available() else "cpu")
     network = Replayed(lambda x: x * float(x.sum()))  # the host reads a value
-    with pytest.warns(UserWarning, match="not replayed as a graph") as told:
+    with pytest.warns(UserWarning, match="not replayed as a CUDA graph") as warned:
         scores = [network(batch).clone() for batch in (x, x + 1)]
     assert torch.equal(torch.stack(scores), torch.stack([x * float(x.sum()), (x + 1) * float((x + 1).sum())]))
-    assert len(told) == 1
+    assert len(warned) == 1
 
 
 class FakeStream:
-    """A stream of a device that is not there, and the contexts of `torch.cuda` that know which one is current."""
+    """A stream of a missing device, and the contexts of `torch.cuda` that track the current stream."""
 
     current = "before"
     device = torch.device("cuda", 1)
@@ -141,13 +141,13 @@ class FakeStream:
     @classmethod
     @contextlib.contextmanager
     def graph(cls, graph, stream):
-        """As torch.cuda.graph: where something in it raised, so does ending it, before the stream is given back."""
+        """As torch.cuda.graph: after an error inside, the stream is not restored."""
         before, cls.current = cls.current, stream
         yield
         cls.current = before
 
 
-def test_a_capture_that_fails_gives_the_stream_back(monkeypatch):
+def test_a_failed_capture_restores_the_stream(monkeypatch):
     devices = []
     monkeypatch.setattr(torch.cuda, "device", lambda device: devices.append(device) or contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "stream", FakeStream.context)
@@ -166,7 +166,7 @@ def test_a_capture_that_fails_gives_the_stream_back(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "shape"), [("lenet", (1, 28, 28)), ("cifar_resnet8", (3, 32, 32)), ("resnet50", (3, 64, 64))]
 )
-def test_operations_are_those_that_torch_counts(name, shape):
+def test_operations_match_torch(name, shape):
     model = smoothcert.create_model(name, in_channels=shape[0]).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.zeros(1, *shape))
@@ -177,15 +177,15 @@ def test_operations_are_those_that_torch_counts(name, shape):
     ("name", "shape", "folded", "compiled", "seconds"),
     [("lenet", (1, 28, 28), 30.0e6, 35.2e6, 27), ("cifar_resnet20", (3, 32, 32), 1.866e6, 2.044e6, 12)],
 )
-def test_compiling_a_network_of_kernels_pays_by_the_rates_measured(name, shape, folded, compiled, seconds):
-    """Samples a second in both forms and the compiler's time are those of benchmarks/raw/h200-2026-11-16.txt."""
+def test_compiling_pays_off_at_the_measured_rates(name, shape, folded, compiled, seconds):
+    """Samples per second in both forms and compile times are from benchmarks/raw/h200-2026-11-16.txt."""
     enough = seconds / (1 / folded - 1 / compiled) * operations(smoothcert.create_model(name), shape)
     assert not worth_compiling(enough / 2, kernels=True)
     assert worth_compiling(2 * enough, kernels=True)
-    assert worth_compiling(enough / 2, kernels=False), "layers gain more by it"
+    assert worth_compiling(enough / 2, kernels=False), "PyTorch's layers gain more"
 
 
-def test_a_network_that_was_trained_further_votes_as_it_is_now(mini):
+def test_votes_follow_changes_of_the_weights(mini):
     model, image = smoothcert.create_model("lenet", 10), mini.floats([3])[0]
     smoothed = smoothcert.SmoothedClassifier(model, 0.25, 10, form="folded")
     first = smoothed.counts(image, 64)
@@ -201,10 +201,10 @@ def test_a_network_that_was_trained_further_votes_as_it_is_now(mini):
     assert torch.equal(third, smoothcert.SmoothedClassifier(other, 0.25, 10, form="folded").counts(image, 64))
 
 
-def test_what_folding_would_lose_is_refused(mini):
-    """A hook at a BatchNorm, which folding takes away, would no longer be called."""
+def test_folding_refuses_hooks_and_parametrizations(mini):
+    """Folding removes BatchNorm, so its hook would never be called."""
     hooked = smoothcert.create_model("cifar_resnet20", 10)
-    hooked.network.bn1.register_forward_hook(lambda module, inputs, made: -made)
+    hooked.network.bn1.register_forward_hook(lambda module, inputs, output: -output)
     normed = smoothcert.create_model("lenet", 10)
     torch.nn.utils.parametrizations.weight_norm(normed.network.conv1)
     for model, name, image in (

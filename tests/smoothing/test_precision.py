@@ -1,4 +1,4 @@
-"""The precision that was asked for, whatever the caller has set in PyTorch; the flags are there without a GPU too."""
+"""Precision is independent of the caller's PyTorch settings; its flags exist without a GPU, too."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def flags():
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        (MATMUL, "ieee"),  # as it is after any use
+        (MATMUL, "ieee"),  # the state after any use
         (MATMUL, "tf32"),
         (CUDNN.conv, "ieee"),
         (CUDNN.rnn, "ieee"),
@@ -36,7 +36,7 @@ def flags():
         (torch.backends, "tf32"),
     ],
 )
-def test_tf32_is_what_was_asked_for_and_then_what_the_caller_had_set(flags, place, value):
+def test_tf32_is_set_and_restored(flags, place, value):
     MATMUL.fp32_precision, place.fp32_precision = "ieee", value
     before = state()
     with numerics("fp32", CUDA):
@@ -50,7 +50,7 @@ def test_tf32_is_what_was_asked_for_and_then_what_the_caller_had_set(flags, plac
     assert state() == before
 
 
-def test_float32_on_a_cpu_is_not_what_the_caller_allows_elsewhere():
+def test_fp32_on_a_cpu_ignores_the_callers_matmul_precision():
     left, right = torch.randn(2, 256, 256)
     expected = left @ right
     torch.set_float32_matmul_precision("medium")

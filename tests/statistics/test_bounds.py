@@ -17,7 +17,7 @@ alphas = st.floats(1e-6, 0.5)
 
 
 @given(st.data(), st.integers(1, 200_000), alphas)
-def test_lower_bound_is_statsmodels(data, n, alpha):
+def test_lower_bound_matches_statsmodels(data, n, alpha):
     k = data.draw(st.integers(0, n))
     expected = proportion_confint(k, n, alpha=2 * alpha, method="beta")[0]
     assert bounds.lower_bound(k, n, alpha) == pytest.approx(0.0 if k == 0 else expected, rel=1e-11, abs=1e-15)
@@ -31,21 +31,21 @@ def test_lower_bound_solves_its_definition(data, n, alpha):
 
 
 @given(st.integers(0, 500), st.integers(0, 500))
-def test_tie_p_value_is_scipys(a, b):
+def test_tie_p_value_matches_scipy(a, b):
     k, n = max(a, b), a + b
     expected = stats.binomtest(k, n, 0.5).pvalue if n else 1.0
     assert bounds.tie_p_value(k, n) == pytest.approx(expected, rel=1e-9)
 
 
-def test_predictions_from_more_votes_than_32_bits_hold():
+def test_predictions_from_more_votes_than_fit_32_bits():
     assert bounds.predict_counts([3_000_000_000, 2_999_000_000], 0.001) == 0  # 13 standard deviations
     assert bounds.predict_counts([3_000_000_000, 2_999_999_000], 0.001) == bounds.ABSTAIN
 
 
 @pytest.mark.parametrize("n", [10**4, 10**6, 10**8, 10**9, 2**32 - 1])
 @pytest.mark.parametrize("alpha", [0.05, 0.001, 0.0001, 1e-6, 1e-20, 1e-300])
-def test_bounds_hold_where_scipys_inverse_does_not(n, alpha):
-    """At 999 failures it is the bound of several times alpha; the terms of the tail are summed here by themselves."""
+def test_bounds_hold_where_scipys_inverse_fails(n, alpha):
+    """At 999 failures SciPy's inverse is the bound of several times alpha; the reference sums the tail term by term."""
     for failures in (5, 500, 998, 999, 1000):
         bound = float(bounds.failure_upper_bound(n - failures, n, alpha))
         number = np.arange(failures + 1.0)
@@ -55,7 +55,7 @@ def test_bounds_hold_where_scipys_inverse_does_not(n, alpha):
         assert bound > 0.99 or tail >= np.log(alpha) - 1e-4, failures
 
 
-def test_nothing_cancels_near_certainty():
+def test_bounds_keep_full_precision_near_certainty():
     failure = bounds.failure_upper_bound(10**9, 10**9, 0.001)
     assert failure == pytest.approx(-np.log(0.001) / 10**9, rel=1e-8)
     assert bounds.gaussian_radius(failure, 1.0) == pytest.approx(stats.norm.isf(float(failure)), rel=1e-12)
@@ -67,15 +67,15 @@ def test_largest_radius_as_published(n, radius):
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.4, 0.05, 0.001, 2.0**-10, 1e-9])
-def test_smallest_sample_is_the_smallest(alpha):
+def test_smallest_sample_is_minimal(alpha):
     n = bounds.smallest_sample(alpha)
     assert bounds.failure_upper_bound(n, n, alpha) <= 0.5 + 1e-12
     assert n == 1 or bounds.failure_upper_bound(n - 1, n - 1, alpha) > 0.5
 
 
 @pytest.mark.parametrize("alpha", [0.9, 0.5, 0.05, 0.001, 2.0**-10, 1e-9])
-def test_fewer_votes_than_can_tell_are_refused(alpha):
-    """One vote less than the least, all for one class, leaves PREDICT and the two-sided bound without an answer."""
+def test_sample_sizes_that_always_abstain_are_refused(alpha):
+    """With one vote less than the minimum, PREDICT and the two-sided bound abstain even if all votes agree."""
     least = bounds.smallest_sample(alpha / 2)
     for votes, answer in ((least, 0), (least - 1, bounds.ABSTAIN)):
         assert bounds.predict_counts([votes, 0], alpha) == answer
@@ -90,7 +90,7 @@ def test_fewer_votes_than_can_tell_are_refused(alpha):
 @pytest.mark.parametrize("p", [0.5, 0.6, 0.9, 0.999])
 @pytest.mark.parametrize("n", [100, 10_000])
 def test_false_certificates_stay_under_alpha(p, n):
-    """And the check has teeth: a bound at twice alpha fails it wherever the binomial's steps are fine enough."""
+    """The test has power: a bound at twice alpha fails it, except where the binomial has few steps."""
     alpha, repeats = 0.05, 20_000
     successes = np.random.default_rng(0).binomial(n, p, repeats)
     limit = alpha + 4 * np.sqrt(alpha * (1 - alpha) / repeats)
@@ -99,7 +99,7 @@ def test_false_certificates_stay_under_alpha(p, n):
         assert (bounds.lower_bound(successes, n, 2 * alpha) > p).mean() > limit
 
 
-def test_selection_and_estimation_are_separate():
+def test_only_the_selection_chooses_the_class():
     selection = np.array([[60, 40, 0], [40, 60, 0], [50, 50, 0]])
     estimation = np.array([[100, 900, 0], [100, 900, 0], [900, 100, 0]])
     prediction, radius, p_lower = bounds.certify_counts(selection, estimation, 0.5, 0.001)

@@ -1,8 +1,8 @@
-"""An attack on the smoothed classifier, to hold its certificates against (SmoothAdv: Salman et al., 2019).
+"""Attack on a smoothed classifier, to test its certificates (SmoothAdv: Salman et al., 2019).
 
-Projected gradient ascent on the smoothed loss, -log of the class's mean probability over noises that stay the same
-from step to step. What it finds inside a certified ball must not change the smoothed prediction, except for the few
-certificates that alpha allows to be wrong.
+Projected gradient ascent on the smoothed loss, -log of the mean probability of the class over noise samples that are
+the same in every step. No perturbation within a certified radius may change the smoothed prediction, except for the
+false certificates that alpha allows.
 """
 
 from __future__ import annotations
@@ -19,21 +19,28 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError
 from smoothcert.methods.perturb import frozen, gradient, lengths, scores_under, smoothed_nll, within
 from smoothcert.philox import Purpose, normal
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.statistics import bounds
 from smoothcert.statistics.integer_noise import LEVELS
 from smoothcert.statistics.noise import GaussianNoise, GridNoise
 
-_INSIDE = 1 - 1e-6  # what rounding adds to a perturbation's length must not carry it out of the ball
+_INSIDE = 1 - 1e-6  # keeps perturbations within the ball in spite of rounding
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One attack on one image: within which radius, how far it went, and the smoothed answer there.
+    """One attack on one image.
 
-    `certified` and `radius` are the certificate of the clean image. It is `broken` where the answer, which is -1 where
-    the votes do not tell it, is another class inside the certified ball.
+    Attributes:
+        idx: Index of the image.
+        label: True class.
+        certified: Certified class of the clean image, -1 for an abstention.
+        radius: Certified radius of the clean image.
+        within: Largest l2 length allowed to the attack.
+        length: l2 length of the perturbation.
+        answer: Smoothed prediction for the perturbed image, -1 for an abstention.
+        broken: 1 if the answer is another class although the perturbation is within the certified radius.
     """
 
     idx: int
@@ -46,7 +53,7 @@ class Trial:
     broken: int
 
     def row(self) -> str:
-        """The TSV line."""
+        """Return the line of the TSV file."""
         return "\t".join(str(value) for value in astuple(self)) + "\n"
 
 
@@ -64,10 +71,10 @@ def perturb_images(
     num_noises: int = 32,
     seed: int = 0,
 ) -> Tensor:
-    """Return images in [0, 1], each within its l2 radius, on which the smoothed classifier doubts the given class."""
+    """Return images in [0, 1], each perturbed within its l2 radius to raise the smoothed loss of its class."""
     model = classifier.model
     if not isinstance(classifier.noise, GaussianNoise) or not isinstance(model, nn.Module):
-        raise UsageError("The attack is for networks under Gaussian noise.")
+        raise UsageError("Expected `classifier` to be a module under Gaussian noise; others cannot be attacked.")
     numbers = torch.arange(num_noises, device=images.device).unsqueeze(1)
     address = (numbers, torch.as_tensor(indices, device=images.device), Purpose.ATTACK)
     noise = normal(seed, address, images[0].numel(), device=images.device).view(num_noises, *images.shape)
@@ -80,7 +87,7 @@ def perturb_images(
     with frozen(model):
         for _ in range(steps):
             slope = gradient(loss, delta)
-            slope = torch.where(lengths(slope) > 0, slope, noise[0])  # a saturated softmax has no slope
+            slope = torch.where(lengths(slope) > 0, slope, noise[0])  # the gradient of a saturated softmax is zero
             delta = delta + 2.5 / steps * limit * slope / lengths(slope).clamp(min=1e-12)
             delta = within((images + within(delta, limit)).clamp(0, 1) - images, limit)
     if isinstance(classifier.noise, GridNoise):
@@ -104,37 +111,34 @@ def attack_dataset(
     batch: int | None = None,
     on_progress: Callable[[int, Sequence[Trial]], None] | None = None,
 ) -> list[Trial]:
-    """Attack images within each of the radii and, where they have a certificate, within its own.
+    """Attack images within each of `radii` and, if they have a certificate, within their certified radius.
 
-    The certified class is attacked, or the label where there is none. The smoothed answer is PREDICT's, from n votes.
+    The attack is against the certified class, or the label if there is none. The smoothed answer is PREDICT's with n
+    votes. Every image must be in `certificates`.
     """
-    bounds.check_prediction(n, alpha)
     device = classifier.device_for(torch.empty(0))
-    known = {int(idx): place for place, idx in enumerate(certificates.idx)}
+    rows = {int(idx): row for row, idx in enumerate(certificates.idx)}
     trials = list[Trial]()
     for done, index in enumerate(indices, 1):
-        if index not in known:
-            raise UsageError(f"{certificates.name} has no certificate of image {index}; certify it first.")
-        place = known[index]
-        certified, radius = int(certificates.predict[place]), float(certificates.radius[place])
+        certified, radius = int(certificates.predict[rows[index]]), float(certificates.radius[rows[index]])
         tested = sorted({*radii, *([radius] if radius > 0 else [])})
         image = data.floats([index], device)
-        many = image.expand(len(tested), *image.shape[1:]).contiguous()
+        clean = image.expand(len(tested), *image.shape[1:]).contiguous()
         label = int(data.labels[index])
         target = torch.full((len(tested),), certified if certified >= 0 else label, device=device)
         same = [index] * len(tested)
         options = {"steps": steps, "num_noises": num_noises, "seed": seed}
-        moved = perturb_images(classifier, many, target, torch.tensor(tested, device=device), same, **options)
-        votes = classifier.count_stages(moved, (0, n), seed=seed, index=same, batch=batch, purpose=Purpose.PREDICT)
+        perturbed = perturb_images(classifier, clean, target, torch.tensor(tested, device=device), same, **options)
+        votes = classifier.count_stages(perturbed, (0, n), seed=seed, index=same, batch=batch, purpose=Purpose.PREDICT)
         answers = bounds.predict_counts(votes[:, 0].numpy(), alpha).tolist()
-        far = lengths(moved.double() - many.double()).flatten().tolist()
-        made = [
+        distances = lengths(perturbed.double() - clean.double()).flatten().tolist()
+        new = [
             Trial(index, label, certified, radius, limit, length, answer, _breaks(certified, radius, length, answer))
-            for limit, length, answer in zip(tested, far, answers, strict=True)
+            for limit, length, answer in zip(tested, distances, answers, strict=True)
         ]
-        trials += made
+        trials += new
         if on_progress:
-            on_progress(done, made)
+            on_progress(done, new)
     return trials
 
 
@@ -143,24 +147,22 @@ def _breaks(certified: int, radius: float, length: float, answer: int) -> int:
 
 
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
-    """Return the images with a certificate, those whose certificate broke, and how likely so many are by chance.
+    """Return the number of certificates tested, the number broken, and the p-value of the latter.
 
-    A certificate is wrong with probability alpha at most, and so is each answer that speaks against it.
+    A certificate is false with probability at most alpha, and so is each answer that contradicts it.
     """
-    tested: dict[int, int] = {}
-    broken = dict[int, int]()
+    tested, broken = dict[int, int](), dict[int, int]()
     for trial in trials:
         if trial.certified >= 0 and trial.length <= trial.radius:
             tested[trial.idx] = tested.get(trial.idx, 0) + 1
             broken[trial.idx] = max(broken.get(trial.idx, 0), trial.broken)
-    count, lost = len(tested), sum(broken.values())
+    count, failed = len(tested), sum(broken.values())
     chance = min(1.0, alpha * (1 + max(tested.values(), default=0)))
-    tail = float(special.bdtrc(lost - 1, count, chance)) if lost else 1.0
-    return count, lost, tail
+    return count, failed, float(special.bdtrc(failed - 1, count, chance)) if failed else 1.0
 
 
 def accuracies(trials: Sequence[Trial], radius: float) -> tuple[float, float]:
-    """Return, of the images attacked within a radius, the share certified there and the share still answered right."""
+    """Return the certified accuracy and the accuracy under attack of the images attacked within a radius."""
     here = [trial for trial in trials if trial.within == radius]
     certified = np.mean([trial.certified == trial.label and trial.radius >= radius for trial in here])
     return float(certified), float(np.mean([trial.answer == trial.label for trial in here]))

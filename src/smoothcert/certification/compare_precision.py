@@ -1,7 +1,7 @@
-"""How often two precisions vote differently on the same noise, and the radius at which a certificate carries over.
+"""Compare the votes of two precisions on the same noise, and transfer certificates from one to the other.
 
-If f and f' differ with probability at most zeta under the noise, a lower bound p of f's class gives p - zeta for f'
-(Ugare et al., ICLR 2024). Half of alpha goes to p, half to zeta.
+If f and f' differ under the noise with probability at most zeta, then a lower bound p for the class of f gives the
+lower bound p - zeta for f' (Ugare et al., ICLR 2024). Half of alpha is spent on p, half on zeta.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from smoothcert.certification.job import Progress, prepare_job
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError
-from smoothcert.results.reader import COLUMNS, Record
+from smoothcert.results.records import COLUMNS, Record
 from smoothcert.smoothing.classifier import SmoothedClassifier
-from smoothcert.statistics import bounds
 from smoothcert.statistics.bounds import Floats, failure_upper_bound
 from smoothcert.statistics.certify import certify_votes
 from smoothcert.statistics.noise import Noise
@@ -30,7 +29,7 @@ from smoothcert.statistics.noise import Noise
 
 @dataclass(frozen=True)
 class Comparison(Record):
-    """A certificate of the first precision, how many votes the second gave otherwise, and the radius it keeps there."""
+    """A certificate of the first precision, the number of votes that differ, and the radius for the second one."""
 
     columns: ClassVar[tuple[str, ...]] = (*COLUMNS, "differ", "zeta", "transferred")
 
@@ -39,18 +38,18 @@ class Comparison(Record):
     transferred: float
 
     def row(self) -> str:
-        """The TSV line: the first precision's certificate, then the comparison."""
+        """Return the line of the results file: the certificate, then the comparison."""
         return super().row().rstrip("\n") + f"\t{self.differ}\t{self.zeta!r}\t{self.transferred!r}\n"
 
 
 def transferred_radius(successes: ArrayLike, differ: ArrayLike, n: int, noise: Noise, alpha: float) -> Floats:
-    """Return the radius that n common votes prove for the other function, negative where none."""
+    """Return the radius that n votes on common noise certify for the second function, negative where they fail to."""
     failure = failure_upper_bound(successes, n, alpha / 2) + differing_bound(differ, n, alpha)
     return noise.gap_radius(np.minimum(failure, 1.0), np.minimum(failure, 1.0))
 
 
 def differing_bound(differ: ArrayLike, n: int, alpha: float) -> Floats:
-    """Return zeta: the upper bound, at half of alpha, of the probability that the two vote differently."""
+    """Return zeta, the upper bound at confidence 1 - alpha / 2 of the probability that the two votes differ."""
     return failure_upper_bound(n - np.asarray(differ), n, alpha / 2)
 
 
@@ -69,15 +68,13 @@ def compare_precision(
     model: Mapping[str, Any] | None = None,
     on_progress: Callable[[Progress[Record]], None] | None = None,
 ) -> list[Record]:
-    """Certify with the first classifier, and count on the same noises where the second votes differently.
+    """Certify with the first classifier, and count on the same noise how often the second votes differently.
 
-    Both are one network in two precisions or forms. Files are as of `certify_dataset`, with three columns more.
+    Both are the same network in two precisions or forms. Files are those of `certify_dataset` with three more columns.
     """
-    bounds.check_budget(n0, n, alpha)
-    bounds.check_seed(seed)
     classes = first.num_classes
     if classes is None or second.num_classes != classes or first.noise != second.noise:
-        raise UsageError("Expected two classifiers of the same classes and noise.")
+        raise UsageError("Expected `first` and `second` to have the same classes and noise, `num_classes` included.")
     device = first.device_for(torch.empty(0))
     micro_batch = first.micro_batch_for(data.shape, device)
     options: dict[str, Any] = {"micro_batch": micro_batch, "noise": first.noise, "precision": "fp32"}
@@ -106,14 +103,14 @@ def compare_precision(
 
 
 class _Pair(nn.Module):
-    """Two classifiers as one: class c where both vote c, and class c + classes where only the first does."""
+    """Two classifiers as one: class c if both vote c, and class c + classes if only the first does."""
 
     def __init__(self, first: SmoothedClassifier, second: SmoothedClassifier) -> None:
         super().__init__()
         self.first, self.second = first, second
 
     def forward(self, noisy: Tensor) -> Tensor:
-        """Return scores that are 1 for the class of the pair, or NaN where one of the two is."""
+        """Return scores that are 1 for the class of the pair, or NaN where either has NaN scores."""
         scores = self.first.scores(noisy), self.second.scores(noisy)
         votes = [each.argmax(dim=1) for each in scores]
         pair = votes[0] + scores[0].shape[1] * (votes[0] != votes[1])

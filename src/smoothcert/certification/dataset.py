@@ -15,7 +15,7 @@ from smoothcert.certification.sequential import certify_until_decided
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
-from smoothcert.results.reader import Prediction, Record
+from smoothcert.results.records import Prediction, Record
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.statistics import bounds
 from smoothcert.statistics.certify import bound_uniforms, certify_votes

@@ -17,12 +17,12 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from smoothcert.certification.model_hash import network_hash
+from smoothcert.certification.model_hash import fingerprint_model
 from smoothcert.data.image_data import ImageData
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import UsageError
-from smoothcert.results.reader import Prediction, Record
+from smoothcert.results.records import Prediction, Record
 from smoothcert.results.writer import ResultWriter
 from smoothcert.runtime.environment import describe_environment, describe_function
 from smoothcert.smoothing.classifier import SmoothedClassifier
@@ -181,7 +181,7 @@ def _describe_model(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Describe the base classifier. A module without a given hash gets its fingerprint, so that others are refused."""
     if "sha256" in given or not isinstance(model, nn.Module):
         return dict(given)
-    return {**given, "weights": network_hash(model)}
+    return {**given, "weights": fingerprint_model(model)}
 
 
 def _describe_data(data: ImageData) -> dict[str, Any]:

@@ -1,16 +1,14 @@
-"""What a network is known by: a hash of all that can be read of what its answers depend on.
+"""Fingerprint a model: SHA-256 of its weights, buffers and module settings.
 
-That is its weights and buffers, those outside `state_dict` too, and the kind and settings of every module: the same
-weights behind another activation, stride or normalisation are another network. Functions and hooks are known by their
-names alone.
+Settings count because the same weights with another activation, stride or normalization are another model; so do
+buffers outside `state_dict`. Functions and hooks count by name only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,101 +17,94 @@ from torch import Tensor, nn
 
 from smoothcert.errors import UsageError, first_line
 
-_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks")
+_COMMON_ATTRIBUTES = frozenset(vars(nn.Module()))
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 
 
-def network_hash(network: nn.Module) -> str:
-    """Return the hash of a network; refuse one whose weights cannot be read."""
-    digest = hashlib.sha256()
+def fingerprint_model(model: nn.Module) -> str:
+    """Return the fingerprint of a model; raise if its weights cannot be read."""
+    fingerprint = _Fingerprint()
     try:
-        for part in _network(network, set()):
-            digest.update(len(part).to_bytes(8, "little") + part)
+        fingerprint.add(model)
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         raise UsageError(
-            f"The network's weights cannot be read ({first_line(error)}), so no file could tell it from another: say "
-            "which it is, as in `model={'sha256': ...}`, and call it once before if its layers are lazy."
+            f"The model's weights cannot be read ({first_line(error)}); identify it with `model={{'sha256': ...}}`, "
+            "or, if it has lazy layers, call it once before."
         ) from error
-    return digest.hexdigest()
+    return fingerprint.sha256.hexdigest()
 
 
-def _network(network: nn.Module, seen: set[int]) -> Iterator[bytes]:
-    for name, module in network.named_modules():
-        if id(module) in seen:
-            continue
-        seen.add(id(module))
-        yield from (name.encode(), type(module).__qualname__.encode())
-        if isinstance(module, torch.jit.ScriptModule):
-            yield from _scripted(module, seen)
-            continue
-        if isinstance(module, torch.fx.GraphModule):
-            yield module.code.encode()
-        for key, value in sorted(vars(module).items()):
-            if key not in _OF_EVERY_MODULE:
-                yield from _named(key, value, seen)
-        for key in _HOOKS:
-            yield from _spelled(list(vars(module).get(key, {}).values()), seen)
-    state = {**dict(network.named_buffers()), **network.state_dict()}
-    for key, value in state.items():
-        yield from _named(key, value, seen)
+class _Fingerprint:
+    """SHA-256 of nested values: numbers and strings by `repr`, tensors by their bytes, other objects by name."""
 
+    def __init__(self) -> None:
+        self.sha256, self._seen = hashlib.sha256(), set[int]()
 
-def _scripted(module: torch.jit.ScriptModule, seen: set[int]) -> Iterator[bytes]:
-    """Spell out the code of what was scripted or traced, and the settings that it reads."""
-    code = ""
-    with suppress(AttributeError, RuntimeError):  # a part that is never called has none
-        code = module.code
-    yield code.encode()
-    for key in re.findall(r"= \w+\.(\w+)$", code, re.MULTILINE):
-        yield from _named(key, getattr(module, key, None), seen)
+    def _feed(self, *chunks: str | bytes) -> None:
+        for chunk in chunks:
+            data = chunk.encode() if isinstance(chunk, str) else chunk
+            self.sha256.update(len(data).to_bytes(8, "little") + data)
 
-
-def _named(key: str, value: Any, seen: set[int]) -> Iterator[bytes]:
-    yield key.encode()
-    yield from _spelled(value, seen)
-
-
-def _spelled(value: Any, seen: set[int]) -> Iterator[bytes]:
-    """Spell out a setting: numbers and texts as they are, tensors by their bytes, other objects by their names."""
-    if isinstance(value, Tensor):
-        yield from _bytes_of(value, seen)
-    elif isinstance(value, nn.Module):  # in a plain list, where `state_dict` does not see it
-        yield from _network(value, seen)
-    elif isinstance(value, _PLAIN):
-        yield repr(value).encode()
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _named(str(key), item, seen)
-    elif isinstance(value, list | tuple):
-        yield str(len(value)).encode()
-        for item in value:
-            yield from _spelled(item, seen)
-    elif isinstance(value, np.ndarray) and value.dtype != object:
-        yield from (f"{value.dtype} {value.shape}".encode(), value.tobytes())
-    elif isinstance(value, torch.ScriptObject):  # the packed weights of quantised layers
-        yield from _spelled(value.__getstate__(), seen)
-    else:
-        yield str(getattr(value, "__qualname__", type(value).__qualname__)).encode()
-
-
-def _bytes_of(tensor: Tensor, seen: set[int]) -> Iterator[bytes]:
-    if hasattr(tensor, "__tensor_flatten__"):  # a tensor made of others, as of quantised weights
-        names, context = tensor.__tensor_flatten__()
-        yield from _spelled(context, seen)
-        for name in names:
-            yield from _bytes_of(getattr(tensor, name), seen)
-        return
-    values = tensor.detach().cpu()
-    yield f"{values.dtype} {list(values.shape)}".encode()
-    if values.is_quantized:
-        if values.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-            yield repr((values.q_scale(), values.q_zero_point())).encode()
+    def add(self, value: Any) -> None:
+        """Add a value and everything in it."""
+        if isinstance(value, Tensor):
+            self._add_tensor(value)
+        elif isinstance(value, nn.Module):
+            self._add_model(value)
+        elif isinstance(value, _PLAIN):
+            self._feed(repr(value))
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                self._feed(str(key))
+                self.add(item)
+        elif isinstance(value, list | tuple):
+            self._feed(str(len(value)))
+            for item in value:
+                self.add(item)
+        elif isinstance(value, np.ndarray) and value.dtype != object:
+            self._feed(f"{value.dtype} {value.shape}", value.tobytes())
+        elif isinstance(value, torch.ScriptObject):  # packed weights of a quantized layer
+            self.add(value.__getstate__())
         else:
-            for scales in (values.q_per_channel_scales(), values.q_per_channel_zero_points()):
-                yield from _bytes_of(scales, seen)
-        values = values.int_repr()
-    if values.layout != torch.strided:
-        values = values.to_dense()
-    plain = values.resolve_conj().resolve_neg().contiguous().reshape(-1)
-    yield plain.view(torch.uint8).numpy().tobytes()
+            self._feed(str(getattr(value, "__qualname__", type(value).__qualname__)))
+
+    def _add_model(self, model: nn.Module) -> None:
+        for name, module in model.named_modules():
+            if id(module) not in self._seen:
+                self._seen.add(id(module))
+                self._feed(name, type(module).__qualname__)
+                self._add_settings(module)
+        self.add({**dict(model.named_buffers()), **model.state_dict()})
+
+    def _add_settings(self, module: nn.Module) -> None:
+        if isinstance(module, torch.jit.ScriptModule):
+            code = getattr(module, "code", "")  # a submodule that is never called has none
+            self._feed(code)
+            for key in re.findall(r"= \w+\.(\w+)$", code, re.MULTILINE):  # the attributes it reads
+                self.add({key: getattr(module, key, None)})
+            return
+        if isinstance(module, torch.fx.GraphModule):
+            self._feed(module.code)
+        attributes = vars(module)
+        self.add({key: attributes[key] for key in sorted(attributes.keys() - _COMMON_ATTRIBUTES)})
+        for hooks in ("_forward_pre_hooks", "_forward_hooks"):
+            self.add(list(attributes.get(hooks, {}).values()))
+
+    def _add_tensor(self, tensor: Tensor) -> None:
+        if hasattr(tensor, "__tensor_flatten__"):  # a subclass that wraps other tensors
+            names, context = tensor.__tensor_flatten__()
+            self.add(context)
+            for name in names:
+                self._add_tensor(getattr(tensor, name))
+            return
+        values = tensor.detach().cpu()
+        self._feed(f"{values.dtype} {list(values.shape)}")
+        if values.is_quantized:
+            if values.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+                self._feed(repr((values.q_scale(), values.q_zero_point())))
+            else:
+                self._add_tensor(values.q_per_channel_scales())
+                self._add_tensor(values.q_per_channel_zero_points())
+            values = values.int_repr()
+        flat = values.to_dense().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        self._feed(flat.view(torch.uint8).numpy().tobytes())

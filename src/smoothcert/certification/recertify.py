@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.results.look_store import Look, check_new, looks_path, looks_text, read_looks
-from smoothcert.results.reader import Record, Results, counts_path, read_results, read_votes, write_rows, write_sidecar
+from smoothcert.results.look_store import Look, looks_text, read_looks
+from smoothcert.results.naming import check_new, counts_path, looks_path
+from smoothcert.results.reader import read_results, read_votes
+from smoothcert.results.records import Record, Results
+from smoothcert.results.sidecar import write_sidecar
+from smoothcert.results.writer import write_rows
 from smoothcert.runtime.atomic_files import file_hash, write_text
 from smoothcert.statistics.bounds import check_count
 from smoothcert.statistics.certify import bound_uniforms, certify_looks

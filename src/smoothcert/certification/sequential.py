@@ -17,7 +17,7 @@ from smoothcert.certification.sampler import Sampler
 from smoothcert.certification.scheduler import ByBudget, InTurn, Request, Schedule, Tracker
 from smoothcert.errors import UsageError
 from smoothcert.results.look_store import Look, LookStore
-from smoothcert.results.reader import Record
+from smoothcert.results.records import Record
 from smoothcert.smoothing.counting import samples_at_once
 from smoothcert.statistics.look_plan import check_reach
 from smoothcert.statistics.stopping import BudgetStop

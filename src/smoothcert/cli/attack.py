@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from smoothcert.certification.attack import Trial
     from smoothcert.cli.job import Job
     from smoothcert.data import ImageData
-    from smoothcert.results.reader import Results
+    from smoothcert.results.records import Results
 
 _TOO_UNLIKELY = 1e-3
 
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _certificates(args: argparse.Namespace) -> Path:
     from smoothcert.errors import UsageError
-    from smoothcert.results.reader import certificates_in
+    from smoothcert.results.naming import certificates_in
 
     if args.certificates:
         return Path(args.certificates)

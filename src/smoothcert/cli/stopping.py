@@ -153,7 +153,8 @@ def name_parts(args: argparse.Namespace) -> Sequence[str]:
 
 def say_samples(out: Path, fixed: int) -> None:
     """Say what a sequential run saved against the samples that `--stop fixed` takes."""
-    from smoothcert.results.reader import read_results, sidecar_path
+    from smoothcert.results.naming import sidecar_path
+    from smoothcert.results.reader import read_results
 
     images = len(read_results(out))
     drawn = json.loads(sidecar_path(out).read_text())["samples"]

@@ -17,7 +17,9 @@ from smoothcert.report.corrupted.files import is_corrupted
 from smoothcert.report.corrupted.grouping import read_corrupted
 from smoothcert.report.corrupted.results import CorruptedResults
 from smoothcert.report.tables.entries import Entry, describe
-from smoothcert.results.reader import Results, certificates_in, read_results
+from smoothcert.results.naming import certificates_in
+from smoothcert.results.reader import read_results
+from smoothcert.results.records import Results
 from smoothcert.runtime.deadline import Deadline, OutOfTimeError
 from smoothcert.runtime.failures import collected
 from smoothcert.training.run_folder import RunFolder

@@ -1,8 +1,8 @@
-"""The votes of every look on disk, so that anyone can recompute a sequential certificate.
+"""Votes of every look on disk, so that anyone can recompute a sequential certificate.
 
-`name.looks.tsv` has a row for each look at each image: idx, look (0 is the selection), samples, and the votes among
-them as `class:count`, cumulated over the looks after the selection. While a run is under way rows are appended as they
-come; when it is done they are put in order, and `name.tsv` and `name.counts.tsv` are written from them.
+`name.looks.tsv` has one row per image and look: idx, look (0 is the selection), samples, votes as `class:count`, and
+time. Samples and votes are cumulative over the looks after the selection. During a run rows are appended as they come;
+at its end they are sorted, and `name.tsv` and `name.counts.tsv` are written from them.
 """
 
 from __future__ import annotations
@@ -20,27 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcert.errors import UsageError
-from smoothcert.results.reader import (
-    Record,
-    counts_path,
-    pack_votes,
-    parse_seconds,
-    sidecar_path,
-    try_reading,
-    unpack_votes,
-    write_rows,
-    write_sidecar,
-)
-from smoothcert.results.writer import cannot_write, check_name, open_sidecar, whole_lines
+from smoothcert.results.naming import check_name, looks_path, sidecar_path
+from smoothcert.results.reader import try_reading
+from smoothcert.results.records import Record, complete_lines, format_row, pack_votes, parse_seconds, unpack_votes
+from smoothcert.results.sidecar import open_sidecar, write_sidecar
+from smoothcert.results.writer import cannot_write, keep_lines, stored_lines, write_rows
 from smoothcert.runtime.atomic_files import open_locked, write_text
 
-COLUMNS = ("idx", "look", "samples", "votes", "time")
-_HEADER = "\t".join(COLUMNS) + "\n"
+_HEADER = format_row("idx", "look", "samples", "votes", "time")
 
 
 @dataclass(frozen=True)
 class Look:
-    """The votes [classes] that one look saw, and the seconds spent since the one before."""
+    """The votes [classes] that one look at an image saw, and the seconds since the look before."""
 
     idx: int
     look: int
@@ -48,52 +40,50 @@ class Look:
     seconds: float
 
     def row(self) -> str:
-        """The TSV line."""
-        fields = (self.idx, self.look, int(self.votes.sum()), pack_votes(self.votes.tolist()))
-        return "\t".join(map(str, fields)) + f"\t{timedelta(seconds=self.seconds)}\n"
-
-
-def looks_path(path: Path) -> Path:
-    """Return where the looks beside a results file lie."""
-    counts = counts_path(path)
-    return counts.with_name(counts.name.replace(".counts.tsv", ".looks.tsv"))
-
-
-def check_new(out: Path) -> None:
-    """Refuse a name that is not for results, or under which they, or anything beside them, are there already."""
-    check_name(out)
-    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
-        raise UsageError(f"{out} exists; choose another `--out`.")
+        """Return the line of the looks file."""
+        samples, votes = int(self.votes.sum()), pack_votes(self.votes.tolist())
+        return format_row(self.idx, self.look, samples, votes, timedelta(seconds=self.seconds))
 
 
 def looks_text(looks: Mapping[int, Sequence[Look]]) -> str:
-    """Return a file of looks."""
+    """Return the text of a looks file."""
     return _HEADER + "".join(look.row() for seen in looks.values() for look in seen)
 
 
-def parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, list[Look]]:
-    """Read lines of looks, those of an image in their order; anything else was edited."""
-    if not lines or lines[0].rstrip("\n") != _HEADER.rstrip("\n"):
-        raise UsageError(f"{source} does not begin with the columns of a file of looks.")
-    found = defaultdict[int, list[Look]](list)
+def read_looks(path: str | Path, classes: int) -> dict[int, list[Look]]:
+    """Return the looks beside a results file, by image."""
+    source = looks_path(Path(path))
+    return _parse_looks(complete_lines(try_reading(source)), classes, source)
+
+
+def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, list[Look]]:
+    if not lines or lines[0] != _HEADER:
+        raise UsageError(f"{source} does not begin with the columns of a looks file.")
+    looks = defaultdict[int, list[Look]](list)
     for number, line in enumerate(lines[1:], 2):
         try:
             idx, look, samples, votes, elapsed = line.rstrip("\n").split("\t")
             row = Look(int(idx), int(look), unpack_votes(votes, classes), parse_seconds(elapsed))
-            good = row.votes.sum() == int(samples) and row.look == len(found[row.idx])
+            valid = row.votes.sum() == int(samples) and row.look == len(looks[row.idx])
         except (ValueError, IndexError):
-            good = False
-        if not good:
-            raise UsageError(f"{source}, line {number}: that is not the look which should follow; it was edited.")
-        found[row.idx].append(row)
-    return dict(found)
+            valid = False
+        if not valid:
+            raise UsageError(f"{source}, line {number}: expected the next look at an image; it was edited.")
+        looks[row.idx].append(row)
+    return dict(looks)
 
 
 class LookStore:
-    """Keeps the looks of one run: on disk where it has a path, or else in memory alone.
+    """The looks of one run, on disk or, without a path, in memory only.
 
-    `known` holds, by image, the looks there are; a run that was interrupted finds them again. `settings` is what the
-    looks depend on, `segment` says who makes those from here on; each start that makes any adds one to the sidecar.
+    `known` holds the looks so far by image, including those of an interrupted run.
+
+    Args:
+        path: Results file, or None.
+        indices: Images in the order of their rows.
+        classes: Number of classes.
+        settings: Everything the looks depend on; a file with looks of other settings is refused.
+        segment: Device and versions of this start, added to the sidecar with the first new look.
     """
 
     def __init__(
@@ -118,22 +108,26 @@ class LookStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open_locked(looks)
-            self._write_sidecar()  # before the first byte, which would otherwise belong to nobody
-            self._recover(looks, classes)
+            write_sidecar(path, self._about)  # before the first row, which would be refused without it
+            lines = stored_lines(self._file)
+            keep_lines(self._file, lines, _HEADER)
         except OSError as error:
             raise cannot_write(path, error) from error
+        self.known = _parse_looks(lines or [_HEADER], classes, looks)
+        if unknown := self.known.keys() - self._order.keys():
+            raise UsageError(f"{looks} has looks at image {min(unknown)}, which is not among the images of this run.")
 
     def __enter__(self) -> LookStore:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._file:
-            with suppress(OSError):  # what append could not flush, it reported
+            with suppress(OSError):  # `append` has reported it
                 self._file.close()
 
     @property
     def drawn(self) -> int:
-        """The samples of all looks so far: the selection's, and the last look's, which holds those before it."""
+        """Number of samples so far: those of the selection and of the last look, which includes the looks before."""
         ends = ((looks[0], *looks[1:][-1:]) for looks in self.known.values())
         return sum(int(look.votes.sum()) for pair in ends for look in pair)
 
@@ -148,7 +142,7 @@ class LookStore:
             if self._segment:  # the first look of this start
                 self._about["segments"].append({"first_look": first, **self._segment})
                 self._segment = {}
-                self._write_sidecar()
+                write_sidecar(self.path, self._about)
             try:
                 self._file.write("".join(look.row() for look in looks))
                 self._file.flush()
@@ -156,7 +150,7 @@ class LookStore:
                 raise cannot_write(self.path, error, " The looks before are safe.") from error
 
     def publish(self, records: Sequence[Record], *, finished: bool) -> None:
-        """Write rows and counts of the images that have an answer, and put the looks in order when all is done."""
+        """Write the results file and its counts from `records`; when the run is finished, sort the looks."""
         if self.path is None or self._file is None:
             return
         self._about["samples"] = self.drawn
@@ -166,28 +160,4 @@ class LookStore:
             ordered = sorted(self.known, key=self._order.__getitem__)
             write_text(looks_path(self.path), looks_text({idx: self.known[idx] for idx in ordered}))
         write_rows(self.path, records)
-        self._write_sidecar()
-
-    def _recover(self, looks: Path, classes: int) -> None:
-        """Find the looks of a run that was interrupted, and cut off a row that was not written in full."""
-        assert self._file is not None
-        lines = whole_lines(self._file)
-        self._file.truncate(sum(len(line.encode()) for line in lines))
-        if not lines:
-            self._file.write(_HEADER)
-            self._file.flush()
-            return
-        self.known = parse_looks(lines, classes, looks)
-        if strangers := self.known.keys() - self._order.keys():
-            raise UsageError(f"{looks} has looks at image {min(strangers)}, which is not among those asked for.")
-
-    def _write_sidecar(self) -> None:
-        assert self.path is not None
         write_sidecar(self.path, self._about)
-
-
-def read_looks(path: str | Path, classes: int) -> dict[int, list[Look]]:
-    """Return the looks beside a results file, by image; without a last row that was not written in full."""
-    source = looks_path(Path(path))
-    lines = try_reading(source).splitlines(keepends=True)
-    return parse_looks([line for line in lines if line.endswith("\n")], classes, source)

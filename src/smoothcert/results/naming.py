@@ -1,6 +1,13 @@
-"""File names that say how results were made."""
+"""Names of results files and of the files beside them."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+from smoothcert.errors import UsageError
+
+COMPANION_SUFFIXES = (".counts.tsv", ".looks.tsv")
+"""Endings of the tables beside a results file."""
 
 
 def results_name(
@@ -15,7 +22,7 @@ def results_name(
     shard: tuple[int, int] = (1, 1),
     severities: str = "",
 ) -> str:
-    """Return the name of a results file.
+    """Return the default name of a results file, made of its settings.
 
     >>> results_name("certify", "mnist-c/fog", "test", 0.25, 1000, skip=20)
     'certify-mnist-c-fog-test-sigma0.25-n1000-skip20.tsv'
@@ -25,3 +32,52 @@ def results_name(
     parts += [f"max{most}"] if most else []
     parts += ["shard{}of{}".format(*shard)] if shard[1] > 1 else []
     return "-".join(parts) + ".tsv"
+
+
+def results_stem(path: Path) -> str:
+    """Return the name of a results file without .tsv and .gz.
+
+    >>> results_stem(Path("runs/a.tsv.gz"))
+    'a'
+    """
+    return path.name.removesuffix(".gz").removesuffix(".tsv")
+
+
+def sidecar_path(path: Path) -> Path:
+    """Return the path of the JSON file beside a results file."""
+    return path.with_name(results_stem(path) + ".json")
+
+
+def counts_path(path: Path) -> Path:
+    """Return the path of the class counts beside a results file; gzipped if the results are."""
+    return _companion(path, ".counts.tsv")
+
+
+def looks_path(path: Path) -> Path:
+    """Return the path of the looks beside a results file; gzipped if the results are."""
+    return _companion(path, ".looks.tsv")
+
+
+def _companion(path: Path, suffix: str) -> Path:
+    return path.with_name(results_stem(path) + suffix + (".gz" if path.suffix == ".gz" else ""))
+
+
+def certificates_in(folder: Path, *, below: bool = False) -> list[Path]:
+    """Return the results files of `certify` in a folder, gzipped ones included; with `below` also in subfolders."""
+    prefix = "**/" if below else ""
+    files = [path for suffix in (".tsv", ".tsv.gz") for path in folder.glob(f"{prefix}certify-*{suffix}")]
+    return sorted(path for path in files if not path.name.removesuffix(".gz").endswith(COMPANION_SUFFIXES))
+
+
+def check_name(out: Path) -> None:
+    """Raise if results cannot be written to `out`: a folder, a device, a gzipped file or a companion's name."""
+    taken = out.suffix in (".json", ".gz") or out.name.endswith(COMPANION_SUFFIXES)
+    if taken or (out.exists() and not out.is_file()):
+        raise UsageError(f"`--out` must name a results file ending in .tsv, got {out}.")
+
+
+def check_new(out: Path) -> None:
+    """Raise if results cannot be written to `out`, or if it or a file beside it exists."""
+    check_name(out)
+    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
+        raise UsageError(f"{out} exists; choose another `--out`.")

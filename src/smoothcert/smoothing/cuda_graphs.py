@@ -1,4 +1,4 @@
-"""CUDA graphs, and voting networks as such: the host launches one thing a micro-batch, and cannot fall behind."""
+"""CUDA graphs of voting networks: one launch per micro-batch, so that the GPU never waits for the host."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ Captured = tuple[Tensor, Tensor, torch.cuda.CUDAGraph]
 
 @contextmanager
 def capturing(graph: torch.cuda.CUDAGraph, stream: Any) -> Iterator[None]:
-    """Capture a graph on a stream of its device, be that the current device or not.
+    """Capture a graph on a stream, whose device need not be the current one.
 
-    A capture that fails would leave its stream the current one, since `torch.cuda.graph` does not give it back then:
-    what is done instead would not wait for what came before, nor be waited for.
+    `torch.cuda.graph` leaves its stream current if a capture fails. Restoring the stream keeps later work in order.
     """
     device = stream.device
     with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream(device)):
@@ -30,9 +29,9 @@ def capturing(graph: torch.cuda.CUDAGraph, stream: Any) -> Iterator[None]:
 
 
 class Replayed:
-    """A network whose weights stay as they are, captured at the first inputs of each shape and replayed from then on.
+    """A network with constant weights, captured as a CUDA graph for each input shape and replayed from then on.
 
-    The memory it returns is written anew by the next call. Where it cannot be captured, it is called as it is.
+    The next call overwrites the returned scores. A network that cannot be captured is called directly.
     """
 
     def __init__(self, network: Callable[[Tensor], Any]) -> None:
@@ -40,7 +39,7 @@ class Replayed:
         self._captured: dict[tuple[torch.Size, torch.dtype], Captured] = {}
 
     def __call__(self, x: Tensor) -> Any:
-        """Return the scores of a batch on the GPU."""
+        """Return the scores of a batch."""
         key = x.shape, x.dtype
         if self._graphs and key not in self._captured:
             try:
@@ -49,19 +48,19 @@ class Replayed:
                 raise
             except RuntimeError as error:
                 self._graphs = False
-                text = f"Votes are launched one by one, not replayed as a graph ({first_line(error)})."
+                text = f"The network is called directly, not replayed as a CUDA graph ({first_line(error)})."
                 warnings.warn(text, Notice, stacklevel=2)
         if key not in self._captured:
             return self.network(x)
-        place, scores, graph = self._captured[key]
-        place.copy_(x)
+        inputs, scores, graph = self._captured[key]
+        inputs.copy_(x)
         graph.replay()
         return scores
 
     def _capture(self, x: Tensor) -> Captured:
-        place = x.clone(memory_format=torch.contiguous_format)
-        self.network(place)  # compiles, and libraries allocate what they keep
+        inputs = x.clone(memory_format=torch.contiguous_format)
+        self.network(inputs)  # warm-up: compiles, and lets libraries allocate their workspaces
         graph = torch.cuda.CUDAGraph()
         with capturing(graph, torch.cuda.Stream(x.device)):  # type: ignore[no-untyped-call]
-            scores = self.network(place)
-        return place, scores, graph
+            scores = self.network(inputs)
+        return inputs, scores, graph

@@ -1,10 +1,9 @@
-"""The form in which a network votes: as it is, folded, or folded and compiled.
+"""Forms in which a base classifier votes: plain, folded, compiled or pinned.
 
-A `compiled` network's kernels are chosen by timing them; a `pinned` one's by rules alone, so that they are the same
-every time.
-
-Folding merges BatchNorm and the normalisation's scale into the convolutions: the same function up to rounding, with
-fewer passes over memory. Which form is used is part of the certified function and stands in the sidecar.
+Folding merges BatchNorm and the scale of the input normalization into the convolutions: the same function up to
+rounding, with fewer passes over memory. `compiled` and `pinned` networks are folded, then compiled: `compiled` selects
+kernels by timing them, `pinned` by fixed rules, so that every run uses the same ones. The form is part of the certified
+function and is recorded in the sidecar.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ COMPILED: dict[str, dict[str, Any]] = {
     "compiled": {"options": {"max_autotune": True, "coordinate_descent_tuning": True, **_SILENT}},
     "pinned": {"options": {"deterministic": True}},
 }
-"""How the forms are compiled that are; graphs are our own, so that folded networks have them too."""
-# Operations of a job that repays the compiler's time on an H200; around our own kernels it has little left to gain.
-# Measured, see benchmarks/README.md.
+"""Arguments of `torch.compile` by form. CUDA graphs are captured separately, so that folded networks have them too."""
+# Operations from which on compiling pays off on an H200 (measured, see benchmarks/README.md). Networks that run on the
+# package's own kernels have less to gain.
 _WORTH_COMPILING, _WORTH_COMPILING_KERNELS = 1e15, 2e16
 
 
 def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samples: int) -> tuple[str, str]:
-    """Return the form and precision that suit a job of so many samples where the model lies.
+    """Return the fastest form and precision for this many noise samples on the model's device.
 
-    Our own networks are folded, on a CUDA device also cast to bfloat16, and compiled where that repays.
+    The package's networks are folded, on a CUDA device also cast to bfloat16, and compiled if that pays off.
     """
     if not isinstance(model, Classifier):
         return "plain", "fp32"
@@ -50,30 +49,31 @@ def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samp
 
 
 def worth_compiling(work: float, kernels: bool) -> bool:
-    """Whether a job of so many operations repays the time of compiling a network, whose kernels may be our own."""
+    """Return True if this many operations pay for compiling; `kernels` says if the package's kernels are in use."""
     return work > (_WORTH_COMPILING_KERNELS if kernels else _WORTH_COMPILING)
 
 
 def operations(model: Classifier, shape: Sequence[int]) -> int:
-    """Return the floating-point operations of one input: those of its convolutions and linear layers."""
-    example, found = copy.deepcopy(model).cpu().eval(), 0
+    """Return the floating-point operations per input in convolutions and linear layers."""
+    example, total = copy.deepcopy(model).cpu().eval(), 0
 
-    def count(layer: nn.Module, _: Any, made: Tensor) -> None:
-        nonlocal found
-        found += 2 * layer.get_parameter("weight").numel() * (made.numel() // made.shape[1])
+    def count(layer: nn.Module, _: Any, output: Tensor) -> None:
+        nonlocal total
+        total += 2 * layer.get_parameter("weight").numel() * (output.numel() // output.shape[1])
 
     for layer in example.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             layer.register_forward_hook(count)
     with torch.no_grad():
         example(torch.zeros(1, *shape))
-    return found
+    return total
 
 
 def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callable[[Tensor], Any]:
-    """Return what is called with noisy inputs; only our own networks are folded, and only then cast to bfloat16.
+    """Return the function that scores noisy inputs.
 
-    On a CUDA device these are replayed as graphs, which another model may not bear.
+    Only the package's networks are folded, cast to bfloat16 and, on a CUDA device, replayed as CUDA graphs; other
+    models may not support it.
     """
     if form == "plain":
         return model
@@ -83,9 +83,9 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
         if precision == "bf16":
             network = with_kernels(network.to(torch.bfloat16))
     if form in COMPILED:
-        # Kernels that do not fit the device are passed over, which would be reported as an error each.
+        # The compiler skips kernels that do not fit the device, but would log an error for each.
         logging.getLogger("torch._inductor.select_algorithm").setLevel(logging.CRITICAL)
-        warnings.filterwarnings("ignore", "TypedStorage is deprecated")  # the compiler's own use of it, in torch 2.11
+        warnings.filterwarnings("ignore", "TypedStorage is deprecated")  # used by the compiler itself in torch 2.11
         network = torch.compile(network, dynamic=False, **COMPILED[form])
     if isinstance(model, Classifier) and next(model.parameters()).is_cuda:
         network = Replayed(network)
@@ -93,20 +93,20 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
 
 
 class Deployed:
-    """A network in the form in which it votes: made at the first vote, and anew where its weights have changed since.
+    """The deployed form of a model, created at the first vote and again when the weights have changed.
 
-    Changes are seen by PyTorch's own count of them, which misses what is written into `.data`.
+    Changes are detected by PyTorch's version counters, which miss writes to `.data`.
     """
 
     def __init__(self, form: str, precision: str) -> None:
         self.form, self.precision = form, precision
         self.network: Any = None
-        self.independent = False  # whether it was seen to answer every input by itself
+        self.independent = False  # True once `check_independence` has passed
         self._versions = list[Any]()
-        self._of = list[Any]()  # kept, so that nothing else comes to lie where one of them was
+        self._sources = list[Any]()  # keeps them alive, so that their ids stay unique
 
     def renew(self, model: Callable[[Tensor], Any]) -> None:
-        """Take a network, or make its form anew; one that is plain is what it is."""
+        """Deploy a model unless this was done with its present weights."""
         if self.form == "plain":
             self.independent &= self.network is model
             self.network = model
@@ -116,26 +116,26 @@ class Deployed:
         if self.network is None or versions != self._versions:
             self.network, self._versions = deploy(model, self.form, self.precision), versions
             self.independent = False
-            self._of = [model, *weights]
+            self._sources = [model, *weights]
 
 
 def _version(weight: Tensor) -> tuple[Any, ...]:
-    """Return what becomes another when a weight does."""
-    count = 0 if weight.is_inference() else weight._version
-    place = weight.data_ptr() if weight.layout == torch.strided else 0
-    return id(weight), count, weight.device, place
+    """Return a value that changes whenever the weight does."""
+    version = 0 if weight.is_inference() else weight._version
+    address = weight.data_ptr() if weight.layout == torch.strided else 0
+    return id(weight), version, weight.device, address
 
 
 def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> torch.dtype:
-    """Return the type noisy inputs are cast to, once, after the noise was added in float32."""
+    """Return the dtype of noisy inputs; they are cast once, after noise is added in float32."""
     cast = form != "plain" and precision == "bf16" and isinstance(model, Classifier)
     return torch.bfloat16 if cast else torch.float32
 
 
 def with_kernels(model: Classifier) -> Classifier:
-    """Put our own kernels in the place of what they compute, where the device has them.
+    """Replace layers by the package's kernels if the device supports them.
 
-    That is what a network names as `pooled`, with a linear layer after the last, and ResNets as a whole.
+    These are the convolutions that a network lists as `pooled`, the last one before a linear layer, and whole ResNets.
     """
     if not (next(model.parameters()).is_cuda and network_kernels()):
         return model
@@ -158,13 +158,13 @@ def with_kernels(model: Classifier) -> Classifier:
 
 
 def fold(model: Classifier) -> Classifier:
-    """Return a copy in eval mode without BatchNorm, the normalisation reduced to a subtraction, or to nothing.
+    """Return a copy in eval mode without BatchNorm, and with the input normalization reduced to a subtraction.
 
-    The mean cannot move into a first convolution that pads with zeros after the subtraction, not before.
+    The subtraction is folded, too, unless the first convolution pads: zeros are padded after it, not before.
     """
     for name, module in model.named_modules():
         if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):
-            raise UsageError(f"Folding would lose the hook or parametrisation of `{name}`; choose the form `plain`.")
+            raise UsageError(f"Folding would drop the hook or parametrization of `{name}`; choose the form `plain`.")
     folded = copy.deepcopy(model).eval()
     for module in list(folded.network.modules()):
         for number in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""Adding noise to inputs: each noise as one definition for every device, as a kernel of its own where there is one."""
+"""Adding noise to inputs: one definition of each noise for all devices, and a fused kernel where there is one."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def add_noise(
     purpose: int,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Return inputs[image] under the noises of these samples, [parts, micro_batch, ...], cast to `dtype` once.
+    """Return noisy copies of inputs[image], [parts, micro_batch, ...].
 
-    Sample s of the input with index i is a function of (seed, purpose, i, s). Noise is added in float32, or on the grid
-    of 8-bit images in integers.
+    Noise sample s of the input with index i is a function of (seed, purpose, i, s) only. Noise is added in float32, or
+    in integers on the grid of 8-bit images, and the sum is cast to `dtype` once.
     """
     shape = (*samples.shape, *inputs.shape[1:])
     kernels = triton_kernels() if inputs.is_cuda and not isinstance(noise, UniformNoise) else None
@@ -48,24 +48,24 @@ def add_noise(
     if isinstance(noise, GaussianNoise):
         drawn = noise.sigma * normal(seed, address, size, device=device)
     elif isinstance(noise, UniformNoise):
-        # Multiples of 2**-24, moved by half a step to lie evenly around 0; exact until they are scaled.
+        # Multiples of 2**-24, shifted by half a step to be symmetric around 0; exact until scaled.
         drawn = noise.half_width * (2 * uniform(seed, address, size, device=device) - (1 - 2.0**-24))
     else:
-        raise UsageError(f"Expected a noise that can be drawn, but got {noise}.")
+        raise UsageError(f"Expected `noise` to be Gaussian, grid or uniform noise, but got {noise}.")
     return (inputs[image].unsqueeze(1) + drawn.view(shape)).to(dtype)
 
 
 def check_grid(noise: GridNoise, inputs: Tensor) -> None:
-    """Refuse inputs that the sound certificate is not about.
+    """Raise if sound certification does not cover the inputs.
 
-    Those are all but 8-bit images, since the table of thresholds ends where clipping hides it for pixels from 0 to 255
-    alone; and images of more values than the noise's slack is for.
+    They must be 8-bit images, because the table of thresholds ends where clipping hides it for pixels from 0 to 255,
+    and must not have more values than the slack of the noise allows for.
     """
     if not torch.equal(_pixels(inputs).clamp(0, LEVELS).float() / LEVELS, inputs.float()):
-        raise UsageError("Sound certification is for 8-bit images: expected multiples of 1/255 in [0, 1].")
+        raise UsageError("Expected inputs of sound certification to be 8-bit images: multiples of 1/255 in [0, 1].")
     size = inputs[0].numel()
     if noise.slack < thresholds(noise.sigma).slack(size):
-        raise UsageError(f"The noise is for smaller inputs: expected `grid_noise({noise.sigma}, {size})`.")
+        raise UsageError(f"Expected `noise` to be `grid_noise({noise.sigma}, {size})`, but got one for smaller inputs.")
 
 
 def _on_grid(sigma: float, inputs: Tensor, drawn: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -80,6 +80,6 @@ def _pixels(inputs: Tensor) -> Tensor:
 
 @cache
 def _table(sigma: float, device: torch.device) -> tuple[Tensor, int, tuple[int, int]]:
-    """Return the thresholds on a device, the offset of the noise, and the limits of noisy pixels."""
-    known = thresholds(sigma)
-    return torch.tensor(known.counts, device=device), known.offset, (known.low, known.high)
+    """Return the thresholds on a device, the offset of the noise, and the range of noisy pixels."""
+    table = thresholds(sigma)
+    return torch.tensor(table.counts, device=device), table.offset, (table.low, table.high)

@@ -1,4 +1,4 @@
-"""Numerical precision as part of the function that is certified."""
+"""Numerical precision, a part of the certified function."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from smoothcert.smoothing.precision_names import PRECISIONS
 
 
 def check_precision(precision: str) -> None:
-    """Refuse a precision that does not exist."""
+    """Raise if there is no such precision."""
     if precision not in PRECISIONS:
         raise unknown_name("precision", precision, PRECISIONS)
 
 
 @contextmanager
 def numerics(precision: str, device: torch.device, *, deterministic: bool = True) -> Iterator[None]:
-    """Run the network in one precision: fp32 without TF32, fp32 with TF32, or bf16 autocast.
+    """Run code in one precision: fp32 without TF32, fp32 with TF32, or bf16 autocast.
 
-    Deterministic convolution algorithms make the same input give the same scores in every process, unless the network
-    was compiled. An autocast that the caller has switched on does not reach in here.
+    Deterministic convolution algorithms give the same scores in every process, unless the network is compiled. An
+    autocast of the caller has no effect inside.
     """
-    check_precision(precision)
     with ExitStack() as stack:
         if device.type == "cpu":
             _forbid_less_than_float32(stack)
         if device.type == "cuda":
-            _settle_tf32(stack)
+            _reset_tf32(stack)
             tf32 = precision != "fp32"
             before = torch.backends.cuda.matmul.allow_tf32
             stack.callback(setattr, torch.backends.cuda.matmul, "allow_tf32", before)
@@ -42,12 +41,12 @@ def numerics(precision: str, device: torch.device, *, deterministic: bool = True
             )
         if torch.amp.is_autocast_available(device.type):
             stack.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"))
-            stack.callback(torch.clear_autocast_cache)  # which would outlive a step within another autocast
+            stack.callback(torch.clear_autocast_cache)  # the cache would outlive a step within another autocast
         yield
 
 
 def _forbid_less_than_float32(stack: ExitStack) -> None:
-    """Switch off, until the stack is left, what a caller may have allowed CPUs to round float32 to."""
+    """Disable lower CPU precisions that the caller may have allowed for float32, until the stack is closed."""
     onednn: Any = torch.backends.mkldnn
     for place in (onednn.matmul, onednn.conv):
         if place.fp32_precision not in ("none", "ieee"):
@@ -55,11 +54,11 @@ def _forbid_less_than_float32(stack: ExitStack) -> None:
             place.fp32_precision = "ieee"
 
 
-def _settle_tf32(stack: ExitStack) -> None:
-    """Where the caller has set TF32 in PyTorch's new way, bring it to the defaults of the old one.
+def _reset_tf32(stack: ExitStack) -> None:
+    """Reset TF32 settings of PyTorch's new API (`fp32_precision`) to the defaults of the old one (`allow_tf32`).
 
-    The old way cannot be read until then, and forbids nothing that the new one allows in general. What the caller has
-    set is put back when the stack is left.
+    Otherwise the old flags cannot be read, and do not override the general settings of the new API. The caller's
+    settings are restored when the stack is closed.
     """
     backends: Any = torch.backends
     matmul, cudnn = backends.cuda.matmul, backends.cudnn

@@ -1,7 +1,7 @@
-"""The statistics of randomized smoothing: pure functions on numbers and NumPy arrays, no torch.
+"""Confidence bounds and certificates of randomized smoothing: pure functions on numbers and NumPy arrays, no torch.
 
-Near certainty the interesting quantity is the *failure* probability 1 - p, which a double holds to full relative
-precision where p itself would round to 1. Bounds are therefore computed for failures first.
+Bounds are computed for the *failure* probability 1 - p. Near certainty a double holds it to full relative precision,
+while p itself would round to 1.
 """
 
 from __future__ import annotations
@@ -18,56 +18,99 @@ from smoothcert.errors import UsageError
 Floats = NDArray[np.float64]
 
 ABSTAIN = -1
-"""The prediction that stands for "no answer"; its radius is 0."""
-_CLOSE = 1e-9  # relative to alpha: how far SciPy's inverse is off where it is not astray
+"""Prediction of a smoothed classifier that abstains; its radius is 0."""
+_TOLERANCE = 1e-9  # relative error of alpha at which SciPy's inverse is accepted
 
 
 def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats:
-    """Return the Clopper-Pearson upper bound, at confidence 1 - alpha, of the probability to fail.
+    """Return the one-sided Clopper-Pearson upper bound of a failure probability.
 
-    It is one minus the lower bound of the success probability, without the cancellation.
+    It equals 1 - `lower_bound`, without the cancellation.
+
+    Args:
+        successes: Number of successes, broadcast against `trials`.
+        trials: Number of trials.
+        alpha: Probability that the bound does not hold.
+
+    Returns:
+        The bound at confidence 1 - alpha.
+
+    Raises:
+        UsageError: If `alpha` is not in (0, 1), or the counts are impossible.
+
+    Example:
+        >>> float(failure_upper_bound(100_000, 100_000, 0.001).round(9))
+        6.9075e-05
     """
     check_alpha(alpha)
     k, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
     if np.any((k < 0) | (k > n) | (n < 1)):
-        raise UsageError("Expected `successes` between 0 and `trials`, and `trials` to be at least 1.")
+        raise UsageError("Expected `successes` to be between 0 and `trials`, and `trials` to be at least 1.")
     bound = np.ones(k.shape)
     some, all_ = (k > 0) & (k < n), k == n
-    bound[some] = _failure_at(n[some] - k[some], k[some], alpha)
+    bound[some] = _inverse_tail(n[some] - k[some], k[some], alpha)
     bound[all_] = -np.expm1(np.log(alpha) / n[all_])
     return bound
 
 
-def _failure_at(failures: Floats, successes: Floats, alpha: float) -> Floats:
-    """Return the failure probability at which no more than these failures have probability alpha.
+def _inverse_tail(failures: Floats, successes: Floats, alpha: float) -> Floats:
+    """Return the failure probability at which at most this many failures have probability alpha.
 
-    SciPy's inverse goes astray at 999 failures of a million trials or more, and elsewhere from 10**8 trials on or for
-    an alpha below 1e-240: too low, by then several times alpha. Its distribution does not, so it has the last word.
+    SciPy's inverse is too low, by up to several times alpha, at 999 failures in a million trials or more, from 10**8
+    trials on, and for alpha below 1e-240. SciPy's distribution function is accurate, so it checks the inverse, and
+    bisection replaces what it rejects.
     """
-    found: Floats = np.asarray(special.betainccinv(failures + 1, successes, alpha), dtype=np.float64)
-    astray = ~(np.abs(special.betaincc(failures + 1, successes, found) / alpha - 1) <= _CLOSE)
-    if astray.any():
-        a, b = failures[astray] + 1, successes[astray]
+    bound: Floats = np.asarray(special.betainccinv(failures + 1, successes, alpha), dtype=np.float64)
+    wrong = ~(np.abs(special.betaincc(failures + 1, successes, bound) / alpha - 1) <= _TOLERANCE)
+    if wrong.any():
+        a, b = failures[wrong] + 1, successes[wrong]
         low, high = np.zeros(len(a)), np.ones(len(a))
         for _ in range(128):
             middle = (low + high) / 2
-            proven = special.betaincc(a, b, middle) <= alpha
-            low, high = np.where(proven, low, middle), np.where(proven, middle, high)
-        found[astray] = high
-    return found
+            holds = special.betaincc(a, b, middle) <= alpha
+            low, high = np.where(holds, low, middle), np.where(holds, middle, high)
+        bound[wrong] = high
+    return bound
 
 
 def lower_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats:
-    """Return the one-sided Clopper-Pearson lower bound of a success probability at confidence 1 - alpha.
+    """Return the one-sided Clopper-Pearson lower bound of a success probability.
 
-    >>> float(lower_bound(100_000, 100_000, 0.001).round(9))
-    0.999930925
+    Args:
+        successes: Number of successes, broadcast against `trials`.
+        trials: Number of trials.
+        alpha: Probability that the bound does not hold.
+
+    Returns:
+        The bound at confidence 1 - alpha.
+
+    Raises:
+        UsageError: If `alpha` is not in (0, 1), or the counts are impossible.
+
+    Example:
+        >>> float(lower_bound(100_000, 100_000, 0.001).round(9))
+        0.999930925
     """
     return 1.0 - failure_upper_bound(successes, trials, alpha)
 
 
 def gaussian_radius(failure: ArrayLike, sigma: float) -> Floats:
-    """Return Cohen's l2 radius sigma * Phi^-1(1 - failure), or 0 where failure exceeds one half."""
+    """Return the certified l2 radius sigma * Phi^-1(1 - failure) of Gaussian noise (Cohen et al., 2019).
+
+    Args:
+        failure: Upper bound of the probability that the base classifier does not return the class.
+        sigma: Standard deviation of the noise.
+
+    Returns:
+        The radius, 0 where `failure` exceeds one half.
+
+    Raises:
+        UsageError: If `sigma` is not positive and finite.
+
+    Example:
+        >>> gaussian_radius([0.1, 0.6], sigma=0.5).round(4).tolist()
+        [0.6408, 0.0]
+    """
     check_sigma(sigma)
     return np.maximum(-sigma * special.ndtri(np.asarray(failure, dtype=np.float64)), 0.0)
 
@@ -75,10 +118,28 @@ def gaussian_radius(failure: ArrayLike, sigma: float) -> Floats:
 def certify_counts(
     selection: ArrayLike, estimation: ArrayLike, sigma: float, alpha: float
 ) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Turn the class counts of both stages [..., classes] into predictions, radii and lower bounds of p_A.
+    """Certify inputs from the votes of both stages (CERTIFY of Cohen et al., 2019).
 
-    The class is the most frequent of the selection (the lowest index on ties); the estimation, drawn afresh,
-    bounds its probability. Where the bound is below one half the answer is ABSTAIN with radius 0.
+    The class with the most votes in the selection is certified (the lowest index on ties); the votes of the
+    estimation, drawn independently, bound its probability.
+
+    Args:
+        selection: Class counts of the selection stage, [..., classes].
+        estimation: Class counts of the estimation stage, [..., classes].
+        sigma: Standard deviation of the noise.
+        alpha: Probability that a certificate is false.
+
+    Returns:
+        The predictions, `ABSTAIN` where the lower bound is below one half; the l2 radii, 0 where the classifier
+        abstains; and the lower bounds of the probability of the class.
+
+    Raises:
+        UsageError: If `sigma` or `alpha` is out of range, or an input has no votes.
+
+    Example:
+        >>> prediction, radius, p_lower = certify_counts([[2, 98]], [[10, 990]], sigma=0.5, alpha=0.001)
+        >>> prediction.tolist(), radius.round(3).tolist(), p_lower.round(3).tolist()
+        ([1], [0.989], [0.976])
     """
     chosen = np.argmax(np.asarray(selection), axis=-1)
     counts = np.asarray(estimation)
@@ -90,9 +151,23 @@ def certify_counts(
 
 
 def predict_counts(counts: ArrayLike, alpha: float) -> NDArray[np.int64]:
-    """Return Cohen's PREDICT for class counts [..., classes]: the top class, or ABSTAIN.
+    """Predict the class of inputs from their votes (PREDICT of Cohen et al., 2019).
 
     The top class must win a two-sided binomial test at one half against the runner-up.
+
+    Args:
+        counts: Class counts, [..., classes].
+        alpha: Probability that a prediction is not the class of the smoothed classifier.
+
+    Returns:
+        The top class, or `ABSTAIN` where the test fails.
+
+    Raises:
+        UsageError: If `alpha` is not in (0, 1).
+
+    Example:
+        >>> predict_counts([[520, 480], [700, 300]], alpha=0.001).tolist()
+        [-1, 0]
     """
     check_alpha(alpha)
     votes = np.asarray(counts)
@@ -105,17 +180,39 @@ def predict_counts(counts: ArrayLike, alpha: float) -> NDArray[np.int64]:
 
 
 def tie_p_value(successes: ArrayLike, trials: ArrayLike) -> Floats:
-    """Return the two-sided binomial p-value of `successes` (at least half of `trials`) at probability one half."""
+    """Return the p-value of the two-sided binomial test at probability one half.
+
+    Args:
+        successes: Number of successes, at least half of `trials`.
+        trials: Number of trials.
+
+    Returns:
+        The p-value.
+
+    Example:
+        >>> float(tie_p_value(60, 100).round(4))
+        0.0569
+    """
     k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
-    tail = special.betainc(np.maximum(k, 1.0), n - k + 1, 0.5)  # P(at least k); bdtrc would fail from 2**31 trials on
+    tail = special.betainc(np.maximum(k, 1.0), n - k + 1, 0.5)  # P(at least k); bdtrc fails from 2**31 trials on
     return np.minimum(1.0, 2.0 * np.where(k > 0, tail, 1.0))
 
 
 def smallest_sample(alpha: float) -> int:
-    """Return the least n at which n votes out of n certify anything at all.
+    """Return the smallest n at which n votes out of n give a certificate.
 
-    >>> smallest_sample(0.001)
-    10
+    Args:
+        alpha: Probability that a certificate is false.
+
+    Returns:
+        The number of noise samples.
+
+    Raises:
+        UsageError: If `alpha` is not in (0, 1).
+
+    Example:
+        >>> smallest_sample(0.001)
+        10
     """
     check_alpha(alpha)
     n = max(1, math.ceil(math.log(alpha) / math.log(0.5)))
@@ -123,34 +220,76 @@ def smallest_sample(alpha: float) -> int:
 
 
 def largest_radius(sigma: float, n: int, alpha: float) -> float:
-    """Return the radius of n votes out of n: no certificate can exceed it.
+    """Return the radius that n votes out of n certify: no certificate can exceed it.
 
-    >>> round(largest_radius(1.0, 100_000, 0.001), 4)
-    3.8115
+    Args:
+        sigma: Standard deviation of the noise.
+        n: Number of noise samples.
+        alpha: Probability that a certificate is false.
+
+    Returns:
+        The l2 radius.
+
+    Raises:
+        UsageError: If an argument is out of range.
+
+    Example:
+        >>> round(largest_radius(1.0, 100_000, 0.001), 4)
+        3.8115
     """
     return float(gaussian_radius(failure_upper_bound(n, n, alpha), sigma))
 
 
 def check_sigma(sigma: float) -> None:
-    """Refuse a noise level that is not a positive finite number."""
-    if not 0 < _number(sigma) < math.inf:
+    """Raise UsageError if the noise level is not positive and finite.
+
+    Args:
+        sigma: Standard deviation of the noise.
+
+    Raises:
+        UsageError: If `sigma` is not a positive finite number.
+
+    Example:
+        >>> check_sigma(0.25)
+    """
+    if not 0 < _as_float(sigma) < math.inf:
         raise UsageError(f"Expected `sigma` to be > 0 and finite, but got {sigma!r}.")
 
 
 def check_alpha(alpha: float) -> None:
-    """Refuse a failure probability outside (0, 1)."""
-    if not 0 < _number(alpha) < 1:
+    """Raise UsageError if the failure probability is not between 0 and 1.
+
+    Args:
+        alpha: Probability that a certificate is false.
+
+    Raises:
+        UsageError: If `alpha` is not a number in (0, 1).
+
+    Example:
+        >>> check_alpha(0.001)
+    """
+    if not 0 < _as_float(alpha) < 1:
         raise UsageError(f"Expected `alpha` to be between 0 and 1, exclusive, but got {alpha!r}.")
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a seed that is no key of the noise."""
+    """Raise UsageError if the seed is not an int below 2**63.
+
+    Args:
+        seed: Seed of the noise.
+
+    Raises:
+        UsageError: If `seed` is not a whole number from 0 to 2**63 - 1.
+
+    Example:
+        >>> check_seed(0)
+    """
     if not (hasattr(seed, "__index__") and 0 <= seed < 1 << 63):
         raise UsageError(f"Expected `seed` to be a whole number between 0 and 2**63 - 1, but got {seed!r}.")
 
 
-def _number(value: float) -> float:
-    """Return a number, be it an array library's, and NaN for what is none: nothing compares with it."""
+def _as_float(value: float) -> float:
+    """Return a Python or array-library number as a float, and anything else as NaN, which fails all comparisons."""
     try:
         return math.nan if isinstance(value, str) else float(value)
     except (TypeError, ValueError):
@@ -158,7 +297,22 @@ def _number(value: float) -> float:
 
 
 def check_count(name: str, value: int) -> int:
-    """Return a number of things; refuse a fraction, and less than one."""
+    """Return `value` as a positive int.
+
+    Args:
+        name: Name of the argument, for the error message.
+        value: Its value.
+
+    Returns:
+        The value as a Python int.
+
+    Raises:
+        UsageError: If `value` is not a whole number, or less than 1.
+
+    Example:
+        >>> check_count("n", np.int64(100))
+        100
+    """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise UsageError(f"Expected `{name}` to be a whole number, but got {value!r}.")
     count = operator.index(value)
@@ -168,7 +322,23 @@ def check_count(name: str, value: int) -> int:
 
 
 def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> None:
-    """Refuse sample sizes that can never certify, and say which could; a two-sided bound has half of alpha for it."""
+    """Raise UsageError if no votes could certify an input.
+
+    Args:
+        n0: Number of noise samples in the selection.
+        n: Number of noise samples in the estimation.
+        alpha: Probability that a certificate is false.
+        bound: Bound of the class probability; `"two-sided"` has only half of alpha for it.
+
+    Raises:
+        UsageError: If an argument is out of range, or `n` is too small for `alpha`.
+
+    Example:
+        >>> check_budget(100, 10, alpha=0.001)
+        >>> check_budget(100, 9, alpha=0.001)
+        Traceback (most recent call last):
+        smoothcert.errors.UsageError: With n = 9 no input can be certified at alpha = 0.001; take n of at least 10.
+    """
     check_count("n0", n0)
     check_count("n", n)
     check_alpha(alpha)
@@ -178,9 +348,20 @@ def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> Non
 
 
 def check_prediction(n: int, alpha: float) -> None:
-    """Refuse a sample size with which PREDICT always abstains, and say which would do: its test is two-sided."""
+    """Raise UsageError if every prediction would abstain.
+
+    Args:
+        n: Number of noise samples.
+        alpha: Probability that a prediction is not the class of the smoothed classifier.
+
+    Raises:
+        UsageError: If an argument is out of range, or `n` is too small for `alpha`.
+
+    Example:
+        >>> check_prediction(11, alpha=0.001)
+    """
     check_count("n", n)
     check_alpha(alpha)
-    least = smallest_sample(alpha / 2)
+    least = smallest_sample(alpha / 2)  # PREDICT's test is two-sided
     if n < least:
         raise UsageError(f"With n = {n} every prediction abstains at alpha = {alpha}; take n of at least {least}.")

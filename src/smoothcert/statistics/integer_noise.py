@@ -1,9 +1,9 @@
-"""Normal noise on the grid of 8-bit images, in exact integers: its table of thresholds. No torch, no floats.
+"""Gaussian noise on the grid of 8-bit images in exact integers: its table of thresholds. No torch, no floats.
 
-With u uniform below 2**60, the number of thresholds at most u is the noise in steps of 1/255, up to an offset. That is
-what rounding normal noise to the grid gives, and rounding commutes with adding an 8-bit image: so the smoothed
-classifier is one with exact normal noise, whose base classifier begins by rounding and clipping (Voracek and Hein, ICLR
-2023). What doubles cannot hold, 60 bits of a probability, is computed with decimals.
+With u uniform below 2**60, the number of thresholds at most u is the noise in steps of 1/255, plus an offset. This is
+Gaussian noise rounded to the grid. Rounding commutes with adding an 8-bit image, so the smoothed classifier is one with
+exact Gaussian noise whose base classifier first rounds and clips its input (Voracek and Hein, ICLR 2023). Probabilities
+need 60 bits, more than a double holds, so they are computed as decimals.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ BITS = 60
 LEVELS = 255
 _DIGITS = 60
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
-_FARTHEST = 10  # standard deviations beyond which a tail is less than half of 2**-60
+_FARTHEST = 10  # standard deviations beyond which the tail is below half of 2**-60
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The table for one noise level: `counts[j]` of 2**60 equal parts give a noise of at most j - `offset` steps.
+    """The table of one noise level: the noise is at most j - `offset` steps with probability counts[j] / 2**60.
 
-    Noisy pixels are clipped to `low`..`high`, where 0 is black and 255 white.
+    Noisy pixels are clipped to [`low`, `high`], where 0 is black and 255 is white.
     """
 
     counts: tuple[int, ...]
@@ -35,13 +35,13 @@ class Thresholds:
     high: int
 
     def slack(self, dimensions: int) -> float:
-        """Return how much rounding the thresholds can change any event's probability."""
+        """Return the largest error of any event's probability from rounding the thresholds."""
         return dimensions * len(self.counts) * 2.0**-BITS
 
 
 @cache
 def thresholds(sigma: float) -> Thresholds:
-    """Tabulate the noise of standard deviation `sigma` on images in [0, 1]."""
+    """Return the table for noise of standard deviation `sigma` on images in [0, 1]."""
     check_sigma(sigma)
     margin = max(1, int(6 * sigma))
     offset = LEVELS * (margin + 1)
@@ -51,12 +51,12 @@ def thresholds(sigma: float) -> Thresholds:
 
 
 def grid_noise(sigma: float, dimensions: int) -> GridNoise:
-    """Return the noise of sound certification, for inputs of so many values."""
+    """Return the noise of sound certification for inputs with this many values."""
     return GridNoise(sigma, thresholds(sigma).slack(dimensions))
 
 
 def _parts(odd: int, sigma: float) -> int:
-    """Return Phi(odd / 510 / sigma), of 2**60 and rounded, for a positive number of half steps."""
+    """Return 2**60 * Phi(odd / (510 * sigma)), rounded; `odd` counts half steps and is positive."""
     with localcontext() as context:
         context.prec = _DIGITS
         z = Decimal(odd) / (2 * LEVELS * Decimal(sigma))
@@ -64,7 +64,7 @@ def _parts(odd: int, sigma: float) -> int:
 
 
 def normal_cdf(z: Decimal) -> Decimal:
-    """Return Phi(z) for z >= 0 to the precision of the context: 1/2 + phi(z) (z + z^3/3 + z^5/15 + ...).
+    """Return Phi(z) for z >= 0 to the precision of the decimal context: 1/2 + phi(z) (z + z^3/3 + z^5/15 + ...).
 
     >>> round(normal_cdf(Decimal("1.959963984540054")), 15)
     Decimal('0.975000000000000')

@@ -1,7 +1,7 @@
-"""What a table says of a set of certified images: pure functions on NumPy arrays, no torch.
+"""Metrics of certified images: pure functions on NumPy arrays, no torch.
 
-`radius` [images] is in full precision and 0 for abstentions; `correct` [images] is true where the certified class is
-the label.
+Arguments named `radius` [images] hold certified radii in full precision, 0 where the classifier abstains; `correct`
+[images] is true where the certified class is the label.
 """
 
 from __future__ import annotations
@@ -19,24 +19,53 @@ Floats = NDArray[np.float64]
 
 
 def robust_radius(radius: ArrayLike, correct: ArrayLike) -> Floats:
-    """Return each image's contribution to the average certified radius: its radius, or 0 where it is wrong."""
+    """Return the radius of each image, 0 where the prediction is wrong: its contribution to the ACR.
+
+    Args:
+        radius: Certified radii, [images].
+        correct: True where the certified class is the label, [images].
+
+    Returns:
+        The radii, [images].
+
+    Example:
+        >>> robust_radius([1.0, 2.0], [True, False]).tolist()
+        [1.0, 0.0]
+    """
     return np.where(np.asarray(correct, dtype=bool), np.asarray(radius, dtype=np.float64), 0.0)
 
 
 def average_certified_radius(radius: ArrayLike, correct: ArrayLike) -> float:
-    """Return the ACR (Zhai et al., 2020): the mean certified radius, wrong and abstaining images counting 0.
+    """Return the average certified radius, ACR (Zhai et al., 2020).
 
-    >>> average_certified_radius([1.0, 2.0, 3.0], [True, False, True])
-    1.3333333333333333
+    Args:
+        radius: Certified radii, [images].
+        correct: True where the certified class is the label, [images].
+
+    Returns:
+        The mean radius, where wrong predictions and abstentions count 0.
+
+    Example:
+        >>> average_certified_radius([1.0, 2.0, 3.0], [True, False, True])
+        1.3333333333333333
     """
     return float(robust_radius(radius, correct).mean())
 
 
 def certified_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike) -> Floats:
-    """Return the share of images that are right with a radius of at least `at`, for each value of it.
+    """Return the share of images classified correctly with a radius of at least `at`.
 
-    >>> certified_accuracy([1.0, 2.0, 3.0], [True, False, True], [0.0, 1.0, 2.5]).round(3).tolist()
-    [0.667, 0.667, 0.333]
+    Args:
+        radius: Certified radii, [images].
+        correct: True where the certified class is the label, [images].
+        at: One or more radii.
+
+    Returns:
+        The certified accuracy at each radius of `at`, between 0 and 1.
+
+    Example:
+        >>> certified_accuracy([1.0, 2.0, 3.0], [True, False, True], [0.0, 1.0, 2.5]).round(3).tolist()
+        [0.667, 0.667, 0.333]
     """
     thresholds = np.atleast_1d(np.asarray(at, dtype=np.float64))
     ranked = np.sort(np.asarray(radius, dtype=np.float64)[np.asarray(correct, dtype=bool)])
@@ -44,29 +73,81 @@ def certified_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike) -> 
 
 
 def linf_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike, dimensions: int) -> Floats:
-    """Return the certified accuracy in l_inf: an l2 ball of radius R holds the cube of half-width R / sqrt(d)."""
+    """Return the certified accuracy in the l_inf norm, from l2 radii.
+
+    An l2 ball of radius R contains the cube of half-width R / sqrt(dimensions).
+
+    Args:
+        radius: Certified l2 radii, [images].
+        correct: True where the certified class is the label, [images].
+        at: One or more l_inf radii.
+        dimensions: Number of values of an input.
+
+    Returns:
+        The certified accuracy at each radius of `at`, between 0 and 1.
+
+    Example:
+        >>> linf_accuracy([1.0, 2.0], [True, True], [0.25, 0.5], dimensions=16).tolist()
+        [1.0, 0.5]
+    """
     return certified_accuracy(radius, correct, np.asarray(at, dtype=np.float64) * math.sqrt(dimensions))
 
 
 def abstention_rate(predict: ArrayLike) -> float:
-    """Return the share of images on which the classifier abstained."""
+    """Return the share of images on which the smoothed classifier abstains.
+
+    Args:
+        predict: Certified classes, -1 for abstentions, [images].
+
+    Returns:
+        The share, between 0 and 1.
+
+    Example:
+        >>> abstention_rate([3, -1, 0, 7])
+        0.25
+    """
     return float((np.asarray(predict) < 0).mean())
 
 
 def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rho: float = 0.001) -> Floats:
-    """Return Cohen's lower bound, at confidence 1 - rho, of the certified accuracy free of false certificates.
+    """Return a lower bound of the certified accuracy without false certificates (Cohen et al., 2019).
 
-    Each certificate fails with probability at most alpha; Bernstein's inequality bounds how many of them do. The 2 of
-    its square root is missing in the published code, whose bound fails several times as often as rho on many images.
+    Each certificate is false with probability at most alpha; Bernstein's inequality bounds the number of false ones.
+    The published code lacks the factor 2 under its square root: on many images that bound fails several times as
+    often as `rho`.
+
+    Args:
+        accuracy: Certified accuracy, between 0 and 1.
+        images: Number of images.
+        alpha: Probability that a certificate is false.
+        rho: Probability that the bound does not hold.
+
+    Returns:
+        The bound at confidence 1 - rho, at least 0.
+
+    Example:
+        >>> float(high_probability_accuracy(0.6, images=500, alpha=0.001).round(4))
+        0.5891
     """
-    doubt = math.log(1 / rho)
-    slack = alpha + math.sqrt(2 * alpha * (1 - alpha) * doubt / images) + doubt / (3 * images)
+    surprise = math.log(1 / rho)
+    slack = alpha + math.sqrt(2 * alpha * (1 - alpha) * surprise / images) + surprise / (3 * images)
     return np.maximum(np.asarray(accuracy, dtype=np.float64) - slack, 0.0)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over images with its standard error and an interval."""
+    """A mean over images with its standard error and a confidence interval.
+
+    Attributes:
+        value: The mean.
+        standard_error: Its standard error, NaN for a single image.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+
+    Example:
+        >>> Estimate(value=0.5, standard_error=0.1, low=0.3, high=0.7).value
+        0.5
+    """
 
     value: float
     standard_error: float
@@ -75,12 +156,30 @@ class Estimate:
 
 
 def estimate(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0) -> Estimate:
-    """Return the mean of per-image values with a bootstrap percentile interval over the images."""
+    """Return the mean of per-image values with a bootstrap percentile interval over the images.
+
+    Args:
+        values: One value per image.
+        confidence: Confidence level of the interval.
+        resamples: Number of bootstrap samples.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        The mean, its standard error and the interval.
+
+    Raises:
+        UsageError: If `confidence` is not in (0, 1).
+
+    Example:
+        >>> found = estimate([0.0, 1.0, 1.0, 2.0])
+        >>> found.value, round(found.standard_error, 3), found.low, found.high
+        (1.0, 0.408, 0.25, 1.75)
+    """
     sample = np.asarray(values, dtype=np.float64)
     if not 0 < confidence < 1:
-        raise UsageError(f"Expected `confidence` to be between 0 and 1, but got {confidence}.")
+        raise UsageError(f"Expected `confidence` to be between 0 and 1, exclusive, but got {confidence}.")
     error = float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else math.nan
-    # Only how often each distinct value is drawn matters, and the largest radius is drawn for many images at once.
+    # Drawing how often each distinct value occurs is faster: many images share the largest radius.
     distinct, repeats = np.unique(sample, return_counts=True)
     generator, share = np.random.default_rng(seed), repeats / len(sample)
     means = [generator.multinomial(len(sample), share) @ distinct / len(sample) for _ in range(resamples)]
@@ -94,9 +193,22 @@ def cluster_estimate(
 ) -> Estimate:
     """Return the mean over groups of their means, with an interval for images that appear in several groups.
 
-    `totals` and `counts`, [groups, images], are the sum of an image's values in a group and how many there are. The
-    bootstrap draws images, each with all its values: those of one image rise and fall together, so treating them as
-    independent would promise far too much.
+    The bootstrap draws images, each with its values in all groups. Values of one image are correlated, so an interval
+    that treats them as independent would be far too narrow.
+
+    Args:
+        totals: Sum of the values of each image in each group, [groups, images].
+        counts: Number of these values, [groups, images].
+        confidence: Confidence level of the interval.
+        resamples: Number of bootstrap samples.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        The mean, its standard error and the interval.
+
+    Example:
+        >>> cluster_estimate([[1.0, 3.0], [2.0, 4.0]], [[1, 1], [1, 1]]).value
+        2.5
     """
     sums, numbers = np.asarray(totals, dtype=np.float64), np.asarray(counts, dtype=np.float64)
     images = sums.shape[1]
@@ -104,8 +216,8 @@ def cluster_estimate(
     means = []
     for _ in range(resamples):
         drawn = generator.multinomial(images, np.full(images, 1 / images))
-        there = numbers @ drawn
-        means.append(float((sums @ drawn / np.where(there > 0, there, np.nan)).mean()))
+        present = numbers @ drawn
+        means.append(float((sums @ drawn / np.where(present > 0, present, np.nan)).mean()))
     tail = (1 - confidence) / 2
     spread = np.array(means)[np.isfinite(means)]
     low, high = np.quantile(spread, (tail, 1 - tail))
@@ -116,22 +228,45 @@ def cluster_estimate(
 def paired_difference(
     first: tuple[ArrayLike, ArrayLike, ArrayLike], second: tuple[ArrayLike, ArrayLike, ArrayLike]
 ) -> Estimate:
-    """Return the difference in ACR (first minus second) on the images that both have, each as (idx, radius, correct).
+    """Return the difference in ACR, first minus second, on the images that both results have.
 
-    The images are the same, so their difficulty cancels: the interval is far narrower than the two single ones.
+    On the same images their difficulty cancels, so the interval is far narrower than those of the two ACRs.
+
+    Args:
+        first: Indices, radii and correctness of the first results, each [images].
+        second: The same of the second results.
+
+    Returns:
+        The difference, its standard error and a 95% interval.
+
+    Raises:
+        UsageError: If the results have no image in common.
+
+    Example:
+        >>> first = [0, 1, 2], [1.0, 0.5, 2.0], [True, True, True]
+        >>> second = [1, 2, 3], [0.25, 1.5, 1.0], [True, True, False]
+        >>> paired_difference(first, second).value
+        0.375
     """
     (idx1, values1), (idx2, values2) = ((np.asarray(i), robust_radius(r, c)) for i, r, c in (first, second))
     _, at1, at2 = np.intersect1d(idx1, idx2, return_indices=True)
     if not len(at1):
-        raise UsageError("The two results share no image, so they cannot be compared in pairs.")
+        raise UsageError("Expected `first` and `second` to share images, but they share no image.")
     return estimate(values1[at1] - values2[at2])
 
 
 def radius_grid(dataset: str | None) -> Sequence[float]:
-    """Return the radii of the paper's tables for a data set.
+    """Return the radii of the paper's tables for a dataset.
 
-    >>> radius_grid("imagenet")[-2:], radius_grid("cifar100")[-1], radius_grid(None)[-1]
-    ([3.0, 3.5], 1.75, 2.5)
+    Args:
+        dataset: Name of the dataset, or None.
+
+    Returns:
+        Equally spaced radii from 0.
+
+    Example:
+        >>> radius_grid("imagenet")[-2:], radius_grid("cifar100")[-1], radius_grid(None)[-1]
+        ([3.0, 3.5], 1.75, 2.5)
     """
     step, last = {"imagenet": (0.5, 3.5), "cifar100": (0.25, 1.75)}.get(dataset or "", (0.25, 2.5))
     return [step * i for i in range(round(last / step) + 1)]

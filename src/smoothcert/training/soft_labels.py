@@ -25,7 +25,8 @@ from smoothcert.data.readers.folder import FolderImages, FolderViews
 from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
-from smoothcert.results.reader import Prediction, counts_path
+from smoothcert.results.naming import counts_path
+from smoothcert.results.records import Prediction
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.counting import default_micro_batch
 from smoothcert.smoothing.deploy import choose_deployment

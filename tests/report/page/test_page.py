@@ -31,7 +31,8 @@ from smoothcert.report.page.render import to_script
 from smoothcert.report.page.run_history import provenance, training_curves
 from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.sources import read_findings, read_runs
-from smoothcert.results.reader import Results, read_results
+from smoothcert.results.reader import read_results
+from smoothcert.results.records import Results
 from smoothcert.statistics import metrics
 
 ASSETS = Path(render_page.__code__.co_filename).with_name("assets")

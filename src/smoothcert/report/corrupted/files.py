@@ -20,7 +20,10 @@ from smoothcert.dataset_names import CORRUPTIONS
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.corrupted.results import CorruptionPart
 from smoothcert.report.tables.entries import Entry, describe
-from smoothcert.results.reader import Results, read_results, read_sidecar, sidecar_path
+from smoothcert.results.naming import sidecar_path
+from smoothcert.results.reader import read_results
+from smoothcert.results.records import Results
+from smoothcert.results.sidecar import read_sidecar
 from smoothcert.statistics import metrics
 
 _PUBLISHED_ROWS = 10_000  # per severity in the published arrays

@@ -14,7 +14,7 @@ import numpy as np
 from smoothcert.report.figures.canvas import STYLE, SUFFIXES, new_figure, save_figure
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.paper_numbers import METHODS, PaperRow
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 
 # The colour-blind safe palette of Okabe and Ito; line styles and markers help in print.

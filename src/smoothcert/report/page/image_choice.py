@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 
 KINDS = ("most robust", "least robust", "wrong", "abstained")
 _MAX_IMAGES = 8  # per kind and run

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.page.png import encode_png
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 
 _LARGEST_SIDE = 64
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from smoothcert.report.sources import Run
-from smoothcert.results.reader import counts_path, sidecar_path
+from smoothcert.results.naming import counts_path, sidecar_path
 from smoothcert.runtime.atomic_files import file_hash
 
 Json = dict[str, Any]

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from smoothcert.results.reader import Results, counts_path, read_text
+from smoothcert.results.naming import counts_path
+from smoothcert.results.reader import read_text
+from smoothcert.results.records import Results
 
 Votes = list[list[tuple[int, int]]]
 """For each image, (class, votes in the estimation stage), most votes first."""

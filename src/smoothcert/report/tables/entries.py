@@ -9,7 +9,7 @@ from typing import Any
 
 from smoothcert.report.tables.paper_numbers import ALIASES, METHODS
 from smoothcert.report.tables.protocol import protocol_of
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 from smoothcert.statistics.bounds import largest_radius
 
 

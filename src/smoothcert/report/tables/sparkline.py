@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from smoothcert.results.reader import Results
+from smoothcert.results.records import Results
 from smoothcert.statistics.metrics import certified_accuracy
 
 _LEVELS = " ▁▂▃▄▅▆▇█"

@@ -1,0 +1,151 @@
+"""Rows of results files: predictions, certificates, and the text format of their fields.
+
+A results file `name.tsv` has the columns idx, label, predict, radius, correct and time. Two files lie beside it:
+`name.counts.tsv` with the class counts behind every row, and `name.json` with the settings (see `sidecar`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The smoothed prediction for one image: -1 if the classifier abstained."""
+
+    columns: ClassVar[tuple[str, ...]] = ("idx", "label", "predict", "correct", "time")
+    count_columns: ClassVar[tuple[str, ...]] = ("idx", "votes")
+
+    idx: int
+    label: int
+    predict: int
+    seconds: float
+    votes: Sequence[int]
+
+    @property
+    def correct(self) -> int:
+        """1 if the predicted class is the label, else 0."""
+        return int(self.predict == self.label)
+
+    def row(self) -> str:
+        """Return the line of the results file."""
+        return format_row(self.idx, self.label, self.predict, self.correct, timedelta(seconds=self.seconds))
+
+    def count_row(self) -> str:
+        """Return the line of the counts file."""
+        return format_row(self.idx, pack_votes(self.votes))
+
+
+@dataclass(frozen=True)
+class Record:
+    """The certificate of one image: prediction -1 and radius 0 if the classifier abstained."""
+
+    columns: ClassVar[tuple[str, ...]] = COLUMNS
+    count_columns: ClassVar[tuple[str, ...]] = ("idx", "selection", "estimation")
+
+    idx: int
+    label: int
+    predict: int
+    radius: float
+    seconds: float
+    selection: Sequence[int]
+    estimation: Sequence[int]
+
+    @property
+    def correct(self) -> int:
+        """1 if the certified class is the label, else 0."""
+        return int(self.predict == self.label)
+
+    def row(self) -> str:
+        """Return the line of the results file, with the radius in full precision."""
+        elapsed = timedelta(seconds=self.seconds)
+        return format_row(self.idx, self.label, self.predict, repr(self.radius), self.correct, elapsed)
+
+    def count_row(self) -> str:
+        """Return the line of the counts file, with the votes of both stages."""
+        return format_row(self.idx, pack_votes(self.selection), pack_votes(self.estimation))
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results file as columns, one entry per image.
+
+    Attributes:
+        name: File name without extension.
+        idx: Index of each image in its dataset.
+        label: True class.
+        predict: Certified class, or -1 if the classifier abstained.
+        radius: Certified radius, 0 if the classifier abstained.
+        correct: True where `predict` equals `label`.
+        seconds: Time spent on each image.
+        about: Content of the JSON sidecar, empty if there is none.
+    """
+
+    name: str
+    idx: NDArray[np.int64]
+    label: NDArray[np.int64]
+    predict: NDArray[np.int64]
+    radius: NDArray[np.float64]
+    correct: NDArray[np.bool_]
+    seconds: NDArray[np.float64]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.idx)
+
+
+def format_row(*fields: object) -> str:
+    """Join fields to a line of a TSV file."""
+    return "\t".join(map(str, fields)) + "\n"
+
+
+def complete_lines(text: str) -> list[str]:
+    r"""Split text into lines, without a last line that a killed process left incomplete.
+
+    >>> complete_lines("0\t1\n1\t")
+    ['0\t1\n']
+    """
+    return [line + "\n" for line in text.split("\n")[:-1]]
+
+
+def parse_seconds(text: str) -> float:
+    """Parse a time as seconds or as [days,] h:mm:ss, the two forms in published results files.
+
+    >>> parse_seconds("0:00:14.2"), parse_seconds("8.5"), parse_seconds("1 day, 0:00:01")
+    (14.2, 8.5, 86401.0)
+    """
+    match = re.fullmatch(r"(?:(\d+) days?, )?(\d+):(\d+):(\d+(?:\.\d*)?)", text.strip())
+    if not match:
+        return float(text)
+    days, hours, minutes, seconds = match.groups(default="0")
+    return 86400.0 * int(days) + 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+
+
+def pack_votes(counts: Sequence[int]) -> str:
+    """Format class counts as `class:count`, most votes first, without classes that got no vote.
+
+    >>> pack_votes([1, 0, 5]), unpack_votes("2:5 0:1", 3).tolist()
+    ('2:5 0:1', [1, 0, 5])
+    """
+    present = sorted(((count, -label) for label, count in enumerate(counts) if count), reverse=True)
+    return " ".join(f"{-label}:{count}" for count, label in present)
+
+
+def unpack_votes(text: str, num_classes: int) -> NDArray[np.int64]:
+    """Parse class counts in the format of `pack_votes`."""
+    votes = np.zeros(num_classes, dtype=np.int64)
+    for pair in text.split():
+        label, count = map(int, pair.split(":"))
+        if min(label, count) < 0:
+            raise ValueError(f"expected a class and its votes, but got {pair!r}")
+        votes[label] = count
+    return votes

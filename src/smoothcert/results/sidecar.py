@@ -1,0 +1,85 @@
+"""Sidecar of a results file: a JSON object with the settings of its rows and the segments of its run.
+
+`settings` holds everything the rows depend on; `segments` has one entry per start of the run, with the device, the
+versions and the time spent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.results.naming import counts_path, looks_path, sidecar_path
+from smoothcert.runtime.atomic_files import write_text
+
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("data", "model", "stop"), dict),
+    **dict.fromkeys(("sigma", "n0", "n", "alpha"), int | float),
+}
+
+
+def read_sidecar(path: Path) -> dict[str, Any]:
+    """Return the content of a sidecar."""
+    try:
+        content = json.loads(path.read_text())
+    except OSError as error:
+        raise SmoothcertError(f"{path} cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise SmoothcertError(f"{path} cannot be read as JSON ({error}).") from error
+    if not isinstance(content, dict):
+        raise SmoothcertError(f"{path} does not hold a JSON object.")
+    settings = content.get("settings", {})
+    if not isinstance(settings, dict):
+        raise SmoothcertError(f"{path} is not the sidecar of a results file: its `settings` are {settings!r}.")
+    for name, kind in _TYPES.items():
+        if name in settings and not isinstance(settings[name], kind):
+            raise SmoothcertError(f"{path} is not the sidecar of a results file: its `{name}` is {settings[name]!r}.")
+    return content
+
+
+def write_sidecar(results: Path, content: Mapping[str, Any]) -> None:
+    """Write the sidecar of a results file atomically."""
+    write_text(sidecar_path(results), json.dumps(content, indent=2) + "\n")
+
+
+def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sidecar to continue a results file with, or a new one; raise if rows have other settings."""
+    plain: dict[str, Any] = json.loads(json.dumps(settings))
+    path, new = sidecar_path(results), {"settings": plain, "segments": []}
+    if not path.exists():
+        return new
+    content = read_sidecar(path)
+    before = content.get("settings", {})
+    changed = changed_settings(before, plain)
+    if changed and not _has_rows(results):  # a start that wrote no row must not block the next one
+        return new
+    if changed:
+        changes = "; ".join(_describe_change(key, before.get(key), plain.get(key)) for key in changed)
+        raise UsageError(f"{results} was made with other settings ({changes}); move it away or choose another `--out`.")
+    return {"settings": before, "segments": list(content.get("segments", []))}
+
+
+def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the keys whose values differ, sorted; a missing key counts as None.
+
+    >>> changed_settings({"n": 100, "seed": 0}, {"n": 200, "seed": 0, "bound": None})
+    ['n']
+    """
+    return sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+
+
+def _describe_change(key: str, before: Any, now: Any) -> str:
+    if isinstance(before, dict) and isinstance(now, dict):
+        parts = changed_settings(before, now)
+        return "; ".join(_describe_change(f"{key}.{part}", before.get(part), now.get(part)) for part in parts)
+    old, new = ("not set" if value is None else value for value in (before, now))
+    return f"{key} was {old}, now {new}"
+
+
+def _has_rows(results: Path) -> bool:
+    """Return True if a results file, or a table beside it, holds more than its header."""
+    files = (results, counts_path(results), looks_path(results))
+    return any(file.is_file() and file.read_bytes().count(b"\n") > 1 for file in files)
