@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.command_inputs import CommandInputs, load_inputs
 from smoothcert.cli.common_options import (
+    add_batch,
     add_checkpoint_options,
     add_data_options,
     add_device,
     add_sample_options,
-    batch_size,
 )
 from smoothcert.cli.corruption_options import add_corruption_options
 from smoothcert.cli.parser import add_several
@@ -40,30 +40,19 @@ def add_command(commands: Any) -> None:
         "more of them than alpha allows is an error.",
     )
     add_checkpoint_options(parser)
-    parser.add_argument(
-        "--certificates", type=Path, metavar="FILE", help="results file of `certify` (default: the one in RUN)"
-    )
+    parser.add_argument("--certificates", type=Path, metavar="FILE", help="results file (default: the one in RUN)")
     add_data_options(parser)
     add_corruption_options(parser)
     group = parser.add_argument_group("protocol")
     add_several(group, "--radii", type=float, metavar="R", help="l2 radii of the attack (default: 0.25 0.5 1)")
     group.add_argument("--steps", type=int, default=20, metavar="N", help="steps of the attack (default: 20)")
-    group.add_argument(
-        "--noises", type=int, default=32, metavar="N", help="noise samples per gradient step (default: 32)"
-    )
-    group.add_argument(
-        "--n", type=int, default=1000, metavar="N", help="noise samples per attacked image (default: 1,000)"
-    )
-    group.add_argument(
-        "--alpha", type=float, default=0.001, help="failure probability of these predictions (default: 0.001)"
-    )
+    group.add_argument("--noises", type=int, default=32, metavar="N", help="noise samples per step (default: 32)")
+    group.add_argument("--n", type=int, default=1000, metavar="N", help="votes per attacked image (default: 1,000)")
+    group.add_argument("--alpha", type=float, default=0.001, help="failure probability of the vote (default: 0.001)")
     add_sample_options(group)
     group = parser.add_argument_group("execution and output")
     add_device(group)
-    group.add_argument("--batch", type=batch_size, metavar="B", help="noisy images in memory at once, or auto")
-    group.add_argument(
-        "--normalization", metavar="NAME", help="of a published checkpoint (see `smoothcert list normalizations`)"
-    )
+    add_batch(group)
     group.add_argument("--out", type=Path, metavar="FILE", help="write a TSV row per attack")
     group.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.set_defaults(run=run, sigma=None)

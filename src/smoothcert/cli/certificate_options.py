@@ -44,9 +44,7 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("kind of certificate")
     group.add_argument("--noise", default="gaussian", help="gaussian for l2 (default) or uniform for l1")
     group.add_argument(
-        "--sound",
-        action="store_true",
-        help="exact integer noise; certificates of 8-bit images hold in floating point",
+        "--sound", action="store_true", help="exact integer noise; certificates of 8-bit images hold in floating point"
     )
     group.add_argument("--bound", default="one-sided", help="one-sided (default), randomised or two-sided")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,20 +13,17 @@ if TYPE_CHECKING:
 
 def add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
     """Add the checkpoint, by path or as a bundled model."""
-    parser.add_argument(
-        "checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors file or published checkpoint"
-    )
-    parser.add_argument(
-        "--pretrained", metavar="NAME", help="bundled pretrained model (see `smoothcert list pretrained`)"
-    )
+    parser.add_argument("checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors or published checkpoint")
+    parser.add_argument("--pretrained", metavar="NAME", help="bundled model (see `smoothcert list pretrained`)")
+    names = "see `smoothcert list normalizations`"
+    parser.add_argument("--normalization", metavar="NAME", help=f"of a published checkpoint ({names})")
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Add the dataset and its split."""
     group = parser.add_argument_group("data")
-    group.add_argument(
-        "--data", metavar="NAME", help="dataset, .npz file or image folder (default: the checkpoint's training dataset)"
-    )
+    text = "dataset, .npz file or image folder (default: that of the training)"
+    group.add_argument("--data", metavar="NAME", help=text)
     add_split(group)
     add_data_dir(group)
     add_resize_options(group)
@@ -44,9 +42,8 @@ def add_resize_options(parser: argparse._ActionsContainer) -> None:
 
 def add_data_dir(parser: argparse._ActionsContainer) -> None:
     """Add `--data-dir`."""
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="folder of datasets (default: $SMOOTHCERT_DATA, else the cache folder)"
-    )
+    text = "folder of datasets (default: $SMOOTHCERT_DATA, else the cache folder)"
+    parser.add_argument("--data-dir", metavar="DIR", help=text)
 
 
 def add_sample_options(group: argparse._ActionsContainer) -> None:
@@ -60,6 +57,19 @@ def add_sample_options(group: argparse._ActionsContainer) -> None:
 def add_device(group: argparse._ActionsContainer) -> None:
     """Add `--device`."""
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
+
+
+def add_batch(group: argparse._ActionsContainer) -> None:
+    """Add `--batch`."""
+    group.add_argument("--batch", type=batch_size, metavar="B", help="noisy images in memory at once (default: auto)")
+
+
+def add_run_options(group: argparse._ActionsContainer) -> None:
+    """Add the options of commands that train: folders, device and time limit."""
+    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of runs (default: runs)")
+    add_data_dir(group)
+    add_device(group)
+    group.add_argument("--time-limit", type=seconds, metavar="TIME", help="save and stop after this time, such as 9m")
 
 
 def load_data(args: argparse.Namespace, default: str | None) -> ImageData:

@@ -23,9 +23,7 @@ def add_command(commands: Any) -> None:
         "hold for the second.",
     )
     add_voting_options(parser, n=10_000, selects=True, precision="fp32", form="folded")
-    parser.add_argument(
-        "--with", dest="second", default="bf16", metavar="NAME", help="second precision (default: bf16)"
-    )
+    parser.add_argument("--with", dest="second", default="bf16", metavar="NAME", help="other precision (default: bf16)")
     parser.set_defaults(run=run)
 
 

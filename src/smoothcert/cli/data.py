@@ -20,12 +20,8 @@ def add_command(commands: Any) -> None:
     )
     verbs = data.add_subparsers(title="verbs", metavar="VERB", required=True)
     get = verbs.add_parser("get", help="download datasets from their official sources")
-    get.add_argument(
-        "names",
-        nargs="+",
-        metavar="NAME",
-        help="mnist, fashion_mnist, cifar10, cifar100, or mnist-c, cifar10-c, cifar100-c",
-    )
+    names = "mnist, fashion_mnist, cifar10, cifar100, mnist-c, cifar10-c or cifar100-c"
+    get.add_argument("names", nargs="+", metavar="NAME", help=names)
     add_data_dir(get)
     get.set_defaults(run=run_get)
     _add_make(verbs)
@@ -64,9 +60,7 @@ def _add_montage(verbs: Any) -> None:
     montage = verbs.add_parser("montage", help="draw an image with all its corruptions")
     montage.add_argument("name", metavar="NAME", help="mnist-c, cifar10-c, ..., or a folder of corrupted images")
     montage.add_argument("--image", type=int, default=0, metavar="I", help="index of the image (default: 0)")
-    montage.add_argument(
-        "--severity", type=int, default=3, metavar="S", help="1 to 5, if the dataset has severities (default: 3)"
-    )
+    montage.add_argument("--severity", type=int, default=3, metavar="S", help="1 to 5, if there are any (default: 3)")
     montage.add_argument("--out", type=Path, required=True, metavar="FILE", help=".png, .pdf or .svg file to write")
     add_data_dir(montage)
     montage.set_defaults(run=run_montage)

@@ -22,18 +22,15 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("checkpoint", type=Path, metavar="FILE", help="checkpoint of the published code (.pth.tar)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".safetensors file to write")
-    parser.add_argument(
-        "--normalization", metavar="NAME", help="none, cifar10, ... (see `smoothcert list normalizations`)"
-    )
+    parser.add_argument("--normalization", metavar="NAME", help="see `smoothcert list normalizations`")
     parser.add_argument("--architecture", metavar="NAME", help="fail unless the file holds this architecture")
     group = parser.add_argument_group("facts to record in the file")
     group.add_argument("--dataset", metavar="NAME", help="training dataset")
     group.add_argument("--sigma", type=float, help="noise level of the training")
     group.add_argument("--method", metavar="NAME", help="training method")
     group = parser.add_argument_group("check")
-    group.add_argument(
-        "--check", action="store_true", help=f"first measure the accuracy on {_CHECKED_IMAGES} images of --dataset"
-    )
+    text = f"measure the accuracy on {_CHECKED_IMAGES} images of --dataset"
+    group.add_argument("--check", action="store_true", help=text)
     add_data_dir(group)
     parser.set_defaults(run=run)
 

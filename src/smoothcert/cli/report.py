@@ -28,21 +28,10 @@ def add_command(commands: Any) -> None:
         help="tabulate results",
         description="Print a table of ACR, its standard error, and certified accuracy (%) per radius.",
     )
-    parser.add_argument(
-        "files",
-        nargs="+",
-        metavar="[NAME=]RUN",
-        help="results files, run folders, or folders of those",
-    )
+    parser.add_argument("files", nargs="+", metavar="[NAME=]RUN", help="results file, run folder, or folder of those")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument(
-        "--out",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="also write to a .md, .tex, .csv, .json or .txt file; can be repeated",
-    )
+    formats = "also write to a .md, .tex, .csv, .json or .txt file; can be repeated"
+    parser.add_argument("--out", action="append", default=[], type=Path, metavar="FILE", help=formats)
     group = parser.add_argument_group("table")
     add_several(group, "--radii", type=float, metavar="R", help="radii (default: the paper's)")
     add_several(group, "--linf", type=fraction, default=[], metavar="EPS", help="also l_inf radii, such as 2/255")
@@ -97,14 +86,8 @@ def print_table(
         say("The paper has no row for this dataset, noise level and method.")
     seeded = [row for row in table.rows if row.entry.seed is not None] if table else []
     annexes = [seed_annex(over_seeds(seeded), several_sets=table.several_sets)] if table and seeded else []
-    show(
-        table,
-        findings.corrupted,
-        annexes=annexes,
-        as_json=as_json,
-        outputs=outputs,
-        paper=options.get("paper", False),
-    )
+    paper = options.get("paper", False)
+    show(table, findings.corrupted, annexes=annexes, as_json=as_json, outputs=outputs, paper=paper)
     return findings, table
 
 

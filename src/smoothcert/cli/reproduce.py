@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.common_options import add_data_dir, add_device, seconds
+from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.report import check_outputs, show
 
@@ -38,32 +38,23 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--plan", action="store_true", help="print the remaining work and a time estimate, and exit")
     group = parser.add_argument_group("protocol")
-    group.add_argument(
-        "--precision", metavar="NAME", help="training precision (default: that of a started run, else the recipe's)"
-    )
+    group.add_argument("--precision", metavar="NAME", help="of training (default: a started run's, else the recipe's)")
     group.add_argument(
         "--n", "--N", type=int, default=100_000, metavar="N", help="noise samples per image (default: 100,000)"
     )
     group.add_argument("--skip", type=int, metavar="K", help="certify only every K-th image (default: the table's)")
     group = parser.add_argument_group("execution")
-    add_device(group)
-    group.add_argument(
-        "--together", type=int, metavar="K", help="train K runs at once (default: 6 for LeNet on a GPU, else 1)"
-    )
-    group.add_argument("--time-limit", type=seconds, metavar="TIME", help="save and stop after this time, such as 9m")
+    add_run_options(group)
+    group.add_argument("--together", type=int, metavar="K", help="runs at once (default: 6 LeNets on a GPU, else 1)")
     group.add_argument(
         "--data-parallel",
         action="store_true",
         help="under torchrun, train each run on all processes, for large models (default: one run per process)",
     )
-    group = parser.add_argument_group("files")
-    group.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of run folders (default: runs)"
-    )
-    add_data_dir(group)
+    group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print the table as JSON")
     group.add_argument(
-        "--out", action="append", default=[], type=Path, metavar="FILE", help="also write the table to this file"
+        "--out", action="append", default=[], type=Path, metavar="FILE", help="also write the table here"
     )
     parser.set_defaults(run=run)
 

@@ -6,10 +6,9 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.common_options import add_data_dir, add_device, seconds
+from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.stages import Stages
 from smoothcert.errors import UsageError
@@ -29,21 +28,12 @@ def add_command(commands: Any, *, with_methods: bool) -> None:
         description="Train from recipes, from flags, or from both: flags override recipes, and the defaults below "
         "apply to what neither sets. Run the same command again to resume an interrupted run.",
     )
-    parser.add_argument(
-        "recipe", nargs="*", metavar="RECIPE", help="recipe (see `smoothcert list recipes`) or TOML file"
-    )
-    parser.add_argument(
-        "--recipe", dest="recipe_flag", action="append", metavar="NAME", help="same as RECIPE; can be repeated"
-    )
+    parser.add_argument("recipe", nargs="*", metavar="RECIPE", help="see `smoothcert list recipes`; or a TOML file")
+    parser.add_argument("--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="the same, as a flag")
     parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
     parser.add_argument("--json", action="store_true", help="print the final metrics as JSON")
     group = parser.add_argument_group("execution")
-    group.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of run folders (default: runs)"
-    )
-    add_data_dir(group)
-    add_device(group)
-    group.add_argument("--time-limit", type=seconds, metavar="TIME", help="save and stop after this time, such as 9m")
+    add_run_options(group)
     group.add_argument(
         "--compile", action=argparse.BooleanOptionalAction, help="compile steps (default: for long runs on a GPU)"
     )

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.command_inputs import CommandInputs, load_inputs
 from smoothcert.cli.common_options import (
+    add_batch,
     add_checkpoint_options,
     add_data_options,
     add_device,
     add_sample_options,
-    batch_size,
 )
 from smoothcert.cli.corruption_options import add_corruption_options, select_images, severity_suffix
 from smoothcert.cli.dry_run import describe_run
@@ -34,15 +34,7 @@ def add_voting_options(
     precision: str = "fp32 on a CPU, bf16 on a GPU",
     form: str = "folded; compiled for large runs on a GPU",
 ) -> None:
-    """Add the options of every command that counts votes.
-
-    Args:
-        parser: The parser of the command.
-        n: The default of `--n`.
-        selects: Add `--n0`, for commands that select a class before they certify it.
-        precision: The default precision, for the help.
-        form: The default form, for the help.
-    """
+    """Add the options of every command that counts votes; `selects` adds `--n0`, others are defaults to describe."""
     add_checkpoint_options(parser)
     add_data_options(parser)
     add_corruption_options(parser)
@@ -50,34 +42,16 @@ def add_voting_options(
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
     group.add_argument("--n", "--N", type=int, default=n, metavar="N", help=f"noise samples per image (default: {n:,})")
     if selects:
-        group.add_argument(
-            "--n0",
-            "--N0",
-            type=int,
-            default=100,
-            metavar="N0",
-            help="samples that select the class (default: 100)",
-        )
+        text = "noise samples that select the class (default: 100)"
+        group.add_argument("--n0", "--N0", type=int, default=100, metavar="N0", help=text)
     group.add_argument("--alpha", type=float, default=0.001, help="failure probability (default: 0.001)")
     add_sample_options(group)
     group = parser.add_argument_group("execution")
     add_device(group)
     group.add_argument("--precision", metavar="NAME", help=f"fp32, tf32 or bf16 (default: {precision})")
-    group.add_argument(
-        "--form",
-        metavar="NAME",
-        help=f"plain, folded, compiled or pinned (default: {form})",
-    )
-    group.add_argument(
-        "--batch",
-        type=batch_size,
-        metavar="B",
-        help="noisy images in memory at once, or auto; does not change results (default: auto)",
-    )
+    group.add_argument("--form", metavar="NAME", help=f"plain, folded, compiled or pinned (default: {form})")
+    add_batch(group)
     group.add_argument("--micro-batch", type=int, metavar="B", help="noisy images per forward pass; can change results")
-    group.add_argument(
-        "--normalization", metavar="NAME", help="of a published checkpoint (see `smoothcert list normalizations`)"
-    )
     group = parser.add_argument_group("output")
     group.add_argument("--out", type=Path, metavar="FILE", help="results file (default: beside the checkpoint)")
     group.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -94,8 +68,8 @@ def run_on_datasets(
 
     Args:
         args: The parsed command line.
-        evaluate: Called with the arguments of `certify_dataset` per dataset; returns the number of new images.
-        choose_noise: Returns the noise for a noise level and a number of input dimensions.
+        evaluate: Takes the arguments of `certify_dataset` and returns the number of new images.
+        choose_noise: Takes the noise level and the number of input dimensions, and returns the noise.
         name_parts: Parts that end the names of results files.
 
     Returns:
