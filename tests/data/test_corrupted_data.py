@@ -358,7 +358,7 @@ def test_montage(tmp_path, cifar_c, capsys):
         assert message in capsys.readouterr().err
     arguments = ["data", "montage", "cifar10-c", "--data-dir", str(tmp_path), "--out", str(tmp_path / "montage.pngg")]
     assert main(arguments) == 2
-    assert "Unknown kind of picture '.pngg'; did you mean '.png'?" in capsys.readouterr().err
+    assert "Unknown image format '.pngg'; did you mean '.png'?" in capsys.readouterr().err
     assert main(["data", "montage", "mnist-mini", "--out", str(out)]) == 2
     assert "is not a corrupted dataset" in capsys.readouterr().err
 
