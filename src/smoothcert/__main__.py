@@ -1,4 +1,4 @@
-"""`python -m smoothcert`."""
+"""Run the command line with `python -m smoothcert`."""
 
 import sys
 

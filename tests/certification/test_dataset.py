@@ -136,7 +136,7 @@ def test_killed_and_resumed_rows_are_the_same(checkpoint, tmp_path, kind, skip):
         process.send_signal(kind)
         _, errors = process.communicate()
         if process.returncode == 130:
-            assert b"goes on from what is saved" in errors
+            assert b"interrupted. Run the same command to resume." in errors
         codes.append(process.returncode)
         kills += process.returncode != 0
     process.communicate()

@@ -1,5 +1,6 @@
-"""The command line as users meet it: in a terminal, in a pipe, with wrong flags."""
+"""The command line in a terminal, in a pipe, and with wrong arguments."""
 
+import dataclasses
 import json
 import os
 import pty
@@ -16,7 +17,9 @@ import smoothcert
 from smoothcert.checkpoints.checkpoint import Checkpoint
 from smoothcert.cli import build_parser, main
 from smoothcert.errors import Notice, UsageError
+from smoothcert.methods import METHODS
 from smoothcert.runtime.atomic_files import write_text
+from smoothcert.training.config import TrainConfig, field_groups
 
 
 def run(*arguments, **options):
@@ -25,12 +28,12 @@ def run(*arguments, **options):
     )
 
 
-def test_help_answers_at_once_without_torch():
+def test_help_is_fast_and_does_not_import_torch():
     times = []
     for _ in range(3):
         before = os.times()
         assert run("--help").returncode == 0
-        after = os.times()  # of the processor, whatever else the machine does
+        after = os.times()  # CPU time, independent of the load of the machine
         times.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert min(times) < 0.5
     code = "import sys; from smoothcert.cli import build_parser; build_parser(); "
@@ -38,16 +41,19 @@ def test_help_answers_at_once_without_torch():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-@pytest.mark.parametrize("command", build_parser()._subparsers._group_actions[0].choices)
-def test_every_command_explains_itself(command, capsys):
+COMMANDS = list(build_parser()._subparsers._group_actions[0].choices)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])
     assert stop.value.code == 0
     assert len(capsys.readouterr().out) > 200
 
 
-def test_a_notice_is_one_line(monkeypatch):
-    """Where in the code it was given helps nobody; other warnings stay as they are."""
+def test_notices_are_one_line(monkeypatch):
+    """A `Notice` is printed without its source location; other warnings are unchanged."""
     written = []
 
     def run(_):
@@ -81,10 +87,10 @@ def test_certify_and_report(checkpoint, tmp_path, capsys):
     assert f"{row['acr']['value']:.3f}" in (tmp_path / "t.md").read_text()
     assert r"\begin{tabular}" in (tmp_path / "t.tex").read_text()
     assert main(["certify", str(checkpoint), "--N", "500", "--N0", "50", "--skip", "100", "--out", str(out)]) == 0
-    assert "10 of 10 images were there already" in capsys.readouterr().err
+    assert "10 of 10 images were already done" in capsys.readouterr().err
 
 
-def test_the_default_output_lies_beside_the_checkpoint(checkpoint, capsys):
+def test_default_output_is_beside_the_checkpoint(checkpoint, capsys):
     assert main(["certify", str(checkpoint), "--n", "50", "--max", "2"]) == 0
     name = "lenet.certify-mnist-mini-test-sigma0.25-n50-max2.tsv"
     assert (checkpoint.parent / name).is_file()
@@ -93,25 +99,25 @@ def test_the_default_output_lies_beside_the_checkpoint(checkpoint, capsys):
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["images"] == 2
 
 
-def test_what_the_paper_does_not_have_is_said(checkpoint, tmp_path, capsys):
+def test_report_says_if_the_paper_has_no_row(checkpoint, tmp_path, capsys):
     assert main(["certify", str(checkpoint), "--n", "50", "--max", "2", "--out", str(tmp_path / "a.tsv")]) == 0
     assert main(["report", str(tmp_path / "a.tsv"), "--paper"]) == 0
-    assert "The paper has no row of this data set, noise level and method.\n" in capsys.readouterr().err
+    assert "The paper has no row for this dataset, noise level and method.\n" in capsys.readouterr().err
 
 
-def test_dry_run_touches_nothing(checkpoint, capsys):
+def test_dry_run_writes_nothing(checkpoint, capsys):
     before = sorted(checkpoint.parent.iterdir())
     assert main(["certify", str(checkpoint), "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["samples"] == 1000 * 100_100
     assert plan["largest radius"] == pytest.approx(0.9529, abs=1e-4)
-    assert plan["samples a second"] > 100
+    assert plan["samples per second"] > 100
     assert main(["predict", str(checkpoint), "--dry-run", "--json"]) == 0
-    assert "largest radius" not in json.loads(capsys.readouterr().out), "a prediction proves none"
+    assert "largest radius" not in json.loads(capsys.readouterr().out), "predictions have no radius"
     assert sorted(checkpoint.parent.iterdir()) == before
 
 
-def test_progress_goes_to_stderr_as_lines_in_a_pipe(checkpoint, tmp_path):
+def test_progress_in_a_pipe_is_lines_on_stderr(checkpoint, tmp_path):
     done = run("certify", checkpoint, "--n", 100, "--skip", 250, "--out", tmp_path / "a.tsv")
     assert done.returncode == 0
     assert "certify: 4 of 4 images" in done.stderr
@@ -120,7 +126,7 @@ def test_progress_goes_to_stderr_as_lines_in_a_pipe(checkpoint, tmp_path):
     assert done.stdout.splitlines()[0].split()[:3] == ["sigma", "method", "ACR"]
 
 
-def test_progress_is_a_bar_on_a_terminal(checkpoint, tmp_path):
+def test_progress_on_a_terminal_is_a_bar(checkpoint, tmp_path):
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "smoothcert", "certify", str(checkpoint), "--n", "2000", "--skip", "100"]
     process = subprocess.Popen([*command, "--out", str(tmp_path / "a.tsv")], stderr=follower, stdout=subprocess.PIPE)
@@ -129,7 +135,7 @@ def test_progress_is_a_bar_on_a_terminal(checkpoint, tmp_path):
     try:
         while block := os.read(leader, 4096):
             shown += block
-    except OSError:  # the other side is gone
+    except OSError:  # the process has closed the terminal
         pass
     assert process.wait() == 0
     assert b"images/s" in shown
@@ -137,7 +143,7 @@ def test_progress_is_a_bar_on_a_terminal(checkpoint, tmp_path):
     assert b"10/10" in shown
 
 
-def test_a_reader_that_has_seen_enough():
+def test_closed_pipe_is_no_error():
     command = f"{sys.executable} -m smoothcert list models | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.stdout == "lenet\n"
@@ -151,16 +157,16 @@ def test_closed_streams_are_no_error(closed):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_behind_stdout_is_one_sentence():
+def test_full_disk_is_a_one_line_error():
     command = f"{sys.executable} -m smoothcert list recipes > /dev/full"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr == "smoothcert: the output cannot be written (No space left on device).\n"
 
 
-def test_a_list_of_nothing_is_empty_and_says_so(capsys):
+def test_empty_list_prints_a_message(capsys):
     assert main(["list", "recipes", "nothing-*"]) == 0
-    assert capsys.readouterr() == ("", "None of the recipes is called 'nothing-*'.\n")
+    assert capsys.readouterr() == ("", "No recipes match 'nothing-*'.\n")
 
 
 def test_lists(capsys):
@@ -187,7 +193,7 @@ def test_data_commands(tmp_path, capsys):
     assert (shown["images"], shown["shape"]) == (1000, [1, 28, 28])
 
 
-def test_data_get_without_a_network(tmp_path):
+def test_data_get_without_internet(tmp_path):
     done = run(
         "data", "get", "cifar10", "--data-dir", tmp_path, env={**os.environ, "https_proxy": "http://127.0.0.1:9"}
     )
@@ -212,17 +218,17 @@ def test_import_and_export(tmp_path, capsys, trained_lenet):
     ]
     assert main(arguments) == 0
     said = capsys.readouterr().err
-    assert "Accuracy on 200 images of mnist-mini under noise of 0.25: 9" in said
+    assert "Accuracy on 200 images of mnist-mini under noise with sigma 0.25: 9" in said
     loaded = smoothcert.load_checkpoint(ours)
     assert loaded.about == {"epoch": 5, "dataset": "mnist-mini", "sigma": 0.25}
     assert main(["export", str(tmp_path / "c.pth.tar"), "--out", str(tmp_path / "back.pth.tar")]) == 2
-    assert "`import` it first" in capsys.readouterr().err
+    assert "convert it with `smoothcert import`" in capsys.readouterr().err
     assert main(["export", str(ours), "--out", str(tmp_path / "back.pth.tar")]) == 0
     back = torch.load(tmp_path / "back.pth.tar", weights_only=True)
     assert torch.equal(back["state_dict"]["1.fc2.bias"], trained_lenet.network.fc2.bias)
 
 
-def test_a_folder_that_may_not_be_read_is_one_sentence(monkeypatch, capsys):
+def test_unreadable_folder_is_a_one_line_error(monkeypatch, capsys):
     def forbidden(args):
         raise PermissionError(13, "Permission denied", "runs/theirs")
 
@@ -231,9 +237,9 @@ def test_a_folder_that_may_not_be_read_is_one_sentence(monkeypatch, capsys):
     assert capsys.readouterr().err == "smoothcert: runs/theirs cannot be opened (Permission denied).\n"
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a file that is not plain")
-def test_what_is_no_plain_file_is_neither_read_nor_replaced(checkpoint, tmp_path, capsys):
-    """A device such as /dev/null is needed by others, and /dev/zero never ends."""
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_special_files_are_neither_read_nor_replaced(checkpoint, tmp_path, capsys):
+    """Replacing /dev/null would break other programs, and reading /dev/zero never ends."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert main(["certify", str(checkpoint), "--n", "20", "--skip", "500", "--out", str(pipe)]) == 2
@@ -269,8 +275,8 @@ BAD = [
     (["certify", "{c}", "--resize", "32"], "`resize` and `crop` are for image folders, which mnist-mini is not"),
     (["certify", "{c}", "--data", "{wide}", "--crop", "28"], "`resize` and `crop` are for image folders, which"),
     (["data", "show", "mnits"], "did you mean 'mnist'"),
-    (["data", "make", "mnist-cc"], "Unknown set of corrupted images 'mnist-cc'; did you mean 'mnist-c'?"),
-    (["data", "make", "{wide}"], "Say with `--out` where the corrupted images of"),
+    (["data", "make", "mnist-cc"], "Unknown corrupted dataset 'mnist-cc'; did you mean 'mnist-c'?"),
+    (["data", "make", "{wide}"], "Expected `--out`, the folder for the corrupted images of"),
     (["certify", "{c}", "--data", "{wide}"], "Expected images of shape [1, 28, 28], but got [1, 40, 40]"),
     (["certify", "{c}", "--data", "{c}"], "is not a dataset; expected an .npz file"),
     (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
@@ -282,16 +288,17 @@ BAD = [
     (["attack", "{c}", "--radii", "nan"], "`--radii` to be numbers > 0"),
     (["attack", "{c}", "--out", "{folder}"], "folder.tsv is a folder; name a file"),
     (["attack", "{c}", "--n", "10"], "every prediction abstains at alpha = 0.001; take n of at least 11"),
-    (["train"], "Name a recipe (see `smoothcert list recipes`), or say what to train by flags"),
+    (["train"], "Expected a recipe (see `smoothcert list recipes`) or flags such as `--dataset`"),
     (["list", "modles"], "did you mean 'models'"),
     (["report", "{c}.tsv", "--out", "table.docx"], "Unknown extension"),
     (["import", "{c}", "--out", "x.pth"], ".safetensors"),
-    (["certify"], "Name either a checkpoint or, with `--pretrained`, a network of ours"),
+    (["certify", "--corruption", "fog", "{c}"], "; RUN comes before options with several values."),
+    (["certify"], "Expected either RUN, a checkpoint, or `--pretrained`, a bundled pretrained model."),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(a[2:]) or a[0] for a, _ in BAD])
-def test_wrong_usage_is_one_sentence_and_exit_code_2(checkpoint, tmp_path, capsys, arguments, message):
+def test_wrong_values_are_a_one_line_error_and_exit_code_2(checkpoint, tmp_path, capsys, arguments, message):
     wide = tmp_path / "wide.npz"
     np.savez(wide, images=np.zeros((3, 40, 40), np.uint8), labels=np.zeros(3, np.int64))
     folder = tmp_path / "folder.tsv"
@@ -302,34 +309,49 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(checkpoint, tmp_path, capsy
     assert message in error
     assert error.startswith("smoothcert: ")
     assert error.count("\n") == 1
-    assert not [path for path in checkpoint.parent.glob("**/*.tsv") if path.is_file()], "a file was begun"
+    assert not [path for path in checkpoint.parent.glob("**/*.tsv") if path.is_file()], "a results file was created"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name", "expected", "positional"),
+    ("arguments", "name", "expected"),
     [
-        (["certify", "--corruption", "fog", "RUN"], "corruption", ["fog"], ("checkpoint", "RUN")),
-        (["certify", "--corruption", "fog", "snow", "runs/a", "--json"], "corruption", ["fog", "snow"], "runs/a"),
-        (["certify", "--severity", "3", "5", "RUN"], "severity", [3, 5], "RUN"),
-        (["certify", "--sever", "3", "5", "RUN"], "severity", [3, 5], "RUN"),
-        (["certify", "--severity=3", "RUN", "--severity", "5"], "severity", [3, 5], "RUN"),
-        (["certify", "--grid", "0", "-1", "RUN"], "grid", [0.0, -1.0], "RUN"),
-        (["certify", "RUN", "--corruption", "fog", "frog"], "corruption", ["fog", "frog"], "RUN"),
-        (["attack", "--radii", "0.25", "1", "RUN"], "radii", [0.25, 1.0], "RUN"),
-        (["data", "make", "--corruption", "fog", "mnist-c"], "corruption", ["fog"], ("name", "mnist-c")),
-        (["report", "--linf", "2/255", "1/2", "a", "b"], "linf", [2 / 255, 0.5], ("files", ["a", "b"])),
-        (["report", "a", "--radii", "0", "--radii", "1", "2"], "radii", [0.0, 1.0, 2.0], ("files", ["a"])),
-        (["report", "a"], "linf", [], ("files", ["a"])),
+        (["certify", "RUN", "--corruption", "fog", "--corruption", "snow"], "corruption", ["fog", "snow"]),
+        (["certify", "RUN", "--corruption", "fog", "snow", "--json"], "corruption", ["fog", "snow"]),
+        (["certify", "--severity", "3", "5", "--json", "RUN"], "severity", [3, 5]),
+        (["certify", "RUN", "--severity=3", "--severity", "5"], "severity", [3, 5]),
+        (["certify", "RUN", "--grid", "0", "-1"], "grid", [0.0, -1.0]),
+        (["attack", "RUN", "--radii", "0.25", "1"], "radii", [0.25, 1.0]),
+        (["data", "make", "mnist-c", "--corruption", "fog"], "corruption", ["fog"]),
+        (["report", "a", "--linf", "2/255", "1/2"], "linf", [2 / 255, 0.5]),
+        (["report", "a", "--radii", "0", "--radii", "1", "2"], "radii", [0.0, 1.0, 2.0]),
+        (["report", "a"], "linf", []),
     ],
 )
-def test_a_positional_may_stand_behind_several_values(arguments, name, expected, positional, tmp_path, monkeypatch):
-    (tmp_path / "RUN").mkdir()
-    (tmp_path / "fog").mkdir()  # a corruption's name is one, whatever else is called so
-    monkeypatch.chdir(tmp_path)
-    place, value = positional if isinstance(positional, tuple) else ("checkpoint", positional)
-    for _ in range(2):  # nothing is left over from the first time
-        args = build_parser(arguments).parse_args(arguments)
-        assert (getattr(args, name), getattr(args, place)) == (expected, value)
+def test_options_of_several_values(arguments, name, expected):
+    for _ in range(2):  # the first time leaves nothing behind
+        assert getattr(build_parser(arguments).parse_args(arguments), name) == expected
+
+
+def test_train_help_has_a_flag_for_every_field_and_option(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = capsys.readouterr().out
+    for owner in (TrainConfig, *METHODS.values()):
+        for field in dataclasses.fields(owner):
+            if field.name != "options":
+                assert f"\n  --{field.name.replace('_', '-')}" in text
+    for title in (*field_groups(), "options of several methods", "method catrs"):
+        assert f"\n{title}:\n" in text
+
+
+def test_help_fits_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in COMMANDS:
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        text = capsys.readouterr().out
+        assert max(map(len, text.splitlines())) <= 80
+        assert text.index("\n\n") < 160, "the usage line names no optional flags"
 
 
 @pytest.mark.parametrize(
@@ -346,9 +368,10 @@ def test_a_positional_may_stand_behind_several_values(arguments, name, expected,
         (["certify", "x", "--skpi=3"], "did you mean --skip?"),
         (["data", "list", "mnist"], "smoothcert data list: unknown argument mnist. See `smoothcert data list --help`"),
         (["report"], "required: [NAME=]RUN"),
+        (["report", "--radii", "0", "a.tsv"], "argument --radii: invalid float value: 'a.tsv'"),
     ],
 )
-def test_what_cannot_be_parsed_is_one_line_and_exit_code_2(arguments, message, capsys):
+def test_parse_errors_are_one_line_and_exit_code_2(arguments, message, capsys):
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 2
@@ -368,6 +391,6 @@ def test_what_cannot_be_parsed_is_one_line_and_exit_code_2(arguments, message, c
         (["data", "make", "mnist-mini", "--out", "{c}", "--corruption", "inverse"], "cannot be written (File exists)"),
     ],
 )
-def test_what_is_missing_is_exit_code_1(checkpoint, tmp_path, capsys, arguments, message):
+def test_missing_files_are_exit_code_1(checkpoint, tmp_path, capsys, arguments, message):
     assert main([argument.format(c=checkpoint, d=tmp_path) for argument in arguments]) == 1
     assert message.format(d=tmp_path) in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What the command line says of its progress."""
+"""Progress lines and bars."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from smoothcert.cli.progress import ProgressBar
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes when it is told to."""
+    """A clock that tests advance by hand."""
 
     class Clock:
         now = 1000.0
@@ -25,32 +25,32 @@ def lines_of(capsys):
     return capsys.readouterr().err.splitlines()
 
 
-def test_a_slow_start_is_forgotten(clock, capsys):
-    """A minute of compiling, then a thousand steps a second: after half a minute the time left is right."""
+def test_speed_forgets_a_slow_start(clock, capsys):
+    """After a minute of compilation and 30 s at 1,000 steps/s, the time left is right."""
     bar = ProgressBar("run", 100_000, "steps")
     clock.now += 60
     bar.update(2)
-    assert lines_of(capsys) == ["run: 2 of 100,000 steps, 0.0333 steps/s"], "too early to say how long it takes"
+    assert lines_of(capsys) == ["run: 2 of 100,000 steps, 0.0333 steps/s"], "too early for an estimate"
     for second in range(1, 61):
         clock.now += 1
         bar.update(2 + 1000 * second)
     shown = lines_of(capsys)
     assert len(shown) == 6, "a line every ten seconds"
-    assert shown[0].endswith("steps/s, 10:30 left"), "the start still counts"
+    assert shown[0].endswith("steps/s, 10:30 left"), "the slow start still counts"
     assert shown[-1] == "run: 60,002 of 100,000 steps, 1,000 steps/s, 0:40 left"
     clock.now += 40
     bar.update(100_000, "loss 0.1")
-    assert lines_of(capsys) == ["run: 100,000 of 100,000 steps, 625 steps/s, loss 0.1"], "of the whole, at the end"
+    assert lines_of(capsys) == ["run: 100,000 of 100,000 steps, 625 steps/s, loss 0.1"], "the overall speed at the end"
 
 
-def test_what_was_done_before_is_not_speed(clock, capsys):
+def test_resumed_work_does_not_count_as_speed(clock, capsys):
     bar = ProgressBar("run", 2000, "images", start=1000)
     clock.now += 10
     bar.update(1100)
     assert lines_of(capsys) == ["run: 1,100 of 2,000 images, 10 images/s, 1:30 left"]
 
 
-def test_rare_updates_have_a_speed(clock, capsys):
+def test_rare_updates_show_a_speed(clock, capsys):
     bar = ProgressBar("run", None, "images")
     for done in (1, 2, 3):
         clock.now += 120
@@ -59,7 +59,7 @@ def test_rare_updates_have_a_speed(clock, capsys):
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
-def test_a_narrow_terminal_keeps_title_and_count(width, monkeypatch):
+def test_narrow_terminals_keep_title_and_count(width, monkeypatch):
     written = io.StringIO()
     written.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", written)
@@ -73,7 +73,7 @@ def test_a_narrow_terminal_keeps_title_and_count(width, monkeypatch):
     assert len(shown) <= width
 
 
-def test_no_speed_where_no_time_has_passed(clock, capsys):
+def test_no_speed_before_time_has_passed(clock, capsys):
     ProgressBar("run", 10, "images").update(10)
     ProgressBar("run", 10, "images").update(10, "accuracy 90.0%")
     assert lines_of(capsys) == ["run: 10 of 10 images", "run: 10 of 10 images, accuracy 90.0%"]

@@ -197,7 +197,7 @@ def test_unavailable_corruptions_are_reported_before_anything_is_made(tmp_path, 
     assert "canny_edges needs scikit-image" in capsys.readouterr().err
     assert not (tmp_path / "one").exists()
     assert main([*arguments, str(tmp_path / "all")]) == 0
-    assert "scikit-image: pip install 'smoothcert[corruptions]'. Going on with" in capsys.readouterr().err
+    assert "scikit-image: pip install 'smoothcert[corruptions]'. Skipping this corruption." in capsys.readouterr().err
     assert find_corrupted(str(tmp_path / "all")).missing == ["canny_edges"]
     assert main([*arguments, str(tmp_path / "two"), "--corruption", "stripe", "fog", "--corruption", "shear"]) == 0
     assert find_corrupted(str(tmp_path / "two")).available == ["shear", "stripe", "fog"], "named at once, or one by one"
@@ -289,7 +289,7 @@ def test_making_colour_images_from_a_users_own_file(tmp_path, capsys):
     np.savez(tmp_path / "mine.npz", images=images, labels=np.arange(4))
     arguments = ["data", "make", str(tmp_path / "mine.npz"), "--corruption", "contrast", "frost"]
     assert main(arguments) == 2
-    assert "Say with `--out` where the corrupted images of" in capsys.readouterr().err
+    assert "Expected `--out`, the folder for the corrupted images of" in capsys.readouterr().err
     assert main([*arguments, "--out", str(tmp_path / "mine-c"), "--workers", "1"]) == 0
     data = smoothcert.load_dataset(str(tmp_path / "mine-c/contrast"))
     assert (len(data), data.severities, data.labels.tolist()) == (20, 5, [0, 1, 2, 3] * 5)
@@ -327,9 +327,9 @@ def test_getting_says_what_it_knows(tmp_path, cifar_c, capsys):
     """Existing files are not verified, missing ones are named; some datasets can only be made."""
     assert main(["data", "get", "cifar10-c", "--data-dir", str(tmp_path)]) == 0
     said = capsys.readouterr().err
-    assert "fog.npy: there\n" in said
+    assert "fog.npy: present\n" in said
     assert "cifar10-c: no gaussian_noise, shot_noise" in said
-    assert "move that away to fetch all of it" in said
+    assert "move the folder away to download all of it" in said
     assert main(["data", "get", "fashion-mnist-c"]) == 2
     assert "make it with `smoothcert data make fashion_mnist-c`" in capsys.readouterr().err
     gone = {"mnist-c": DownloadSource(("http://127.0.0.1:9/",), "", {"mnist_c.zip": ""}, unpacked="mnist_c")}
@@ -358,9 +358,9 @@ def test_montage(tmp_path, cifar_c, capsys):
         assert message in capsys.readouterr().err
     arguments = ["data", "montage", "cifar10-c", "--data-dir", str(tmp_path), "--out", str(tmp_path / "montage.pngg")]
     assert main(arguments) == 2
-    assert "Unknown kind of picture '.pngg'; did you mean '.png'?" in capsys.readouterr().err
+    assert "Unknown image format '.pngg'; did you mean '.png'?" in capsys.readouterr().err
     assert main(["data", "montage", "mnist-mini", "--out", str(out)]) == 2
-    assert "no set of corrupted images" in capsys.readouterr().err
+    assert "is not a corrupted dataset" in capsys.readouterr().err
 
 
 def test_the_list_shows_corrupted_sets(tmp_path, cifar_c, capsys):

@@ -405,7 +405,10 @@ def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch
     )
     arguments = ["reproduce", "mnist", "--only", "gaussian-0.25", "--runs", str(tmp_path), "--n", "20"]
     assert main([*arguments, "--time-limit", "0.01s"]) == 1
-    assert "Left: mnist-gaussian-0.25 (training, 40 images). The same command goes on." in capsys.readouterr().err
+    assert (
+        "Remaining: mnist-gaussian-0.25 (training, 40 images). Run the same command to resume."
+        in capsys.readouterr().err
+    )
     assert main([*arguments, "--time-limit", "0.01s", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == [], "JSON also of nothing"
     assert main(arguments) == 0

@@ -122,7 +122,7 @@ def test_the_table(published, capsys, tmp_path):
     assert (tmp_path / "t.md").read_text().count("|") > 100
     (folder / "cohen" / "fog.tsv").unlink()
     assert main(["report", str(folder)]) == 0
-    assert "Gaussian: no fog; the mean is over the others." in capsys.readouterr().err
+    assert "Gaussian: no fog; the mean is over the other corruptions." in capsys.readouterr().err
 
 
 def write_own(path, data, idx, correct, *, sigma=0.25, n=100, radius=0.5, **model):
@@ -403,12 +403,12 @@ def test_generate_certify_and_read(mini_c, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--data", "mnist-mini", "--corruption", "fog"], "which mnist-mini is not"),
-        (["--data", "mnist-mini", "--severity", "1"], "which mnist-mini is not"),
+        (["--data", "mnist-mini", "--corruption", "fog"], "requires a corrupted dataset, but mnist-mini is not"),
+        (["--data", "mnist-mini", "--severity", "1"], "requires a corrupted dataset, but mnist-mini is not"),
         (["--data", "mnist-mini-c", "--severity", "2"], "`--severity` from 1 to 1, but got 2"),
         (["--data", "mnist-mini-c", "--corruption", "frog"], "Unknown corruption 'frog'"),
-        (["--data", "mnist-mini-c", "--out", "a.tsv"], "`--out` names one file, but mnist-mini-c gives 15"),
-        (["--data", "mnist-mini-c", "--split", "train"], "a test split only"),
+        (["--data", "mnist-mini-c", "--out", "a.tsv"], "`--out` names one file, but mnist-mini-c yields 15"),
+        (["--data", "mnist-mini-c", "--split", "train"], "has only a test split"),
     ],
 )
 def test_bad_options(mini_c, capsys, options, message):

@@ -222,7 +222,7 @@ def test_the_command_line_says_so(tmp_path, capsys, signal_in, monkeypatch):
     command = [*COMMAND, "--batch", "512", "--runs", str(tmp_path)]
     signal_in(2, signal.SIGTERM)
     assert main(command) == 130
-    text = "smoothcert: run: interrupted after 3 of 12 steps; the state is saved. The same command goes on.\n"
+    text = "smoothcert: run: interrupted after 3 of 12 steps; the state is saved. Run the same command to resume.\n"
     assert text in capsys.readouterr().err
     assert saved_steps(tmp_path / "run") == 3
     monkeypatch.undo()
@@ -242,7 +242,7 @@ def test_a_trial_speaks_of_no_state(tmp_path, capsys, signal_in):
     signal_in(2, signal.SIGINT)
     assert main([*COMMAND, "--batch", "512", "--runs", str(tmp_path), "--dry-run"]) == 130
     error = capsys.readouterr().err
-    assert "smoothcert: interrupted; the same command goes on" in error
+    assert "smoothcert: interrupted. Run the same command to resume." in error
     assert "state" not in error
 
 

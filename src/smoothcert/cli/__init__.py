@@ -1,4 +1,4 @@
-"""The command line: the only part that knows the terminal. Data goes to stdout, progress and messages to stderr."""
+"""The command line. Results go to stdout, progress and messages to stderr."""
 
 from __future__ import annotations
 
@@ -12,27 +12,59 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from smoothcert import __version__
-from smoothcert.cli import attack, certify, checkpoints, data, listing, precision, recertify, report, reproduce, train
+from smoothcert.cli import (
+    attack,
+    certify,
+    compare_precision,
+    data,
+    export_checkpoint,
+    import_checkpoint,
+    list_names,
+    merge,
+    predict,
+    recertify,
+    report,
+    reproduce,
+    train,
+)
 from smoothcert.cli.parser import Parser
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError
 
-_INTERRUPTED = "interrupted; the same command goes on from what is saved."
+_COMMANDS = (
+    certify,
+    predict,
+    recertify,
+    compare_precision,
+    attack,
+    reproduce,
+    report,
+    merge,
+    import_checkpoint,
+    export_checkpoint,
+    list_names,
+)
+_RESUME = "Run the same command to resume."
 
 
 def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; it imports torch only for the command that needs it to parse."""
+    """Return the parser of all commands.
+
+    Args:
+        arguments: The command line to parse. The flags of training methods are added only if it contains `train`,
+            because listing them imports torch.
+    """
     parser = Parser(
         prog="smoothcert",
-        description="Certified robustness by randomized smoothing: train, certify, and read the results.",
-        epilog="Exit codes: 0 done, 1 something went wrong, 2 wrong usage, 130 interrupted.",
+        description="Certified robustness by randomized smoothing: train, certify and report.",
+        epilog="Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"smoothcert {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    data.add_commands(commands)
-    train.add_commands(commands, arguments)
-    for module in (certify, recertify, precision, attack, reproduce, report, checkpoints, listing):
-        module.add_commands(commands)
+    data.add_command(commands)
+    train.add_command(commands, with_methods="train" in arguments)
+    for module in _COMMANDS:
+        module.add_command(commands)
     return parser
 
 
@@ -42,26 +74,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     try:
         args = build_parser(given).parse_args(given)
-        with short_notices(), _terminated_as_interrupted():
+        with short_notices(), _sigterm_as_interrupt():
             args.run(args)
         sys.stdout.flush()
     except SmoothcertError as error:
         if not _reported_by_another_rank(error):
             print(f"smoothcert: {error}", file=sys.stderr, flush=True)
         return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt as stop:  # which says more where work came to a good end first
-        text = f"{stop} The same command goes on." if str(stop) else _INTERRUPTED
-        say(f"\nsmoothcert: {text}")
+    except KeyboardInterrupt as interrupt:  # training raises it with a message once its state is saved
+        say(f"\nsmoothcert: {str(interrupt) or 'interrupted.'} {_RESUME}")
         return 130
-    except BrokenPipeError:  # whoever read our output has seen enough
-        _drop_output()
+    except BrokenPipeError:  # the reader of stdout has closed it, such as `head`
+        _discard_stdout()
     except OSError as error:
         if isinstance(error, PermissionError) and error.filename:
             print(f"smoothcert: {error.filename} cannot be opened ({error.strerror}).", file=sys.stderr)
             return 1
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             raise
-        _drop_output()
+        _discard_stdout()
         print(f"smoothcert: the output cannot be written ({error.strerror}).", file=sys.stderr)
         return 1
     finally:
@@ -71,10 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM, which comes before a queue's kill, end a command as Ctrl-C does: with what it has made kept.
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Treat SIGTERM, which job queues send before SIGKILL, like Ctrl-C, so that work is saved.
 
-    The processes of a launched group are ended by it when one of them fails, and have nothing to say then.
+    Under torchrun the handler stays as it is: torchrun sends SIGTERM to all processes when one of them fails.
     """
     if threading.current_thread() is not threading.main_thread() or "RANK" in os.environ:
         yield
@@ -87,13 +118,13 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def _open_streams() -> None:
-    """Have somewhere to write where the caller closed stdout or stderr."""
+    """Replace stdout and stderr by the null device if the caller closed them."""
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
-def _drop_output() -> None:
-    """Let what is still to be written to stdout go nowhere, so that the interpreter does not fail on it at its end."""
+def _discard_stdout() -> None:
+    """Send buffered output to the null device, so that the interpreter does not fail to flush it on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

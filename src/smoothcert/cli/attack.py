@@ -1,4 +1,4 @@
-"""`smoothcert attack`: empirical robustness beside the certificate."""
+"""`smoothcert attack`."""
 
 from __future__ import annotations
 
@@ -8,56 +8,59 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.common_options import add_data_options, add_sample_options, batch_size
-from smoothcert.cli.corrupted import add_corruption_options
-from smoothcert.cli.parser import Several
+from smoothcert.cli.command_inputs import CommandInputs, load_inputs
+from smoothcert.cli.common_options import (
+    add_batch,
+    add_checkpoint_options,
+    add_data_options,
+    add_device,
+    add_sample_options,
+)
+from smoothcert.cli.corruption_options import add_corruption_options
+from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import ProgressBar, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from smoothcert.certification.attack import Trial
-    from smoothcert.cli.job import Job
     from smoothcert.data import ImageData
     from smoothcert.results.records import Results
 
-_TOO_UNLIKELY = 1e-3
+_TOO_UNLIKELY = 1e-3  # probability of the broken certificates below which the command fails
 
 
-def add_commands(commands: Any) -> None:
+def add_command(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "attack",
-        help="attack a smoothed classifier within its certificates",
-        description="Attack the smoothed classifier by projected gradient ascent (SmoothAdv) on images that were "
-        "certified, and set what survives beside the certified accuracy. A certificate that breaks is said loudly; "
+        help="attack a smoothed classifier within its certified radii",
+        description="Attack the smoothed classifier on certified images by projected gradient ascent (SmoothAdv), "
+        "and compare the accuracy under attack with the certified accuracy. Every broken certificate is reported; "
         "more of them than alpha allows is an error.",
     )
-    parser.add_argument("checkpoint", nargs="?", metavar="RUN", help="the run folder or checkpoint that was certified")
-    parser.add_argument("--pretrained", metavar="NAME", help="a network of ours")
-    parser.add_argument("--certificates", type=Path, metavar="FILE", help="its results (default: those in RUN)")
-    add_data_options(parser, default="the one the checkpoint was trained on")
+    add_checkpoint_options(parser)
+    parser.add_argument("--certificates", type=Path, metavar="FILE", help="results file (default: the one in RUN)")
+    add_data_options(parser)
     add_corruption_options(parser)
     group = parser.add_argument_group("protocol")
-    group.add_argument("--radii", type=float, action=Several, metavar="R ...", help="l2 (default: 0.25 0.5 1)")
-    group.add_argument("--steps", type=int, default=20, help="steps of the attack (default: 20)")
-    group.add_argument("--noises", type=int, default=32, help="noises a gradient is averaged over (default: 32)")
-    group.add_argument("--n", type=int, default=1000, help="votes on what it found (default: 1,000)")
-    group.add_argument("--alpha", type=float, default=0.001, help="of the vote (default: 0.001)")
+    add_several(group, "--radii", type=float, metavar="R", help="l2 radii of the attack (default: 0.25 0.5 1)")
+    group.add_argument("--steps", type=int, default=20, metavar="N", help="steps of the attack (default: 20)")
+    group.add_argument("--noises", type=int, default=32, metavar="N", help="noise samples per step (default: 32)")
+    group.add_argument("--n", type=int, default=1000, metavar="N", help="votes per attacked image (default: 1,000)")
+    group.add_argument("--alpha", type=float, default=0.001, help="failure probability of the vote (default: 0.001)")
     add_sample_options(group)
     group = parser.add_argument_group("execution and output")
-    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
-    group.add_argument("--batch", type=batch_size, metavar="B", help="noisy images in memory at once, or auto")
-    group.add_argument("--normalization", help="of a published checkpoint: none, cifar10, cifar10-center, ...")
-    group.add_argument("--out", type=Path, metavar="FILE", help="a row for every attack, as TSV")
+    add_device(group)
+    add_batch(group)
+    group.add_argument("--out", type=Path, metavar="FILE", help="write a TSV row per attack")
     group.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.set_defaults(run=run, sigma=None)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Attack, write every trial, and print the summary; fail where too many certificates broke."""
+    """Attack, write every trial, print the summary, and raise if too many certificates broke."""
     from smoothcert.certification.attack import COLUMNS, attack_dataset, surprise
-    from smoothcert.cli.job import load_job
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.results.reader import read_results
     from smoothcert.runtime.atomic_files import check_replaceable, write_text
@@ -69,18 +72,18 @@ def run(args: argparse.Namespace) -> None:
     bounds.check_prediction(args.n, args.alpha)
     if args.out:
         check_replaceable(args.out)
-    job = load_job(args)
-    data, chosen = job.only(args)
-    certificates = read_results(_certificates(args))
-    settings = _checked(certificates, job, data)
+    inputs = load_inputs(args)
+    data, selected = inputs.single_dataset(args)
+    certificates = read_results(_find_certificates(args))
+    settings = _check_settings(certificates, inputs, data)
     known = set(certificates.idx.tolist())
-    indices = [index for index in chosen if index in known]
+    indices = [index for index in selected if index in known]
     if not indices:
-        raise UsageError(f"{certificates.name} has no certificate of the images that were asked for.")
+        raise UsageError(f"{certificates.name} has no certificates of the selected images.")
     options = {"n": args.n, "alpha": args.alpha, "steps": args.steps, "num_noises": args.noises, "seed": args.seed}
     with ProgressBar("attack", len(indices), "images") as bar:
-        options |= {"batch": args.batch, "on_progress": _watch(bar)}
-        trials = attack_dataset(_classifier(settings, job), data, certificates, indices, args.radii, **options)
+        options |= {"batch": args.batch, "on_progress": _show_progress(bar)}
+        trials = attack_dataset(_make_classifier(settings, inputs), data, certificates, indices, args.radii, **options)
     if args.out:
         write_text(args.out, "\t".join(COLUMNS) + "\n" + "".join(trial.row() for trial in trials))
         say(f"Attacks: {args.out}")
@@ -88,67 +91,67 @@ def run(args: argparse.Namespace) -> None:
     count, broken, tail = surprise(trials, max(args.alpha, settings["alpha"]))
     if tail < _TOO_UNLIKELY:
         raise SmoothcertError(
-            f"{broken} of {count} certificates broke, which has a probability of {tail:.1e} at most if they hold; "
-            "something is wrong with the network, its precision or the certificates."
+            f"{broken} of {count} certificates broke; the probability of that is at most {tail:.1e} if they are valid. "
+            "Check the model, its precision and the certificates."
         )
 
 
-def _certificates(args: argparse.Namespace) -> Path:
+def _find_certificates(args: argparse.Namespace) -> Path:
     from smoothcert.errors import UsageError
     from smoothcert.results.naming import certificates_in
 
     if args.certificates:
         return Path(args.certificates)
     folder = Path(args.checkpoint or Path("runs", args.pretrained))
-    found = certificates_in(folder)
-    if len(found) != 1:
-        raise UsageError(f"{folder} holds {len(found)} results of `certify`; name one with `--certificates`.")
-    return found[0]
+    files = certificates_in(folder)
+    if len(files) != 1:
+        raise UsageError(f"{folder} holds {len(files)} results files of `certify`; name one with `--certificates`.")
+    return files[0]
 
 
-def _checked(certificates: Results, job: Job, data: ImageData) -> dict[str, Any]:
-    """Return how the certificates were made, or refuse what they do not speak of."""
+def _check_settings(certificates: Results, inputs: CommandInputs, data: ImageData) -> dict[str, Any]:
+    """Return the settings of the certificates, or raise if they belong to another model or dataset."""
     from smoothcert.errors import UsageError
 
     settings: dict[str, Any] = dict(certificates.about.get("settings", {}))
     if settings.get("task") != "certify":
-        raise UsageError(f"{certificates.name} has no sidecar of a certification beside it.")
-    if settings["model"].get("sha256") != job.checkpoint.sha256:
-        raise UsageError(f"{certificates.name} is about another network; name this one's with `--certificates`.")
+        raise UsageError(f"{certificates.name} has no sidecar of `certify` beside it.")
+    if settings["model"].get("sha256") != inputs.checkpoint.sha256:
+        raise UsageError(f"{certificates.name} is about another network; set `--certificates`.")
     if settings["data"]["sha256"] != data.fingerprint:
-        raise UsageError(f"{certificates.name} is about other images; name those with `--data` and `--split`.")
+        raise UsageError(f"{certificates.name} is about other images; set `--data` and `--split`.")
     if settings.get("norm", "l2") != "l2" or settings.get("top_k", 1) > 1:
-        raise UsageError(f"{certificates.name} holds no l2 certificates of one class.")
+        raise UsageError(f"{certificates.name} does not hold l2 certificates of the top class.")
     return settings
 
 
-def _classifier(settings: dict[str, Any], job: Job) -> Any:
+def _make_classifier(settings: dict[str, Any], inputs: CommandInputs) -> Any:
     from smoothcert.smoothing.classifier import SmoothedClassifier
     from smoothcert.statistics.noise import noise_of
 
-    model, keys = job.checkpoint.model, ("precision", "form", "micro_batch")
-    if settings["device"] != job.device.type:
-        say(f"The certificates were made on another kind of device ({settings['device']}): another function, nearly.")
+    model, device = inputs.checkpoint.model, inputs.device.type
+    if settings["device"] != device:
+        say(f"The certificates were made on {settings['device']}; on {device}, rounding differs slightly.")
     return SmoothedClassifier(
         model,
         settings["sigma"],
         model.num_classes,
         noise=noise_of(settings),
-        **{key: settings[key] for key in keys},
+        **{key: settings[key] for key in ("precision", "form", "micro_batch")},
     )
 
 
-def _watch(bar: ProgressBar) -> Any:
-    def watch(done: int, trials: Sequence[Trial]) -> None:
-        bar.update(done, "")
+def _show_progress(bar: ProgressBar) -> Callable[[int, Sequence[Trial]], None]:
+    def show(done: int, trials: Sequence[Trial]) -> None:
+        bar.update(done)
         for trial in trials:
             if trial.broken:
                 say(
-                    f"BROKEN: image {trial.idx}, certified as {trial.certified} within {trial.radius:.4f}, "
-                    f"is {trial.answer} at a distance of {trial.length:.4f}."
+                    f"BROKEN: image {trial.idx}, certified as class {trial.certified} within {trial.radius:.4f}, "
+                    f"is predicted as class {trial.answer} at distance {trial.length:.4f}."
                 )
 
-    return watch
+    return show
 
 
 def _print_summary(trials: Sequence[Trial], args: argparse.Namespace, alpha: float) -> None:

@@ -1,58 +1,85 @@
-"""Options that several commands share, with the words that explain them."""
+"""Options shared by several commands, and readers of their values."""
 
 from __future__ import annotations
 
 import argparse
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from smoothcert.data import ImageData
 
 
-def add_data_options(parser: argparse.ArgumentParser, *, default: str) -> None:
-    """Which images: data set, split, folder."""
+def add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
+    """Add the checkpoint, by path or as a bundled model."""
+    parser.add_argument("checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors or published checkpoint")
+    parser.add_argument("--pretrained", metavar="NAME", help="bundled model (see `smoothcert list pretrained`)")
+    names = "see `smoothcert list normalizations`"
+    parser.add_argument("--normalization", metavar="NAME", help=f"of a published checkpoint ({names})")
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """Add the dataset and its split."""
     group = parser.add_argument_group("data")
-    group.add_argument("--data", metavar="NAME", help=f"data set, .npz file or image folder (default: {default})")
+    text = "dataset, .npz file or image folder (default: that of the training)"
+    group.add_argument("--data", metavar="NAME", help=text)
     add_split(group)
     add_data_dir(group)
-    add_cutting(group)
+    add_resize_options(group)
 
 
 def add_split(parser: argparse._ActionsContainer) -> None:
-    """Which part of a data set."""
+    """Add `--split`."""
     parser.add_argument("--split", default="test", help="train or test (default: test)")
 
 
-def add_cutting(parser: argparse._ActionsContainer) -> None:
-    """How photographs of several sizes come to one."""
+def add_resize_options(parser: argparse._ActionsContainer) -> None:
+    """Add the preprocessing of image folders."""
     parser.add_argument("--resize", type=int, metavar="PIXELS", help="image folders: resize the shorter side to this")
-    parser.add_argument("--crop", type=int, metavar="PIXELS", help="image folders: then cut out the centre")
+    parser.add_argument("--crop", type=int, metavar="PIXELS", help="image folders: then crop the centre to this")
 
 
 def add_data_dir(parser: argparse._ActionsContainer) -> None:
-    """Where data sets lie."""
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="where data sets lie (default: $SMOOTHCERT_DATA, else the cache folder)"
-    )
+    """Add `--data-dir`."""
+    text = "folder of datasets (default: $SMOOTHCERT_DATA, else the cache folder)"
+    parser.add_argument("--data-dir", metavar="DIR", help=text)
 
 
 def add_sample_options(group: argparse._ActionsContainer) -> None:
-    """Which noise, and which of the images."""
-    group.add_argument("--seed", type=int, default=0, help="names the noise (default: 0)")
-    group.add_argument("--skip", type=int, default=1, metavar="K", help="take every K-th image only")
-    group.add_argument("--max", type=int, metavar="I", help="take images with an index below I only")
-    group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="take the I-th of N parts")
+    """Add the seed and the choice of images."""
+    group.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
+    group.add_argument("--skip", type=int, default=1, metavar="K", help="use only every K-th image")
+    group.add_argument("--max", type=int, metavar="I", help="use only images with an index below I")
+    group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="use only the I-th of N parts")
+
+
+def add_device(group: argparse._ActionsContainer) -> None:
+    """Add `--device`."""
+    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
+
+
+def add_batch(group: argparse._ActionsContainer) -> None:
+    """Add `--batch`."""
+    group.add_argument("--batch", type=batch_size, metavar="B", help="noisy images in memory at once (default: auto)")
+
+
+def add_run_options(group: argparse._ActionsContainer) -> None:
+    """Add the options of commands that train: folders, device and time limit."""
+    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of runs (default: runs)")
+    add_data_dir(group)
+    add_device(group)
+    group.add_argument("--time-limit", type=seconds, metavar="TIME", help="save and stop after this time, such as 9m")
 
 
 def load_data(args: argparse.Namespace, default: str | None) -> ImageData:
-    """Load the images the options name."""
+    """Load the dataset that the options name."""
     from smoothcert.data import load_dataset
     from smoothcert.errors import UsageError
 
     name = args.data or default
     if name is None:
-        raise UsageError("No data set is named, and no checkpoint says which it is for; name one with `--data`.")
+        raise UsageError("The checkpoint does not record its dataset; name one with `--data`.")
     return load_dataset(name, args.split, args.data_dir, resize=args.resize, crop=args.crop)
 
 
@@ -66,7 +93,7 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def batch_size(text: str) -> int | None:
-    """Read a number, or `auto`."""
+    """Read a number, or `auto` as None."""
     try:
         return None if text == "auto" else int(text)
     except ValueError:

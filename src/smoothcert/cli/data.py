@@ -1,4 +1,4 @@
-"""`smoothcert data get|make|list|show|montage`."""
+"""`smoothcert data`: get, make, list, show and montage."""
 
 from __future__ import annotations
 
@@ -8,36 +8,33 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from smoothcert.cli.common_options import add_cutting, add_data_dir, add_split, load_data
-from smoothcert.cli.corrupted import corruption
-from smoothcert.cli.parser import Several
+from smoothcert.cli.common_options import add_data_dir, add_resize_options, add_split, load_data
+from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import ProgressBar, say
 
 
-def add_commands(commands: Any) -> None:
+def add_command(commands: Any) -> None:
     """Add the command and its verbs."""
-    data = commands.add_parser("data", help="fetch data sets, or see which are there")
-    verbs = data.add_subparsers(title="verbs", metavar="VERB", required=True)
-    get = verbs.add_parser("get", help="download data sets from their official addresses")
-    get.add_argument(
-        "names",
-        nargs="+",
-        metavar="NAME",
-        help="mnist, fashion_mnist, cifar10, cifar100, or mnist-c, cifar10-c, cifar100-c",
+    data = commands.add_parser(
+        "data", help="download, make, list and show datasets", description="Download, make, list and show datasets."
     )
+    verbs = data.add_subparsers(title="verbs", metavar="VERB", required=True)
+    get = verbs.add_parser("get", help="download datasets from their official sources")
+    names = "mnist, fashion_mnist, cifar10, cifar100, mnist-c, cifar10-c or cifar100-c"
+    get.add_argument("names", nargs="+", metavar="NAME", help=names)
     add_data_dir(get)
     get.set_defaults(run=run_get)
     _add_make(verbs)
     _add_montage(verbs)
-    listing = verbs.add_parser("list", help="list the data sets, and whether they are there")
+    listing = verbs.add_parser("list", help="list all datasets and whether they are present")
     add_data_dir(listing)
     listing.add_argument("--json", action="store_true", help="print as JSON")
     listing.set_defaults(run=run_list)
-    show = verbs.add_parser("show", help="describe a data set")
-    show.add_argument("data", metavar="NAME", help="data set, .npz file or image folder")
+    show = verbs.add_parser("show", help="describe a dataset")
+    show.add_argument("data", metavar="NAME", help="dataset, .npz file or image folder")
     add_split(show)
     add_data_dir(show)
-    add_cutting(show)
+    add_resize_options(show)
     show.add_argument("--json", action="store_true", help="print as JSON")
     show.set_defaults(run=run_show)
 
@@ -45,40 +42,32 @@ def add_commands(commands: Any) -> None:
 def _add_make(verbs: Any) -> None:
     make = verbs.add_parser(
         "make",
-        help="make corrupted copies of a test set",
-        description="Corrupt the images of a test set: grey ones as in MNIST-C, colour ones as in CIFAR-10-C at five "
-        "severities. The same seed gives the same images.",
+        help="make a corrupted copy of a test set",
+        description="Corrupt the images of a test set: greyscale images as in MNIST-C, colour images as in CIFAR-10-C "
+        "at five severities. The same seed gives the same images.",
     )
-    make.add_argument("name", help="mnist-c, fashion_mnist-c, cifar10-c, ..., or an .npz file or image folder")
-    make.add_argument(
-        "--corruption",
-        type=corruption,
-        action=Several,
-        metavar="TYPE ...",
-        help="only these; also some that are held out",
-    )
-    make.add_argument("--seed", type=int, default=0, help="names the random numbers (default: 0)")
-    make.add_argument("--out", type=Path, metavar="DIR", help="where to (default: beside the data sets, by its name)")
-    make.add_argument("--workers", type=int, help="processes (default: one a core)")
+    make.add_argument("name", metavar="NAME", help="mnist-c, cifar10-c, ..., an .npz file or an image folder")
+    add_several(make, "--corruption", metavar="TYPE", help="only these corruptions, including held-out ones")
+    make.add_argument("--seed", type=int, default=0, help="seed of the corruptions (default: 0)")
+    make.add_argument("--out", type=Path, metavar="DIR", help="folder to write (default: in the folder of datasets)")
+    make.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
     add_data_dir(make)
-    add_cutting(make)
+    add_resize_options(make)
     make.set_defaults(run=run_make)
 
 
 def _add_montage(verbs: Any) -> None:
-    montage = verbs.add_parser("montage", help="draw an image beside all its corruptions")
-    montage.add_argument("name", help="mnist-c, cifar10-c, ... or the folder of such a set")
-    montage.add_argument("--image", type=int, default=0, metavar="I", help="which image (default: 0)")
-    montage.add_argument(
-        "--severity", type=int, default=3, metavar="S", help="from 1 to 5, where there are any (default: 3)"
-    )
-    montage.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png, .pdf or .svg file")
+    montage = verbs.add_parser("montage", help="draw an image with all its corruptions")
+    montage.add_argument("name", metavar="NAME", help="mnist-c, cifar10-c, ..., or a folder of corrupted images")
+    montage.add_argument("--image", type=int, default=0, metavar="I", help="index of the image (default: 0)")
+    montage.add_argument("--severity", type=int, default=3, metavar="S", help="1 to 5, if there are any (default: 3)")
+    montage.add_argument("--out", type=Path, required=True, metavar="FILE", help=".png, .pdf or .svg file to write")
     add_data_dir(montage)
     montage.set_defaults(run=run_montage)
 
 
 def run_make(args: argparse.Namespace) -> None:
-    """Make a corrupted set."""
+    """Make a corrupted dataset."""
     from smoothcert.data import data_dir, load_dataset
     from smoothcert.data.corruptions import make_corrupted, suite_for, unavailable_corruptions
     from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
@@ -87,56 +76,56 @@ def run_make(args: argparse.Namespace) -> None:
     name = canonical_name(args.name)
     if name not in CORRUPTED and args.out is None:
         if not Path(args.name).exists() and name not in DIMENSIONS:
-            raise unknown_name("set of corrupted images", args.name, CORRUPTED)
-        raise UsageError(f"Say with `--out` where the corrupted images of {args.name} go.")
+            raise unknown_name("corrupted dataset", args.name, CORRUPTED)
+        raise UsageError(f"Expected `--out`, the folder for the corrupted images of {args.name}.")
     source = name.removesuffix("-c") if name in CORRUPTED else args.name
     data = load_dataset(source, "test", args.data_dir, resize=args.resize, crop=args.crop)
     lacking = {} if args.corruption else unavailable_corruptions(data)
     for reason in lacking.values():
-        say(f"{reason} Going on with the others.")
+        say(f"{reason} Skipping this corruption.")
     chosen = args.corruption or [name for name in suite_for(data.shape[0]).corruptions if name not in lacking]
     folder = args.out or data_dir(args.data_dir) / name
-    with _Bars("parts") as show:
+    with _ProgressBars("parts") as show:
         made = make_corrupted(data, folder, chosen, seed=args.seed, workers=args.workers, on_progress=show)
-    say(f"{folder}: {len(made)} corruptions made" if made else f"{folder}: all there")
+    say(f"{folder}: made {len(made)} corruptions" if made else f"{folder}: all corruptions exist already")
 
 
 def run_montage(args: argparse.Namespace) -> None:
-    """Draw an image and its corruptions."""
+    """Draw an image with all its corruptions."""
     from smoothcert.data import find_corrupted
     from smoothcert.errors import UsageError
     from smoothcert.report.figures.montage import corruption_pictures, draw_montage
 
-    found = find_corrupted(args.name, args.data_dir)
-    if found is None:
-        raise UsageError(f"{args.name} is no set of corrupted images; see `smoothcert data list`.")
-    draw_montage(corruption_pictures(found, args.image, args.severity, args.data_dir), args.out)
+    corrupted = find_corrupted(args.name, args.data_dir)
+    if corrupted is None:
+        raise UsageError(f"{args.name} is not a corrupted dataset; see `smoothcert data list`.")
+    draw_montage(corruption_pictures(corrupted, args.image, args.severity, args.data_dir), args.out)
     say(f"Wrote {args.out}")
 
 
 def run_get(args: argparse.Namespace) -> None:
-    """Download."""
+    """Download datasets."""
     from smoothcert.data.download import fetch_dataset
     from smoothcert.dataset_names import CORRUPTED, canonical_name
 
     for name in args.names:
-        checked = "" if canonical_name(name) in CORRUPTED else ", checksum right"  # which was the archive's
-        with _Bars("bytes") as show:
+        corrupted = canonical_name(name) in CORRUPTED  # only its archive has a checksum, not the files
+        with _ProgressBars("bytes") as show:
             paths = fetch_dataset(name, args.data_dir, show)
         for path in paths:
-            say(f"{path}: there{checked}")
-        if canonical_name(name) in CORRUPTED:
+            say(f"{path}: present{'' if corrupted else ', checksum verified'}")
+        if corrupted:
             _say_missing(name, args.data_dir)
 
 
-class _Bars:
-    """A bar for each thing that is reported on, one at a time."""
+class _ProgressBars:
+    """A progress bar per title, one at a time."""
 
     def __init__(self, unit: str) -> None:
         self.unit, self.title = unit, ""
         self.open = ExitStack()
 
-    def __enter__(self) -> _Bars:
+    def __enter__(self) -> _ProgressBars:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -152,13 +141,14 @@ class _Bars:
 def _say_missing(name: str, root: str | None) -> None:
     from smoothcert.data import find_corrupted
 
-    found = find_corrupted(name, root)
-    if found and found.missing:
-        say(f"{found.name}: no {', '.join(found.missing)} in {found.folder}; move that away to fetch all of it.")
+    corrupted = find_corrupted(name, root)
+    if corrupted and corrupted.missing:
+        missing = ", ".join(corrupted.missing)
+        say(f"{corrupted.name}: no {missing} in {corrupted.folder}; move the folder away to download all of it.")
 
 
 def run_list(args: argparse.Namespace) -> None:
-    """List."""
+    """List all datasets."""
     from smoothcert.data import data_dir
     from smoothcert.data.registry import DATASETS, IMAGENET_ABOUT
     from smoothcert.dataset_names import CORRUPTED
@@ -171,7 +161,7 @@ def run_list(args: argparse.Namespace) -> None:
     rows += [
         {
             "name": name,
-            "there": _there(name, root),
+            "there": _is_present(name, root),
             "about": f"corrupted copies of {name.removesuffix('-c')}'s test set",
         }
         for name in CORRUPTED
@@ -180,12 +170,12 @@ def run_list(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps({"data_dir": str(root), "datasets": rows}, indent=2))
         return
-    say(f"Data sets in {root}:")
+    say(f"Datasets in {root}:")
     for row in rows:
-        print(f"{row['name']:15} {'there ' if row['there'] else 'absent'}  {row['about']}")
+        print(f"{row['name']:15} {'present' if row['there'] else 'absent':7}  {row['about']}")
 
 
-def _there(name: str, root: Path) -> bool:
+def _is_present(name: str, root: Path) -> bool:
     from smoothcert.data import find_corrupted
     from smoothcert.errors import SmoothcertError
 
@@ -196,7 +186,7 @@ def _there(name: str, root: Path) -> bool:
 
 
 def run_show(args: argparse.Namespace) -> None:
-    """Describe."""
+    """Describe a dataset."""
     data = load_data(args, None)
     facts = {
         "name": data.name,

@@ -1,4 +1,4 @@
-"""What `--dry-run` says of `smoothcert certify` and `smoothcert predict`."""
+"""The output of `--dry-run` for `smoothcert certify` and `smoothcert predict`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli import stopping
-from smoothcert.cli.corrupted import choose_rows
+from smoothcert.cli.certificate_options import choose_rule, largest_radius, most_samples
+from smoothcert.cli.corruption_options import select_images
 from smoothcert.cli.progress import duration
 
 if TYPE_CHECKING:
@@ -20,32 +20,34 @@ if TYPE_CHECKING:
     from smoothcert.smoothing.classifier import SmoothedClassifier
 
 
-def describe_job(
+def describe_run(
     args: argparse.Namespace,
     classifier: SmoothedClassifier,
     parts: Sequence[tuple[ImageData, list[int], Path]],
     device: torch.device,
 ) -> str:
-    """Say what would be done: the settings, the number of samples, and what a short trial says of the time."""
+    """Return the settings, the number of samples, and a time estimate from a short trial."""
     data, indices, _ = parts[0]
-    images = sum(len(rows) for _, rows, _ in parts)
-    each = args.n + (args.n0 if args.task == "certify" else 0)
-    rules = [stopping.choose_rule(args, data.name, len(choose_rows(args, data))) for data, _, _ in parts]
-    samples = sum(stopping.most_samples(rule, len(rows), each) for rule, (_, rows, _) in zip(rules, parts, strict=True))
+    samples_per_image = args.n + (args.n0 if args.task == "certify" else 0)
+    rules = [choose_rule(args, data.name, len(select_images(args, data))) for data, _, _ in parts]
+    samples = sum(
+        most_samples(rule, len(rows), samples_per_image) for rule, (_, rows, _) in zip(rules, parts, strict=True)
+    )
     micro_batch = classifier.micro_batch_for(data.shape, device)
-    classifier.counts(data.floats(indices[:1], device)[0], micro_batch)
+    image = data.floats(indices[:1], device)[0]
+    classifier.counts(image, micro_batch)
     started = time.perf_counter()
-    classifier.counts(data.floats(indices[:1], device)[0], 4 * micro_batch)
+    classifier.counts(image, 4 * micro_batch)
     speed = 4 * micro_batch / (time.perf_counter() - started)
     protocol: dict[str, Any] = {"n": args.n, "alpha": args.alpha}
     if args.task == "certify":
-        largest = stopping.largest_radius(rules[0], args.n, args.alpha, classifier.noise)
+        largest = largest_radius(rules[0], args.n, args.alpha, classifier.noise)
         protocol = {"n0": args.n0, **protocol, "largest radius": largest}
         protocol |= {"noise": classifier.noise.name, "stop": args.stop}
     plan = {
         "task": args.task,
         "data": ", ".join(f"{data.name} {data.split}" for data, _, _ in parts),
-        "images": images,
+        "images": sum(len(rows) for _, rows, _ in parts),
         "sigma": classifier.sigma,
         **protocol,
         "seed": args.seed,
@@ -54,12 +56,12 @@ def describe_job(
         "micro-batch": micro_batch,
         "device": str(device),
         "samples": samples,
-        "samples a second": round(speed),
-        "time": duration(min(samples / speed, stopping.most_seconds(rules))),
+        "samples per second": round(speed),
+        "time": duration(samples / speed),
         "out": ", ".join(str(out) for _, _, out in parts),
     }
     if args.json:
         return json.dumps(plan, indent=2)
     return "\n".join(
-        f"{key:17} {value:,}" if isinstance(value, int) else f"{key:17} {value}" for key, value in plan.items()
+        f"{key:19} {value:,}" if isinstance(value, int) else f"{key:19} {value}" for key, value in plan.items()
     )

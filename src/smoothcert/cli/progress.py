@@ -1,4 +1,4 @@
-"""Progress on stderr: a live bar on a terminal, a plain line now and then in a log."""
+"""Progress on stderr: a live bar on a terminal, an occasional plain line in logs and pipes."""
 
 from __future__ import annotations
 
@@ -13,29 +13,34 @@ from typing import Any
 
 from smoothcert.errors import Notice
 
-COMPILING = "Compiling {}; the first time this can take a minute, later it is read from the compiler's cache."
+COMPILING = "Compiling {}; this can take a minute the first time, later runs use the compiler's cache."
 _SECONDS_BETWEEN_LINES = 10.0
-_SECONDS_OF_SPEED = 30.0  # a slow start, such as compiling, is soon forgotten
+_SECONDS_OF_SPEED = 30.0  # window of the speed, so that a slow start such as compilation stops counting
 
 
-def speaks() -> bool:
-    """Whether this process talks to the user: of several that work together, the first does."""
+def is_reporting() -> bool:
+    """Return True if this process reports to the user; under torchrun only rank 0 does."""
     return os.environ.get("RANK", "0") == "0"
 
 
 class ProgressBar:
-    """Shows how far a piece of work is, its speed and the time left.
+    """Shows the progress of a task with its speed and the time left.
 
-    `unit` is what is counted; `start` what was done before, which does not count for the speed. That is the speed of
-    the last half minute and, when all is done, of the whole.
+    The speed is that of the last 30 seconds and, at the end, of the whole task.
+
+    Args:
+        title: The name of the task.
+        total: The number of units to do, None if unknown.
+        unit: The unit, in plural, such as "images".
+        start: Units done by an earlier run, which do not count towards the speed.
     """
 
     def __init__(self, title: str, total: int | None, unit: str, start: int = 0) -> None:
         self.title, self.total, self.unit, self.start = title, total, unit, start
         self._shown = time.monotonic()
-        self._begun = self._shown, 0
-        self._marks = deque([self._begun])  # moments, and what had been done since the start
-        self._bar: Any = _rich_bar() if sys.stderr.isatty() and speaks() else None
+        self._first_mark = self._shown, 0
+        self._marks = deque([self._first_mark])  # (time, units done since the start)
+        self._bar: Any = _rich_bar() if sys.stderr.isatty() and is_reporting() else None
         self._task = self._bar.add_task(title, total=total, completed=start, note="") if self._bar else None
 
     def __enter__(self) -> ProgressBar:
@@ -48,8 +53,8 @@ class ProgressBar:
             self._bar.stop()
 
     def update(self, done: int, note: str = "") -> None:
-        """Show that `done` are done, with a note of what is known so far."""
-        if not speaks():
+        """Show that `done` units are done, followed by a note."""
+        if not is_reporting():
             return
         now = time.monotonic()
         text = ", ".join(part for part in (*self._rate(now, done), note) if part)
@@ -61,23 +66,23 @@ class ProgressBar:
             print(f"{self.title}: {done:,}{of} {self.unit}{text and ', '}{text}", file=sys.stderr, flush=True)
 
     def _rate(self, now: float, done: int) -> tuple[str, str]:
-        """Write the speed and the time left, as far as they can be told."""
-        gained, ends = done - self.start, done == self.total
+        """Return the speed and the time left as text, empty where unknown."""
+        gained, finished = done - self.start, done == self.total
         if now - self._marks[-1][0] >= 1.0:
             self._marks.append((now, gained))
         while len(self._marks) > 1 and now - self._marks[1][0] >= _SECONDS_OF_SPEED:
             self._marks.popleft()
-        then, before = self._begun if ends else self._marks[0]
+        then, before = self._first_mark if finished else self._marks[0]
         if now - then < 0.5 or gained == before:
             return "", ""
         speed, left = (gained - before) / (now - then), ""
-        if self.total and not ends and 1000 * gained >= self.total - self.start:  # before, nobody knows
+        if self.total and not finished and 1000 * gained >= self.total - self.start:  # too uncertain before
             left = f"{duration((self.total - done) / speed)} left"
         return f"{_number(speed)} {self.unit}/s", left
 
 
 def duration(seconds: float) -> str:
-    """Write a time for people.
+    """Format a time in seconds for people.
 
     >>> duration(59.6), duration(3723), duration(200_000)
     ('1:00', '1:02:03', '2 d 7 h')
@@ -90,26 +95,26 @@ def duration(seconds: float) -> str:
 
 
 def say(text: str) -> None:
-    """Tell the user something, on stderr."""
-    if speaks():
+    """Print a message to stderr, on the reporting process."""
+    if is_reporting():
         print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def short_notices() -> Iterator[None]:
-    """Have our notices be one line on stderr, without the place in the code that warnings name."""
-    usual = warnings.formatwarning
+    """Print each `Notice` as one line, without the source location of other warnings."""
+    default = warnings.formatwarning
 
-    def written(message: Any, category: type[Warning], *place: Any, **more: Any) -> str:
+    def format_notice(message: Any, category: type[Warning], *location: Any, **options: Any) -> str:
         if not issubclass(category, Notice):
-            return usual(message, category, *place, **more)
-        return f"smoothcert: {message}\n" if speaks() else ""
+            return default(message, category, *location, **options)
+        return f"smoothcert: {message}\n" if is_reporting() else ""
 
-    warnings.formatwarning = written
+    warnings.formatwarning = format_notice
     try:
         yield
     finally:
-        warnings.formatwarning = usual
+        warnings.formatwarning = default
 
 
 def _number(value: float) -> str:
@@ -117,15 +122,12 @@ def _number(value: float) -> str:
 
 
 def _rich_bar() -> Any:
-    """Return a live bar, or None where rich is not installed: plain lines then do."""
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        from rich.table import Column
-    except ImportError:
-        return None
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.table import Column
+
     console = Console(stderr=True)
-    # Where it is narrow the note is cut off, never the title and the count.
+    # Narrow terminals cut off the note, never the title and the count.
     columns = (
         TextColumn("{task.description}"),
         BarColumn(max(4, min(40, console.width // 6))),

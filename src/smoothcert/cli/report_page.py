@@ -1,4 +1,4 @@
-"""What `smoothcert report` writes beside the table: the page and the figures."""
+"""The HTML page and the figures of `smoothcert report`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ if TYPE_CHECKING:
 
 
 def add_page_options(parser: argparse.ArgumentParser) -> None:
-    """Add what asks for the page and the figures."""
+    """Add the options of the page and the figures."""
     group = parser.add_argument_group("page and figures")
-    group.add_argument("--html", type=Path, metavar="FILE", help="write one page that opens from disk, offline")
-    group.add_argument("--title", default="Certified robustness", help="its title")
-    group.add_argument("--figures", type=Path, metavar="DIR", help="write figures as PDF, SVG and PNG")
+    group.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained HTML page")
+    group.add_argument(
+        "--title", default="Certified robustness", metavar="TEXT", help="title of the page (default: %(default)s)"
+    )
+    group.add_argument("--figures", type=Path, metavar="DIR", help="write the figures as PDF, SVG and PNG")
     add_data_dir(group)
 
 
 def write_page(args: argparse.Namespace, found: Findings, table: Table | None) -> None:
-    """Write the page and the figures, where they were asked for; `table` is that of the runs."""
+    """Write the page and the figures that the options ask for."""
     from smoothcert.errors import UsageError
 
     if args.html:
         if table is None:
-            raise UsageError("`--html` needs certificates on clean images beside those on corrupted ones.")
+            raise UsageError("`--html` needs certificates on clean images, got only corrupted ones.")
         _write_html(args, found, table)
     if args.figures:
         if args.figures.is_file():
-            raise UsageError(f"`--figures` must name a folder, and {args.figures} is a file.")
+            raise UsageError(f"`--figures` must be a folder, got the file {args.figures}.")
         _write_figures(args, found)
 
 
@@ -77,7 +79,7 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
 
 
 def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping[str, Picture]]:
-    """Return the paper's figures 7 and 8, of the corrupted sets that were certified and whose images are here."""
+    """Return the paper's figures 7 and 8, for certified corrupted datasets whose images are available."""
     from smoothcert.data import find_corrupted
     from smoothcert.errors import SmoothcertError
     from smoothcert.report.figures.montage import corruption_pictures
@@ -95,7 +97,7 @@ def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping
 
 
 def find_test_images(data_dir: str | Path | None) -> Load:
-    """Return what finds the test images of a data set by its name, as the page wants them."""
+    """Return a function that loads the test images of a dataset by name, as the page needs them."""
 
     def load(name: str) -> Any:
         import torch

@@ -1,4 +1,4 @@
-"""`smoothcert reproduce`: a table of the paper, from nothing to the comparison."""
+"""`smoothcert reproduce`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.common_options import add_data_dir, seconds
+from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.report import check_outputs, show
 
@@ -20,49 +20,47 @@ if TYPE_CHECKING:
     from smoothcert.report.tables.table import Table
 
 
-def add_commands(commands: Any) -> None:
+def add_command(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "reproduce",
-        help="make a table of the paper: train, certify, compare",
-        description="Train and certify every run of a table that is not there yet, and print the table with the "
-        "paper's numbers beside ours. What is interrupted goes on when the same command is given again.",
+        help="reproduce a table of the paper: train, certify, compare",
+        description="Train and certify all runs of a table that are not finished, and print the table with the "
+        "paper's numbers. Run the same command again to resume.",
     )
-    parser.add_argument("table", help="mnist, fashion-mnist, cifar10, ... (see `smoothcert list tables`)")
+    parser.add_argument("table", metavar="TABLE", help="mnist, cifar10, ... (see `smoothcert list tables`)")
     parser.add_argument(
         "--only",
         action="append",
         default=[],
         metavar="GLOB",
-        help="rows that match, such as 'catrs-*', or single seeds, '*-seed1'; again for more",
+        help="only matching rows, such as 'catrs-*', or seeds, such as '*-seed1'; can be repeated",
     )
-    parser.add_argument("--plan", action="store_true", help="say what would run and how long it would take, and stop")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
-    parser.add_argument("--precision", help="of the training (default: as begun, else the recipe's)")
-    parser.add_argument("--n", "--N", type=int, default=100_000, metavar="N", help="noises an image (default: 100,000)")
-    parser.add_argument("--skip", type=int, metavar="K", help="certify every K-th image only (default: the table's)")
-    parser.add_argument(
-        "--together", type=int, metavar="K", help="runs that train at once (default: 6 LeNets on a GPU, else 1)"
+    parser.add_argument("--plan", action="store_true", help="print the remaining work and a time estimate, and exit")
+    group = parser.add_argument_group("protocol")
+    group.add_argument("--precision", metavar="NAME", help="of training (default: a started run's, else the recipe's)")
+    group.add_argument(
+        "--n", "--N", type=int, default=100_000, metavar="N", help="noise samples per image (default: 100,000)"
     )
-    parser.add_argument(
-        "--time-limit", type=seconds, metavar="TIME", help="stop at a checkpoint after this time, say 9m"
-    )
-    parser.add_argument(
+    group.add_argument("--skip", type=int, metavar="K", help="certify only every K-th image (default: the table's)")
+    group = parser.add_argument_group("execution")
+    add_run_options(group)
+    group.add_argument("--together", type=int, metavar="K", help="runs at once (default: 6 LeNets on a GPU, else 1)")
+    group.add_argument(
         "--data-parallel",
         action="store_true",
-        help="under torchrun: train each run on all processes, for large networks (default: a run on each process)",
+        help="under torchrun, train each run on all processes, for large models (default: one run per process)",
     )
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
-    parser.add_argument(
-        "--out", action="append", default=[], type=Path, metavar="FILE", help="write the table here too"
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="print the table as JSON")
+    group.add_argument(
+        "--out", action="append", default=[], type=Path, metavar="FILE", help="also write the table here"
     )
-    add_data_dir(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Make the table, or as much of it as the time allows."""
+    """Run the jobs of the table within the time limit, and print the table."""
     from smoothcert.cli.stages import Stages
     from smoothcert.distributed.ranks import join
     from smoothcert.errors import SmoothcertError, UsageError
@@ -73,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.statistics.bounds import check_budget
     from smoothcert.training.config import describe
 
-    # What is wrong with the numbers is said before hours of work.
+    # Check all options before hours of work.
     check_budget(PROTOCOL["n0"], args.n, PROTOCOL["alpha"])
     check_outputs(args.out)
     if args.skip is not None and args.skip < 1:
@@ -91,10 +89,10 @@ def run(args: argparse.Namespace) -> None:
         _print_plan(args, place, jobs, device)
         return
     ranks = join()
-    same = {name: value for job in jobs for name, value in describe(job.config).items()}
-    ranks.require_same_on_all_ranks({**facts(device), **same, "n": args.n, "data parallel": args.data_parallel})
+    settings = {name: value for job in jobs for name, value in describe(job.config).items()}
+    ranks.require_same_on_all_ranks({**facts(device), **settings, "n": args.n, "data parallel": args.data_parallel})
     ranks.require_shared_folder(args.runs)
-    failed: SmoothcertError | None = None
+    failure: SmoothcertError | None = None
     options = {"device": device, "together": args.together, "data_parallel": args.data_parallel}
     with Stages() as stages:
         try:
@@ -102,23 +100,25 @@ def run(args: argparse.Namespace) -> None:
         except UsageError:
             raise
         except SmoothcertError as error:
-            failed = error
+            failure = error
     if ranks.first:
         _print_table(args, place, jobs)
-    if failed:
-        left = [text for text in (_left(place.progress(job)) for job in jobs) if text]
-        raise type(failed)(f"{failed} Left: {', '.join(left)}. The same command goes on.") from failed
+    if failure:
+        remaining = [text for text in (_remaining_work(place.progress(job)) for job in jobs) if text]
+        raise type(failure)(
+            f"{failure} Remaining: {', '.join(remaining)}. Run the same command to resume."
+        ) from failure
 
 
-def _left(item: Any) -> str:
-    name = item.job.config.name
-    if not item.trained:
-        return f"{name} (training, {item.total:,} images)"
-    return "" if item.finished else f"{name} ({item.total - item.images:,} images)"
+def _remaining_work(status: Any) -> str:
+    name = status.job.config.name
+    if not status.trained:
+        return f"{name} (training, {status.total:,} images)"
+    return "" if status.finished else f"{name} ({status.total - status.images:,} images)"
 
 
 def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job], device: torch.device) -> None:
-    """Print what is left of every run with the time that trials of a few seconds promise, run by run."""
+    """Print the remaining work of every run, with a time estimate from short trials."""
     from smoothcert.paper.plan import plan
 
     lines = list(plan(jobs, place, device, lambda name: say(f"Timing {name} ...")))
@@ -129,8 +129,8 @@ def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job],
         return
     for line in lines:
         print(f"{line.run:44} {line.left:15} {line.images:7,} images  {duration(line.seconds):>9}")
-    less = "; several at once take less" if device.type == "cuda" else ""
-    print(f"{duration(total)} on {device}, one run after the other{less}.")
+    hint = "; less with several at once" if device.type == "cuda" else ""
+    print(f"{duration(total)} in total on {device}, one run at a time{hint}.")
 
 
 def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
@@ -147,14 +147,14 @@ def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]
     if not entries:
         _say_nothing_yet(args)
         return
-    made = build_table(entries, paper=True, linf=linf_of(args.table))
-    annexes = [seed_annex(over_seeds(made.rows))] if len(table.seeds) > 1 else []
-    annexes += [_hours(place, jobs, made)] if args.table == "training-cost" else []
-    show(made, as_json=args.json, outputs=args.out, annexes=annexes)
+    results = build_table(entries, paper=True, linf=linf_of(args.table))
+    annexes = [seed_annex(over_seeds(results.rows))] if len(table.seeds) > 1 else []
+    annexes += [_hours(place, jobs, results)] if args.table == "training-cost" else []
+    show(results, as_json=args.json, outputs=args.out, annexes=annexes)
 
 
 def _say_nothing_yet(args: argparse.Namespace) -> None:
-    say("No run of the table is certified in full yet.")
+    say("No run of the table is fully certified yet.")
     if args.json:
         print("[]")
 
@@ -167,16 +167,16 @@ def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequenc
         _say_nothing_yet(args)
         return
     show(None, entries, as_json=args.json, outputs=args.out, paper=True)
-    bare = {entry.name for entry in entries if entry.clean is None}
+    without_clean = {entry.name for entry in entries if entry.clean is None}
     for job in jobs:
-        if job.label in bare:
+        if job.label in without_clean:
             command = f"smoothcert certify {place.runs / job.config.name}"
             command += (f" --skip {job.skip}" if job.skip > 1 else "") + (f" --n {args.n}" if args.n != 100_000 else "")
-            say(f"{job.label}: the column `clean` is empty; `{command}` makes what it needs.")
+            say(f"{job.label}: the column `clean` is empty; run `{command}` to fill it.")
 
 
 def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> Annex:
-    """Return the hours of training, beside those the paper's authors measured on a Titan X."""
+    """Return the hours of training next to those of the paper, measured on a Titan X."""
     from smoothcert.report.tables.formats import Annex, Cell, Sheet
     from smoothcert.training.run_folder import RunFolder
 

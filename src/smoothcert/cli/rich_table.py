@@ -1,4 +1,4 @@
-"""The table on a terminal: colours, marks one can see, and each run's curve as a line of bars."""
+"""The results table on a terminal, with colours and a sparkline of each run's curve."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ if TYPE_CHECKING:
 
 
 def show_table(table: Table, console: Console | None = None) -> bool:
-    """Print the table with rich; say False, and print nothing, where that is not to be had or has no room."""
-    try:
-        from rich.console import Console
-        from rich.table import Table as RichTable
-        from rich.text import Text
-    except ImportError:
-        return False
+    """Print the table; return False, printing nothing, if the terminal is too narrow or ASCII only."""
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
     from smoothcert.report.tables.formats import TEXT_COLUMNS, groups, header
     from smoothcert.report.tables.sparkline import curve_line
 
     console = console or Console(file=sys.stdout)
-    if console.options.ascii_only:  # it has no bars
+    if console.options.ascii_only:  # it cannot show sparklines
         return False
     titles = header(table)
     shown = RichTable(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
@@ -33,7 +31,7 @@ def show_table(table: Table, console: Console | None = None) -> bool:
         shown.add_column(title, justify="left" if left else "right", no_wrap=True)
     styles = {"best": "bold green", "second": "underline", "": ""}
     for rows, lines in zip(table.groups(), groups(table), strict=True):
-        # The paper's numbers, where asked for, are a second line of their row, without a curve.
+        # With `--paper`, the paper's numbers are a second line of each row, without a curve.
         curves = iter([curve_line(row.entry.results, table.radii[-1]) for row in rows])
         for number, line in enumerate(lines):
             paper = line[after - 1].text == "  paper" and not line[0].text

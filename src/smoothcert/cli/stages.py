@@ -1,4 +1,4 @@
-"""What a command that trains and certifies shows of its work."""
+"""Progress of commands that train, label and certify in turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from smoothcert.cli.progress import COMPILING, ProgressBar, say
 
 
 class Stages:
-    """A bar for each part of the work, one at a time."""
+    """Shows one progress bar per stage, one at a time."""
 
     def __init__(self) -> None:
         self.bar: ProgressBar | None = None
@@ -23,7 +23,7 @@ class Stages:
             self.bar.__exit__()
 
     def begin(self, kind: str, name: str) -> Callable[[Any], None]:
-        """Close the bar of the last part and return what shows the next one's progress."""
+        """Close the previous stage's bar and return a callback that shows the progress of the next stage."""
         self.__exit__()
         self.bar, self.latest = None, {}
         if kind == "compile":

@@ -1,4 +1,4 @@
-"""`smoothcert train`: recipes, with a flag for every field."""
+"""`smoothcert train`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.common_options import add_data_dir, seconds
+from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.stages import Stages
 from smoothcert.errors import UsageError
-from smoothcert.training.config import TrainConfig, describe, make_config, to_toml
+from smoothcert.training.config import TrainConfig, describe, field_groups, make_config, to_toml
 
 if TYPE_CHECKING:
     import torch
@@ -21,59 +20,75 @@ if TYPE_CHECKING:
     from smoothcert.paper.timing import TrainingCost
 
 
-def add_commands(commands: Any, arguments: Sequence[str]) -> None:
-    """Add the command; the methods' own flags only when it is the one that is called, since they need torch."""
-    train = commands.add_parser(
+def add_command(commands: Any, *, with_methods: bool) -> None:
+    """Add the command; `with_methods` adds the flags of training methods, which imports torch."""
+    parser = commands.add_parser(
         "train",
-        help="train a network to be smoothed",
-        description="Train by a recipe, or from the flags alone. An interrupted run goes on when called again.",
+        help="train a base classifier",
+        description="Train from recipes, from flags, or from both: flags override recipes, and the defaults below "
+        "apply to what neither sets. Run the same command again to resume an interrupted run.",
     )
-    train.add_argument("recipe", nargs="*", help="recipes (see `smoothcert list recipes`) or TOML files")
-    train.add_argument("--recipe", dest="recipe_flag", action="append", metavar="NAME", help="the same, as a flag")
-    train.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept (default: runs)"
+    parser.add_argument("recipe", nargs="*", metavar="RECIPE", help="see `smoothcert list recipes`; or a TOML file")
+    parser.add_argument("--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="the same, as a flag")
+    parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
+    parser.add_argument("--json", action="store_true", help="print the final metrics as JSON")
+    group = parser.add_argument_group("execution")
+    add_run_options(group)
+    group.add_argument(
+        "--compile", action=argparse.BooleanOptionalAction, help="compile steps (default: for long runs on a GPU)"
     )
-    train.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
-    train.add_argument("--time-limit", type=seconds, metavar="TIME", help="save and stop after this time, such as 9m")
-    train.add_argument(
-        "--compile", action=argparse.BooleanOptionalAction, help="compile steps (default: on a GPU, for long runs)"
+    group.add_argument(
+        "--workers", type=int, metavar="N", help="processes that decode image folders (default: from the CPU count)"
     )
-    train.add_argument(
-        "--workers", type=int, metavar="N", help="processes that decode image folders (default: the cores' share)"
-    )
-    train.add_argument("--dry-run", action="store_true", help="print the configuration and an estimate of the cost")
-    train.add_argument("--plan", action="store_true", help="print what a model of the cost says for 1, 8 and 64 GPUs")
-    train.add_argument("--json", action="store_true", help="print the last metrics as JSON")
-    add_data_dir(train)
-    group = train.add_argument_group("the run")
-    for field in dataclasses.fields(TrainConfig):
-        if field.name != "options":
-            _add_flag(
-                group,
-                field.name,
-                type(field.default),
-                f"{field.metadata['help']} (default: the recipe's, or {field.default!r})",
-            )
-    if "train" in arguments:
-        group = train.add_argument_group("the method's options (default: the recipe's, or the method's own)")
-        for name, (kind, texts) in _method_options().items():
-            words = "; ".join(f"{', '.join(methods)}: {text}" for text, methods in texts.items())
-            _add_flag(group, name, kind, words, prefix="option_")
-    train.set_defaults(run=run)
+    fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
+    for title, names in field_groups().items():
+        group = parser.add_argument_group(title)
+        for name in names:
+            default = fields[name].default
+            _add_flag(group, name, type(default), fields[name].metadata["help"] + _describe_default(default))
+    if with_methods:
+        _add_method_flags(parser)
+    parser.set_defaults(run=run)
 
 
-def _method_options() -> dict[str, tuple[type, dict[str, list[str]]]]:
-    """Return every option's type and, for each meaning it has, the methods where it has it."""
+def _describe_default(default: Any) -> str:
+    if default is None or default == "":  # then the help says what happens
+        return ""
+    return f" (default: {('off', 'on')[default] if isinstance(default, bool) else default})"
+
+
+def _add_method_flags(parser: argparse.ArgumentParser) -> None:
+    """Add a group of flags per method, and one for flags that several methods share."""
     from smoothcert.methods import METHODS
 
-    found: dict[str, tuple[type, dict[str, list[str]]]] = {}
+    options: dict[str, list[tuple[str, Any]]] = {}  # per option: the methods that have it, with their fields
     for method in METHODS.values():
         for field in dataclasses.fields(method):
             if field.name != "sigma":
-                kind = int if field.default is None else type(field.default)
-                texts = found.setdefault(field.name, (kind, {}))[1]
-                texts.setdefault(field.metadata.get("help", "its own option"), []).append(method.name)
-    return found
+                options.setdefault(field.name, []).append((method.name, field))
+    groups: dict[str, Any] = {}
+    for name, owners in sorted(options.items(), key=lambda item: len(item[1]) == 1):
+        method_name, first = owners[0]
+        if len(owners) == 1:
+            title, text = f"method {method_name}", _help_of(first) + _describe_default(first.default)
+        else:
+            title, text = "options of several methods", _shared_help(owners)
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        kind = int if first.default is None else type(first.default)
+        _add_flag(groups[title], name, kind, text, prefix="option_")
+
+
+def _help_of(field: Any) -> str:
+    return str(field.metadata.get("help", "option of this method"))
+
+
+def _shared_help(owners: Sequence[tuple[str, Any]]) -> str:
+    """Return each meaning of an option with the methods where it has this meaning."""
+    meanings: dict[str, list[str]] = {}
+    for method_name, field in owners:
+        meanings.setdefault(_help_of(field), []).append(method_name)
+    return "; ".join(f"{', '.join(names)}: {text}" for text, names in meanings.items())
 
 
 def _add_flag(group: Any, name: str, kind: type, help: str, prefix: str = "field_") -> None:
@@ -81,7 +96,8 @@ def _add_flag(group: Any, name: str, kind: type, help: str, prefix: str = "field
     if kind is bool:
         group.add_argument(flag, dest=prefix + name, action=argparse.BooleanOptionalAction, default=None, help=text)
     else:
-        group.add_argument(flag, dest=prefix + name, type=kind, metavar=kind.__name__.upper(), help=text)
+        metavar = {int: "N", float: "X"}.get(kind, "NAME")
+        group.add_argument(flag, dest=prefix + name, type=kind, metavar=metavar, help=text)
 
 
 def _given(args: argparse.Namespace, prefix: str) -> dict[str, Any]:
@@ -89,25 +105,25 @@ def _given(args: argparse.Namespace, prefix: str) -> dict[str, Any]:
 
 
 def resolve(args: argparse.Namespace) -> list[TrainConfig]:
-    """Return the configurations that recipes and flags make together."""
+    """Return the configurations of all recipes, with the flags applied."""
     from smoothcert.training.compute import method_of
     from smoothcert.training.recipes import load_recipe
 
     overrides = {**_given(args, "field_"), "options": _given(args, "option_")}
     names = args.recipe + (args.recipe_flag or [])
     if not names and overrides == {"options": {}}:
-        raise UsageError("Name a recipe (see `smoothcert list recipes`), or say what to train by flags.")
+        raise UsageError("Expected a recipe (see `smoothcert list recipes`) or flags such as `--dataset`.")
     configs = [load_recipe(name, **overrides) for name in names]
     configs = configs or [make_config({}, "the command line", **overrides)]
     if len({config.name for config in configs}) < len(configs):
-        raise UsageError("Several runs need different names, and so different recipes.")
+        raise UsageError("Several runs need different names; use different recipes.")
     for config in configs:
-        method_of(config)  # which checks its options
+        method_of(config)  # raises for wrong options of the method
     return configs
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train, after whatever the runs need first."""
+    """Train all runs, including the teachers and soft labels they need."""
     from smoothcert.distributed.ranks import join
     from smoothcert.runtime.environment import choose_device, facts
     from smoothcert.training.run_folder import RunFolder
@@ -115,9 +131,6 @@ def run(args: argparse.Namespace) -> None:
 
     if args.workers is not None and args.workers < 0:
         raise UsageError(f"Expected `--workers` to be at least 0, but got {args.workers}.")
-    if args.plan:
-        _print_plan(resolve(args), as_json=args.json)
-        return
     if args.dry_run:
         _print_estimates(resolve(args), args, choose_device(args.device))
         return
@@ -129,14 +142,14 @@ def run(args: argparse.Namespace) -> None:
     folders = [RunFolder(args.runs / config.name) for config in configs]
     for folder, config in zip(folders, configs, strict=True):
         if folder.finished and folder.read_config() == config:
-            say(f"{folder.path} is finished.")
+            say(f"{folder.path} is finished already.")
     options = {"data_dir": args.data_dir, "device": device, "compile": args.compile, "workers": args.workers}
     with Stages() as stages:
         train_runs(configs, args.runs, on_stage=stages.begin, time_limit=args.time_limit, **options)
     if not ranks.first:
         return
     for folder in folders:
-        say(f"Network: {folder.model}")
+        say(f"Model: {folder.model}")
     metrics = [(folder.read_metrics() or [{}])[-1] for folder in folders]
     if args.json:
         _print_json([{"run": config.name, **last} for config, last in zip(configs, metrics, strict=True)])
@@ -146,34 +159,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _print_json(values: Sequence[Any]) -> None:
-    """Print one JSON object, or a list where there are several."""
+    """Print one value as an object, several as a list."""
     print(json.dumps(values[0] if len(values) == 1 else values))
 
 
-def _print_plan(configs: Sequence[TrainConfig], *, as_json: bool) -> None:
-    """Print time and memory of runs on H200s that share every mini-batch, as docs/scaling.md explains them."""
-    from smoothcert.paper.gpu_cost_model import GPUS, IMAGES, RATES, run_cost
-
-    lines = []
-    for config in configs:
-        if config.dataset not in IMAGES or config.architecture not in RATES:
-            raise UsageError(f"{config.name}: `--plan` knows the paper's data sets and networks; try `--dry-run`.")
-        for gpus in GPUS:
-            cost = run_cost(config, gpus, skip=100 if config.dataset == "imagenet" else 1)  # as the paper's tables
-            parts = {key: round(getattr(cost, key)) for key in ("training", "labels", "certification")}
-            lines.append({"run": config.name, "gpus": gpus, **parts, "memory": round(cost.memory / 2**30, 2)})
-    if as_json:
-        print(json.dumps(lines, indent=2))
-        return
-    for line in lines:
-        times = ", ".join(
-            f"{key} {duration(line[key])}" for key in ("training", "labels", "certification") if line[key]
-        )
-        print(f"{line['run']:32} {line['gpus']:3} GPUs: {times}; {line['memory']:.1f} GiB each")
-
-
 def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, device: torch.device) -> None:
-    """Print each configuration in full; time a few steps on copies of the real thing, and say what it would take."""
+    """Print each configuration, and a time estimate from a few trial steps."""
     from smoothcert.paper.timing import estimate_training
 
     lines = []
@@ -189,7 +180,7 @@ def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, d
 
 
 def _describe_cost(cost: TrainingCost, device: torch.device) -> str:
-    text = f"{cost.steps:,} steps of {1000 * cost.seconds_per_step:.3g} ms: {duration(cost.training)} on {device}"
+    text = f"{cost.steps:,} steps of {1000 * cost.seconds_per_step:.3g} ms take {duration(cost.training)} on {device}"
     if cost.labels:
-        text += f"; before that its teacher ({duration(cost.teacher)}) and soft labels ({duration(cost.labels)})"
+        text += f"; first, the teacher takes {duration(cost.teacher)} and the soft labels {duration(cost.labels)}"
     return text

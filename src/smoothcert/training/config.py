@@ -105,6 +105,18 @@ class TrainConfig:
         return self.learning_rate * self.lr_factor**drops
 
 
+def field_groups() -> dict[str, list[str]]:
+    """Return the names of the fields of `TrainConfig` by group, for the help of `smoothcert train`."""
+    return {
+        "run": ["name", "dataset", "architecture", "method", "sigma", "seed", "epochs", "batch", "steps", "precision"],
+        "learning rate": ["learning_rate", "schedule", "lr_step", "lr_factor"],
+        "learning rate drops": ["lr_drops", "final_drop", "final_drop_epoch"],
+        "optimizer": ["momentum", "weight_decay", "batch_norm"],
+        "images": ["augmentation", "resize", "crop", "skip_broken"],
+        "soft labels": ["teacher", "label_sigma", "label_samples", "label_view"],
+    }
+
+
 def _check(config: TrainConfig, name: str, holds: bool, must: str) -> None:
     if not holds:
         raise UsageError(f"`--{name.replace('_', '-')}` must {must}, got {getattr(config, name)}.")

@@ -1,4 +1,4 @@
-"""`smoothcert list`: what there is by name."""
+"""`smoothcert list`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from typing import Any
 from smoothcert.cli.progress import say
 
 
-def add_commands(commands: Any) -> None:
+def add_command(commands: Any) -> None:
     """Add the command."""
-    listing = commands.add_parser("list", help="list data sets, models, methods, recipes, tables, pretrained networks")
-    listing.add_argument("kind", help="datasets, models, methods, recipes, tables, pretrained or normalizations")
-    listing.add_argument("pattern", nargs="?", default="*", help="a glob, such as 'cifar*'")
-    listing.add_argument("--json", action="store_true", help="print as JSON")
-    listing.set_defaults(run=run)
+    parser = commands.add_parser(
+        "list",
+        help="list datasets, models, methods, recipes, tables or pretrained models",
+        description="List the names that other commands accept.",
+    )
+    kinds = "datasets, models, methods, recipes, tables, pretrained or normalizations"
+    parser.add_argument("kind", metavar="KIND", help=kinds)
+    parser.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="glob pattern, such as 'cifar*'")
+    parser.add_argument("--json", action="store_true", help="print as JSON")
+    parser.set_defaults(run=run)
 
 
 def _kinds() -> dict[str, Callable[[str], list[str]]]:
@@ -42,7 +47,7 @@ def _kinds() -> dict[str, Callable[[str], list[str]]]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the names that match."""
+    """Print the matching names."""
     from smoothcert.errors import unknown_name
 
     kinds = _kinds()
@@ -50,5 +55,5 @@ def run(args: argparse.Namespace) -> None:
         raise unknown_name("kind", args.kind, kinds)
     names = kinds[args.kind](args.pattern)
     if not names:
-        say(f"None of the {args.kind} is called {args.pattern!r}.")
+        say(f"No {args.kind} match {args.pattern!r}.")
     sys.stdout.write(json.dumps(names) + "\n" if args.json else "".join(f"{name}\n" for name in names))

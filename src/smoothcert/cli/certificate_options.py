@@ -1,0 +1,162 @@
+"""Options of `smoothcert certify` beyond the published algorithm: stopping rules, noises and bounds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from smoothcert.cli.parser import add_several
+from smoothcert.cli.progress import say
+
+if TYPE_CHECKING:
+    from smoothcert.statistics.noise import Noise
+    from smoothcert.statistics.stopping import StopRule
+
+
+def add_certificate_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options; their defaults are the published algorithm."""
+    group = parser.add_argument_group("stopping rule (all have the same guarantee)")
+    group.add_argument(
+        "--stop",
+        choices=("fixed", "table", "radius", "budget"),
+        default="fixed",
+        help="fixed: draw --n samples per image (default); table: stop when every radius of the table is decided; "
+        "radius: stop when --radius is decided; budget: spend --budget samples where they help most",
+    )
+    add_several(
+        group,
+        "--grid",
+        type=float,
+        metavar="R",
+        help="--stop table or budget: radii of the table (default: the paper's)",
+    )
+    group.add_argument("--radius", type=float, metavar="R", help="--stop radius: radius to decide")
+    group.add_argument("--budget", metavar="B", help="--stop budget: samples for all images of a dataset, such as 5e8")
+    group.add_argument(
+        "--skip-wrong",
+        action="store_true",
+        help="do not sample images whose selected class is wrong; tables are not affected",
+    )
+    group = parser.add_argument_group("kind of certificate")
+    group.add_argument("--noise", default="gaussian", help="gaussian for l2 (default) or uniform for l1")
+    group.add_argument(
+        "--sound", action="store_true", help="exact integer noise; certificates of 8-bit images hold in floating point"
+    )
+    group.add_argument("--bound", default="one-sided", help="one-sided (default), randomised or two-sided")
+
+
+def check_certificate_options(args: argparse.Namespace) -> None:
+    """Raise if options contradict each other, before anything large is loaded."""
+    from smoothcert.errors import UsageError, unknown_name
+    from smoothcert.statistics.certify import BOUNDS
+    from smoothcert.statistics.noise import make_noise
+
+    make_noise(args.noise, 1.0)
+    if args.bound not in BOUNDS:
+        raise unknown_name("bound", args.bound, BOUNDS)
+    if args.sound and args.noise != "gaussian":
+        raise UsageError("`--sound` uses its own integer noise; omit `--noise`.")
+    if args.sound and args.form == "compiled":
+        raise UsageError("`--form compiled` selects kernels by timing, which `--sound` does not allow; use `pinned`.")
+    rules = {"grid": ("table", "budget"), "radius": ("radius",), "budget": ("budget",)}
+    for option, names in rules.items():
+        if getattr(args, option) is not None and args.stop not in names:
+            raise UsageError(f"`--{option}` requires `--stop {' or '.join(names)}`, got `--stop {args.stop}`.")
+    for option in ("radius", "budget"):
+        if args.stop == option and getattr(args, option) is None:
+            raise UsageError(f"`--stop {option}` requires `--{option}`.")
+    if args.stop == "fixed":
+        if args.skip_wrong:
+            raise UsageError("`--skip-wrong` requires `--stop table, radius or budget`, got `--stop fixed`.")
+        return
+    if args.bound != "one-sided":
+        raise UsageError(
+            f"`--stop {args.stop}` needs the one-sided bound; omit `--bound`, and apply it to the results with "
+            "`smoothcert recertify --bound`."
+        )
+    choose_rule(args, None, 1)
+
+
+def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> StopRule | None:
+    """Return the stopping rule, None for `fixed`; `images` counts the dataset's images over all shards."""
+    from smoothcert.statistics.metrics import radius_grid
+    from smoothcert.statistics.stopping import BudgetStop, RadiusStop, TableStop
+
+    if args.task != "certify" or args.stop == "fixed":
+        return None
+    if args.stop == "radius":
+        return RadiusStop(skip_wrong=args.skip_wrong, radius=args.radius)
+    radii = tuple(args.grid if args.grid is not None else radius_grid(dataset))
+    if args.stop == "table":
+        return TableStop(skip_wrong=args.skip_wrong, radii=radii)
+    samples = _read_budget(args.budget)
+    return BudgetStop(skip_wrong=args.skip_wrong, radii=radii, samples=samples, images=images, shard=args.shard)
+
+
+def _read_budget(text: str) -> int:
+    """Read a number of samples.
+
+    >>> _read_budget("5e8")
+    500000000
+    """
+    from smoothcert.errors import UsageError
+
+    try:
+        samples = int(float(text))
+    except (ValueError, OverflowError):
+        samples = 0
+    if samples < 1 or samples != float(text):
+        raise UsageError(f"Expected `--budget` to be a whole number of samples > 0, such as 5e8, but got {text!r}.")
+    return samples
+
+
+def most_samples(rule: StopRule | None, images: int, samples_per_image: int) -> int:
+    """Return the largest number of samples that certifying so many images can take."""
+    from smoothcert.statistics.stopping import BudgetStop
+
+    most = images * samples_per_image
+    if isinstance(rule, BudgetStop):
+        return min(most, rule.samples * images // (rule.images or images))
+    return most
+
+
+def largest_radius(rule: StopRule | None, n: int, alpha: float, noise: Noise) -> float:
+    """Return the radius certified if all n votes agree, rounded down to four digits."""
+    from smoothcert.statistics.look_plan import fixed_plan
+
+    plan = rule.plan(n, alpha) if rule else fixed_plan(n, alpha)
+    radius = max(float(noise.radius(plan.failure(look, number))) for number, look in enumerate(plan.looks))
+    return math.floor(radius * 1e4) / 1e4
+
+
+def choose_noise(args: argparse.Namespace, sigma: float, dimensions: int) -> Noise:
+    """Return the noise that the options select."""
+    from smoothcert.statistics.integer_noise import grid_noise
+    from smoothcert.statistics.noise import make_noise
+
+    return grid_noise(sigma, dimensions) if args.sound else make_noise(args.noise, sigma)
+
+
+def name_parts(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the parts of a results file's name for these options; none for the published algorithm."""
+    rule = {"fixed": "", "radius": f"radius{args.radius}", "budget": f"budget{args.budget}"}.get(args.stop, args.stop)
+    bound = "" if args.bound == "one-sided" else args.bound
+    noise = "sound" if args.sound else "" if args.noise == "gaussian" else args.noise
+    return tuple(part for part in (rule, "skip-wrong" if args.skip_wrong else "", noise, bound) if part)
+
+
+def report_samples(outs: Collection[Path], fixed: int) -> None:
+    """Print the mean samples per image of sequential runs, compared with those of `--stop fixed`."""
+    from smoothcert.results.naming import sidecar_path
+    from smoothcert.results.reader import read_results
+
+    drawn = sum(json.loads(sidecar_path(out).read_text())["samples"] for out in outs)
+    if not drawn:
+        say("The budget is too small to select the class of any image; no samples were drawn.")
+        return
+    mean = drawn / sum(len(read_results(out)) for out in outs)
+    say(f"{mean:,.0f} samples per image on average; `--stop fixed` draws {fixed:,}, {fixed / mean:.1f} times as many.")

@@ -1,0 +1,32 @@
+"""`smoothcert export`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from smoothcert.cli.progress import say
+
+
+def add_command(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "export",
+        help="write a checkpoint for the published code",
+        description="Write a .safetensors checkpoint in the format of the published repositories.",
+    )
+    parser.add_argument("checkpoint", type=Path, metavar="RUN", help="run folder or .safetensors file")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".pth.tar file to write")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the checkpoint."""
+    from smoothcert.checkpoints.checkpoint import export_checkpoint, load_checkpoint
+    from smoothcert.errors import UsageError
+
+    if args.checkpoint.is_file() and args.checkpoint.suffix != ".safetensors":
+        raise UsageError(f"{args.checkpoint} is not a .safetensors checkpoint; convert it with `smoothcert import`.")
+    export_checkpoint(load_checkpoint(args.checkpoint), args.out)
+    say(f"Wrote {args.out}")

@@ -1,0 +1,167 @@
+"""Everything that `smoothcert certify` and `smoothcert predict` share: options, model, datasets, results files."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smoothcert.cli.command_inputs import CommandInputs, load_inputs
+from smoothcert.cli.common_options import (
+    add_batch,
+    add_checkpoint_options,
+    add_data_options,
+    add_device,
+    add_sample_options,
+)
+from smoothcert.cli.corruption_options import add_corruption_options, select_images, severity_suffix
+from smoothcert.cli.dry_run import describe_run
+from smoothcert.cli.progress import COMPILING, ProgressBar, say
+
+if TYPE_CHECKING:
+    from smoothcert.certification.job import Progress
+    from smoothcert.data import ImageData
+    from smoothcert.smoothing.classifier import SmoothedClassifier
+    from smoothcert.statistics.noise import Noise
+
+
+def add_voting_options(
+    parser: argparse.ArgumentParser,
+    *,
+    n: int,
+    selects: bool = False,
+    precision: str = "fp32 on a CPU, bf16 on a GPU",
+    form: str = "folded; compiled for large runs on a GPU",
+) -> None:
+    """Add the options of every command that counts votes; `selects` adds `--n0`, others are defaults to describe."""
+    add_checkpoint_options(parser)
+    add_data_options(parser)
+    add_corruption_options(parser)
+    group = parser.add_argument_group("protocol")
+    group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
+    group.add_argument("--n", "--N", type=int, default=n, metavar="N", help=f"noise samples per image (default: {n:,})")
+    if selects:
+        text = "noise samples that select the class (default: 100)"
+        group.add_argument("--n0", "--N0", type=int, default=100, metavar="N0", help=text)
+    group.add_argument("--alpha", type=float, default=0.001, help="failure probability (default: 0.001)")
+    add_sample_options(group)
+    group = parser.add_argument_group("execution")
+    add_device(group)
+    group.add_argument("--precision", metavar="NAME", help=f"fp32, tf32 or bf16 (default: {precision})")
+    group.add_argument("--form", metavar="NAME", help=f"plain, folded, compiled or pinned (default: {form})")
+    add_batch(group)
+    group.add_argument("--micro-batch", type=int, metavar="B", help="noisy images per forward pass; can change results")
+    group = parser.add_argument_group("output")
+    group.add_argument("--out", type=Path, metavar="FILE", help="results file (default: beside the checkpoint)")
+    group.add_argument("--json", action="store_true", help="print the summary as JSON")
+    group.add_argument("--dry-run", action="store_true", help="print the settings and a time estimate, and exit")
+
+
+def run_on_datasets(
+    args: argparse.Namespace,
+    evaluate: Callable[..., int],
+    choose_noise: Callable[[float, int], Noise | str] = lambda sigma, dimensions: "gaussian",
+    name_parts: tuple[str, ...] = (),
+) -> dict[str, Path]:
+    """Evaluate the smoothed classifier on every dataset that the options name.
+
+    Args:
+        args: The parsed command line.
+        evaluate: Takes the arguments of `certify_dataset` and returns the number of new images.
+        choose_noise: Takes the noise level and the number of input dimensions, and returns the noise.
+        name_parts: Parts that end the names of results files.
+
+    Returns:
+        The results file of each dataset; none after `--dry-run`.
+    """
+    from smoothcert.errors import UsageError
+    from smoothcert.smoothing.deploy import COMPILED
+
+    inputs = load_inputs(args)
+    classifier = _make_classifier(args, inputs, choose_noise)
+    if args.out and len(inputs.datasets) > 1:
+        raise UsageError(f"`--out` names one file, but {args.data} yields {len(inputs.datasets)}; omit `--out`.")
+    outs = [args.out or _default_out(args, data, inputs.sigma, name_parts) for data in inputs.datasets]
+    selected = [select_images(args, data, args.shard) for data in inputs.datasets]
+    parts = list(zip(inputs.datasets, selected, outs, strict=True))
+    if args.dry_run:
+        print(describe_run(args, classifier, parts, inputs.device))
+        return {}
+    if classifier.form in COMPILED:
+        say(COMPILING.format("the model"))
+    for data, indices, out in parts:
+        title = f"{args.task} {data.name}" if "/" in data.name else args.task
+        options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
+        with ProgressBar(title, len(indices), "images") as bar:
+            options |= {"indices": indices, "model": inputs.checkpoint.describe(), "on_progress": _RunningAccuracy(bar)}
+            new = evaluate(classifier, data, out, **options)
+        if new < len(indices):
+            say(f"{len(indices) - new:,} of {len(indices):,} images were already done.")
+        say(f"Results: {out}")
+    return {data.name: out for data, _, out in parts}
+
+
+def _make_classifier(
+    args: argparse.Namespace, inputs: CommandInputs, choose_noise: Callable[[float, int], Noise | str]
+) -> SmoothedClassifier:
+    from smoothcert.smoothing.classifier import SmoothedClassifier
+    from smoothcert.smoothing.deploy import choose_deployment
+
+    model, shape = inputs.checkpoint.model, inputs.datasets[0].shape
+    # The form must be the same for every shard, so it depends on all images.
+    samples = sum(len(select_images(args, data)) for data in inputs.datasets) * args.n
+    form, precision = choose_deployment(model, shape, samples)
+    if getattr(args, "sound", False) and form == "compiled":
+        form = "pinned"
+    return SmoothedClassifier(
+        model,
+        inputs.sigma,
+        model.num_classes,
+        input_shape=shape,
+        precision=args.precision or precision,
+        form=args.form or form,
+        micro_batch=args.micro_batch,
+        noise=choose_noise(inputs.sigma, shape.numel()),
+    )
+
+
+def _default_out(args: argparse.Namespace, data: ImageData, sigma: float, name_parts: tuple[str, ...]) -> Path:
+    """Return a results file named after the protocol, beside the checkpoint or, for bundled models, below `runs`."""
+    from smoothcert.results.naming import results_name
+
+    name = results_name(
+        args.task,
+        data.name,
+        data.split,
+        sigma,
+        args.n,
+        skip=args.skip,
+        most=args.max,
+        shard=args.shard,
+        severities=severity_suffix(args),
+    )
+    name = "-".join([name.removesuffix(".tsv"), *name_parts]) + ".tsv"
+    if args.pretrained:
+        return Path("runs", args.pretrained, name)
+    checkpoint = Path(args.checkpoint)
+    return checkpoint / name if checkpoint.is_dir() else checkpoint.with_name(f"{checkpoint.stem}.{name}")
+
+
+class _RunningAccuracy:
+    """Updates a progress bar with the ACR and accuracy of the images so far."""
+
+    def __init__(self, bar: ProgressBar) -> None:
+        self.bar, self.images, self.correct, self.radius = bar, 0, 0, 0.0
+
+    def __call__(self, progress: Progress[Any]) -> None:
+        if not self.images:
+            self.bar.start = progress.done - len(progress.records)
+        for record in progress.records:
+            self.images += 1
+            self.correct += record.correct
+            self.radius += record.correct * getattr(record, "radius", 0.0)
+        note = f"accuracy {100 * self.correct / self.images:.1f}%"
+        self.bar.update(
+            progress.done, f"ACR {self.radius / self.images:.3f}, certified {note}" if self.radius else note
+        )
