@@ -95,10 +95,10 @@ def test_archives_are_in_memory_one_at_a_time(tmp_path):
     assert [data.fingerprint for data in sets] == [plain.load(name).fingerprint for name in names]
 
 
-def test_the_samples_are_read(shared):
-    data = smoothcert.load_dataset(str(shared / "data/cifar10-c-sample/frost"))
+def test_the_samples_are_read(sample_data):
+    data = smoothcert.load_dataset(str(sample_data / "cifar10-c-sample/frost"))
     assert (len(data), data.severities, tuple(data.shape)) == (500, 5, (3, 32, 32))
-    assert find_corrupted("mnist-c", shared / "data").there == list(CORRUPTIONS["mnist-c"])
+    assert find_corrupted("mnist-c", sample_data).there == list(CORRUPTIONS["mnist-c"])
 
 
 def spoil(folder, what):

@@ -167,9 +167,9 @@ def test_a_tables_runs_and_images_are_shared_out(tmp_path):
 TRAIN = ["train", "--dataset", "mnist-mini", "--epochs", "50"]
 
 
-def two_data_folders(folder, shared):
+def two_data_folders(folder, sample_data):
     """Two copies of a small ImageNet: b lacks a class, c an image, d a class of test images."""
-    source = shared / "data/tiny-imagenet-sample"
+    source = sample_data / "tiny-imagenet-sample"
     for name in "abcd":
         for split in ("train", "val"):
             for number, wnid in enumerate(sorted(path.name for path in (source / split).iterdir())[:3]):
@@ -194,7 +194,7 @@ def group_error(*commands):
     return results[0][1]
 
 
-def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, shared):
+def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, sample_data):
     runs = ["--runs", tmp_path / "runs"]
     error = group_error(([*TRAIN, *runs], {}), ([*TRAIN, *runs, "--seed", 3], {}))
     assert "The ranks do not agree on seed of run: 0 on rank 0, 3 on rank 1" in error
@@ -205,7 +205,7 @@ def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, shared):
     error = group_error(([*TRAIN, *runs], {}), ([*TRAIN, *runs], {"PYTHONPATH": str(tmp_path / "other")}))
     assert "do not agree on code version" in error
     assert "install the same smoothcert on every node" in error
-    missing = two_data_folders(tmp_path, shared)
+    missing = two_data_folders(tmp_path, sample_data)
     imagenet = ["train", "imagenet-gaussian-1.00", *runs]
     error = group_error(*(([*imagenet, "--data-dir", tmp_path / name], {}) for name in "ab"))
     assert "do not agree on class folders" in error
