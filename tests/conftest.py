@@ -11,6 +11,8 @@ import torch
 
 import smoothcert
 
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the children
 KEPT_DATA = Path(__file__).parent / "data"
 
 # CI must be reproducible; other runs explore new examples. No deadline: the machine may be busy.
@@ -37,7 +39,7 @@ def fixed_torch_seed():
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory):
-    """Folder with `published/{steps,steps-eth,cifar10}`: `$SMOOTHCERT_TEST_DATA`, or tests/data with tables unpacked."""
+    """Folder with `published/...`: `$SMOOTHCERT_TEST_DATA` if set, otherwise tests/data with its tables unpacked."""
     if folder := os.environ.get("SMOOTHCERT_TEST_DATA"):
         return Path(folder)
     folder = tmp_path_factory.mktemp("shared")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from launching import SOURCE, environment, finish, kill_rank, smoothcert_group, torchrun
+from launching import HANGS, SOURCE, environment, finish, kill_rank, smoothcert_group, torchrun
 from safetensors.torch import load_file
 from training_child import configure
 
@@ -117,7 +117,7 @@ def test_certification_survives_the_death_of_a_rank(certified, tmp_path):
 def test_the_images_of_a_dead_rank_are_taken_over_without_a_restart(certified, tmp_path):
     command, expected, counts = certified
     out = tmp_path / "two.tsv"
-    group = smoothcert_group(*[([*command, "--out", out], {})] * 2, SMOOTHCERT_RANK_TIMEOUT=5)
+    group = smoothcert_group(*[([*command, "--out", out], {})] * 2, SMOOTHCERT_RANK_TIMEOUT=10)
     while not out.exists() or len(rows(out)) < 3:
         assert group[0].poll() is None, finish(group[0])
         time.sleep(0.05)
@@ -186,8 +186,8 @@ def two_data_folders(folder, sample_data):
 
 
 def group_error(*commands):
-    """Return what rank 0 says; every rank stops with an error, within the time, and the others are silent."""
-    results = [finish(process, 90) for process in smoothcert_group(*commands, SMOOTHCERT_RANK_TIMEOUT=20)]
+    """Return what rank 0 says; every rank stops with an error, and the others are silent."""
+    results = [finish(process) for process in smoothcert_group(*commands)]
     assert all(code in (1, 2) for code, _ in results), results
     assert all("smoothcert:" not in text for _, text in results[1:]), results
     assert results[0][1].count("smoothcert:") == 1, results
@@ -241,7 +241,7 @@ def run_script(path, *arguments, **variables):
         env={**environment(), **variables},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=HANGS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
