@@ -3,10 +3,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/
-# One thread per test process: the processes share the cores. loadscope keeps the tests of a module in one process, so
-# that their fixtures are built once.
+# One thread per test process: the processes share the cores. loadscope keeps a module's tests in one process, so that
+# its fixtures are built once; worksteal balances tests of which one can take longer than many others.
 PROCESSES ?= 2
-PYTEST := OMP_NUM_THREADS=1 $(RUN)pytest -n $(PROCESSES) --dist loadscope
+PYTEST := OMP_NUM_THREADS=1 $(RUN)pytest -n $(PROCESSES)
 
 .PHONY: browser demo test test-slow test-kernels verify-results check format docs clean
 
@@ -14,10 +14,10 @@ demo: $(VENV)/ready
 	$(RUN)python examples/demo.py
 
 test: check browser
-	$(PYTEST) -m "not slow"
+	$(PYTEST) --dist loadscope -m "not slow"
 
 test-slow: $(VENV)/docs-ready browser
-	$(PYTEST) -m slow
+	$(PYTEST) --dist worksteal -m slow
 
 # Runs the CUDA kernels in Triton's interpreter. Triton is installed outside .venv, so that no other target sees it.
 TRITON := .cache/triton
