@@ -14,7 +14,6 @@ import torch
 import smoothcert
 from smoothcert.cli import main
 from smoothcert.dataset_names import CLASSES, DIMENSIONS, TITLES
-from smoothcert.results.reader import sidecar_path
 from smoothcert.statistics import noise, stopping
 
 CERTIFICATION = Path(__file__).parents[2] / "docs/certification.md"
@@ -63,7 +62,7 @@ def test_a_noise_proves_radii_is_drawn_and_recorded(name, checkpoint, tmp_path, 
     assert kind.radius(kind.failure_at(radii)) == pytest.approx(radii)
     assert noise.noise_of({"sigma": 0.25, **kind.settings()}) == kind
     assert main(["certify", str(checkpoint), "--noise", name, *QUICK, str(tmp_path / "a.tsv")]) == 0
-    settings = json.loads(sidecar_path(tmp_path / "a.tsv").read_text())["settings"]
+    settings = json.loads((tmp_path / "a.json").read_text())["settings"]
     assert noise.noise_of(settings) == kind
     with pytest.raises(SystemExit):
         main(["certify", "--help"])
@@ -75,5 +74,5 @@ def test_a_noise_proves_radii_is_drawn_and_recorded(name, checkpoint, tmp_path, 
 def test_a_stopping_rule_is_chosen_by_its_name(name, checkpoint, tmp_path):
     out = tmp_path / "a.tsv"
     assert main(["certify", str(checkpoint), "--stop", name, *MORE.get(name, []), *QUICK, str(out)]) == 0
-    assert json.loads(sidecar_path(out).read_text())["settings"]["stop"]["rule"] == name
+    assert json.loads(out.with_suffix(".json").read_text())["settings"]["stop"]["rule"] == name
     assert f"`{name}`" in CERTIFICATION.read_text()
