@@ -14,8 +14,8 @@ from pathlib import Path
 import PIL
 import torch
 
-from smoothcert.data.folder import read_folder
 from smoothcert.data.image_data import ImageData
+from smoothcert.data.readers.folder import read_folder
 from smoothcert.distributed.ranks import BatchShare
 from smoothcert.training.streaming import StreamedData
 

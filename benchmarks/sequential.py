@@ -19,7 +19,7 @@ import numpy as np
 from smoothcert.certification.scheduler import InTurn, Tracker
 from smoothcert.results.reader import read_results
 from smoothcert.statistics import bounds, metrics
-from smoothcert.statistics.noise import Gaussian
+from smoothcert.statistics.noise import GaussianNoise
 from smoothcert.statistics.stopping import RadiusStop, TableStop
 
 N0, N, ALPHA = 100, 100_000, 0.001
@@ -30,7 +30,7 @@ MOST = 1 << 40
 def confidences(results, sigma, generator):
     """Recover each image's probability from its published radius: the share of votes that gives it."""
     votes = np.arange(N // 2, N + 1)
-    radii = Gaussian(sigma).radius(bounds.failure_upper_bound(votes, N, ALPHA))
+    radii = GaussianNoise(sigma).radius(bounds.failure_upper_bound(votes, N, ALPHA))
     after = np.clip(np.searchsorted(radii, results.radius), 1, len(radii) - 1)
     nearest = after - (results.radius - radii[after - 1] < radii[after] - results.radius)
     unknown = generator.uniform(0.3, 0.5, len(results))
@@ -43,7 +43,7 @@ def simulate(rule, probabilities, right, sigma, generator):
     Returns radii, -1 for no answer; those of all N votes of the same draw; and the samples each image took. Class 0 is
     the one selected; it is the label where the published prediction is right.
     """
-    noise, plan = Gaussian(sigma), rule.plan(N, ALPHA)
+    noise, plan = GaussianNoise(sigma), rule.plan(N, ALPHA)
     steps = np.diff([0, *plan.looks])
     votes = np.cumsum(generator.binomial(steps, probabilities[:, None]), axis=1)
     tracker = Tracker(plan, rule, noise, np.where(right, 0, 1), N0)
@@ -82,17 +82,15 @@ def table_row(folder, sigma, skip_wrong, draws=3):
     }
 
 
-def radius_row(folder, sigma, radius, confidence):
+def radius_row(folder, sigma, radius):
     results, generator = read_results(folder / f"cat-rs-{sigma}.tsv"), np.random.default_rng(0)
     sigma = float(sigma)
     probabilities = confidences(results, sigma, generator)
-    rule = RadiusStop(radius=radius, confidence=confidence)
-    ours, fixed, samples = simulate(rule, probabilities, results.correct, sigma, generator)
+    ours, fixed, samples = simulate(RadiusStop(radius=radius), probabilities, results.correct, sigma, generator)
     shares = [100 * metrics.certified_accuracy(found, results.correct, [radius])[0] for found in (ours, fixed)]
     return {
         "sigma": sigma,
         "radius": radius,
-        "confidence": confidence,
         "samples": float(samples.mean()),
         "to_fixed": float(shares[0] - shares[1]),
     }
@@ -113,14 +111,13 @@ def main():
         print(f"{what:22} {row['samples']:16,.0f}  {row['saving']:5.2f}x  {off}")
     rows = []
     if not args.no_radius:
-        print("--stop radius            samples an image  points off fixed (union, betting)")
+        print("--stop radius            samples an image  points off fixed")
         for sigma in args.sigmas:
             for radius in [r for r in GRID if r <= bounds.largest_radius(float(sigma), N, ALPHA)]:
-                pair = [radius_row(folder, sigma, radius, confidence) for confidence in ("union", "betting")]
-                rows += pair
-                counts = f"{pair[0]['samples']:7,.0f}, {pair[1]['samples']:7,.0f}"
+                row = radius_row(folder, sigma, radius)
+                rows.append(row)
                 what = f"sigma {float(sigma):.2f} radius {radius:.2f}"
-                print(f"{what:24} {counts}  {pair[0]['to_fixed']:+.2f}, {pair[1]['to_fixed']:+.2f}", flush=True)
+                print(f"{what:24} {row['samples']:16,.0f}  {row['to_fixed']:+.2f}", flush=True)
     if args.json:
         args.json.write_text(json.dumps({"table": tables, "radius": rows}, indent=2) + "\n")
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import smoothcert
-from smoothcert.certification.sequential import certify_sequentially
+from smoothcert.certification.dataset import certify_sequentially
 from smoothcert.runtime.environment import choose_device, describe_environment
 from smoothcert.statistics.integer_noise import grid_noise
 from smoothcert.statistics.metrics import radius_grid

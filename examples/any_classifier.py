@@ -1,4 +1,4 @@
-"""Certify a classifier that has nothing to do with PyTorch: any function from inputs to scores will do."""
+"""Certify a classifier that does not use PyTorch: a function from NumPy arrays to scores."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ centres = generator.normal(size=(4, 16))
 
 
 def predict_proba(features):
-    """Classify by the nearest of four centres, as a fitted scikit-learn model would: arrays in, arrays out."""
+    """Return class probabilities by distance to four centres, like a fitted scikit-learn model."""
     distances = np.linalg.norm(np.asarray(features)[:, None] - centres, axis=2)
     scores = np.exp(-distances)
     return scores / scores.sum(axis=1, keepdims=True)
@@ -21,4 +21,4 @@ certificate = smoothed.certify(torch.tensor(centres[2], dtype=torch.float32), n=
 print(f"prediction {certificate.prediction}, radius {certificate.radius:.3f}")
 
 nearest = min(np.linalg.norm(centres[2] - centres[i]) for i in (0, 1, 3)) / 2
-print(f"the true distance to the nearest border is {nearest:.3f}")
+print(f"distance to the decision boundary: {nearest:.3f}")

@@ -1,7 +1,7 @@
-"""A training method of your own: once registered, it is trained and certified like ours.
+"""Define your own training method, and train and certify with it like with the built-in ones.
 
-python examples/own_method.py                             # what stands at the end
-python examples/own_method.py train --method soft-vote    # `smoothcert train`, with it
+python examples/own_method.py                             # train, certify and print the result
+python examples/own_method.py train --method soft-vote    # `smoothcert train` with the new method
 """
 
 import sys
@@ -17,14 +17,14 @@ from smoothcert.methods.base import at_least_one
 @smoothcert.register_method
 @dataclass(frozen=True, kw_only=True)
 class SoftVote(smoothcert.Method):
-    """-log of the label's probability, averaged over the noises before the logarithm."""
+    """Cross-entropy of the average prediction over several noise samples."""
 
     name = "soft-vote"
 
-    num_noises: int = at_least_one(2, "noises an image")
+    num_noises: int = at_least_one(2, "noise samples per image")
 
     def step(self, model, x, y, *, draws, epoch, soft=None):
-        noise = self.sigma * draws.noise(x, self.num_noises)  # [noises, *x.shape]
+        noise = self.sigma * draws.noise(x, self.num_noises)  # [num_noises, *x.shape]
         scores = model((x + noise).flatten(0, 1)).unflatten(0, noise.shape[:2])
         vote = scores.softmax(dim=-1).mean(dim=0)
         loss = -vote.gather(1, y.unsqueeze(1)).clamp(min=1e-20).log().mean()
@@ -40,7 +40,7 @@ def demonstrate(runs):
     records = smoothcert.certify_dataset(smoothed, test, n=500, indices=range(0, 1000, 50))
     radii = [record.radius for record in records if record.correct]
     acr = sum(radii) / len(records)
-    print(f"{len(radii)} of {len(records)} images right, average certified radius {acr:.3f}")
+    print(f"{len(radii)} of {len(records)} images correct, average certified radius {acr:.3f}")
 
 
 if __name__ == "__main__":

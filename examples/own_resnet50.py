@@ -1,6 +1,6 @@
-"""Certify a ResNet-50 that expects standardised inputs: the adapter keeps the noise in [0, 1], where sigma is meant.
+"""Certify a ResNet-50 that expects standardised inputs: `adapt_inputs` adds the noise to images in [0, 1].
 
-The weights are random here, since none can be downloaded; put your own in their place.
+The weights are random, so that the example needs no download. Load your own instead.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Train a small network under noise for a few seconds, then certify a digit: three lines do the certifying."""
+"""Train a small network with noise for a few seconds, then certify a digit in three lines."""
 
 import torch
 from torch import nn
@@ -24,4 +24,4 @@ smoothed = smoothcert.SmoothedClassifier(model, sigma=0.25, num_classes=10)
 certificate = smoothed.certify(image, n=10_000)
 
 print(f"label {int(test.labels[0])}, prediction {certificate.prediction}")
-print(f"no perturbation of l2 norm below {certificate.radius:.3f} changes it (with probability 99.9 %)")
+print(f"no perturbation with an l2 norm below {certificate.radius:.3f} changes it (confidence 99.9 %)")

@@ -1,4 +1,4 @@
-"""Certify an MLP on standardised vectors: a batch at once, with the noise level in the inputs' own units."""
+"""Certify an MLP on a batch of feature vectors, with sigma in the units of the input."""
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ for _ in range(200):
     optimizer.step()
 
 smoothed = smoothcert.SmoothedClassifier(mlp, sigma=0.5, num_classes=3)
-found = smoothed.certify(features[:10], n=10_000)
-for label, prediction, radius in zip(labels.tolist(), found.prediction.tolist(), found.radius.tolist(), strict=False):
+certificate = smoothed.certify(features[:10], n=10_000)
+rows = zip(labels[:10].tolist(), certificate.prediction.tolist(), certificate.radius.tolist(), strict=True)
+for label, prediction, radius in rows:
     print(f"label {label}, prediction {prediction:2}, radius {radius:.3f}")

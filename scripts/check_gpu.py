@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import smoothcert
-from smoothcert.certification.sequential import certify_sequentially
+from smoothcert.certification.dataset import certify_sequentially
 from smoothcert.kernels import triton_kernels
 from smoothcert.methods import METHODS, create_method
 from smoothcert.philox import Purpose, normal, uniform
@@ -25,7 +25,7 @@ from smoothcert.smoothing.deploy import fold
 from smoothcert.smoothing.noising import add_noise
 from smoothcert.smoothing.precision import numerics
 from smoothcert.statistics.integer_noise import grid_noise
-from smoothcert.statistics.noise import Uniform
+from smoothcert.statistics.noise import UniformNoise
 from smoothcert.statistics.stopping import TableStop
 from smoothcert.training import stepper as stepping
 from smoothcert.training.batches import ResidentData
@@ -71,7 +71,7 @@ def check_other_noises():
     """Uniform noise and the integers of sound certification are the CPU's to the bit."""
     inputs, rows = torch.randint(256, (5, 3, 32, 32)).float() / 255, torch.randint(5, (300,))
     indices, samples = torch.arange(5) * 1000, torch.randint(2**32 - 1, (300, 2))
-    for noise in (Uniform(0.5), grid_noise(0.25, 3072), grid_noise(1.0, 3072)):
+    for noise in (UniformNoise(0.5), grid_noise(0.25, 3072), grid_noise(1.0, 3072)):
         plain = add_noise(noise, inputs, rows, indices, samples, seed=2**40 + 17, purpose=0)
         placed = (tensor.to(DEVICE) for tensor in (inputs, rows, indices, samples))
         ours = add_noise(noise, *placed, seed=2**40 + 17, purpose=0)
@@ -81,7 +81,7 @@ def check_other_noises():
 @torch.no_grad()
 def check_convolution():
     """Convolution, ReLU and pooling as one kernel, against the layers one by one in double precision."""
-    from smoothcert.kernels.pooling import PooledConv
+    from smoothcert.models.cuda.pooled_convolution import PooledConv
 
     torch.manual_seed(0)
     for channels, filters, size, side in ((1, 20, 5, 28), (20, 50, 5, 12), (3, 7, 3, 15)):
@@ -125,7 +125,8 @@ def check_residual():
 @torch.no_grad()
 def check_bottleneck():
     """Convolution, bias, shortcut and ReLU as one kernel, against the same in double precision."""
-    from smoothcert.models.cuda.bottleneck import Convolution, convolve
+    from smoothcert.kernels.bottleneck_convolution import convolve
+    from smoothcert.models.cuda.bottleneck import Convolution
 
     torch.manual_seed(0)
     for channels, filters, size, stride, side, adding in (
@@ -308,7 +309,7 @@ def check_replay():
         smoothed = smoothcert.SmoothedClassifier(model, 1.0, 10, form="folded", precision="bf16")
         batches = torch.rand(3, 632, *shape, device=DEVICE)
         ours = torch.stack([smoothed.scores(batch) for batch in batches])
-        plain = torch.stack([smoothed._deployed[1].network(batch.bfloat16()) for batch in batches])
+        plain = torch.stack([smoothed._base.deployed.network(batch.bfloat16()) for batch in batches])
         check(f"scores of {name} that a graph changes", float((ours != plain).sum()), 0)
 
 

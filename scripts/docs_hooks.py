@@ -1,6 +1,7 @@
-"""What MkDocs does beside its own work: pages from outside docs/, equations as MathML, pictures for a dark page."""
+"""MkDocs hooks: add pages from outside docs/, render equations as MathML, and use dark variants of figures."""
 
 import html
+import posixpath
 import re
 from pathlib import Path
 
@@ -9,8 +10,15 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
-# Pages that are kept where people look for them in a checkout, and their names on the site.
-OUTSIDE = {"RESULTS.md": "results.md", "CHANGELOG.md": "changelog.md", "benchmarks/README.md": "benchmarks.md"}
+# Files outside docs/ and the names of their pages.
+OUTSIDE = {
+    "RESULTS.md": "results.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "benchmarks/README.md": "benchmarks.md",
+}
+_SOURCE_OF = {name: path for path, name in OUTSIDE.items()}
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)#:]+)(?P<anchor>#[^)]*)?\)")
 
 
 def on_files(files, config):
@@ -20,32 +28,45 @@ def on_files(files, config):
     return files
 
 
-def on_page_markdown(markdown, **_):
-    """Lead links that are right in a checkout to the same pages of the site."""
-    for path, name in OUTSIDE.items():
-        markdown = markdown.replace(f"](../{path}", f"]({name}")
-    return markdown
+def on_page_markdown(markdown, page, **_):
+    """Make links between files of the repository work on the site.
+
+    A link to a file that has no page, such as a source file, becomes plain text.
+    """
+    source = _SOURCE_OF.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+
+    def site_link(match):
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), match["target"]))
+        if path.startswith("docs/"):
+            name = path.removeprefix("docs/")
+        elif path in OUTSIDE:
+            name = OUTSIDE[path]
+        else:
+            return match["text"] if (ROOT / path).exists() else match[0]
+        return f"[{match['text']}]({name}{match['anchor'] or ''})"
+
+    return _LINK.sub(site_link, markdown)
 
 
 def on_page_content(content, page, config, **_):
-    """Set equations, and give a picture its dark twin where there is one."""
+    """Render equations, and add the dark variant of each figure that has one."""
     content = re.sub(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', _equation, content, flags=re.DOTALL)
 
-    def twins(match):
+    def with_dark_variant(match):
         path = Path(config.docs_dir, page.file.src_uri).parent / match["path"]
         if not path.with_name(f"{path.stem}-dark.svg").is_file():
             return match[0]
         dark = match[0].replace(match["path"], match["path"].removesuffix(".svg") + "-dark.svg#only-dark")
         return match[0].replace(match["path"], match["path"] + "#only-light") + dark
 
-    return re.sub(r'<img [^>]*?src="(?P<path>[^":#]+\.svg)"[^>]*>', twins, content)
+    return re.sub(r'<img [^>]*?src="(?P<path>[^":#]+\.svg)"[^>]*>', with_dark_variant, content)
 
 
 def _equation(match):
-    """Return MathML, which browsers set without any script; a display may scroll where the page is narrow."""
-    text, display = html.unescape(match[3]).strip(), match[2] == "["
-    found = convert(text, display="block" if display else "inline")
-    if "\\" in found or text.count("{") != text.count("}"):
-        raise PluginError(f"This equation cannot be set: {text}")
-    found = found.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # a relation, with space around it
-    return f'<div class="equation" tabindex="0">{found}</div>' if display else found
+    """Return an equation as MathML, which browsers render without JavaScript."""
+    latex, display = html.unescape(match[3]).strip(), match[2] == "["
+    mathml = convert(latex, display="block" if display else "inline")
+    if "\\" in mathml or latex.count("{") != latex.count("}"):
+        raise PluginError(f"Cannot render this equation: {latex}")
+    mathml = mathml.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # an operator, with space around it
+    return f'<div class="equation" tabindex="0">{mathml}</div>' if display else mathml

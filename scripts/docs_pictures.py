@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/idea.md, each for a light and for a dark page; every number in them is computed here.
+"""Draw the figures of docs/idea.md, each in a light and a dark variant. All numbers in them are computed here.
 
 python scripts/docs_pictures.py [FOLDER]
 """
@@ -20,9 +20,9 @@ from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.statistics import bounds, metrics
 
 ROOT = Path(__file__).parent.parent
-# Of Okabe and Ito's palette, which the colour-blind can tell apart.
+# From the color-blind safe palette of Okabe and Ito.
 ORANGE, GREEN = "#E69F00", "#009E73"
-# Page, ink, thin lines and blue, by the page's brightness.
+# Background, text, grid lines and blue of each variant.
 PAGES = {"": ("#ffffff", "#24292f", "#d0d7de", "#0072B2"), "-dark": ("#1e2129", "#d7dae0", "#3d4450", "#56B4E9")}
 SIGMA, POINT, SIDE, STEP = 0.4, (0.15, 0.1), 2.0, 0.01
 
@@ -52,32 +52,32 @@ def main(folder):
 
 
 def smoothing(ink, blue):
-    """A base classifier with a ragged border and holes, the votes around a point, and what smoothing makes of it."""
+    """Draw a base classifier with a ragged boundary, the votes around a point, and the smoothed classifier."""
     axis = np.arange(-SIDE - 4 * SIGMA, SIDE + 4 * SIGMA, STEP)
     x, y = np.meshgrid(axis, axis)
     base = _base(x, y)
-    share = gaussian_filter(base.astype(float), SIGMA / STEP, truncate=4)
-    p = float(share[np.abs(axis - POINT[1]).argmin(), np.abs(axis - POINT[0]).argmin()])
+    probability = gaussian_filter(base.astype(float), SIGMA / STEP, truncate=4)
+    p = float(probability[np.abs(axis - POINT[1]).argmin(), np.abs(axis - POINT[0]).argmin()])
     radius = SIGMA * float(ndtri(p))
     figure, panels = plt.subplots(1, 3, figsize=(9.6, 3.5), layout="constrained")
     noisy = np.array(POINT)[:, None] + SIGMA * np.random.default_rng(3).normal(size=(2, 250))
-    first = _base(*noisy)
-    titles = ("the base classifier", f"its votes under noise: {p:.0%} blue", f"smoothed: safe within {radius:.2f}")
-    for panel, title, region in zip(panels, titles, (base, base, share > 0.5), strict=True):
-        few = (slice(None, None, 3), slice(None, None, 3))  # the file would be large with all of them
-        panel.contourf(x[few], y[few], region[few], levels=[-0.5, 0.5, 1.5], colors=[ORANGE, blue], alpha=0.28)
+    blue_points = _base(*noisy)
+    titles = ("base classifier", f"votes under noise: {p:.0%} blue", f"smoothed: certified radius {radius:.2f}")
+    for panel, title, region in zip(panels, titles, (base, base, probability > 0.5), strict=True):
+        coarse = (slice(None, None, 3), slice(None, None, 3))  # keeps the file small
+        panel.contourf(x[coarse], y[coarse], region[coarse], levels=[-0.5, 0.5, 1.5], colors=[ORANGE, blue], alpha=0.28)
         panel.plot(*POINT, marker="o", ms=5, color=ink)
         panel.set(title=title, xlim=(-SIDE, SIDE), ylim=(-SIDE, SIDE), xticks=[], yticks=[], aspect="equal")
         panel.title.set_fontsize(11)
-    panels[1].scatter(*noisy[:, first], s=7, color=blue, linewidths=0)
-    panels[1].scatter(*noisy[:, ~first], s=7, color=ORANGE, linewidths=0)
+    panels[1].scatter(*noisy[:, blue_points], s=7, color=blue, linewidths=0)
+    panels[1].scatter(*noisy[:, ~blue_points], s=7, color=ORANGE, linewidths=0)
     panels[2].add_patch(plt.Circle(POINT, radius, fill=False, color=ink, linewidth=1.4))
     panels[0].annotate("x", POINT, (POINT[0] + 0.12, POINT[1] + 0.08), color=ink)
     return figure
 
 
 def _base(x, y):
-    """Whether a point is blue: left of a wavy line, but for a few holes."""
+    """Return True for blue points: those left of a wavy line, except for a few holes."""
     inside = x < 0.75 + 0.28 * np.sin(4.5 * y) + 0.12 * np.sin(13 * y)
     for centre_x, centre_y, size in ((0.28, 0.42, 0.12), (-0.55, -0.3, 0.16), (-0.9, 1.1, 0.2), (1.5, -0.9, 0.22)):
         inside ^= np.hypot(x - centre_x, y - centre_y) < size
@@ -85,8 +85,8 @@ def _base(x, y):
 
 
 def votes(ink, blue):
-    """A digit, three of its noisy copies, and the votes of a thousand."""
-    sigma, number = 1.0, 15  # a five that some of its noises turn into a three
+    """Draw a digit, three noisy copies, and the votes of 1,000 noise samples."""
+    sigma, number = 1.0, 15  # a five that some noise samples turn into a three
     image = smoothcert.load_dataset("mnist-mini", "test").floats([number])[0]
     smoothed = smoothcert.SmoothedClassifier(smoothcert.load_pretrained("mnist-catrs-1.00").model, sigma, 10)
     counts = smoothed.certify(image, n=1000).counts.numpy()
@@ -97,32 +97,32 @@ def votes(ink, blue):
     for place, shown in enumerate([digit, *(digit + sigma * noise)]):
         panel = figure.add_subplot(grid[place])
         panel.imshow(shown, cmap="gray", vmin=-1, vmax=2)
-        panel.set(xticks=[], yticks=[], title="the image" if place == 0 else f"noise {place}")
+        panel.set(xticks=[], yticks=[], title="image" if place == 0 else f"noise sample {place}")
         panel.title.set_fontsize(11)
     panel = figure.add_subplot(grid[4])
     panel.bar(range(10), counts, color=[blue if count == counts.max() else ORANGE for count in counts])
     for label, count in enumerate(counts):
         if count:
             panel.text(label, count + 15, f"{count}", ha="center", fontsize=9)
-    panel.set(title="votes of 1,000 noises", xticks=range(10), yticks=[], ylim=(0, 1.12 * counts.max()))
+    panel.set(title="votes of 1,000 noise samples", xticks=range(10), yticks=[], ylim=(0, 1.12 * counts.max()))
     panel.title.set_fontsize(11)
     panel.spines["left"].set_visible(False)
     return figure
 
 
 def certificate(ink, blue):
-    """From the share of votes to a bound of the probability, and from the bound to the radius."""
+    """Draw the lower bound by the fraction of votes, and the radius by the lower bound."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
     for n, colour, dash in ((100, ORANGE, (0, (1, 1))), (1000, GREEN, "--"), (100_000, blue, "-")):
         k = np.unique(np.linspace(n // 2, n, 400).astype(int))
         left.plot(k / n, bounds.lower_bound(k, n, 0.001), color=colour, linestyle=dash, label=f"n = {n:,}")
         cap = bounds.largest_radius(1.0, n, 0.001)
         right.axhline(cap, color=colour, linestyle=dash, linewidth=1)
-        right.text(0.502, cap + 0.06, f"the most that n = {n:,} can prove: {cap:.2f} sigma", fontsize=9, color=ink)
+        right.text(0.502, cap + 0.06, f"largest radius for n = {n:,}: {cap:.2f} sigma", fontsize=9, color=ink)
     left.plot([0.5, 1], [0.5, 1], color=ink, linewidth=0.8)
-    left.text(0.72, 0.745, "share itself", fontsize=9, rotation=38, ha="center", va="bottom", color=ink)
+    left.text(0.72, 0.745, "fraction itself", fontsize=9, rotation=38, ha="center", va="bottom", color=ink)
     left.legend(loc="upper left")
-    left.set(xlabel="share of the votes", ylabel="lower bound of p_A, alpha = 0.001", xlim=(0.5, 1), ylim=(0.3, 1.005))
+    left.set(xlabel="fraction of votes", ylabel="lower bound of p_A, alpha = 0.001", xlim=(0.5, 1), ylim=(0.3, 1.005))
     p = 1 - np.geomspace(0.5, 1e-5, 400)
     right.plot(p, ndtri(p), color=ink, linewidth=1.6)
     right.set(xlabel="lower bound of p_A", ylabel="radius / sigma", xlim=(0.5, 1.005), ylim=(0, 4.4))
@@ -132,19 +132,19 @@ def certificate(ink, blue):
 
 
 def curve(ink, blue):
-    """Certified accuracy against the radius of two of our networks, with ACR as the area below."""
+    """Draw the certified accuracy of two CAT-RS networks by radius, with ACR as the area below."""
     figure, panel = plt.subplots(figsize=(9.6, 3.6), layout="constrained")
     radii = np.arange(0, 4.0, 0.01)
     for sigma, colour in ((0.5, ORANGE), (1.0, blue)):
         folder = ROOT / f"results/mnist/mnist-catrs-{sigma:.2f}"
         paths = [path for path in folder.glob("certify-*.tsv*") if ".counts." not in path.name]
-        found = max(map(smoothcert.read_results, paths), key=lambda results: len(results.radius))
-        accuracy = 100 * metrics.certified_accuracy(found.radius, found.correct, radii)
-        acr = metrics.estimate(metrics.robust_radius(found.radius, found.correct)).value
+        results = max(map(smoothcert.read_results, paths), key=lambda candidate: len(candidate.radius))
+        accuracy = 100 * metrics.certified_accuracy(results.radius, results.correct, radii)
+        acr = metrics.estimate(metrics.robust_radius(results.radius, results.correct)).value
         panel.plot(radii, accuracy, color=colour, label=f"sigma {sigma:g}: ACR {acr:.3f}")
         panel.fill_between(radii, accuracy, color=colour, alpha=0.12, linewidth=0)
     panel.set(xlabel="l2 radius", ylabel="certified accuracy, %", xlim=(0, 4), ylim=(0, 100))
-    panel.set_title(f"{METHODS['catrs']} on {len(found.radius):,} images of MNIST, n = 100,000", fontsize=11)
+    panel.set_title(f"{METHODS['catrs']} on {len(results.radius):,} images of MNIST, n = 100,000", fontsize=11)
     panel.legend(loc="upper right")
     panel.grid(linewidth=0.6)
     return figure

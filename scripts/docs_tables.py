@@ -1,4 +1,4 @@
-"""Write the tables of options in docs/methods.md from the classes they describe, between their comments.
+"""Generate the tables of options in docs/methods.md from the dataclasses of the methods.
 
 python scripts/docs_tables.py
 """
@@ -15,10 +15,10 @@ PART = re.compile(r"(<!-- options: ([\w-]+) -->\n).*?(<!-- end of options -->)",
 
 
 def method_table(method):
-    """Return a method's options: default, the values each takes, and what it is."""
+    """Return the table of a method's options."""
     rows = [field for field in dataclasses.fields(method) if field.name != "sigma"]
     if not rows:
-        return "It has no options of its own.\n"
+        return "This method has no options.\n"
     lines = ["| option | default | values | meaning |", "| --- | --- | --- | --- |"]
     lines += [
         f"| `{field.name}` | {_default(field.default)} | {_values(field)} | {field.metadata['help']} |"
@@ -42,13 +42,13 @@ def _values(field):
 
 
 def render(text):
-    """Return the page with its tables brought up to date."""
+    """Return the page with updated tables."""
     tables = {"run": run_table()} | {name: method_table(method) for name, method in METHODS.items()}
     return PART.sub(lambda match: f"{match[1]}\n{tables[match[2]]}\n{match[3]}", text)
 
 
 def run_table():
-    """Return the fields that every run has."""
+    """Return the table of the options that every run has."""
     fields = [field for field in dataclasses.fields(TrainConfig) if field.name not in ("options", "method")]
     lines = ["| field | default | meaning |", "| --- | --- | --- |"]
     lines += [f"| `{field.name}` | {_default(field.default)} | {field.metadata['help']} |" for field in fields]

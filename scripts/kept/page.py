@@ -9,11 +9,12 @@ from kept.verifying import check
 from smoothcert.paper.jobs import find_table
 from smoothcert.paper.reproduce import linf_of, row_of
 from smoothcert.report.corrupted.files import is_corrupted
-from smoothcert.report.corrupted.networks import read_corrupted
-from smoothcert.report.corrupted.summary import KINDS, corruption_sheets, paper_beside, summarize
+from smoothcert.report.corrupted.grouping import read_corrupted
+from smoothcert.report.corrupted.means import KINDS, summarize
+from smoothcert.report.corrupted.tables import corruption_sheets, paper_values
 from smoothcert.report.tables.formats import to_markdown
 from smoothcert.report.tables.paper_numbers import METHODS
-from smoothcert.report.tables.seeds import over_seeds, seed_annex
+from smoothcert.report.tables.seed_means import over_seeds, seed_annex
 from smoothcert.report.tables.table import build_table
 from smoothcert.results.reader import read_results
 
@@ -89,7 +90,7 @@ def means(entries):
     for entry in sorted(entries, key=lambda entry: order.index(entry.method)):
         cells = [entry.name, which_images(entry.images)]
         for kind, (_, _, _, form) in KINDS.items():
-            mean, printed = summarize(entry, kind).mean, paper_beside(entry, kind).get("mean")
+            mean, printed = summarize(entry, kind).mean, paper_values(entry, kind).get("mean")
             cells += [f"{mean.value:{form}}", f"{mean.low:{form}} to {mean.high:{form}}"]
             cells += ["" if printed is None else f"{printed:{form}}"]
         lines.append(f"| {' | '.join(cells)} |")

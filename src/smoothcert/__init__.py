@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from smoothcert.certification.dataset import certify_dataset, predict_dataset
-    from smoothcert.certification.sequential import certify_sequentially
+    from smoothcert.certification.dataset import certify_dataset, certify_sequentially, predict_dataset
     from smoothcert.checkpoints.checkpoint import export_checkpoint, load_checkpoint, save_checkpoint
     from smoothcert.checkpoints.pretrained import list_pretrained, load_pretrained
     from smoothcert.data import ImageData, list_datasets, load_dataset, select
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
 # Names are imported when first used, so that `smoothcert --help` never waits for torch.
 _HOMES = {
-    "certification.dataset": ("certify_dataset", "predict_dataset"),
-    "certification.sequential": ("certify_sequentially",),
+    "certification.dataset": ("certify_dataset", "certify_sequentially", "predict_dataset"),
     "checkpoints.checkpoint": ("export_checkpoint", "load_checkpoint", "save_checkpoint"),
     "data": ("ImageData", "list_datasets", "load_dataset", "select"),
     "errors": ("SmoothcertError", "UsageError"),

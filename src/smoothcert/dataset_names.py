@@ -1,32 +1,26 @@
-"""Names that are known without loading anything: data sets and their spellings."""
+"""Names, titles and sizes of the known datasets, available without importing torch."""
 
 from __future__ import annotations
 
-DIMENSIONS = {
-    "mnist": 784,
-    "mnist-mini": 784,
-    "fashion_mnist": 784,
-    "cifar10": 3072,
-    "cifar100": 3072,
-    "imagenet": 150_528,
+_FACTS = {
+    "mnist": (784, 10, "MNIST"),
+    "mnist-mini": (784, 10, "MNIST, an excerpt"),
+    "fashion_mnist": (784, 10, "Fashion-MNIST"),
+    "cifar10": (3072, 10, "CIFAR-10"),
+    "cifar100": (3072, 100, "CIFAR-100"),
+    "imagenet": (150_528, 1000, "ImageNet"),
 }
-"""The data sets, and how many numbers one of their images has."""
+DIMENSIONS = {name: dimensions for name, (dimensions, _, _) in _FACTS.items()}
+"""Number of values per image, by dataset."""
 
-CLASSES = {"mnist": 10, "mnist-mini": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100, "imagenet": 1000}
-"""How many classes each of them has."""
+CLASSES = {name: classes for name, (_, classes, _) in _FACTS.items()}
+"""Number of classes, by dataset."""
 
-TITLES = {
-    "mnist": "MNIST",
-    "mnist-mini": "MNIST, an excerpt",
-    "fashion_mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "imagenet": "ImageNet",
-}
-"""What people call them."""
+TITLES = {name: title for name, (_, _, title) in _FACTS.items()}
+"""Display names, by dataset."""
 
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")
-"""The data sets of corrupted images: one array a corruption, named as in cifar10-c/fog."""
+"""Corrupted datasets; one of their corruptions is named as in `cifar10-c/fog`."""
 
 CORRUPTIONS = {
     "mnist-c": (
@@ -38,11 +32,11 @@ CORRUPTIONS = {
         *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
     ),
 }
-"""The corruptions over which the two published sets take their means."""
+"""Corruptions over which the two published corrupted datasets are averaged."""
 
 
 def canonical_name(name: str) -> str:
-    """Bring the usual spellings of a data set to the one used here; anything else stays as it is.
+    """Return the canonical spelling of a dataset name; any other string is returned unchanged.
 
     >>> canonical_name("Fashion-MNIST"), canonical_name("cifar-10"), canonical_name("./my/folder")
     ('fashion_mnist', 'cifar10', './my/folder')
@@ -51,12 +45,12 @@ def canonical_name(name: str) -> str:
     """
     head, slash, corruption = name.partition("/")
     by_plain = {_plain(known): known for known in (*DIMENSIONS, *CORRUPTED)} | {"fmnist": "fashion_mnist"}
-    found = by_plain.get(_plain(head), head)
-    return found + slash + corruption if not slash or found in CORRUPTED else name
+    dataset = by_plain.get(_plain(head), head)
+    return dataset + slash + corruption if not slash or dataset in CORRUPTED else name
 
 
 def dimensions_of(name: str | None) -> int | None:
-    """Return how many numbers an image of a data set has, where it is one of those known here.
+    """Return the number of values per image of a dataset, or None if it is unknown.
 
     >>> dimensions_of("cifar10"), dimensions_of("mnist-c/fog"), dimensions_of("my/folder")
     (3072, 784, None)
@@ -65,12 +59,12 @@ def dimensions_of(name: str | None) -> int | None:
 
 
 def classes_of(name: str | None) -> int | None:
-    """Return how many classes a data set has, where it is one of those known here."""
+    """Return the number of classes of a dataset, or None if it is unknown."""
     return CLASSES.get(_clean(name))
 
 
 def _clean(name: str | None) -> str:
-    """Return the data set whose images a corrupted one has."""
+    """Return the dataset that a corrupted dataset was made from."""
     return (name or "").partition("/")[0].removesuffix("-c")
 
 

@@ -1,8 +1,8 @@
-"""Random numbers as a function of their address: the counter-based generator Philox4x32-10.
+"""Stateless random numbers: the counter-based generator Philox4x32-10.
 
-Nothing here has a state. A draw is named by a seed and three 32-bit integers, for instance (sample number,
-image index, purpose); the same address gives the same numbers on every device, in any batch, shard or process.
-The generator is that of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+A draw is addressed by a seed and three 32-bit integers, for instance (sample number, image index, purpose). The same
+address gives the same numbers on every device, in any batch, shard or process. The generator is described in Salmon
+et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Words = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class Purpose(IntEnum):
-    """What a draw is for: the last word of its address, so that no two uses ever share numbers."""
+    """Last word of an address; keeps the random numbers of different uses disjoint."""
 
     CERTIFY = 0
     PREDICT = 1 << 16
@@ -40,8 +40,8 @@ class Purpose(IntEnum):
 def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> Words:
     """Encrypt four counter words (int64 tensors below 2**32, any broadcastable shapes) with ten rounds.
 
-    Words stay in 64 bits and are masked only where a multiplication reads them; the low half of a product is
-    left unmasked until the end. Broadcasting makes the first rounds, whose words vary along one axis, nearly free.
+    Words are kept in 64 bits and masked only before a multiplication, or at the end. Thanks to broadcasting, the first
+    rounds, in which each word varies along one axis only, cost almost nothing.
     """
     c0, c1, c2, c3 = (torch.as_tensor(word) for word in counter)
     k0, k1 = key
@@ -55,7 +55,7 @@ def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> 
 
 
 def normal(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:
-    """Draw `size` standard normals (float32) for every element of the broadcast address words.
+    """Draw `size` standard normal values (float32) for every element of the broadcast address words.
 
     >>> torch.equal(normal(1, (torch.arange(5), 7, 0), 3)[4], normal(1, (4, 7, 0), 3))
     True
@@ -68,26 +68,26 @@ def normal(seed: int, address: tuple[Word, Word, Word], size: int, *, device: to
 
 
 def uniform(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:
-    """Draw `size` numbers in [0, 1), multiples of 2**-24 (float32), for every element of the address words."""
+    """Draw `size` float32 values in [0, 1), multiples of 2**-24, for every element of the address words."""
     if device is not None and device.type == "cuda" and (kernels := triton_kernels()):
         return kernels.draw(seed, *_placed(address, device), size, False)  # type: ignore[no-any-return]
     return _interleave([(word >> 8).float() * 2.0**-24 for word in _words(seed, address, size, device)], size)
 
 
 def long_words(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:
-    """Draw `size` integers below 2**60 (int64), each from two 32-bit words, for every element of the address words."""
+    """Draw `size` int64 values below 2**60, each from two 32-bit words, for every element of the address words."""
     a, b, c, d = _words(seed, address, 2 * size, device)
     return _interleave([a << 28 | b >> 4, c << 28 | d >> 4], size)
 
 
 def permutation(seed: int, address: tuple[int, int, int], size: int) -> Tensor:
-    """Return a random order of 0..size-1 (on the CPU): the ranks of 63-bit random keys."""
+    """Return a random permutation of 0..size-1 (on the CPU) by sorting 63-bit random keys."""
     high, low, *_ = _words(seed, address, 4 * size, None)
     return torch.argsort((high >> 1 << 32) | low, stable=True)
 
 
 def _placed(address: tuple[Word, Word, Word], device: torch.device | None) -> list[Tensor]:
-    """Return the words on a device; a number is filled in there, since a graph cannot capture a copy from the host."""
+    """Move the words to a device; CUDA graphs cannot capture copies from the host, so ints are filled in there."""
     return [w.to(device) if isinstance(w, Tensor) else torch.full((), w, device=device) for w in address]
 
 
@@ -98,7 +98,7 @@ def _words(seed: int, address: tuple[Word, Word, Word], size: int, device: torch
 
 
 def _box_muller(radius_word: Tensor, angle_word: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn two 32-bit words into two normals; the half step keeps the logarithm finite (at most 6.77 sigma)."""
+    """Turn two 32-bit words into two normal values; the half step keeps the logarithm finite (at most 6.77 sigma)."""
     radius = (radius_word.float() * _UNIT + _UNIT / 2).log().mul(-2).sqrt()
     angle = angle_word.float() * (2 * math.pi * _UNIT)
     return radius * angle.cos(), radius * angle.sin()

@@ -13,7 +13,7 @@ from smoothcert.errors import UsageError
 from smoothcert.report.sources import find_results
 from smoothcert.statistics import bounds
 from smoothcert.statistics.integer_noise import grid_noise
-from smoothcert.statistics.noise import Gaussian
+from smoothcert.statistics.noise import GaussianNoise
 
 
 def test_votes_that_differ_are_counted_on_common_noise(trained_lenet, mini, tmp_path):
@@ -44,7 +44,7 @@ def test_transferred_certificates_keep_alpha():
     alpha, repeats, n, p, zeta = 0.05, 20_000, 500, 0.9, 0.03
     generator = np.random.default_rng(0)
     votes = generator.multinomial(n, [p - zeta, zeta, 1 - p], repeats)
-    noise = Gaussian(0.5)
+    noise = GaussianNoise(0.5)
     radius = transferred_radius(votes[:, 0] + votes[:, 1], votes[:, 1], n, noise, alpha)
     assert (radius > noise.radius(1 - (p - zeta))).mean() <= alpha + 4 * np.sqrt(alpha / repeats)
     assert (radius > 0).all()
@@ -64,7 +64,7 @@ def test_the_command_compares_fp32_and_bf16(checkpoint, tmp_path, capsys):
     assert 0 <= summary["differ"] <= 0.05
     assert summary["differ"] < summary["differ_at_most"] < 0.1
     assert summary["acr_transferred"] < summary["acr"]
-    with pytest.raises(UsageError, match="holds no certification result"):  # no row of a table
+    with pytest.raises(UsageError, match="contains no certification results file"):  # no row of a table
         find_results([str(tmp_path)])
     assert main(["compare-precision", str(checkpoint), "--with", "fp32"]) == 2
     assert main(["compare-precision", str(checkpoint), "--with", "fp16"]) == 2

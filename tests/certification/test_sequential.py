@@ -14,13 +14,13 @@ from scipy import stats
 
 import smoothcert
 from smoothcert.certification import sequential
-from smoothcert.certification.scheduler import ByClock, Tracker
-from smoothcert.certification.sequential import certify_sequentially
+from smoothcert.certification.dataset import certify_sequentially
+from smoothcert.certification.scheduler import Tracker
 from smoothcert.errors import UsageError
 from smoothcert.results.look_store import looks_path, read_looks
 from smoothcert.results.merge import merge_results
 from smoothcert.results.reader import counts_path, sidecar_path
-from smoothcert.statistics.noise import Gaussian
+from smoothcert.statistics.noise import GaussianNoise
 from smoothcert.statistics.stopping import BudgetStop, RadiusStop, TableStop
 
 SIGMA = 0.4
@@ -31,7 +31,6 @@ RULES = {
     "table": TableStop(radii=RADII),
     "table, wrong skipped": TableStop(skip_wrong=True, radii=RADII),
     "radius": RadiusStop(radius=0.5),
-    "betting": RadiusStop(radius=0.5, confidence="betting"),
     "budget": BudgetStop(radii=RADII, samples=9000, images=len(INDICES)),
 }
 
@@ -126,7 +125,7 @@ def test_a_finished_file_draws_nothing_more(classifier, mini, reference, monkeyp
 
     path = reference("table")
     before = rows(path), sidecar_path(path).read_bytes()
-    monkeypatch.setattr(smoothcert.SmoothedClassifier, "_scores", never)
+    monkeypatch.setattr("smoothcert.smoothing.base_classifier.BaseClassifier.scores", never)
     records = certify(classifier, mini, path, RULES["table"])
     assert len(records) == len(INDICES)
     assert (rows(path), sidecar_path(path).read_bytes()) == before
@@ -206,44 +205,24 @@ def test_a_budget_is_never_exceeded_and_buys_what_it_can(classifier, mini, tmp_p
         assert all(record.predict == -1 for record in records)
 
 
-def test_a_budget_of_seconds_ends_in_time_and_can_be_recomputed(classifier, mini, tmp_path):
-    path = tmp_path / "a.tsv"
-    rule = BudgetStop(radii=RADII, seconds=0.2)
-    certify(classifier, mini, path, rule, n=100_000)
-    first = rows(path)
-    assert certify(classifier, mini, path, rule, n=100_000)
-    assert rows(path) == first, "the time is used up"
-    assert len(smoothcert.read_results(path)) == len(INDICES)
-
-
 def test_a_budget_has_a_table_from_the_first_votes_on(classifier, mini, tmp_path, monkeypatch):
     """A kill that nothing can catch leaves rows of all images, though no half minute has passed."""
     path, seen = tmp_path / "a.tsv", list[int]()
-    read = sequential._Run._read
+    read = sequential._SequentialRun._read
 
     def spy(run, places):
         seen.append(len(smoothcert.read_results(path)) if path.exists() else 0)
         return read(run, places)
 
-    monkeypatch.setattr(sequential._Run, "_read", spy)
+    monkeypatch.setattr(sequential._SequentialRun, "_read", spy)
     certify(classifier, mini, path, RULES["budget"])
     assert seen[0] == 0
     assert set(seen[2:]) == {len(INDICES)}
 
 
-def test_the_clock_ends_a_budget():
-    now = iter([0.0, 1.0, 2.0, 11.0])
-    rule = BudgetStop(radii=RADII, seconds=10.0)
-    tracker = Tracker(rule.plan(1000, 0.001), rule, Gaussian(0.5), [0, 1], 20)
-    schedule = ByClock(tracker, 1000, 10.0, clock=lambda: next(now))
-    assert schedule.wave() == [(0, 0), (1, 0)]
-    assert schedule.wave()
-    assert schedule.wave() == []
-
-
 def test_the_widest_undecided_come_first():
     rule = BudgetStop(radii=RADII, samples=10**6, images=24)
-    tracker = Tracker(rule.plan(1000, 0.001), rule, Gaussian(0.5), [0] * 3, 20)
+    tracker = Tracker(rule.plan(1000, 0.001), rule, GaussianNoise(0.5), [0] * 3, 20)
     tracker.observe([0, 1, 2], [np.array([20, 0])] * 3)
     tracker.observe([0, 1], [np.array([195, 5]), np.array([110, 90])])
     worth = tracker.worth(np.arange(3))
@@ -266,10 +245,8 @@ def test_wrong_settings_and_foreign_files_are_refused(classifier, mini, tmp_path
         certify(classifier, mini, tmp_path / "b.tsv", RULES["table"], few)
     with pytest.raises(UsageError, match="every image once"):
         certify(classifier, mini, None, RULES["table"], [3, 5, 3])
-    with pytest.raises(UsageError, match="shards, not by 5"):
+    with pytest.raises(UsageError, match="shards, not among 5"):
         BudgetStop(samples=100, shard=(1, 5))
-    with pytest.raises(UsageError, match="samples or in seconds"):
-        BudgetStop(samples=100, seconds=1.0)
     with pytest.raises(UsageError, match="> 0"):
         BudgetStop(samples=0)
 

@@ -1,4 +1,4 @@
-"""Networks of ours by name."""
+"""Bundled pretrained models."""
 
 import shutil
 
@@ -51,7 +51,7 @@ def test_a_damaged_network_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "zoo")
     file = tmp_path / "zoo" / "mnist-catrs-0.25.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    with pytest.raises(SmoothcertError, match="is not the network it should be"):
+    with pytest.raises(SmoothcertError, match="is missing or damaged"):
         smoothcert.load_pretrained("mnist-catrs-0.25")
-    with pytest.raises(UsageError, match="Unknown pretrained network"):
+    with pytest.raises(UsageError, match="Unknown pretrained model"):
         smoothcert.load_pretrained("nothing")

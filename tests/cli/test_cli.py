@@ -272,7 +272,7 @@ BAD = [
     (["data", "make", "mnist-cc"], "Unknown set of corrupted images 'mnist-cc'; did you mean 'mnist-c'?"),
     (["data", "make", "{wide}"], "Say with `--out` where the corrupted images of"),
     (["certify", "{c}", "--data", "{wide}"], "Expected images of shape [1, 28, 28], but got [1, 40, 40]"),
-    (["certify", "{c}", "--data", "{c}"], "is no data set; expected an .npz file"),
+    (["certify", "{c}", "--data", "{c}"], "is not a dataset; expected an .npz file"),
     (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),
     (["certify", "{c}", "--n", "20", "--skip", "500", "--stop", "table", "--out", "{folder}"], "no name for results"),
     (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "is no name for results"),

@@ -1,4 +1,4 @@
-"""Corrupted sets on disk: the layouts users have, making them, fetching them, and what can be wrong with them."""
+"""Corrupted datasets: supported layouts, making them, downloading them, and damaged files."""
 
 import functools
 import http.server
@@ -21,7 +21,7 @@ import smoothcert
 from smoothcert.cli import main
 from smoothcert.data import find_corrupted
 from smoothcert.data.corruptions import corrupt, make_corrupted
-from smoothcert.data.download import Source, fetch_dataset
+from smoothcert.data.download import DownloadSource, fetch_dataset
 from smoothcert.dataset_names import CORRUPTIONS
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.runtime.atomic_files import file_hash
@@ -47,7 +47,7 @@ def test_the_published_layouts(tmp_path, cifar_c):
     assert data.floats([2]).shape == (1, 3, 32, 32)
     assert data.subset([0, 7]).severities == 1, "rows in any order are no severities"
     found = find_corrupted("CIFAR-10-C", tmp_path)
-    assert found.there == ["fog"]
+    assert found.available == ["fog"]
     assert len(found.missing) == 14
 
     folder = tmp_path / "mnist_c" / "zigzag"
@@ -64,7 +64,7 @@ def test_the_published_layouts(tmp_path, cifar_c):
 
 
 def test_only_the_rows_asked_for_are_read(tmp_path):
-    """A file of 2.5 GB, nearly all of it a hole, is as quick as a small one."""
+    """A sparse file of 2.5 GB loads as fast as a small one."""
     folder = tmp_path / "cifar10-c"
     folder.mkdir()
     large = np.lib.format.open_memmap(folder / "fog.npy", mode="w+", dtype=np.uint8, shape=(800_000, 32, 32, 3))
@@ -77,7 +77,7 @@ def test_only_the_rows_asked_for_are_read(tmp_path):
 
 
 def test_archives_are_in_memory_one_at_a_time(tmp_path):
-    """And they are the same images as in arrays: results begun with the one go on with the other."""
+    """Archives and arrays have the same fingerprint, so that results of one can be resumed with the other."""
     names, labels = CORRUPTIONS["mnist-c"][:4], np.zeros(2000, dtype=np.uint8)
     for kind in ("npz", "npy"):
         (tmp_path / kind / "mnist-c").mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_archives_are_in_memory_one_at_a_time(tmp_path):
 def test_the_samples_are_read(sample_data):
     data = smoothcert.load_dataset(str(sample_data / "cifar10-c-sample/frost"))
     assert (len(data), data.severities, tuple(data.shape)) == (500, 5, (3, 32, 32))
-    assert find_corrupted("mnist-c", sample_data).there == list(CORRUPTIONS["mnist-c"])
+    assert find_corrupted("mnist-c", sample_data).available == list(CORRUPTIONS["mnist-c"])
 
 
 def spoil(folder, what):
@@ -131,15 +131,15 @@ def spoil(folder, what):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("rows", "14 rows, which is not the same number at 5 severities"),
+        ("rows", "14 rows, which is not a multiple of 5 severities"),
         ("labels", "15 rows, but there are 10 labels"),
-        ("order", "labels of its 5 severities differ"),
+        ("order", "the same labels at all 5 severities, but they differ"),
         ("shape", r"shape \[3, 32, 32\], but got \[3, 28, 32\]"),
         ("type", "expected uint8 images"),
         ("broken", "cannot be read as an .npy array"),
         ("class", "label 13 lies outside the 10 classes"),
-        ("text", "one whole number a label"),
-        ("unlabelled", r"fog.npy has no labels: .*labels.npy is not there\."),
+        ("text", "one integer per label"),
+        ("unlabelled", r"fog.npy has no labels: .*labels.npy does not exist\."),
     ],
 )
 def test_bad_files(tmp_path, cifar_c, what, message):
@@ -158,9 +158,9 @@ def test_bad_folders(cifar_c, what, message):
 @pytest.mark.parametrize(
     ("name", "split", "message"),
     [
-        ("cifar10-c", "test", "one set for each corruption; name one, such as cifar10-c/fog"),
+        ("cifar10-c", "test", "has several corruptions; name one of them, such as cifar10-c/fog"),
         ("cifar10-c/frog", "test", "Unknown corruption 'frog'; did you mean 'fog'"),
-        ("cifar10-c/snow", "test", "holds no snow; there are fog"),
+        ("cifar10-c/snow", "test", "has no snow; it has fog"),
         ("cifar10-c/fog", "train", "a test split only"),
         ("mnist-c/fog", "test", "mnist-c is not in .*smoothcert data make mnist-c"),
     ],
@@ -171,7 +171,7 @@ def test_bad_names(tmp_path, cifar_c, name, split, message):
 
 
 def test_folders_with_nothing_to_certify(tmp_path, mini, capsys):
-    """An empty folder is no set; one of held-out corruptions is, but has no mean."""
+    """An empty folder is not a dataset; a folder of held-out corruptions is one, but has no mean."""
     (tmp_path / "mnist-mini-c").mkdir()
     certify = ["certify", "--pretrained", "mnist-catrs-0.25", "--n", "20", "--n0", "5", "--max", "1"]
     certify += ["--data", "mnist-mini-c", "--data-dir", str(tmp_path)]
@@ -188,8 +188,8 @@ def test_folders_with_nothing_to_certify(tmp_path, mini, capsys):
     assert "inverse" in capsys.readouterr().out
 
 
-def test_what_is_lacking_is_said_before_anything_is_made(tmp_path, mini, monkeypatch, capsys):
-    """Alone it is an error; of the whole suite the others are made."""
+def test_unavailable_corruptions_are_reported_before_anything_is_made(tmp_path, mini, monkeypatch, capsys):
+    """A missing dependency is an error for one corruption; of the whole suite, the others are made."""
     monkeypatch.setitem(sys.modules, "skimage.feature", None)
     few = tmp_path / "few.npz"
     np.savez(few, images=mini.images[:2].numpy(), labels=mini.labels[:2].numpy())
@@ -201,7 +201,7 @@ def test_what_is_lacking_is_said_before_anything_is_made(tmp_path, mini, monkeyp
     assert "scikit-image: pip install 'smoothcert[corruptions]'. Going on with" in capsys.readouterr().err
     assert find_corrupted(str(tmp_path / "all")).missing == ["canny_edges"]
     assert main([*arguments, str(tmp_path / "two"), "--corruption", "stripe", "fog", "--corruption", "shear"]) == 0
-    assert find_corrupted(str(tmp_path / "two")).there == ["shear", "stripe", "fog"], "named at once, or one by one"
+    assert find_corrupted(str(tmp_path / "two")).available == ["shear", "stripe", "fog"], "named at once, or one by one"
     assert capsys.readouterr().err.count(" of 1 parts") == 3, "a line each"
 
 
@@ -231,7 +231,7 @@ def test_making_from_photographs_of_several_sizes(tmp_path, capsys):
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="asks Linux for the children of a process")
 def test_no_process_outlives_a_kill(tmp_path):
-    """Making is killed in the middle: its workers end, too."""
+    """If the parent process is killed, its workers end, too."""
     command = [sys.executable, "-m", "smoothcert", "data", "make", "mnist-mini-c", "--workers", "2"]
     making = subprocess.Popen([*command, "--out", str(tmp_path / "a"), "--corruption", "glass_blur"])
     listed = Path(f"/proc/{making.pid}/task/{making.pid}/children")
@@ -261,14 +261,14 @@ def test_making_a_set(tmp_path, mini):
     assert data.labels.tolist() == few.labels.tolist()
     pixels = few.images.numpy().transpose(0, 2, 3, 1)
     assert np.array_equal(data.images[range(300)].numpy()[:, 0], corrupt(pixels, "zigzag", seed=4)[..., 0])
-    assert make_corrupted(few, tmp_path / "mine-c", ["zigzag", "line"], seed=4) == []  # nothing is made twice
+    assert make_corrupted(few, tmp_path / "mine-c", ["zigzag", "line"], seed=4) == []  # existing files are kept
     clean = find_corrupted(str(tmp_path / "mine-c")).find_clean()
-    assert clean is None  # mnist-mini itself has another number of images
+    assert clean is None  # mnist-mini has a different number of images
     with pytest.raises(UsageError, match="other images or of another seed"):
         make_corrupted(few, tmp_path / "mine-c", ["fog"], seed=5)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "fog.npy").touch()
-    with pytest.raises(UsageError, match="were not made here"):
+    with pytest.raises(UsageError, match="were not made by smoothcert"):
         make_corrupted(few, tmp_path / "other", ["fog"])
     with pytest.raises(UsageError, match="Unknown corruption 'snow'"):
         make_corrupted(few, tmp_path / "third", ["snow"])
@@ -276,7 +276,7 @@ def test_making_a_set(tmp_path, mini):
 
 @pytest.mark.parametrize("rows", [10, 1000])
 def test_clean_images_are_found_only_of_a_whole_set(tmp_path, mini, rows):
-    """Row 3 of a sample is another image than row 3 of the set it was taken from."""
+    """Row 3 of a sample is not row 3 of the dataset that it was taken from."""
     folder = tmp_path / "mnist-mini-c"
     folder.mkdir()
     np.save(folder / "fog.npy", np.zeros((rows, 28, 28, 1), dtype=np.uint8))
@@ -315,17 +315,17 @@ def test_fetching_and_unpacking(tmp_path, cifar_c, kind):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     md5 = file_hash(archive, "md5")
     address = f"http://127.0.0.1:{server.server_port}/"
-    sources = {"cifar10-c": Source((address,), "", {archive.name: md5}, unpacked="CIFAR-10-C")}
+    sources = {"cifar10-c": DownloadSource((address,), "", {archive.name: md5}, unpacked="CIFAR-10-C")}
     files = fetch_dataset("cifar10-c", home, sources=sources)
     server.shutdown()
     assert [file.name for file in files] == ["fog.npy", "labels.npy"]
     assert [path.name for path in home.iterdir()] == ["CIFAR-10-C"]
     assert len(smoothcert.load_dataset("cifar10-c/fog", "test", home)) == 15
-    assert fetch_dataset("cifar10-c", home, sources=sources) == files  # no network any more, and none needed
+    assert fetch_dataset("cifar10-c", home, sources=sources) == files  # without network access
 
 
 def test_getting_says_what_it_knows(tmp_path, cifar_c, capsys):
-    """Files that are there were not checked, and those that are not are named; some sets can only be made."""
+    """Existing files are not verified, missing ones are named; some datasets can only be made."""
     assert main(["data", "get", "cifar10-c", "--data-dir", str(tmp_path)]) == 0
     said = capsys.readouterr().err
     assert "fog.npy: there\n" in said
@@ -333,8 +333,8 @@ def test_getting_says_what_it_knows(tmp_path, cifar_c, capsys):
     assert "move that away to fetch all of it" in said
     assert main(["data", "get", "fashion-mnist-c"]) == 2
     assert "make it with `smoothcert data make fashion_mnist-c`" in capsys.readouterr().err
-    gone = {"mnist-c": Source(("http://127.0.0.1:9/",), "", {"mnist_c.zip": ""}, unpacked="mnist_c")}
-    with pytest.raises(SmoothcertError, match="or make its like with `smoothcert data make mnist-c`"):
+    gone = {"mnist-c": DownloadSource(("http://127.0.0.1:9/",), "", {"mnist_c.zip": ""}, unpacked="mnist_c")}
+    with pytest.raises(SmoothcertError, match="or make a similar dataset with `smoothcert data make mnist-c`"):
         fetch_dataset("mnist-c", tmp_path, sources=gone)
 
 

@@ -1,4 +1,4 @@
-"""Corruptions against a sample of both published sets, made by their own generators with other random numbers."""
+"""Corruptions against samples of both published datasets, made by the original generators with other random numbers."""
 
 import numpy as np
 import pytest
@@ -9,11 +9,11 @@ from smoothcert.dataset_names import CORRUPTIONS
 from smoothcert.errors import UsageError
 
 EXACT = {"stripe": 0.0, "canny_edges": 0.0, "scale": 0.02, "brightness": 0.02}
-"""MNIST-C's corruptions without a random number, and the mean difference, of 255, that rounding may make."""
+"""Deterministic corruptions of MNIST-C, and the mean difference (of 255) allowed for rounding."""
 
 FEW = {"shear": (20, 0.02), "rotate": (20, 0.02), "translate": (40, 0.0), "zigzag": (2500, 0.02)}
 FEW |= {"dotted_line": (6000, 0.02), "motion_blur": (800, 0.05)}
-"""Those of few possible outcomes: seeds to try until one gives theirs, and how near it must come."""
+"""Corruptions with few possible outcomes: seeds to try until one matches, and the tolerance."""
 
 DETERMINED = ("defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression")
 
@@ -26,7 +26,7 @@ def mnist_c(sample_data):
 
 
 def statistics(images, clean):
-    """Five numbers an image: its mean and spread, how far it is from the clean one, its changes down and across."""
+    """Five statistics per image: mean, deviation, distance from the clean image, vertical and horizontal variation."""
     values, before = images.astype(float), clean.astype(float)
     axes = tuple(range(1, images.ndim))
     return {
@@ -39,7 +39,7 @@ def statistics(images, clean):
 
 
 def furthest_apart(ours, theirs, clean):
-    """The largest paired z-score of the statistics: the images are the same, only the random numbers differ."""
+    """Largest paired z-score of the statistics: the images are the same, only the random numbers differ."""
     scores = {}
     for name, values in statistics(ours, clean).items():
         gap = values - statistics(theirs, clean)[name]
@@ -64,7 +64,7 @@ def test_corruptions_of_few_outcomes_have_theirs_among_them(mnist_c, name):
 
 @pytest.mark.parametrize(("name", "index"), [("scale", 262), ("rotate", 1152), ("shear", 1224)])
 def test_ink_at_the_border_fades_out_as_in_theirs(mnist_c, name, index):
-    """Beyond the border there is black paper, which takes part in the interpolation: no pixel is lost there."""
+    """Pixels outside the image are black and take part in the interpolation."""
     clean, theirs = mnist_c["identity"][index, None, ..., None], mnist_c[name][index].astype(int)
     made = (corrupt(clean, name, seed=seed)[0, ..., 0] for seed in range(20))
     assert min(np.abs(image - theirs).max() for image in made) <= 1
@@ -75,7 +75,7 @@ def test_random_corruptions_of_mnist_c_have_their_distribution(mnist_c, name):
     clean = mnist_c["identity"][:300]
     ours = corrupt(clean[..., None], name)[..., 0]
     assert furthest_apart(ours, mnist_c[name][:300], clean) < 4
-    assert np.abs(ours.astype(float) - clean).mean() > 5  # of 255: it does something
+    assert np.abs(ours.astype(float) - clean).mean() > 5  # of 255
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_cifar10_c_at_every_severity(sample_data, real_data, name):
             "motion_blur",
             "elastic_transform",
             "frost",
-        ):  # whose published severities do not all grow
+        ):  # their published severities are not monotonic
             assert distance > before
         before = distance
 
@@ -112,10 +112,10 @@ def test_the_suites_are_the_published_ones():
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_any_size_any_part_and_the_same_again(channels):
-    """Every corruption, held out or not, on images of another size; a part made alone is the part of the whole."""
+    """Every corruption on images of another size; corrupting a part gives the same images as corrupting all."""
     suite = SUITES["mnist-c" if channels == 1 else "cifar10-c"]
     images = np.random.default_rng(0).integers(0, 256, (3, 40, 36, channels), dtype=np.uint8)
-    images[0] = 0  # nothing at all to see
+    images[0] = 0  # a black image
     for name, (_, settings) in {**suite.corruptions, **suite.held_out}.items():
         whole = corrupt(images, name, len(settings))
         assert whole.shape == images.shape

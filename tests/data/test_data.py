@@ -1,4 +1,4 @@
-"""Every layout users have, made small; the real sets where they are at hand; damage of every kind."""
+"""All supported layouts in small, the real datasets where available, and damaged files."""
 
 import gzip
 import io
@@ -40,7 +40,7 @@ def write_idx(folder, mark="-", pack=False):
 
 
 def python2_pickle(data, labels, label_key):
-    """Write a batch opcode by opcode as Python 2 did for the official files: byte strings, old numpy names."""
+    """Write a batch opcode by opcode like Python 2 for the official files: byte strings, old numpy names."""
 
     def text(value):
         return b"U" + bytes((len(value),)) + value
@@ -222,10 +222,10 @@ def test_image_folders(tmp_path):
 @pytest.mark.parametrize(
     ("cut", "message"),
     [
-        ({"resize": 32}, "say with `crop`"),
+        ({"resize": 32}, "Expected `crop` together with `resize`"),
         ({"resize": 16, "crop": 32}, "`resize` to be at least `crop`, but got 16 and 32"),
         ({"crop": -1}, "`crop` to be at least 1"),
-        ({"crop": 32}, "0.png is 40x20, too small for a `crop` of 32"),
+        ({"crop": 32}, "0.png is 40x20, smaller than `crop`=32"),
     ],
 )
 def test_a_cut_that_gives_no_whole_images_is_refused(tmp_path, cut, message):
@@ -340,7 +340,7 @@ def test_labels_outside_the_classes(tmp_path):
         ({"images": GREY.reshape(12, 784), "labels": GREY_LABELS}, "channels"),
         ({"images": np.zeros((12, 28, 28, 4), np.uint8), "labels": GREY_LABELS}, "1 or 3 channels, but got"),
         ({"images": GREY, "labels": GREY_LABELS[:5]}, "12 images but 5 labels"),
-        ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "whole number"),
+        ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "one integer per label"),
         ({"images": GREY, "labels": np.array([Evil()] * 12)}, "plain arrays"),
     ],
 )

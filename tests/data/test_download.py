@@ -1,4 +1,4 @@
-"""Real transfers, from a server on this machine: whole, broken off, tampered with, absent."""
+"""Downloads from a local server: complete, interrupted, tampered with and missing."""
 
 import hashlib
 import socket
@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from smoothcert.data.download import SOURCES, Source, fetch_dataset
+from smoothcert.data.download import SOURCES, DownloadSource, fetch_dataset
 from smoothcert.errors import SmoothcertError, UsageError
 
 CONTENT = bytes(range(256)) * 4096
@@ -42,7 +42,7 @@ def server():
 
 
 def fetch(tmp_path, *addresses, md5=MD5, progress=None):
-    return fetch_dataset("mnist", tmp_path, progress, {"mnist": Source(addresses, "mnist", {"a.gz": md5})})
+    return fetch_dataset("mnist", tmp_path, progress, {"mnist": DownloadSource(addresses, "mnist", {"a.gz": md5})})
 
 
 def test_a_whole_file_arrives_with_progress(server, tmp_path):
@@ -64,10 +64,10 @@ def test_a_second_address_is_tried(server, tmp_path, place):
 @pytest.mark.parametrize(
     ("place", "md5", "message"),
     [
-        ("cut", MD5, "could not be fetched"),
-        ("reset", MD5, "could not be fetched.*reset"),
+        ("cut", MD5, "could not be downloaded"),
+        ("reset", MD5, "could not be downloaded.*reset"),
         ("missing", MD5, "Not Found"),
-        ("good", "0" * 32, "published one is 000"),
+        ("good", "0" * 32, "expected a file with MD5 000"),
     ],
 )
 def test_never_half_a_file(server, tmp_path, place, md5, message):

@@ -1,10 +1,10 @@
-"""The fenced code blocks of the documentation, and how each is to be tested.
+"""Find the fenced code blocks of the documentation, to run them as tests.
 
-A block in `python` or `sh` runs as it stands, in a folder of its page's own, after the blocks before it. A comment on
-the line above its fence says otherwise:
+The `python` and `sh` blocks of a page run in order, in a temporary folder. A comment on the line above a block changes
+this:
 
-    <!-- not run: REASON -->          it is only parsed: a download, a cluster, hours
-    <!-- run smaller: A => B; C => D -->    it runs with the text A replaced by B, and C by D
+    <!-- not run: REASON -->                the block is only parsed (a download, a cluster, hours of training)
+    <!-- run smaller: A => B; C => D -->    the block runs with the text A replaced by B, and C by D
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+    *sorted(ROOT.glob("docs/*.md")),
+]
 
 _BLOCK = re.compile(
     r"(?:^ *<!-- (?P<note>(?:not run|run smaller):.*?) -->\n)?"
@@ -26,7 +29,7 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """One block: where it stands, its language and text, why it is not run, and what is replaced when it is."""
+    """A code block, with the reason not to run it or the replacements to apply before running it."""
 
     page: str
     line: int
@@ -41,10 +44,10 @@ class Block:
 
     @property
     def to_run(self) -> str:
-        """The text that is run; every replacement must have something to replace."""
+        """The code to run, with the replacements applied."""
         code = self.code
         for old, new in self.smaller.items():
-            assert old in code, f"{self.where}: {old!r}, which is to be replaced, is not there"
+            assert old in code, f"{self.where}: the text to replace, {old!r}, is missing"
             code = code.replace(old, new)
         return code
 
@@ -75,7 +78,7 @@ def blocks(path: Path) -> list[Block]:
 
 
 def program(page_blocks: list[Block]) -> str:
-    """Return a Python program that runs a page's blocks in turn: those in Python share their names."""
+    """Return a Python program that runs the blocks in order; Python blocks share one namespace."""
     lines = ["import subprocess, sys", "names = {'__name__': '__main__'}"]
     for block in page_blocks:
         if block.reason or block.language not in ("python", "sh"):

@@ -1,4 +1,4 @@
-"""Run folders for the page's tests: votes drawn for real images, certified by the real bounds, in the real formats."""
+"""Run folders for tests: random votes for given labels, certified by the real bounds, in the real file formats."""
 
 import json
 
@@ -13,7 +13,7 @@ CLASSES = 10
 
 
 def draw_votes(labels, skill, n, rng):
-    """Votes of a classifier that is right more often the larger its skill is, and sometimes sure and wrong."""
+    """Return votes of a classifier that is correct more often with larger skill, and sometimes confidently wrong."""
     labels = np.where(rng.random(len(labels)) < 0.06, (labels + 1) % CLASSES, labels)
     share = 1 / (1 + np.exp(-rng.normal(skill, 2.0, len(labels))))
     rest = rng.dirichlet(np.ones(CLASSES - 1) * 0.4, len(labels))
@@ -25,7 +25,7 @@ def make_run(
     folder, labels, *, method="gaussian", sigma=0.5, seed=0, skill=1.5, dataset="mnist-mini", sha256="", n=1000, step=1,
     network="", counts=True, options=None, epochs=4, name=None,
 ):  # fmt: skip
-    """Write a run's folder and return its results file."""
+    """Write a run folder and return the path of its results file."""
     rng = np.random.default_rng([seed, round(100 * sigma), round(100 * skill)])
     folder.mkdir(parents=True, exist_ok=True)
     idx = np.arange(0, len(labels), step)

@@ -1,4 +1,4 @@
-"""The CUDA kernels' definition, run by Triton's interpreter where Triton is installed; no GPU is needed."""
+"""The Triton kernels in Triton's interpreter, without a GPU; skipped if Triton is not installed."""
 
 import importlib.util
 import os
@@ -15,11 +15,11 @@ import sys
 import torch
 from triton.runtime import interpreter
 
-torch.cuda.device_of = lambda tensor: contextlib.nullcontext()  # there is none here
+torch.cuda.device_of = lambda tensor: contextlib.nullcontext()  # there is no GPU
 patch = interpreter._patch_lang_tensor
 def patched(tensor, scope):
     patch(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())  # NumPy 2.4 takes no int(array)
+    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())  # NumPy 2.4 rejects int(array)
 interpreter._patch_lang_tensor = patched
 """
 GRID = """
@@ -67,7 +67,7 @@ POOLED = """
 from torch.nn import functional as F
 
 import smoothcert
-from smoothcert.kernels.pooling import PooledConv
+from smoothcert.models.cuda.pooled_convolution import PooledConv
 
 torch.manual_seed(0)
 shapes = (1, 20, 5, 28, 28), (20, 50, 5, 12, 12), (3, 7, 3, 11, 15), (2, 5, 1, 8, 9)
@@ -112,7 +112,7 @@ assert not has_kernels(network("lenet", 1)) and not has_kernels(network("resnet5
 assert not has_kernels(network("cifar_resnet20", 5))
 color, gray = network("cifar_resnet20", 3), network("cifar_resnet20", 1)
 with torch.no_grad():
-    # Counts that leave programs, and sides that leave tiles, partly empty; sides that are odd in the last stage.
+    # Partly empty programs and tiles; sides that are odd in the last stage.
     for plain, shape, kernels in (
         (color, (3, 3, 32, 32), 3), (gray, (9, 1, 8, 16), 3), (gray, (2, 1, 28, 28), 0)
     ):
@@ -122,14 +122,14 @@ with torch.no_grad():
         ours = ResidualNetwork(plain)
         torch.testing.assert_close(ours(x), plain(x), rtol=1e-5, atol=1e-5)
         assert len(runs) == kernels
-    # The last programs and tiles first: nothing may rest on what others have or have not done.
+    # Programs and tiles in reverse order: they must not depend on each other.
     interpreter.range = lambda *bounds: reversed(range(*bounds))
     x, ours = torch.randn(3, 3, 24, 40), ResidualNetwork(color)
     torch.testing.assert_close(ours(x), color(x), rtol=1e-5, atol=1e-5)
-    # Stage by stage, where nothing is averaged, in every way of cutting the products.
+    # Stage by stage, before the mean pooling, with every tiling.
     for step in (1, 2):
         for width, tile in residual_stage.TILES.items():
-            if (step, width) != (1, 16):  # patches of the stem would be of 48 values
+            if (step, width) != (1, 16):  # patches of the stem would have 48 values
                 residual_stage.TILES[width] = tile._replace(step=step)
         ours, x = ResidualNetwork(color).stages, torch.randn(5, 3, 16, 16)
         images, x = torch.nn.functional.pad(x.permute(0, 2, 3, 1), (0, 1)), color.conv1(x).relu()
@@ -150,8 +150,8 @@ from smoothcert.models.cuda import training_network as kernels
 from smoothcert.models import resnet
 from smoothcert.methods.perturb import frozen, gradient
 
-convolution._GATHERED = 256  # fewer programs: the interpreter takes its time for each
-convolution.PROGRAMS = 2  # that add up several tiles each
+convolution._GATHERED = 256  # fewer programs, since the interpreter is slow
+convolution.PROGRAMS = 2  # each sums several tiles
 
 def some_network(channels, *depths, block=resnet.BasicBlock):
     network = resnet.ResNet(block, depths, channels, small_images=True, num_classes=3, in_channels=2)
@@ -172,7 +172,7 @@ def attacked(network, x, y):
     return loss(network, moved, y) + loss(network, x, y)
 
 def found(kernels, apply, network, x):
-    resnet._trains_by_kernels = lambda x: kernels and torch.is_grad_enabled()
+    resnet._uses_training_kernels = lambda x: kernels and torch.is_grad_enabled()
     network, x = copy.deepcopy(network), x.clone().requires_grad_()
     total = apply(network, x, torch.arange(len(x)) % 3)
     total.backward()
@@ -181,7 +181,7 @@ def found(kernels, apply, network, x):
 torch.manual_seed(0)
 runs, run_stages = [], kernels.run_stages
 kernels.run_stages = lambda *inputs: runs.append(len(inputs)) or run_stages(*inputs)
-# Counts that leave tiles and programs partly empty, sides that differ; attacks in eval mode before a step.
+# Partly empty tiles and programs, images that are not square; attacks in eval mode before a step.
 plain, x = some_network(16, 1), torch.randn(11, 2, 8, 6)
 whole = torch.compile(attacked, fullgraph=True, dynamic=False)
 deep = lambda network, x, y: attacked(torch.compile(network, fullgraph=True, dynamic=False), x, y)
@@ -199,7 +199,7 @@ for channels, depths, shape in ((16, (1, 2), (3, 2, 4, 8)), (32, (1, 1), (2, 2, 
         torch.testing.assert_close(found(True, loss, network, x), found(False, loss, network, x), rtol=1e-4, atol=1e-5)
         assert len(runs) == 1
 
-# The variance of values far from zero, put together from parts that are far from each other.
+# The variance of values far from zero, combined from parts with different means.
 conv, norm, x = nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16, momentum=1.0), torch.randn(11, 16, 8, 6)
 x += 1000 + torch.arange(11.0).view(-1, 1, 1, 1)
 kernels.run_layers(x, [(conv, norm)])
@@ -232,7 +232,7 @@ network = some_network(16, 1)
 network.layer1[0].conv2.register_forward_hook(lambda *call: None)
 assert not kernels.has_kernels(network, x)
 
-resnet._trains_by_kernels = lambda x: torch.is_grad_enabled()
+resnet._uses_training_kernels = lambda x: torch.is_grad_enabled()
 network, x = some_network(16, 1), torch.randn(2, 2, 4, 4, requires_grad=True)
 (found,) = torch.autograd.grad(loss(network, x, torch.arange(2)), x, create_graph=True)
 try:
@@ -290,7 +290,7 @@ assert not has_bottlenecks(fold(create_model("cifar_resnet20")).network)
 assert has_bottlenecks(fold(create_model("resnet50")).network)
 plain = fold(Classifier(Normalize(), network, "some", num_classes=5, in_channels=3)).network
 with torch.no_grad():
-    # Counts that leave tiles partly empty; sides that differ, and are odd when halved.
+    # Partly empty tiles; images that are not square, with sides that are odd when halved.
     for chained in (True, False):
         if not chained:
             pointwise.CHAINS.clear()
@@ -304,7 +304,7 @@ print("close")
 """
 
 
-# Triton comes with torch for CUDA alone; elsewhere `make test-kernels` has it, and without it there are no such tests.
+# Triton is installed with the CUDA version of torch only; elsewhere, `make test-kernels` installs it.
 if importlib.util.find_spec("triton"):
 
     def test_the_noise_kernels_are_the_plain_definition_and_give_the_known_answers():

@@ -1,4 +1,4 @@
-"""Every method against recorded steps of the published code, with its every random draw, in float64."""
+"""Every method against recorded steps of the published code with the same random draws, in float64."""
 
 import json
 
@@ -51,7 +51,7 @@ class Network(nn.Module):
 
 
 class Recorded:
-    """Hands out the recorded draws in their order; image-major ones are turned noise-major."""
+    """Returns the recorded draws in order, transposed from image-major to sample-major where needed."""
 
     def __init__(self, arrays, image_major):
         self.arrays, self.image_major, self.next = arrays, image_major, {"normal": 0, "uniform": 0}
@@ -118,7 +118,7 @@ def test_recorded_steps(shared, case):
         for key in ("adversarial", "clean_side", "worst_noise"):
             if key in expected:
                 found = output.parts[key].detach()
-                if method.name == "smoothadv":  # recorded once for each noise
+                if method.name == "smoothadv":  # recorded once per noise sample
                     found = found.repeat_interleave(method.num_noises, dim=0)
                 assert torch.allclose(found, torch.from_numpy(expected[key]), **TOLERANCE), key
         if "K" in expected:

@@ -1,4 +1,4 @@
-"""The methods one by one against NumPy, in their degenerate cases, and all of them for what all must have."""
+"""Each method against NumPy and in its degenerate cases; properties that all methods share."""
 
 import math
 
@@ -25,7 +25,7 @@ LATE = torch.tensor(1000.0, dtype=torch.float64)
 
 
 class Fixed:
-    """Draws that are written down above."""
+    """Returns the draws defined above."""
 
     def noise(self, x, count):
         return torch.from_numpy(NOISE[:count])
@@ -70,7 +70,7 @@ def kl(target, p):
 
 
 def smoothed_gradient(x):
-    """The gradient of -log of the label's mean probability over two noises, for a linear network."""
+    """The gradient of -log of the label's mean probability over two noise samples, for a linear network."""
     p = predictions(x)
     label = p[:, np.arange(IMAGES), Y]
     pull = WEIGHT[Y] - p @ WEIGHT
@@ -115,7 +115,7 @@ def test_macer_by_hand():
 
 
 def test_smoothadv_by_hand():
-    """One step: along the normalised gradient by twice the radius, clamped to [0, 1], then back to the ball."""
+    """One step: twice the radius along the normalised gradient, clamped to [0, 1], then projected to the ball."""
     moved = np.clip(X + 2 * 0.1 * unit(smoothed_gradient(X)), 0, 1)
     delta = moved - X
     delta *= np.minimum(1, 0.1 / np.linalg.norm(delta, axis=-1, keepdims=True))
@@ -138,7 +138,7 @@ def test_smoothadv_goes_along_noise_where_the_gradient_vanishes():
 
 
 def test_smoothadv_consistency_by_hand():
-    """One step with the other order: to the ball first, then clamped."""
+    """One step in the other order: projected to the ball first, then clamped."""
     delta = 2 * 0.9 * unit(smoothed_gradient(X))
     delta *= 0.9 / np.linalg.norm(delta, axis=-1, keepdims=True)
     moved = np.clip(X + delta, 0, 1)
@@ -184,7 +184,7 @@ def test_smoothmix_by_hand(one_step):
 
 
 def catrs_by_hand(radius):
-    """K, the worst noises after one attack step with their moments restored, and both losses of Algorithm 1."""
+    """K, the worst noise after one attack step with restored moments, and both losses of Algorithm 1."""
     noise = SIGMA * NOISE
     p = predictions(X)
     confidence = (p.argmax(-1) == Y).mean(0)

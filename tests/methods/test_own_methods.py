@@ -1,4 +1,4 @@
-"""Methods that users register: trained like ours, or refused with the reason."""
+"""Methods registered by users: trained like the others, or rejected with a reason."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ class Twice(Method):
 
 def test_a_registered_method_is_like_ours(known_methods, tmp_path, few):
     assert smoothcert.register_method(Twice) is Twice
-    assert smoothcert.register_method(Twice) is Twice  # a notebook's cell that is run again
+    assert smoothcert.register_method(Twice) is Twice  # as when a notebook cell runs again
     assert create_method("twice", 0.5, {"factor": 3}) == Twice(sigma=0.5, factor=3)
     with pytest.raises(UsageError, match="`--factor` must be > 0"):
         create_method("twice", 0.5, {"factor": -1.0})
@@ -67,7 +67,7 @@ def test_methods_that_cannot_be_registered(known_methods):
 
     for method, message in (
         (Nameless, "Nameless needs a class attribute `name`"),
-        (Gaussian, "There is a method 'gaussian' already"),
+        (Gaussian, "There is already a method 'gaussian'"),
         (Bare, "Option `amount` of Bare needs a default"),
     ):
         with pytest.raises(UsageError, match=message):

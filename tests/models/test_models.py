@@ -6,7 +6,7 @@ import smoothcert
 from smoothcert import kernels
 from smoothcert.errors import UsageError
 from smoothcert.models import Normalize
-from smoothcert.models.layers import banded_conv_relu_pool, blocked_conv_relu_pool
+from smoothcert.models.pooled_convolution import banded_conv_relu_pool, blocked_conv_relu_pool
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_convolution_and_pooling_as_one_product(product, channels, kernel, bias)
 
 
 def test_lenet_is_plain_convolutions():
-    """The same numbers as the layers applied one by one in the usual memory layout."""
+    """Same result as the layers applied one by one in the default memory layout."""
     model = smoothcert.create_model("lenet").eval()
     net, x = model.network, torch.rand(3, 1, 28, 28)
     weights = {key: value.contiguous() for key, value in net.state_dict().items()}
@@ -85,10 +85,10 @@ def test_lenet_is_plain_convolutions():
         (lambda: smoothcert.create_model("lenett"), "did you mean 'lenet'"),
         (lambda: smoothcert.create_model("cifar_resnet21"), "6n \\+ 2"),
         (lambda: smoothcert.create_model("lenet", 0), "num_classes"),
-        (lambda: smoothcert.create_model("lenet", mean=(0.1, 0.2), std=(1.0, 1.0)), "1 channels"),
+        (lambda: smoothcert.create_model("lenet", mean=(0.1, 0.2), std=(1.0, 1.0)), "1 values, one per channel"),
         (lambda: smoothcert.create_model("lenet", mean=(0.1,), std=(0.0,)), "std"),
         (lambda: smoothcert.adapt_inputs(len), "value_range"),
-        (lambda: smoothcert.adapt_inputs(len, mean=0.5, std=0.2), "one a channel, but got 0.5 and 0.2"),
+        (lambda: smoothcert.adapt_inputs(len, mean=0.5, std=0.2), "one value per channel, but got 0.5 and 0.2"),
         (lambda: smoothcert.adapt_inputs(len, value_range=(1, -1)), "low, high"),
     ],
 )

@@ -17,10 +17,10 @@ from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.paper.jobs import Workplace, list_jobs
 from smoothcert.paper.plan import plan
 from smoothcert.paper.reproduce import read_corrupted_entries, read_entries, reproduce
-from smoothcert.report.corrupted.summary import summarize
+from smoothcert.report.corrupted.means import summarize
 from smoothcert.report.tables.formats import groups
 from smoothcert.report.tables.paper_numbers import paper_corruptions, paper_row
-from smoothcert.report.tables.seeds import over_seeds, seed_annex
+from smoothcert.report.tables.seed_means import over_seeds, seed_annex
 from smoothcert.report.tables.table import build_table
 from smoothcert.results.reader import counts_path
 from smoothcert.runtime.deadline import Deadline, OutOfTimeError

@@ -17,8 +17,9 @@ from kept.verifying import WrongResultError, certify_again, verify_all
 from smoothcert.cli import main
 from smoothcert.data.corruptions import make_corrupted
 from smoothcert.paper.jobs import list_jobs
-from smoothcert.report.corrupted.network_results import CorruptedResults, Part
-from smoothcert.report.tables.table import build_table, describe
+from smoothcert.report.corrupted.results import CorruptedResults, CorruptionPart
+from smoothcert.report.tables.entries import describe
+from smoothcert.report.tables.table import build_table
 from smoothcert.results.reader import counts_path, read_counts, read_results, sidecar_path
 from smoothcert.statistics.metrics import paired_difference
 from smoothcert.training.config import read_config
@@ -297,9 +298,9 @@ def test_packed_results_are_read(tmp_path):
 
 
 def test_the_images_of_a_row_are_named():
-    part = Part(np.arange(0, 100, 10), np.full(10, 0.5), np.ones(10, dtype=bool))
+    part = CorruptionPart(np.arange(0, 100, 10), np.full(10, 0.5), np.ones(10, dtype=bool))
     tenth = CorruptedResults("CAT-RS", "mnist-c", 0.25, "catrs", 100_000, "mnist-c", {("fog", 1): part})
-    part = Part(np.arange(100), np.full(100, 0.4), np.ones(100, dtype=bool))
+    part = CorruptionPart(np.arange(100), np.full(100, 0.4), np.ones(100, dtype=bool))
     whole = CorruptedResults("Gaussian", "mnist-c", 0.25, "gaussian", 100_000, "mnist-c", {("fog", 1): part})
     first, second = means([tenth, whole])[2:4]
     assert first.startswith("| Gaussian | all 100 | 0.400 | 0.400 to 0.400 | 0.6")

@@ -1,4 +1,4 @@
-"""Figures for papers, and the table on a terminal."""
+"""Figures for papers, and the table in a terminal."""
 
 import io
 import os
@@ -15,16 +15,9 @@ from smoothcert.cli import main
 from smoothcert.cli.rich_table import show_table
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.figures import plots
+from smoothcert.report.figures.canvas import new_figure, save_figure
 from smoothcert.report.figures.figure_set import own_figures, paper_figures
-from smoothcert.report.figures.plots import (
-    Curves,
-    Point,
-    Tradeoff,
-    new_figure,
-    plot_certified_accuracy,
-    save_figure,
-    write_figure,
-)
+from smoothcert.report.figures.plots import Curves, Point, Tradeoff, plot_certified_accuracy, write_figure
 from smoothcert.report.sources import read_runs
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.sparkline import curve_line
@@ -36,7 +29,7 @@ LABELS = np.arange(40) % 10
 
 
 def recipes(root, *names):
-    """Runs as `smoothcert reproduce` leaves them, each in the folder of its recipe."""
+    """Write and read runs of recipes, in folders as `smoothcert reproduce` creates them."""
     for name in names:
         config = load_recipe(name)
         settings = {"method": config.method, "sigma": config.sigma, "dataset": config.dataset}
@@ -55,7 +48,7 @@ def test_ablations_give_figure_2(tmp_path):
     weights = [recipe for recipe, _ in paper_tables()["ablation-lambda"].rows]
     runs = recipes(tmp_path, *weights, "cifar10-resnet20-catrs-0.50-m8")
     named = paper_figures(runs)
-    assert list(named) == ["figure-2"], "ablations are no part of figure 5"
+    assert list(named) == ["figure-2"], "ablations are not in figure 5"
     weights, noises = named["figure-2"]
     assert list(weights.curves) == [rf"$\lambda$={value}" for value in ("0.25", "0.50", "1.00", "2.00", "4.00")]
     assert list(noises.curves) == ["M=4", "M=8"]
@@ -74,7 +67,7 @@ def test_settings_give_figures_3_and_6(tmp_path):
     assert sorted(names) == ["CAT-RS", "CAT-RS, lambda=0.25", "CAT-RS, lambda=4.00", "Gaussian"]
 
 
-def test_settings_are_written_beside_their_points_and_the_papers_stand_by(tmp_path):
+def test_tradeoff_points_have_their_settings_and_the_papers_points(tmp_path):
     runs = recipes(tmp_path, "mnist-gaussian-1.00", *(f"mnist-catrs-1.00{end}" for end in ("-lambda4.00", "")))
     (alone,), (beside,) = (paper_figures(runs, paper=paper)["figure-3"] for paper in (False, True))
     assert list(beside.lines) == ["Gaussian", r"CAT-RS, $\lambda$"]
@@ -88,7 +81,7 @@ def test_settings_are_written_beside_their_points_and_the_papers_stand_by(tmp_pa
     assert [text.get_text() for text in drawn.get_legend().get_texts()][-1] == "paper"
 
 
-def test_the_legend_of_many_runs_is_inside_the_figure_and_tells_them_apart(tmp_path):
+def test_the_legend_of_many_runs_fits_and_their_styles_differ(tmp_path):
     make_run(tmp_path / "one", LABELS)
     (run,) = read_runs([str(tmp_path)])
     variants = [f"Consistency, lambda={weight}" for weight in (1, 5, 10, 15, 20)]
@@ -98,33 +91,33 @@ def test_the_legend_of_many_runs_is_inside_the_figure_and_tells_them_apart(tmp_p
     (legend,) = drawn.legends
     box = legend.get_window_extent()
     assert 0 <= box.x0 < box.x1 <= drawn.bbox.width
-    looks = {line.get_label(): (line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn.axes[0].lines}
-    methods = [looks[name] for name in METHODS.values()]
-    assert looks["Consistency"][0] == looks[variants[0]][0], "one method, one colour"
-    assert len({looks[name] for name in (*METHODS.values(), *variants)}) == 12, "no two look alike"
-    assert drawn.axes[0].get_window_extent().height > 200, "the legend does not eat the curves"
-    assert looks["CAT-RS"] == methods[-1]
+    styles = {line.get_label(): (line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn.axes[0].lines}
+    methods = [styles[name] for name in METHODS.values()]
+    assert styles["Consistency"][0] == styles[variants[0]][0], "one method, one colour"
+    assert len({styles[name] for name in (*METHODS.values(), *variants)}) == 12, "all styles differ"
+    assert drawn.axes[0].get_window_extent().height > 200, "the legend leaves room for the curves"
+    assert styles["CAT-RS"] == methods[-1]
 
 
 @pytest.mark.slow
-def test_a_figure_is_the_same_each_time(tmp_path):
+def test_figures_are_reproducible(tmp_path):
     (run,) = recipes(tmp_path / "runs", "mnist-catrs-1.00")
     panels = [Curves("title", {"one": run.entry.results})]
     for one, two in zip(write_figure(panels, tmp_path / "a"), write_figure(panels, tmp_path / "b"), strict=True):
-        assert one.read_bytes() == two.read_bytes(), f"{one.suffix} differs from itself"
+        assert one.read_bytes() == two.read_bytes(), f"{one.suffix} is not reproducible"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
-def test_a_full_disk_is_one_sentence(suffix, tmp_path):
+def test_a_full_disk_gives_one_clear_error(suffix, tmp_path):
     (tmp_path / f"a{suffix}.part").symlink_to("/dev/full")
     figure = new_figure(1, 1)
-    figure.text(0.1, 0.5, "with a font, which is large")
+    figure.text(0.1, 0.5, "text embeds a font, which fills the buffer")
     with pytest.raises(SmoothcertError, match="cannot be written .No space left on device"):
         save_figure(figure, tmp_path / f"a{suffix}")
 
 
-def test_a_curve_is_drawn_where_it_belongs(tmp_path):
+def test_curves_have_the_values_of_metrics(tmp_path):
     runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00")
     results = runs[0].entry.results
     figure = write_figure([Curves("", {"only": results})], tmp_path / "x")
@@ -146,7 +139,7 @@ def test_the_command_writes_figures(tmp_path, capsys):
     assert "figure-4.pdf" in capsys.readouterr().err
 
 
-def test_figures_need_matplotlib_and_say_so(tmp_path):
+def test_without_matplotlib_the_error_names_the_extra(tmp_path):
     recipes(tmp_path / "runs", "mnist-gaussian-1.00")
     code = "import sys; sys.modules['matplotlib'] = None; from smoothcert.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "report", str(tmp_path / "runs"), "--figures", str(tmp_path)]
@@ -155,7 +148,7 @@ def test_figures_need_matplotlib_and_say_so(tmp_path):
     assert "pip install 'smoothcert[plots]'" in done.stderr
 
 
-def test_names_that_matplotlib_would_read_otherwise(tmp_path):
+def test_names_are_escaped_for_matplotlib(tmp_path):
     runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00")
     (run,) = read_runs([f"_$x^^$/={runs[0].path}"])
     (panels,) = own_figures([run]).values()
@@ -182,12 +175,12 @@ def test_the_terminal_shows_the_same_table_with_curves(table):
     assert text.count("paper") == 3
 
 
-def test_the_terminal_says_the_data_set_where_there_are_several(tmp_path):
+def test_the_terminal_has_a_dataset_column_for_several_datasets(tmp_path):
     runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00", "fashion-mnist-gaussian-1.00")
     out, table = io.StringIO(), build_table([run.entry for run in runs], paper=True)
     assert show_table(table, Console(file=out, width=170, force_terminal=False))
     titles, first, _, second, _ = [line.split() for line in out.getvalue().splitlines() if line.strip()]
-    assert titles[:5] == ["data", "set", "sigma", "method", "curve"]
+    assert titles[:4] == ["dataset", "sigma", "method", "curve"]
     assert (first[:3], second[:3]) == (["Fashion-MNIST", "1.00", "Gaussian"], ["MNIST", "1.00", "Gaussian"])
     assert out.getvalue().count("paper") == 2
 
@@ -198,13 +191,13 @@ def test_a_narrow_terminal_gets_the_plain_table(table):
     assert out.getvalue() == ""
 
 
-def test_a_terminal_without_bars_gets_the_plain_table(table):
+def test_an_ascii_terminal_gets_the_plain_table(table):
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     assert not show_table(table, Console(file=out, width=200))
     assert out.buffer.getvalue() == b""
 
 
-def test_the_curves_line_follows_the_curve(table):
+def test_the_sparkline_follows_the_curve(table):
     line = curve_line(table.rows[0].entry.results, 10.0)
     assert len(line) == 16
     assert line[-1] == " ", "nothing is certified at radius 10"

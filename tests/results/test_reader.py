@@ -142,4 +142,4 @@ def test_votes_whose_sidecar_does_not_say_how_they_were_made(tmp_path, capsys):
     counts_path(path).write_text("idx\tselection\testimation\n0\t1:100\t1:100\n")
     sidecar_path(path).write_text('{"settings": {"task": "certify"}}')
     assert main(["recertify", str(path), "--alpha", "0.01"]) == 2
-    assert "does not say data, sigma, n0, n, alpha, seed" in capsys.readouterr().err
+    assert "lacks data, sigma, n0, n, alpha, seed" in capsys.readouterr().err

@@ -76,7 +76,7 @@ CASES = [
     (lambda: smooth(model=linear().to("meta")).certify(IMAGE, n=20), "device `meta`"),
     (lambda: smooth(model=lambda x: (scores(x), None)).certify(IMAGE, n=20), "a tuple; wrap it in a module"),
     (lambda: smooth(lambda x: x.flatten(1)[:, :1], num_classes=None).predict(IMAGE), "score for each class .*single"),
-    (lambda: smooth().certify(IMAGE, index=[1, 2]), "one `index` an input"),
+    (lambda: smooth().certify(IMAGE, index=[1, 2]), "one `index` per input"),
     (lambda: smooth().certify(IMAGE, index=-1), "`index`"),
     (lambda: smooth().counts(IMAGE, 2**32), "2\\*\\*32"),
 ]

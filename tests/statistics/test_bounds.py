@@ -11,7 +11,7 @@ from statsmodels.stats.proportion import proportion_confint
 from smoothcert.errors import UsageError
 from smoothcert.statistics import bounds
 from smoothcert.statistics.certify import certify_votes
-from smoothcert.statistics.noise import Gaussian
+from smoothcert.statistics.noise import GaussianNoise
 
 alphas = st.floats(1e-6, 0.5)
 
@@ -79,7 +79,7 @@ def test_fewer_votes_than_can_tell_are_refused(alpha):
     least = bounds.smallest_sample(alpha / 2)
     for votes, answer in ((least, 0), (least - 1, bounds.ABSTAIN)):
         assert bounds.predict_counts([votes, 0], alpha) == answer
-        assert certify_votes([[1, 0]], [[votes, 0]], Gaussian(0.5), alpha, "two-sided")[0].tolist() == [answer]
+        assert certify_votes([[1, 0]], [[votes, 0]], GaussianNoise(0.5), alpha, "two-sided")[0].tolist() == [answer]
     bounds.check_prediction(least, alpha)
     bounds.check_budget(1, least, alpha, "two-sided")
     for check in (bounds.check_prediction, partial(bounds.check_budget, 1, bound="two-sided")):

@@ -14,21 +14,21 @@ from smoothcert.statistics import bounds
 from smoothcert.statistics.certify import bound_uniforms, certify_looks, randomised_bound
 from smoothcert.statistics.look_plan import (
     Plan,
-    betting_bound,
     check_reach,
     dense_plan,
     even_plan,
     failure_lower_bound,
     fixed_plan,
     grid_needs,
+    plan_of,
     table_plan,
     undecided,
 )
-from smoothcert.statistics.noise import Gaussian
+from smoothcert.statistics.noise import GaussianNoise
 from smoothcert.statistics.stopping import BudgetStop, RadiusStop, TableStop
 
 ALPHA, REPEATS = 0.05, 20_000
-NOISE = Gaussian(0.5)
+NOISE = GaussianNoise(0.5)
 RADII = (0.25, 0.5, 1.0)
 LIMIT = ALPHA + 4 * np.sqrt(ALPHA * (1 - ALPHA) / REPEATS)  # 0.056: anything near 1.5 alpha is caught
 
@@ -73,7 +73,6 @@ SCHEMES = {
     "table": Scheme(table_plan(2000, ALPHA), grid_needs(NOISE, RADII)),
     "budget": Scheme(even_plan(2000, ALPHA), grid_needs(NOISE, RADII)),
     "radius": Scheme(dense_plan(2000, ALPHA), NOISE.failure_at([0.5])),
-    "betting": Scheme(dense_plan(2000, ALPHA, "betting"), NOISE.failure_at([0.5])),
 }
 
 
@@ -109,10 +108,9 @@ def test_no_rule_for_stopping_can_break_the_bound(name):
     [
         TableStop(radii=RADII),
         RadiusStop(radius=0.5),
-        RadiusStop(radius=0.5, confidence="betting"),
         BudgetStop(radii=RADII, samples=12_000_000, images=REPEATS),
     ],
-    ids=lambda rule: f"{rule.name}{getattr(rule, 'confidence', '')}",
+    ids=lambda rule: rule.name,
 )
 @pytest.mark.parametrize("radius", [0.0, 0.5])
 def test_images_under_a_schedule_keep_alpha(rule, radius):
@@ -217,26 +215,6 @@ def test_top_k_reaches_farther_the_more_classes_it_allows():
     assert radii[1] > 0
 
 
-@settings(max_examples=30)
-@given(st.integers(1, 400), st.floats(0.0005, 0.2))
-def test_the_betting_bound_is_where_the_stake_is_reached(n, alpha):
-    """Against the stake as the formula says it, and on the right side of the share of failures."""
-    from scipy.special import betaln
-
-    for k in {0, n // 2, n - 1, n}:
-        q = float(betting_bound([k], n, alpha)[0])
-        assert q >= (n - k) / n
-
-        def log_stake(q, k=k):
-            loss = stats.binom.logpmf(k, n, 1 - q) - stats.binom.logpmf(k, n, 0.5) - n * np.log(2)
-            return betaln(k + 0.5, n - k + 0.5) - betaln(0.5, 0.5) - loss
-
-        if k > 0:
-            assert log_stake(q) == pytest.approx(np.log(1 / alpha), abs=1e-6)
-        else:
-            assert q == 1.0
-
-
 @given(st.integers(0, 300), st.floats(0.001, 0.2))
 def test_the_lower_bound_of_failures_is_scipys(failures, alpha):
     expected = stats.beta.ppf(alpha, failures, 301 - failures) if failures else 0.0
@@ -255,20 +233,18 @@ def test_plans_spend_alpha_and_end_at_n(n):
 
 def test_the_last_look_loses_almost_nothing():
     plan = table_plan(100_000, 0.001)
-    assert Gaussian(1.0).radius(plan.failure(100_000, 9)) == pytest.approx(3.808, abs=1e-3)
+    assert GaussianNoise(1.0).radius(plan.failure(100_000, 9)) == pytest.approx(3.808, abs=1e-3)
 
 
 def test_plans_that_would_not_hold_are_refused():
     with pytest.raises(UsageError, match="spend 0.002 of alpha = 0.001"):
         Plan((10, 20), (0.001, 0.001), 0.001)
-    with pytest.raises(UsageError, match="A look spends 0.01 of alpha = 0.001"):
-        Plan((10, 20), (0.001, 0.01), 0.001, "betting")
     with pytest.raises(UsageError, match="increasing"):
         Plan((20, 10), (0.0005, 0.0005), 0.001)
     with pytest.raises(UsageError, match="one alpha"):
         Plan((10, 20), (0.001,), 0.001)
-    with pytest.raises(UsageError, match="Unknown confidence"):
-        Plan((10,), (0.001,), 0.001, "hope")
+    with pytest.raises(UsageError, match="betting sequence, which is no longer supported"):
+        plan_of({"confidence": "betting", "looks": [10], "alphas": [0.001]}, 0.001)
 
 
 def test_giving_up_is_never_a_certificate():
@@ -283,7 +259,7 @@ def test_giving_up_is_never_a_certificate():
 
 def test_a_rule_that_can_prove_nothing_is_refused():
     """CERTIFY answers from 10 samples on; looks that share alpha need more, and a radius more than that."""
-    noise, anything, far = Gaussian(0.5), RadiusStop(), RadiusStop(radius=1.5)
+    noise, anything, far = GaussianNoise(0.5), RadiusStop(), RadiusStop(radius=1.5)
     for rule, n, message in ((anything, 12, "nothing"), (far, 1000, "a radius of 1.1"), (far, 4000, "a radius of 1.3")):
         with pytest.raises(UsageError, match=f"can prove {message}"):
             check_reach(rule.plan(n, 0.001), rule.needs(noise), noise)

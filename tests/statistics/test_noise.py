@@ -13,7 +13,7 @@ from smoothcert.philox import long_words
 from smoothcert.smoothing.noising import add_noise, check_grid
 from smoothcert.statistics import bounds
 from smoothcert.statistics.integer_noise import BITS, grid_noise, thresholds
-from smoothcert.statistics.noise import Gaussian, Uniform, convert_radius, make_noise, noise_of
+from smoothcert.statistics.noise import GaussianNoise, UniformNoise, convert_radius, make_noise, noise_of
 
 mpmath = pytest.importorskip("mpmath")  # comes with torch
 
@@ -136,7 +136,7 @@ def test_the_failure_at_a_radius_proves_it(radius, name):
 
 def test_the_uniform_radius_is_tight():
     """Half a cube: moving by the radius along an axis makes the vote even, and no less does."""
-    noise = Uniform(0.5)
+    noise = UniformNoise(0.5)
     p = 0.8
     edge = noise.half_width * (2 * p - 1)  # the base classifier answers 1 below this value of the first coordinate
     radius = float(noise.radius(1 - p))
@@ -146,7 +146,7 @@ def test_the_uniform_radius_is_tight():
 
 
 def test_uniform_noise_is_uniform_and_symmetric():
-    noise = Uniform(0.5)
+    noise = UniformNoise(0.5)
     zero = torch.zeros(1, dtype=torch.long)
     samples = torch.arange(200).view(1, 200)
     drawn = add_noise(noise, torch.zeros(1, 1000), zero, zero, samples, seed=2, purpose=0).double().flatten().numpy()
@@ -156,7 +156,7 @@ def test_uniform_noise_is_uniform_and_symmetric():
     assert drawn.std() == pytest.approx(0.5, rel=0.01)
 
 
-@pytest.mark.parametrize("noise", [Uniform(0.25), grid_noise(0.25, 784)], ids=["uniform", "grid"])
+@pytest.mark.parametrize("noise", [UniformNoise(0.25), grid_noise(0.25, 784)], ids=["uniform", "grid"])
 def test_other_noises_do_not_depend_on_the_batch(trained_lenet, mini, noise):
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, micro_batch=32, noise=noise)
     images = mini.floats([3, 1, 4])
@@ -166,9 +166,9 @@ def test_other_noises_do_not_depend_on_the_batch(trained_lenet, mini, noise):
 
 
 def test_sidecars_name_their_noise():
-    for noise in (Gaussian(0.5), Uniform(0.5), grid_noise(0.5, 784)):
+    for noise in (GaussianNoise(0.5), UniformNoise(0.5), grid_noise(0.5, 784)):
         assert noise_of({"sigma": 0.5, **noise.settings()}) == noise
-    assert Gaussian(0.5).settings() == {}
+    assert GaussianNoise(0.5).settings() == {}
     with pytest.raises(UsageError, match="Unknown noise 'unifrom'; did you mean 'uniform'"):
         make_noise("unifrom", 0.5)
 

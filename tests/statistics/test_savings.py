@@ -33,9 +33,8 @@ def test_the_table_with_a_fraction_of_the_samples(benchmark, shared, sigma, skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("confidence", ["union", "betting"])
 @pytest.mark.parametrize("radius", [0.0, 0.25, 0.5, 0.75])
-def test_one_radius_takes_few_samples(benchmark, shared, radius, confidence):
-    row = benchmark.radius_row(shared / "published/cifar10", "0.25", radius, confidence)
+def test_one_radius_takes_few_samples(benchmark, shared, radius):
+    row = benchmark.radius_row(shared / "published/cifar10", "0.25", radius)
     assert row["samples"] < 12_000
     assert -1.0 <= row["to_fixed"] <= 0.1, "power is what a yes or no with fewer samples costs, validity is not"

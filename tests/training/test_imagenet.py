@@ -10,7 +10,7 @@ from PIL import Image
 import smoothcert
 from smoothcert.cli import main
 from smoothcert.data.crops import DRAWS, random_box
-from smoothcert.data.folder import view_draws
+from smoothcert.data.readers.folder import view_draws
 from smoothcert.distributed.ranks import BatchShare, Ranks
 from smoothcert.errors import SmoothcertError
 from smoothcert.training.batches import ResidentData

@@ -23,7 +23,7 @@ from smoothcert.results.reader import Results
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.statistics import bounds
 from smoothcert.statistics.integer_noise import LEVELS
-from smoothcert.statistics.noise import Gaussian, Grid
+from smoothcert.statistics.noise import GaussianNoise, GridNoise
 
 _INSIDE = 1 - 1e-6  # what rounding adds to a perturbation's length must not carry it out of the ball
 
@@ -66,7 +66,7 @@ def perturb_images(
 ) -> Tensor:
     """Return images in [0, 1], each within its l2 radius, on which the smoothed classifier doubts the given class."""
     model = classifier.model
-    if not isinstance(classifier.noise, Gaussian) or not isinstance(model, nn.Module):
+    if not isinstance(classifier.noise, GaussianNoise) or not isinstance(model, nn.Module):
         raise UsageError("The attack is for networks under Gaussian noise.")
     numbers = torch.arange(num_noises, device=images.device).unsqueeze(1)
     address = (numbers, torch.as_tensor(indices, device=images.device), Purpose.ATTACK)
@@ -83,7 +83,7 @@ def perturb_images(
             slope = torch.where(lengths(slope) > 0, slope, noise[0])  # a saturated softmax has no slope
             delta = delta + 2.5 / steps * limit * slope / lengths(slope).clamp(min=1e-12)
             delta = within((images + within(delta, limit)).clamp(0, 1) - images, limit)
-    if isinstance(classifier.noise, Grid):
+    if isinstance(classifier.noise, GridNoise):
         delta = (delta * LEVELS).trunc() / LEVELS
         return ((images + delta) * LEVELS).round().clamp(0, LEVELS) / LEVELS
     return (images + delta).clamp(0, 1)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from smoothcert.certification.dataset import Progress, evaluate
+from smoothcert.certification.job import Progress, prepare_job
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError
 from smoothcert.results.reader import COLUMNS, Record
@@ -88,7 +88,7 @@ def compare_precision(
         votes = both.count_stages(images, (0, n0, n0 + n), seed=seed, index=chosen, batch=batch).numpy()
         agreed, differed = votes[..., :classes], votes[..., classes:]
         selection, estimation = (agreed + differed)[:, 0], (agreed + differed)[:, 1]
-        predict, radius = certify_votes(selection, estimation, first.noise, alpha)
+        predict, radius, _ = certify_votes(selection, estimation, first.noise, alpha)
         differ = differed[:, 1].sum(axis=1)
         successes = np.take_along_axis(estimation, selection.argmax(axis=1)[:, None], axis=1)[:, 0]
         kept = np.maximum(transferred_radius(successes, differ, n, first.noise, alpha), 0.0)
@@ -99,9 +99,10 @@ def compare_precision(
             certificate = index, label, int(predict[i]), float(radius[i]), seconds, *stages
             yield Comparison(*certificate, int(differ[i]), float(zeta[i]), float(kept[i]))
 
-    settings = {"task": "compare-precision", "sigma": first.sigma, "n0": n0, "n": n, "alpha": alpha, "seed": seed}
+    settings = {"task": "compare-precision", "n0": n0, "n": n, "alpha": alpha, "seed": seed}
     settings |= {"first": [first.precision, first.form], "second": [second.precision, second.form]}
-    return evaluate(Comparison, compare, both, data, out, settings, n0 + n, indices, model, on_progress)
+    job = prepare_job(both, data, out, indices, model, settings)
+    return job.evaluate(Comparison, n0 + n, compare, on_progress)
 
 
 class _Pair(nn.Module):

@@ -1,46 +1,25 @@
-"""Certifying and predicting whole data sets: resumable, shardable, and the same rows however it is run."""
+"""Certification and prediction of whole datasets: resumable, shardable, with the same rows however they are run."""
 
 from __future__ import annotations
 
-import operator
-import reprlib
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from time import perf_counter
+from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from smoothcert.certification.model_hash import network_hash
+from smoothcert.certification.job import Progress, prepare_job
+from smoothcert.certification.protocol import SamplingProtocol
+from smoothcert.certification.sequential import certify_until_decided
 from smoothcert.data.image_data import ImageData
-from smoothcert.dataset_names import classes_of, dimensions_of
-from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
 from smoothcert.results.reader import Prediction, Record
-from smoothcert.results.writer import ResultWriter
-from smoothcert.runtime.environment import describe_environment, describe_function
 from smoothcert.smoothing.classifier import SmoothedClassifier
-from smoothcert.smoothing.counting import inputs_at_once
 from smoothcert.statistics import bounds
-from smoothcert.statistics.certify import bound_uniforms, certify_votes, check_bound
-from smoothcert.statistics.look_plan import fixed_plan
-
-R = TypeVar("R", Record, Prediction)
-_MOST_VALUES = 1 << 28  # of the images in memory at once, as floats
-
-
-@dataclass(frozen=True)
-class Progress(Generic[R]):
-    """How far a run is: images done of all, and the records just made with the seconds they took."""
-
-    done: int
-    total: int
-    records: Sequence[R]
-    seconds: float
+from smoothcert.statistics.certify import bound_uniforms, certify_votes
+from smoothcert.statistics.stopping import StopRule
 
 
 def certify_dataset(
@@ -52,38 +31,91 @@ def certify_dataset(
     n: int = 100_000,
     alpha: float = 0.001,
     seed: int = 0,
+    bound: str = "one-sided",
+    stop: StopRule | None = None,
     indices: Sequence[int] | None = None,
     batch: int | None = None,
     model: Mapping[str, Any] | None = None,
-    bound: str = "one-sided",
     on_progress: Callable[[Progress[Record]], None] | None = None,
 ) -> list[Record]:
-    """Certify images of a data set, into a results file if `out` is given; return the records made now.
+    """Certify images of a dataset.
 
-    A file that was interrupted is continued, one made with other settings is refused. `indices` chooses images (all
-    by default; see `select`), `batch` bounds the noisy samples in memory, and `model` describes the base classifier
-    in the sidecar: with the `sha256` of its file, or else a module is known by a hash
-    (`smoothcert.certification.model_hash`), and a function by what you say of it.
-    `bound` is one of `smoothcert.statistics.certify.BOUNDS`.
+    With `out`, results are written as they are made: a TSV file with one row per image, the votes beside it, and a JSON
+    sidecar with all settings. The same call resumes a file that was interrupted; one made with other settings is
+    refused.
+
+    Args:
+        classifier: The smoothed classifier.
+        data: The images, as `load_dataset` returns them.
+        out: The results file, or None to write nothing.
+        n0: Number of noise samples that select the class.
+        n: Number of fresh noise samples that bound its probability; with `stop`, the largest number.
+        alpha: Probability that a certificate is wrong.
+        seed: Seed of the noise. A noise sample is a function of (seed, image index, sample number).
+        bound: `one-sided`, as published; `randomised`, exact with one random number per image; or `two-sided`, which
+            bounds every other class, too.
+        stop: A rule of `smoothcert.stopping` that ends the sampling of an image early, or None for a fixed n. The votes
+            of every look are stored beside the results.
+        indices: The images to certify (default: all; see `select`).
+        batch: Noisy samples in memory at once.
+        model: Description of the base classifier for the sidecar, with the `sha256` of its file if it has one. Without,
+            a module is identified by a fingerprint of its weights and settings.
+        on_progress: Called with a `Progress` after every group of images.
+
+    Returns:
+        With a fixed n the records made by this call, without those that a resumed file already had; with `stop`, all.
+
+    Raises:
+        UsageError: If an argument is invalid, or `out` was made with other settings.
+
+    Example:
+        >>> import smoothcert
+        >>> data = smoothcert.load_dataset("mnist-mini", "test")
+        >>> model = smoothcert.load_pretrained("mnist-catrs-0.50").model
+        >>> smoothed = smoothcert.SmoothedClassifier(model, sigma=0.5)
+        >>> records = smoothcert.certify_dataset(smoothed, data, n=100, indices=[0, 1])
+        >>> [(record.idx, record.predict == record.label) for record in records]
+        [(0, True), (1, True)]
     """
-    _check_classifier(classifier)
-    bounds.check_budget(n0, n, alpha, bound)
-    bounds.check_seed(seed)
-    check_bound(bound, 1, fixed_plan(n, alpha))
+    protocol = SamplingProtocol(n0=n0, n=n, alpha=alpha, seed=seed, bound=bound, stop=stop)
+    job = prepare_job(classifier, data, out, indices, model, protocol.settings())
+    if stop:
+        return certify_until_decided(job, protocol, batch, on_progress)
 
     def certify(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Record]:
-        started = time.perf_counter()
-        votes = classifier.count_stages(images, (0, n0, n0 + n), seed=seed, index=chosen, batch=batch)
-        drawn = bound_uniforms(seed, chosen) if bound == "randomised" else None
-        stages = votes.numpy()
-        found = certify_votes(stages[:, 0], stages[:, 1], classifier.noise, alpha, bound, drawn)
-        seconds = (time.perf_counter() - started) / len(chosen)
-        for index, label, predict, radius, counts in zip(chosen, labels, *found, votes.tolist(), strict=True):
+        started = perf_counter()
+        votes = classifier.count_stages(images, protocol.edges, seed=seed, index=chosen, batch=batch)
+        selection, estimation = votes[:, 0].numpy(), votes[:, 1].numpy()
+        uniforms = bound_uniforms(seed, chosen) if bound == "randomised" else None
+        found = certify_votes(selection, estimation, classifier.noise, alpha, bound, uniforms)
+        seconds = (perf_counter() - started) / len(chosen)
+        rows = zip(chosen, labels, found.prediction, found.radius, votes.tolist(), strict=True)
+        for index, label, predict, radius, counts in rows:
             yield Record(index, label, int(predict), float(radius), seconds, *counts)
 
-    settings = {"task": "certify", "sigma": classifier.sigma, "n0": n0, "n": n, "alpha": alpha, "seed": seed}
-    settings |= {} if bound == "one-sided" else {"bound": bound}
-    return evaluate(Record, certify, classifier, data, out, settings, n0 + n, indices, model, on_progress)
+    return job.evaluate(Record, n0 + n, certify, on_progress)
+
+
+def certify_sequentially(
+    classifier: SmoothedClassifier, data: ImageData, out: str | Path | None = None, *, rule: StopRule, **options: Any
+) -> list[Record]:
+    """Certify images of a dataset until `rule` needs no more samples.
+
+    Alias of `certify_dataset(classifier, data, out, stop=rule, **options)`.
+
+    Example:
+        >>> import smoothcert
+        >>> data = smoothcert.load_dataset("mnist-mini", "test")
+        >>> model = smoothcert.load_pretrained("mnist-catrs-0.50").model
+        >>> smoothed = smoothcert.SmoothedClassifier(model, sigma=0.5, num_classes=10)
+        >>> rule = smoothcert.stopping.RadiusStop(radius=0.25)
+        >>> records = smoothcert.certify_sequentially(smoothed, data, rule=rule, n=1000, indices=[0])
+        >>> records[0].radius >= 0.25, sum(records[0].estimation) < 1000
+        (True, True)
+    """
+    if rule is None:
+        raise UsageError("Expected `rule` to be one of `smoothcert.stopping`, such as TableStop(), but got None.")
+    return certify_dataset(classifier, data, out, stop=rule, **options)
 
 
 def predict_dataset(
@@ -100,154 +132,49 @@ def predict_dataset(
     purpose: Purpose = Purpose.PREDICT,
     on_progress: Callable[[Progress[Prediction]], None] | None = None,
 ) -> list[Prediction]:
-    """Predict images of a data set with n votes each; otherwise as `certify_dataset`.
+    """Predict images of a dataset with n votes each, without radii.
 
-    `purpose` names the noise together with the seed.
+    Args:
+        classifier: The smoothed classifier.
+        data: The images, as `load_dataset` returns them.
+        out: The results file, or None to write nothing. See `certify_dataset`.
+        n: Number of noise samples per image.
+        alpha: Probability of a wrong answer; images whose votes do not settle the class at 1 - alpha get -1.
+        seed: Seed of the noise.
+        indices: The images to predict (default: all).
+        batch: Noisy samples in memory at once.
+        model: Description of the base classifier for the sidecar.
+        purpose: Part of the address of the noise, besides the seed.
+        on_progress: Called with a `Progress` after every group of images.
+
+    Returns:
+        The predictions made by this call, without those that a resumed file already had.
+
+    Raises:
+        UsageError: If an argument is invalid, or `out` was made with other settings.
+
+    Example:
+        >>> import smoothcert
+        >>> data = smoothcert.load_dataset("mnist-mini", "test")
+        >>> model = smoothcert.load_pretrained("mnist-catrs-0.50").model
+        >>> smoothed = smoothcert.SmoothedClassifier(model, sigma=0.5)
+        >>> [prediction.predict for prediction in smoothcert.predict_dataset(smoothed, data, n=20, indices=[0, 1])]
+        [7, 2]
     """
-    _check_classifier(classifier)
     bounds.check_alpha(alpha)
     bounds.check_seed(seed)
     bounds.check_count("n", n)
-    if purpose == Purpose.PREDICT:  # soft labels are the votes, whatever the answer
+    if purpose == Purpose.PREDICT:  # soft labels are made of votes, whatever the answer
         bounds.check_prediction(n, alpha)
+    settings = {"task": "predict", "n": n, "alpha": alpha, "seed": seed}
+    job = prepare_job(classifier, data, out, indices, model, settings)
 
     def predict(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Prediction]:
-        started = time.perf_counter()
-        stages = classifier.count_stages(images, (0, n), seed=seed, index=chosen, batch=batch, purpose=purpose)
-        classes = bounds.predict_counts(stages[:, 0].numpy(), alpha)
-        seconds = (time.perf_counter() - started) / len(chosen)
-        for index, label, predicted, counts in zip(chosen, labels, classes, stages[:, 0].tolist(), strict=True):
+        started = perf_counter()
+        votes = classifier.count_stages(images, (0, n), seed=seed, index=chosen, batch=batch, purpose=purpose)[:, 0]
+        classes = bounds.predict_counts(votes.numpy(), alpha)
+        seconds = (perf_counter() - started) / len(chosen)
+        for index, label, predicted, counts in zip(chosen, labels, classes, votes.tolist(), strict=True):
             yield Prediction(index, label, int(predicted), seconds, counts)
 
-    settings = {"task": "predict", "sigma": classifier.sigma, "n": n, "alpha": alpha, "seed": seed}
-    return evaluate(Prediction, predict, classifier, data, out, settings, n, indices, model, on_progress)
-
-
-def evaluate(
-    kind: type[R],
-    make: Callable[[Tensor, list[int], list[int]], Iterable[R]],
-    classifier: SmoothedClassifier,
-    data: ImageData,
-    out: str | Path | None,
-    settings: dict[str, Any],
-    samples: int,
-    indices: Sequence[int] | None,
-    model: Mapping[str, Any] | None,
-    on_progress: Callable[[Progress[R]], None] | None,
-) -> list[R]:
-    """Make the records of images that are not on disk yet, a few at a time, and write each group when it is done.
-
-    `make` is called with inputs, indices and labels; `samples` is how many noises it takes for each.
-    """
-    chosen = choose_images(classifier, data, indices)
-    device = classifier.device_for(torch.empty(0))
-    settings |= describe_job(classifier, data, chosen, model)
-    ranks = current_ranks()
-    ranks.require_same_on_all_ranks(settings)
-    segment = {**describe_environment(device), "processes": ranks.size}
-    path = Path(out) if out is not None and ranks.first else None
-    writer = ResultWriter(path, kind, chosen, settings, segment) if path else None
-    done = ranks.broadcast_from_rank0(writer.done if writer else 0)
-    left, records = chosen[done:], list[R]()
-    groups = _groups(left, inputs_at_once(samples, device), data.shape.numel(), ranks.size)
-
-    def work(number: int) -> tuple[list[R], float]:
-        group, begun = groups[number], time.perf_counter()
-        images = data.floats(group, device)
-        classifier.check_values(images)
-        made = list(make(images, group, data.labels[group].tolist()))
-        return made, time.perf_counter() - begun
-
-    with writer or nullcontext():
-        for made, seconds in ranks.map_in_order(len(groups), work):
-            if writer:
-                writer.append(made)
-            records += made
-            if on_progress:
-                on_progress(Progress(done + len(records), len(chosen), made, seconds))
-    ranks.wait_for_rank0()  # nobody reads the file before it is closed
-    return records
-
-
-def choose_images(classifier: SmoothedClassifier, data: ImageData, indices: Sequence[int] | None) -> list[int]:
-    """Return the images to evaluate, all by default, after a look whether they and the classifier go together."""
-    _check_classifier(classifier)
-    if not isinstance(data, ImageData):
-        raise UsageError(f"Expected `data` as `load_dataset` returns it, but got a {type(data).__name__}.")
-    try:
-        chosen = [_place(index) for index in (range(len(data)) if indices is None else indices)]
-    except TypeError:
-        raise UsageError(f"Expected `indices` to be whole numbers, but got {reprlib.repr(indices)}.") from None
-    if not all(0 <= index < len(data) for index in chosen):
-        raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
-    if len({*chosen}) < len(chosen):
-        raise UsageError("Expected `indices` to name every image once.")
-    if classifier.num_classes is not None and int(data.labels.max()) >= classifier.num_classes:
-        raise UsageError(
-            f"{data.name} has label {int(data.labels.max())}, but the model only {classifier.num_classes} classes."
-        )
-    return chosen
-
-
-def _place(index: Any) -> int:
-    """Return a whole number; what is true or false belongs to a mask, and is none."""
-    if isinstance(index, bool) or getattr(index, "dtype", None) == torch.bool:
-        raise TypeError
-    return operator.index(index)
-
-
-def _check_classifier(classifier: Any) -> None:
-    if not isinstance(classifier, SmoothedClassifier):
-        raise UsageError(f"Expected `classifier` to be a SmoothedClassifier, but got a {type(classifier).__name__}.")
-
-
-def describe_job(
-    classifier: SmoothedClassifier, data: ImageData, chosen: list[int], model: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return what the rows depend on beside the protocol: the function that votes, and the images."""
-    device = classifier.device_for(torch.empty(0))
-    noise, classes = classifier.noise.settings(), classifier.num_classes
-    return {
-        "precision": classifier.precision,
-        "form": classifier.form,
-        "micro_batch": classifier.micro_batch_for(data.shape, device),
-        "device": device.type,
-        "images": _compact(chosen),
-        "data": _describe(data),
-        "model": _describe_model(classifier.model, model or {}),
-        # A network may know more classes than its data set has: recertification has to share alpha among all.
-        **({} if classes in (None, classes_of(data.name)) else {"classes": classes}),
-        **noise,
-        # A sound certificate is about one function: the same kernels, on the same device, from the first row on.
-        **({"pinned": describe_function(device)} if noise.get("noise") == "grid" else {}),
-    }
-
-
-def _describe_model(model: Any, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Name the base classifier; one that is told without a hash is known by its own, so that others are refused."""
-    if "sha256" in told or not isinstance(model, nn.Module):
-        return dict(told)
-    return {**told, "weights": network_hash(model)}
-
-
-def _describe(data: ImageData) -> dict[str, Any]:
-    """Name the images; of a corrupted set also how its rows are to be read, and their size if the name misleads."""
-    size = {} if dimensions_of(data.name) == data.shape.numel() else {"dimensions": data.shape.numel()}
-    rows = {"severities": data.severities, "rows": len(data)} if "/" in data.name else {}
-    return {"name": data.name, "split": data.split, "sha256": data.fingerprint, **rows, **size}
-
-
-def _groups(indices: list[int], most: int, numel: int, ranks: int) -> list[list[int]]:
-    """Cut the images that are left into groups that fit into memory and leave every rank some of the last ones."""
-    fair = -(-len(indices) // (4 * ranks)) if ranks > 1 else most
-    size = max(1, min(most, fair, _MOST_VALUES // numel))
-    return [indices[first : first + size] for first in range(0, len(indices), size)]
-
-
-def _compact(indices: list[int]) -> str | list[int]:
-    """Write an arithmetic progression as start:stop:step, and anything else as it is."""
-    if not indices:
-        return []
-    step = indices[1] - indices[0] if len(indices) > 1 else 1
-    stop = indices[-1] + 1
-    return f"{indices[0]}:{stop}:{step}" if step > 0 and indices == list(range(indices[0], stop, step)) else indices
+    return job.evaluate(Prediction, n, predict, on_progress)

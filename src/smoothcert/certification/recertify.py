@@ -1,4 +1,4 @@
-"""Certificates from stored votes: another alpha, bound or norm without touching the network. No torch."""
+"""Certificates from stored votes, at another alpha, bound or norm, without the network. No torch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from smoothcert.results.reader import Record, Results, counts_path, read_results
 from smoothcert.runtime.atomic_files import file_hash, write_text
 from smoothcert.statistics.bounds import check_count
 from smoothcert.statistics.certify import bound_uniforms, certify_looks
-from smoothcert.statistics.look_plan import Plan, check_reach, fixed_plan
+from smoothcert.statistics.look_plan import Plan, check_reach, fixed_plan, plan_of
 from smoothcert.statistics.noise import Noise, convert_radius, noise_of
 
-_AT_ONCE = 256  # images whose looks are laid out as one array
+_AT_ONCE = 256  # images per array of looks
 
 
 def certify_stored(
@@ -34,18 +34,19 @@ def certify_stored(
     top: int = 1,
     seed: int = 0,
 ) -> list[Record]:
-    """Return the certificates that the looks at some images prove; the first look of each is the selection.
+    """Compute certificates from the stored looks of images; the first look of each is the selection.
 
-    With `top` beyond 1 the class is the label, which nobody chose by looking at votes.
+    With `top` > 1 the certified class is the label, which does not depend on the votes.
     """
     records = list[Record]()
     for first in range(0, len(indices), _AT_ONCE):
         part = slice(first, first + _AT_ONCE)
         selection, counts, reached = _arrays(looks[part])
         chosen = np.asarray(labels[part]) if top > 1 else selection.argmax(axis=1)
-        drawn = bound_uniforms(seed, indices[part]) if bound == "randomised" else None
-        found = certify_looks(chosen, counts, reached, plan, noise, bound, top=top, uniforms=drawn)
-        rows = zip(indices[part], labels[part], looks[part], *found, selection, counts, reached, strict=True)
+        uniforms = bound_uniforms(seed, indices[part]) if bound == "randomised" else None
+        found = certify_looks(chosen, counts, reached, plan, noise, bound, top=top, uniforms=uniforms)
+        answers = found.prediction, found.radius
+        rows = zip(indices[part], labels[part], looks[part], *answers, selection, counts, reached, strict=True)
         for index, label, seen, predict, radius, votes, looked, number in rows:
             last = looked[number - 1].tolist() if number else []
             seconds = sum(look.seconds for look in seen)
@@ -56,7 +57,7 @@ def certify_stored(
 def _arrays(
     looks: Sequence[Sequence[Look]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Lay looks out as selection [images, classes], counts [images, looks, classes] and the number of looks."""
+    """Arrange looks as selection [images, classes], counts [images, looks, classes] and number of looks [images]."""
     classes = max((len(look.votes) for seen in looks for look in seen), default=1)
     reached = np.array([max(0, len(seen) - 1) for seen in looks], dtype=np.int64)
     selection = np.zeros((len(looks), classes), dtype=np.int64)
@@ -68,10 +69,10 @@ def _arrays(
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What another reading of the votes is to be: nothing given means as it was.
+class Recertification:
+    """Changes to make when certificates are recomputed; None keeps the setting of the results file.
 
-    `classes` and `dimensions` are asked of the user where neither the sidecar nor the data set's name tells them.
+    `classes` and `dimensions` are needed if neither the sidecar nor the dataset's name implies them.
     """
 
     alpha: float | None = None
@@ -82,22 +83,22 @@ class Wanted:
     dimensions: int | None = None
 
 
-def recertify(path: Path, wanted: Wanted) -> tuple[list[Record], dict[str, Any], dict[int, list[Look]]]:
-    """Read a results file's votes anew; return the records, what their sidecar says, and the looks behind them."""
+def recertify(path: Path, wanted: Recertification) -> tuple[list[Record], dict[str, Any], dict[int, list[Look]]]:
+    """Recompute the certificates of a results file; return records, sidecar content and the looks behind them."""
     results = read_results(path)
     settings: dict[str, Any] = dict(results.about.get("settings", {}))
     if settings.get("task") != "certify" or not counts_path(path).exists():
-        raise UsageError(f"{path} has no sidecar and counts of a certification beside it; only votes can be read anew.")
+        raise UsageError(f"{path} has no sidecar and votes beside it, from which certificates could be recomputed.")
     if lacking := [key for key in ("data", "sigma", "n0", "n", "alpha", "seed") if key not in settings]:
-        raise UsageError(f"The sidecar of {path} does not say {', '.join(lacking)}; it was not written by `certify`.")
+        raise UsageError(f"The sidecar of {path} lacks {', '.join(lacking)}; it was not written by `certify`.")
     name = settings["data"].get("name")
-    classes = _told("classes", wanted.classes, settings.get("classes"), classes_of(name))
+    classes = _number_of("classes", wanted.classes, settings.get("classes"), classes_of(name))
     if not classes:
-        raise UsageError(f"{path} does not say how many classes there are; name it with `--classes`.")
-    dimensions = _told("dimensions", wanted.dimensions, settings["data"].get("dimensions"), dimensions_of(name))
+        raise UsageError(f"{path} does not record the number of classes; add `--classes`.")
+    dimensions = _number_of("dimensions", wanted.dimensions, settings["data"].get("dimensions"), dimensions_of(name))
     top = settings.get("top_k", 1) if wanted.top is None else wanted.top
     if top > 1 and settings.get("stop", {}).get("skip_wrong"):
-        raise UsageError(f"{path} left out images whose likeliest class was wrong, which `--top-k` is about.")
+        raise UsageError(f"{path} was made with `--skip-wrong`: the images that `--top-k` is about have no votes.")
     bound = wanted.bound or settings.get("bound", "two-sided" if top > 1 else "one-sided")
     noise = noise_of(settings)
     norm = wanted.norm or settings.get("norm", noise.norm)
@@ -114,21 +115,21 @@ def recertify(path: Path, wanted: Wanted) -> tuple[list[Record], dict[str, Any],
     return records, {**results.about, **about}, looks if "stop" in settings else {}
 
 
-def _told(option: str, wanted: int | None, recorded: int | None, usual: int | None) -> int | None:
-    """Return a number that the sidecar records, or the user names, or else the usual one of the data set.
+def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int | None) -> int | None:
+    """Return a number from the user, the sidecar, or the dataset's name, in this order.
 
-    The user may not contradict the sidecar, nor name less than usual: both make certificates that do not hold.
+    Raise if the user contradicts the sidecar or gives less than usual: certificates would not hold.
     """
     if wanted is None:
         return recorded or usual
     check_count(f"--{option}", wanted)
     if recorded not in (None, wanted) or wanted < (usual or 0):
-        raise UsageError(f"`--{option}` is {recorded or usual} for these results, not {wanted}; leave it out.")
+        raise UsageError(f"`--{option}` is {recorded or usual} for these results, not {wanted}; omit it.")
     return wanted
 
 
 def _settings(settings: Mapping[str, Any], plan: Plan, bound: str, norm: str, top: int) -> dict[str, Any]:
-    """Return the settings of another reading; what is the published protocol's is left out, as `certify` does."""
+    """Return the settings of the recomputed results, without those of the published protocol, as `certify` does."""
     given = {"bound": bound, "norm": norm, "top_k": top}
     usual = {"bound": "one-sided", "norm": None if "noise" in settings else "l2", "top_k": 1}
     kept = {key: value for key, value in settings.items() if key not in given}
@@ -140,7 +141,7 @@ def _settings(settings: Mapping[str, Any], plan: Plan, bound: str, norm: str, to
 def write_recertified(
     out: Path, records: Sequence[Record], about: Mapping[str, Any], looks: Mapping[int, Sequence[Look]]
 ) -> None:
-    """Write what was found as a results file of its own, with its votes beside it."""
+    """Write recomputed certificates as a new results file, with the votes beside it."""
     check_new(out)
     if looks:
         write_text(looks_path(out), looks_text(looks))
@@ -151,14 +152,15 @@ def write_recertified(
 def _stored(
     path: Path, results: Results, settings: Mapping[str, Any], classes: int
 ) -> tuple[Plan, dict[int, list[Look]]]:
-    """Return the plan a results file was made with, and its looks; for one look, from the file of counts."""
+    """Return a results file's plan and looks; with a fixed n, the looks come from the file of counts."""
     alpha, stop = float(settings["alpha"]), settings.get("stop")
     if stop:
-        plan = Plan(tuple(stop["looks"]), tuple(stop["alphas"]), alpha, stop["confidence"])
-        return plan, read_looks(path, classes)
+        return plan_of(stop, alpha), read_looks(path, classes)
     looks, votes = {}, dict(read_votes(path, classes))
     for idx, seconds in zip(results.idx.tolist(), results.seconds.tolist(), strict=True):
         if idx not in votes:
-            raise SmoothcertError(f"{counts_path(path)} has no votes of image {idx}; the same `certify` goes on there.")
+            raise SmoothcertError(
+                f"{counts_path(path)} has no votes of image {idx}; resume with the same `certify` command."
+            )
         looks[idx] = [Look(idx, look, seen, look * seconds) for look, seen in enumerate(votes[idx])]
     return fixed_plan(int(settings["n"]), alpha), looks

@@ -1,4 +1,4 @@
-"""Votes of many images at different stages, counted together so that the device is full."""
+"""Counting of votes for many images at different stages, together, so that the device is full."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smoothcert.smoothing.classifier import SmoothedClassifier
 
 @dataclass
 class _Held:
-    """An image in hand: its input, the votes of each stage, the next micro-batch, and the time it took."""
+    """A begun image: its input, votes per stage, next micro-batch, and seconds spent."""
 
     inputs: Tensor
     votes: NDArray[np.int64]
@@ -28,10 +28,10 @@ class _Held:
 
 
 class Sampler:
-    """Counts the votes of images stage by stage; no micro-batch of an image in hand is counted twice.
+    """Counts votes of images stage by stage; no micro-batch of a begun image is counted twice.
 
-    A pass is made of the next micro-batches of all images asked for, each cut at multiples of its size: so a vote is
-    the same whatever else is in the pass. Samples of a micro-batch beyond the stage asked for are kept.
+    A pass consists of the next micro-batches of all requested images. Micro-batches are cut at multiples of their size,
+    so a vote does not depend on what else is in the pass. Samples beyond the requested stage are kept.
     """
 
     def __init__(
@@ -50,22 +50,22 @@ class Sampler:
         self._seed, self._batch, self._held = seed, batch, dict[int, _Held]()
 
     def resume(self, place: int, stage: int, votes: NDArray[np.int64]) -> None:
-        """Take an image in hand whose stages before this one are known; `votes` are those cumulated since selection."""
+        """Begin an image at a later stage; `votes` are the cumulative ones of the looks before it."""
         self._hold([place], stage)
         if stage > 1:
             self._held[place].votes[stage - 1] = votes
 
     def holds(self, place: int) -> bool:
-        """Say whether an image is in hand."""
+        """Return True if an image has been begun."""
         return place in self._held
 
     def covers(self, place: int, stage: int) -> bool:
-        """Say whether the votes of a stage are there."""
+        """Return True if the votes of a stage have been counted."""
         held = self._held.get(place)
         return held is not None and self._edges[stage + 1] <= held.next_block * self.micro_batch
 
     def advance(self, requests: Sequence[Request]) -> None:
-        """Count what the requested stages of these images lack."""
+        """Count the votes that the requested stages still need."""
         self._hold([place for place, _ in requests if place not in self._held], 0)
         work = dict[int, range]()
         for place, stage in requests:
@@ -95,18 +95,18 @@ class Sampler:
             held.seconds += each * len(part)
 
     def votes(self, place: int, stage: int) -> NDArray[np.int64]:
-        """Return the votes of a stage: of the selection, or of all samples after it up to the look."""
+        """Return the votes of the selection (stage 0), or the cumulative votes of a look."""
         votes = self._held[place].votes
         return votes[0] if stage == 0 else np.asarray(votes[1 : stage + 1].sum(axis=0))
 
     def take_seconds(self, place: int) -> float:
-        """Return the time an image took since this was last asked."""
+        """Return the seconds spent on an image since the last call."""
         held = self._held[place]
         seconds, held.seconds = held.seconds, 0.0
         return seconds
 
     def release(self, place: int) -> None:
-        """Let go of an image that is done."""
+        """Forget a finished image."""
         self._held.pop(place, None)
 
     def _hold(self, places: Sequence[int], stage: int) -> None:

@@ -1,13 +1,12 @@
-"""Which images draw samples next. No torch: votes come in, requests go out.
+"""Schedules of sequential certification: votes come in, requests for samples go out. No torch.
 
 Stage 0 of an image is the selection of its class, stage i the i-th look of the plan. A request is an image's place in
-the list and its next stage. While some images are `busy`, their votes on the way, a schedule may ask for others.
+the list and its next stage. While the votes of some images are being counted (`busy`), a schedule may request others.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,11 +18,11 @@ from smoothcert.statistics.noise import Noise
 from smoothcert.statistics.stopping import BudgetStop, StopRule
 
 Request = tuple[int, int]
-_WAVES = 16  # a pool decides anew after each sixteenth of what it has left
+_WAVES = 16  # a pool decides again after spending a sixteenth of its remaining budget
 
 
 class Tracker:
-    """What is known of every image: its stage, class, successes, best bound, and whether it wants more samples."""
+    """State of every image: stage, class, successes, best bound, and `active` while it needs more samples."""
 
     def __init__(self, plan: Plan, rule: StopRule, noise: Noise, labels: Sequence[int], n0: int) -> None:
         count = len(labels)
@@ -33,7 +32,7 @@ class Tracker:
         self.failure, self.active = np.ones(count), np.ones(count, dtype=bool)
 
     def observe(self, places: Sequence[int], votes: Sequence[NDArray[np.int64]]) -> None:
-        """Take in the votes of the next stage of some images, each named once."""
+        """Observe the votes of the next stage of some images, each named once."""
         where, seen = np.asarray(places, dtype=np.int64), np.asarray(votes)
         stages = self.stage[where]
         for stage in np.unique(stages):
@@ -52,25 +51,25 @@ class Tracker:
         self.active[at] = more & (look + 1 < len(self.plan.looks))
 
     def cost(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the samples that the next stage of some images takes."""
+        """Return the number of samples in the next stage of some images."""
         steps = np.diff([0, self.n0, *(self.n0 + look for look in self.plan.looks)])
         return np.asarray(steps[self.stage[places]], dtype=np.int64)
 
     def work(self, places: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
-        """Return the samples that the device counts for that: whole micro-batches of `unit`."""
+        """Return the samples that the device counts for it: whole micro-batches of size `unit`."""
         return -(-self.cost(places) // unit) * unit
 
     def waiting(self, busy: Sequence[int]) -> NDArray[np.int64]:
-        """Return the images that want more samples and are not busy."""
+        """Return the images that need more samples and are not busy."""
         free = self.active.copy()
         free[list(busy)] = False
         return np.flatnonzero(free)
 
     def worth(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return how wide some images' radii are undecided, for each sample of their next stage.
+        """Return the width of the undecided interval of radii, per sample of the next stage.
 
-        The interval reaches from the proven radius to the largest that the votes so far leave possible. An image that
-        was never looked at comes before all others.
+        The interval reaches from the proven radius to the largest one that the votes so far leave possible. Images
+        without a look come first.
         """
         worth = np.full(len(places), np.inf)
         for stage in np.unique(self.stage[places]):
@@ -86,22 +85,22 @@ class Tracker:
 
 @dataclass(frozen=True)
 class InTurn:
-    """Images one after the other, as many at once as fill the device; the oldest first."""
+    """Images in order, as many at once as fill the device; those begun first come first."""
 
     tracker: Tracker
     capacity: int
     unit: int = 1
-    eager: ClassVar[bool] = True  # a look whose samples are there already is taken at once
+    eager: ClassVar[bool] = True  # take a look at once if its samples are there already
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
-        """Return the next stages of the images in hand, and of fresh ones where there is room; nothing when done."""
+        """Request the next stages of begun images, and of new ones if there is room; nothing when all are done."""
         waiting = self.tracker.waiting(busy)
         fresh = self.tracker.stage[waiting] == 0
         return _fill(self.tracker, np.concatenate([waiting[~fresh], waiting[fresh]]), self.capacity, self.unit)
 
 
 class ByBudget:
-    """Each pool's samples go to its images of most worth, in waves that its votes alone decide."""
+    """Each pool spends its samples on its images of most worth, in waves decided by its own votes alone."""
 
     eager: ClassVar[bool] = False
 
@@ -111,7 +110,7 @@ class ByBudget:
         self.left = np.asarray(rule.pool_budgets(count), dtype=np.int64)
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
-        """Return the next stages that the pools buy now; nothing while votes are missing, or when all is spent."""
+        """Request the next stages that the pools can pay for; nothing while votes are missing or all is spent."""
         if busy:
             return []
         return [request for pool in np.unique(self._pools) for request in self._pool_wave(int(pool))]
@@ -122,7 +121,7 @@ class ByBudget:
         requests, spent, allowed = list[Request](), 0, int(self.left[pool]) // _WAVES
         cheapest = int(cost.min(initial=self.left[pool] + 1))
         for i in np.lexsort((waiting, -worth)):
-            # What was never looked at is bought at once, of the rest a wave's worth, and at least one.
+            # Images without a look are always included; of the others, one wave's worth and at least one.
             limit = self.left[pool] if np.isinf(worth[i]) or not requests else allowed
             if spent + cheapest > limit:
                 break
@@ -134,35 +133,10 @@ class ByBudget:
         return requests
 
 
-class ByClock:
-    """The images of most worth, a device full at a time, until the time is over."""
-
-    eager: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        tracker: Tracker,
-        capacity: int,
-        seconds: float,
-        unit: int = 1,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._tracker, self._capacity, self._unit = tracker, capacity, unit
-        self._clock, self._end = clock, clock() + seconds
-
-    def wave(self, busy: Sequence[int] = ()) -> list[Request]:
-        """Return the next stages of most worth; nothing when the time is over."""
-        if self._clock() >= self._end:
-            return []
-        waiting = self._tracker.waiting(busy)
-        ordered = waiting[np.lexsort((waiting, -self._tracker.worth(waiting)))]
-        return _fill(self._tracker, ordered, self._capacity, self._unit)
-
-
 def _fill(tracker: Tracker, places: NDArray[np.int64], capacity: int, unit: int) -> list[Request]:
-    """Return the next stages of the first images, as many as fill the device."""
+    """Request the next stages of the first images, as many as fill the device."""
     work = tracker.work(places, unit)
     return [(int(place), int(tracker.stage[place])) for place in places[np.cumsum(work) - work < capacity]]
 
 
-Schedule = InTurn | ByBudget | ByClock
+Schedule = InTurn | ByBudget

@@ -1,1 +1,1 @@
-"""Weights on disk: ours, published ones and the bundled models."""
+"""Checkpoints: smoothcert's own format, the published format, and the bundled pretrained models."""

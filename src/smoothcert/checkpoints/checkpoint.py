@@ -1,7 +1,7 @@
-"""Weights on disk: safetensors files that carry what is needed to use them.
+"""Checkpoints as self-contained safetensors files.
 
-Architecture and number of classes stand in the header, the normalisation among the tensors, and, where known, the
-data set, noise level and training method beside them.
+The header has the architecture, the number of classes and, if known, the dataset, noise level and training method; the
+normalisation is among the tensors.
 """
 
 from __future__ import annotations
@@ -25,22 +25,38 @@ _FORMAT = "smoothcert-1"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A network with what is known of it: `about` may hold dataset, sigma, method, epoch."""
+    """A model with its metadata: `about` may have the keys dataset, sigma, method and epoch."""
 
     model: Classifier
     about: Mapping[str, Any] = field(default_factory=dict)
     sha256: str = ""
 
     def describe(self) -> dict[str, Any]:
-        """Return what the sidecar of its results says of it."""
+        """Return the description of the model for the settings of results files."""
         known = {key: self.about[key] for key in ("name", "method") if key in self.about}
         return {"sha256": self.sha256, "architecture": self.model.architecture, **known}
 
 
 def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
-    """Write a network; the file appears under its name only when whole."""
+    """Save a model as a safetensors file, atomically.
+
+    Args:
+        path: The file to write.
+        model: A model from `create_model`.
+        **about: Metadata that can be stored as JSON, such as dataset, sigma, method and epoch.
+
+    Raises:
+        UsageError: If the model is not from `create_model`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_checkpoint(f"{folder}/lenet.safetensors", create_model("lenet"), sigma=0.25)
+        ...     load_checkpoint(f"{folder}/lenet.safetensors").about
+        {'sigma': 0.25}
+    """
     if not isinstance(model, Classifier):
-        raise UsageError(f"Only networks of `create_model` can be saved, but got a {type(model).__name__}.")
+        raise UsageError(f"Expected a `model` from `create_model`, but got a {type(model).__name__}.")
     header = {
         "format": _FORMAT,
         "architecture": model.architecture,
@@ -51,7 +67,7 @@ def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str]) -> None:
-    """Write a safetensors file, whole or not at all."""
+    """Write a safetensors file atomically."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as part:
         try:
@@ -62,7 +78,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, s
 
 
 def _sort_metadata(path: Path) -> None:
-    """Give a header's entries one order, which safetensors does not: the same network is then the same file."""
+    """Sort the header's entries, which safetensors does not, so that equal models give equal files."""
     with path.open("r+b") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))
@@ -81,18 +97,36 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def load_checkpoint(
     path: str | Path, *, architecture: str | None = None, normalization: str | None = None
 ) -> Checkpoint:
-    """Read a network: a file or run folder of ours, or a published checkpoint.
+    """Load a model from a smoothcert checkpoint, a run folder, or a published checkpoint.
 
-    A published checkpoint does not say how its inputs are normalised: `normalization` names it (see
-    `smoothcert.checkpoints.published.NORMALIZATIONS`). Only plain weights are read; a file that wants to run code is
-    refused.
+    Only plain weights are read; files that would run code are rejected.
+
+    Args:
+        path: A file or a run folder.
+        architecture: The expected architecture, if any.
+        normalization: The input normalisation of a published checkpoint, which its file does not contain: a key of
+            `smoothcert.checkpoints.published.NORMALIZATIONS`.
+
+    Returns:
+        The model with its metadata and the SHA-256 of its file.
+
+    Raises:
+        SmoothcertError: If the file is missing, damaged or of an unknown architecture.
+        UsageError: If the architecture differs, or `normalization` is missing, unknown or not applicable.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_checkpoint(f"{folder}/model.safetensors", create_model("lenet"))
+        ...     load_checkpoint(folder).model.architecture
+        'lenet'
     """
     path = Path(path)
     if path.is_dir():
         path = path / "model.safetensors"
     if not path.is_file():
-        begun = path.with_name("state.safetensors").is_file()
-        hint = "; the run is not finished, and the same `smoothcert train` goes on with it" if begun else ""
+        unfinished = path.with_name("state.safetensors").is_file()
+        hint = "; the run is not finished, resume it with the same `smoothcert train` command" if unfinished else ""
         raise SmoothcertError(f"There is no checkpoint {path}{hint}.")
     if path.suffix != ".safetensors":
         from smoothcert.checkpoints.published import load_published
@@ -101,14 +135,29 @@ def load_checkpoint(
     elif normalization is None:
         model, about = _load(path)
     else:
-        raise UsageError(f"{path} stores its own normalisation; leave `--normalization` away.")
+        raise UsageError(f"{path} contains its normalisation; omit `--normalization`.")
     if architecture not in (None, model.architecture):
-        raise UsageError(f"{path} holds a {model.architecture}, not a {architecture}.")
+        raise UsageError(f"{path}: expected a {architecture}, but got a {model.architecture}.")
     return Checkpoint(model, about, file_hash(path))
 
 
 def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
-    """Write a network in the published repositories' format, for their code to read."""
+    """Save a model in the format of the published repositories, for use with their code.
+
+    Args:
+        checkpoint: The model with its metadata.
+        path: The file to write.
+
+    Raises:
+        UsageError: If the published code would normalise the inputs differently.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     export_checkpoint(Checkpoint(create_model("lenet"), {"epoch": 90}), f"{folder}/checkpoint.pth.tar")
+        ...     load_checkpoint(f"{folder}/checkpoint.pth.tar").about
+        {'epoch': 90}
+    """
     from smoothcert.checkpoints.published import save_published
 
     save_published(Path(path), checkpoint.model, int(checkpoint.about.get("epoch", 0)))
@@ -118,23 +167,23 @@ def _load(path: Path) -> tuple[Classifier, Mapping[str, Any]]:
     try:
         weights, header = read_tensors(path)
     except (OSError, SafetensorError) as error:
-        raise SmoothcertError(f"{path} is damaged or no safetensors file ({error}).") from error
+        raise SmoothcertError(f"{path} is damaged or not a safetensors file ({error}).") from error
     if header.get("format") != _FORMAT:
-        raise SmoothcertError(f"{path} was not written by smoothcert: its header does not say which network it holds.")
+        raise SmoothcertError(f"{path} was not written by smoothcert: its header does not describe a network.")
     try:
         channels = next(value for key, value in weights.items() if key.endswith("conv1.weight")).shape[1]
         mean, std = (weights[f"normalize.{key}"].tolist() for key in ("mean", "std"))
         name, classes = header["architecture"], int(header["num_classes"])
         about = dict(json.loads(header.get("about", "{}")))
     except (StopIteration, LookupError, TypeError, ValueError) as error:
-        raise SmoothcertError(f"{path} is damaged: it does not say in full which network it holds.") from error
+        raise SmoothcertError(f"{path} is damaged: the description of its network is incomplete.") from error
     model = create_model(name, classes, in_channels=channels, mean=mean, std=std)
     fill(model, weights, path)
     return model, about
 
 
 def fill(model: Classifier, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Load weights into a network, or name the first layers that do not fit."""
+    """Load weights into a model; raise an error that names the first layers that do not fit."""
     expected = model.state_dict()
     wrong = sorted(expected.keys() ^ weights.keys())
     wrong += [key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape]

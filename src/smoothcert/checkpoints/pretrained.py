@@ -1,4 +1,4 @@
-"""The networks of ours that come with the package, by the names of their recipes."""
+"""Bundled pretrained models, named after their recipes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ FOLDER = Path(__file__).with_name("zoo")
 
 
 def list_pretrained(pattern: str = "*") -> list[str]:
-    """Return the names of the networks that match a glob.
+    """Return the names of the bundled pretrained models that match a pattern.
 
-    >>> list_pretrained("mnist-catrs-0.5*")
-    ['mnist-catrs-0.50']
+    Args:
+        pattern: A glob, as in file names.
+
+    Returns:
+        The names in alphabetical order.
+
+    Example:
+        >>> list_pretrained("mnist-catrs-0.5*")
+        ['mnist-catrs-0.50']
     """
     return [name for name in sorted(checksums()) if fnmatch(name, pattern)]
 
 
 def checksums() -> dict[str, str]:
-    """Return the SHA-256 of every network."""
+    """Return the SHA-256 of every bundled model, by name."""
     path = FOLDER / "checksums.json"
     try:
         known: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
@@ -33,16 +40,31 @@ def checksums() -> dict[str, str]:
 
 
 def pretrained_path(name: str) -> Path:
-    """Return a network's file, after a look at its checksum."""
+    """Return the file of a bundled model after verifying its checksum."""
     known = checksums()
     if name not in known:
-        raise unknown_name("pretrained network", name, known)
+        raise unknown_name("pretrained model", name, known)
     path = FOLDER / f"{name}.safetensors"
     if not path.is_file() or file_hash(path) != known[name]:
-        raise SmoothcertError(f"{path} is not the network it should be; install smoothcert again.")
+        raise SmoothcertError(f"{path} is missing or damaged; install smoothcert again.")
     return path
 
 
 def load_pretrained(name: str) -> Checkpoint:
-    """Load a network of ours, with what is known of its training."""
+    """Load a bundled pretrained model.
+
+    Args:
+        name: A name from `list_pretrained`.
+
+    Returns:
+        The model with its metadata.
+
+    Raises:
+        SmoothcertError: If its file is missing or damaged.
+        UsageError: If there is no such model.
+
+    Example:
+        >>> load_pretrained("mnist-catrs-0.50").about["sigma"]
+        0.5
+    """
     return load_checkpoint(pretrained_path(name))

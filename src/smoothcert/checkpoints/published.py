@@ -1,8 +1,8 @@
-"""The checkpoints that the published repositories hand out, in both directions.
+"""Reading and writing checkpoints in the format of the published repositories.
 
-They hold weights and at best the architecture's name: locuslab, smoothing-adversarial and the repositories of the
+They contain weights and at best the architecture's name: locuslab, smoothing-adversarial and the repositories of the
 CAT-RS authors under `state_dict` with keys like `1.conv1.weight` (the network is the second part of a Sequential),
-MACER under `net` without a prefix. None says how inputs are normalised.
+MACER under `net` without a prefix. None of them contains the normalisation of the inputs.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ NORMALIZATIONS: dict[str, Normalization | None] = {
     "imagenet": IMAGENET_NORMALIZATION,
     "imagenet-center": (IMAGENET_NORMALIZATION[0], _UNIT_STD),
 }
-"""Mean and standard deviation by name; `-center` subtracts the mean only, as most of Salman's networks do."""
+"""Mean and standard deviation by name; `-center` only subtracts the mean, as most networks of Salman et al. do."""
 
 
 def load_published(path: Path, normalization: str | None) -> tuple[Classifier, Mapping[str, Any]]:
-    """Read a published checkpoint; its architecture is told from the names and shapes of its layers."""
+    """Load a published checkpoint; the architecture is inferred from the names and shapes of its layers."""
     content = _read(path)
     table: Any = next((content[key] for key in ("state_dict", "net", "model") if key in content), content)
     if not isinstance(table, Mapping) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in table.items()
     ):
-        raise SmoothcertError(f"{path} holds no table of weights under state_dict, net, model or at the top.")
+        raise SmoothcertError(f"{path} has no table of weights under state_dict, net, model or at the top level.")
     weights = {strip_wrappers(key): value for key, value in table.items()}
     name = infer_architecture(weights)
     if name is None:
         layers = ", ".join(list(weights)[:4])
         raise SmoothcertError(
-            f"{path} holds none of our networks (its layers: {layers}, ...); smooth yours from Python, with "
+            f"{path} has an unknown architecture (its layers: {layers}, ...); use your model from Python, with "
             "`SmoothedClassifier`."
         )
     if normalization is None and name != "lenet":  # no published LeNet normalises its inputs
         choices = ", ".join(NORMALIZATIONS)
         raise UsageError(
-            f"{path} does not say how its inputs are normalised; name it with `--normalization`: {choices}."
+            f"{path} does not contain the normalisation of its inputs; choose a `--normalization`: {choices}."
         )
     mean, std = _normalization(normalization or "none") or (None, None)
     head = weights["fc2.weight" if name == "lenet" else "fc.weight"]
@@ -66,10 +66,10 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
 
 
 def save_published(path: Path, model: Classifier, epoch: int) -> None:
-    """Write a checkpoint that the published code reads.
+    """Save a checkpoint for the published code.
 
-    Its format has no place for the normalisation, which the reading code supplies by architecture: a network made
-    with another one is refused.
+    The format does not contain the normalisation; the published code chooses it by architecture. A model with another
+    normalisation is rejected.
     """
     hundred = model.num_classes == 100 and model.architecture.startswith("cifar_")
     kind = {"lenet": "none", "resnet50": "imagenet"}.get(model.architecture, "cifar100" if hundred else "cifar10")
@@ -78,8 +78,8 @@ def save_published(path: Path, model: Classifier, epoch: int) -> None:
     own = torch.stack((model.normalize.mean, model.normalize.std)).cpu()
     if not torch.allclose(own, torch.tensor((mean, std))):
         raise UsageError(
-            f"The published code normalises inputs of a {model.architecture} by mean {mean} and std {std}, "
-            f"this network by {own[0].tolist()} and {own[1].tolist()}; the format has no place to say so."
+            f"The published code normalises inputs of a {model.architecture} by mean {mean} and std {std}, this model "
+            f"by {own[0].tolist()} and {own[1].tolist()}, which the published format cannot store."
         )
     prefix = "1.module." if model.architecture == "resnet50" else "1."
     weights = {prefix + key: value.cpu().contiguous() for key, value in model.network.state_dict().items()}
@@ -92,7 +92,7 @@ def save_published(path: Path, model: Classifier, epoch: int) -> None:
 
 
 def strip_wrappers(key: str) -> str:
-    """Take the wrappers off a published layer name: a Sequential's index and DataParallel's `module`.
+    """Remove wrapper prefixes from a published layer name: a Sequential's index and DataParallel's `module`.
 
     >>> strip_wrappers("1.module.conv1.weight"), strip_wrappers("module.1.fc.bias"), strip_wrappers("conv1.weight")
     ('conv1.weight', 'fc.bias', 'conv1.weight')
@@ -101,7 +101,7 @@ def strip_wrappers(key: str) -> str:
 
 
 def infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
-    """Name the network that has layers of these names and shapes, or None."""
+    """Return the name of the network with layers of these names and shapes, or None."""
     dimensions = {key: value.dim() for key, value in weights.items()}
     if dimensions.get("conv1.weight") != 4:
         return None
@@ -120,13 +120,13 @@ def _read(path: Path) -> Mapping[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise SmoothcertError(
-            f"{path} is damaged, or wants to run code when it is opened; only plain weights are read."
+            f"{path} is damaged, or would run code when opened; only plain weights are read."
         ) from error
-    except Exception as error:  # a damaged file can fail in any way at all
+    except Exception as error:  # a damaged file can raise anything
         reason = first_line(error) or type(error).__name__
         raise SmoothcertError(f"{path} cannot be read as a checkpoint ({reason}).") from error
     if not isinstance(content, Mapping):
-        raise SmoothcertError(f"{path} holds a {type(content).__name__}, not a table of weights.")
+        raise SmoothcertError(f"{path}: expected a table of weights, but got a {type(content).__name__}.")
     return content
 
 

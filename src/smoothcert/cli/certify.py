@@ -18,7 +18,7 @@ from smoothcert.cli.progress import COMPILING, ProgressBar, say
 from smoothcert.cli.report import print_table
 
 if TYPE_CHECKING:
-    from smoothcert.certification.dataset import Progress
+    from smoothcert.certification.job import Progress
     from smoothcert.checkpoints.checkpoint import Checkpoint
     from smoothcert.data import ImageData
     from smoothcert.smoothing.classifier import SmoothedClassifier
@@ -137,7 +137,6 @@ def _run(
     out: Path,
 ) -> None:
     from smoothcert.certification.dataset import certify_dataset, predict_dataset
-    from smoothcert.certification.sequential import certify_sequentially
     from smoothcert.distributed.ranks import current_ranks
 
     model = checkpoint.describe()
@@ -147,10 +146,8 @@ def _run(
     title = f"{args.task} {data.name}" if "/" in data.name else args.task
     with ProgressBar(title, len(indices), "images") as bar:
         options |= {"indices": indices, "model": model, "on_progress": _Watch(bar)}
-        if rule:
-            made = len(certify_sequentially(classifier, data, out, rule=rule, n0=args.n0, **options))
-        elif args.task == "certify":
-            made = len(certify_dataset(classifier, data, out, n0=args.n0, bound=args.bound, **options))
+        if args.task == "certify":
+            made = len(certify_dataset(classifier, data, out, n0=args.n0, bound=args.bound, stop=rule, **options))
         else:
             made = len(predict_dataset(classifier, data, out, **options))
     if not current_ranks().first:

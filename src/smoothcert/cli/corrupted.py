@@ -46,11 +46,11 @@ def load_sets(args: argparse.Namespace, default: str | None) -> list[ImageData]:
         return [data]
     if args.split != "test":
         raise UsageError(f"{found.name} has a test split only.")
-    if not (args.corruption or found.there):
+    if not (args.corruption or found.available):
         raise UsageError(f"{found.folder} holds corruptions of no mean; choose some with `--corruption`.")
     if not args.corruption and found.missing:
         say(f"{found.name}: no {', '.join(found.missing)} in {found.folder}; going on with the others.")
-    return [found.load(name) for name in dict.fromkeys(args.corruption or found.there)]
+    return [found.load(name) for name in dict.fromkeys(args.corruption or found.available)]
 
 
 def choose_rows(args: argparse.Namespace, data: ImageData, shard: tuple[int, int] = (1, 1)) -> list[int]:

@@ -80,7 +80,7 @@ def _add_montage(verbs: Any) -> None:
 def run_make(args: argparse.Namespace) -> None:
     """Make a corrupted set."""
     from smoothcert.data import data_dir, load_dataset
-    from smoothcert.data.corruptions import make_corrupted, suite_for, what_is_lacking
+    from smoothcert.data.corruptions import make_corrupted, suite_for, unavailable_corruptions
     from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
     from smoothcert.errors import UsageError, unknown_name
 
@@ -91,7 +91,7 @@ def run_make(args: argparse.Namespace) -> None:
         raise UsageError(f"Say with `--out` where the corrupted images of {args.name} go.")
     source = name.removesuffix("-c") if name in CORRUPTED else args.name
     data = load_dataset(source, "test", args.data_dir, resize=args.resize, crop=args.crop)
-    lacking = {} if args.corruption else what_is_lacking(data)
+    lacking = {} if args.corruption else unavailable_corruptions(data)
     for reason in lacking.values():
         say(f"{reason} Going on with the others.")
     chosen = args.corruption or [name for name in suite_for(data.shape[0]).corruptions if name not in lacking]

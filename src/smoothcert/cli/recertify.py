@@ -32,9 +32,10 @@ def add_commands(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Read the votes anew, write what they say, and print its table."""
-    from smoothcert.certification.recertify import Wanted, recertify, write_recertified
+    from smoothcert.certification.recertify import Recertification, recertify, write_recertified
 
-    read = recertify(args.file, Wanted(args.alpha, args.bound, args.norm, args.top_k, args.classes, args.dimensions))
+    wanted = Recertification(args.alpha, args.bound, args.norm, args.top_k, args.classes, args.dimensions)
+    read = recertify(args.file, wanted)
     given = (("alpha", args.alpha), ("", args.bound), ("", args.norm), ("top", args.top_k))
     parts = [f"{key}{value}" for key, value in given if value is not None]
     stem = args.file.name.removesuffix(".gz").removesuffix(".tsv")

@@ -15,7 +15,7 @@ from smoothcert.cli.progress import say
 from smoothcert.cli.report_page import add_page_options, write_page
 
 if TYPE_CHECKING:
-    from smoothcert.report.corrupted.network_results import CorruptedResults
+    from smoothcert.report.corrupted.results import CorruptedResults
     from smoothcert.report.sources import Findings
     from smoothcert.report.tables.formats import Annex, Sheet
     from smoothcert.report.tables.table import Table
@@ -92,7 +92,7 @@ def print_table(
     """Print the tables of results on stdout, write them to files by their extension, and return what was read."""
     from smoothcert.dataset_names import canonical_name
     from smoothcert.report.sources import read_findings
-    from smoothcert.report.tables.seeds import over_seeds, seed_annex
+    from smoothcert.report.tables.seed_means import over_seeds, seed_annex
     from smoothcert.report.tables.table import build_table
 
     check_outputs(outputs)
@@ -123,7 +123,7 @@ def show(
 ) -> None:
     """Print what results say, those on corrupted images first, and write it to files by their extension."""
     from smoothcert.cli.rich_table import show_table
-    from smoothcert.report.corrupted.summary import corruption_groups, same_images
+    from smoothcert.report.corrupted.results import corruption_groups, same_images
     from smoothcert.report.tables.formats import to_text
     from smoothcert.report.tables.table import on_same_images
     from smoothcert.runtime.atomic_files import write_text
@@ -153,7 +153,7 @@ def _as_text(
     paper: bool,
     annexes: Sequence[Annex],
 ) -> str:
-    from smoothcert.report.corrupted.summary import corruption_sheets, corruptions_json
+    from smoothcert.report.corrupted.tables import corruption_sheets, corruptions_json
     from smoothcert.report.tables.formats import SHEET_FORMATS
     from smoothcert.report.tables.table import to_json
 

@@ -12,7 +12,7 @@ from smoothcert.cli.progress import say
 
 if TYPE_CHECKING:
     from smoothcert.report.figures.montage import Picture
-    from smoothcert.report.page.pictures import Load
+    from smoothcert.report.page.gallery import Load
     from smoothcert.report.sources import Findings
     from smoothcert.report.tables.table import Table
 
@@ -51,11 +51,11 @@ def _write_html(args: argparse.Namespace, found: Findings, table: Table) -> None
 
 
 def _write_figures(args: argparse.Namespace, found: Findings) -> None:
-    from smoothcert.report.corrupted.summary import corruption_groups
+    from smoothcert.report.corrupted.results import corruption_groups
+    from smoothcert.report.figures.canvas import SUFFIXES
     from smoothcert.report.figures.figure_set import file_name, write_figures
     from smoothcert.report.figures.heatmap import draw_heat_map, draw_network_map
     from smoothcert.report.figures.montage import draw_montage
-    from smoothcert.report.figures.plots import SUFFIXES
 
     for path in write_figures(found.runs, args.figures, paper=args.paper):
         say(f"Wrote {path}")

@@ -136,7 +136,7 @@ def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job],
 def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
     from smoothcert.paper.jobs import find_table
     from smoothcert.paper.reproduce import linf_of, read_entries
-    from smoothcert.report.tables.seeds import over_seeds, seed_annex
+    from smoothcert.report.tables.seed_means import over_seeds, seed_annex
     from smoothcert.report.tables.table import build_table
 
     table = find_table(args.table)

@@ -19,7 +19,7 @@ def show_table(table: Table, console: Console | None = None) -> bool:
         from rich.text import Text
     except ImportError:
         return False
-    from smoothcert.report.tables.formats import groups, header
+    from smoothcert.report.tables.formats import TEXT_COLUMNS, groups, header
     from smoothcert.report.tables.sparkline import curve_line
 
     console = console or Console(file=sys.stdout)
@@ -29,7 +29,7 @@ def show_table(table: Table, console: Console | None = None) -> bool:
     shown = RichTable(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
     after = titles.index("method") + 1
     for title in [*titles[:after], "curve", *titles[after:]]:
-        left = title in ("data set", "method", "curve")
+        left = title in (*TEXT_COLUMNS, "curve")
         shown.add_column(title, justify="left" if left else "right", no_wrap=True)
     styles = {"best": "bold green", "second": "underline", "": ""}
     for rows, lines in zip(table.groups(), groups(table), strict=True):

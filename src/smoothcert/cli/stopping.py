@@ -84,28 +84,25 @@ def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> S
     if args.task != "certify" or args.stop == "fixed":
         return None
     if args.stop == "radius":
-        return RadiusStop(args.skip_wrong, args.radius, args.confidence or "union")
+        return RadiusStop(args.skip_wrong, args.radius)
     radii = tuple(args.grid if args.grid is not None else radius_grid(dataset))
     if args.stop == "table":
         return TableStop(args.skip_wrong, radii)
-    samples, limit = budget(args.budget)
-    return BudgetStop(args.skip_wrong, radii, samples, limit, images, args.shard)
+    return BudgetStop(args.skip_wrong, radii, budget(args.budget)[0] or 0, images, args.shard)
 
 
 def most_samples(rule: StopRule | None, images: int, each: int) -> int:
     """Return how many samples so many images take at most: `each`, unless a budget says less."""
     from smoothcert.statistics.stopping import BudgetStop
 
-    if isinstance(rule, BudgetStop) and rule.samples is not None:
+    if isinstance(rule, BudgetStop):
         return min(images * each, rule.samples * images // (rule.images or images))
     return images * each
 
 
 def most_seconds(rules: Sequence[StopRule | None]) -> float:
     """Return the time that the rules allow for all data sets, endless without budgets of time."""
-    from smoothcert.statistics.stopping import BudgetStop
-
-    return sum(rule.seconds if isinstance(rule, BudgetStop) and rule.seconds else math.inf for rule in rules)
+    return math.inf
 
 
 def largest_radius(rule: StopRule | None, n: int, alpha: float, noise: Noise) -> float:

@@ -1,4 +1,4 @@
-"""Data sets as 8-bit images with labels: reading them where users have them, and fetching them."""
+"""Datasets of labelled 8-bit images: loading, downloading and corrupting them."""
 
 from smoothcert.data.corrupted import find_corrupted
 from smoothcert.data.files import data_dir

@@ -1,4 +1,4 @@
-"""Which part of a photograph a training step sees."""
+"""Random crops of training images."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 
 _TRIES = 10
-DRAWS = 4 * _TRIES + 1  # area, ratio and place of every try; the last number says whether to mirror
+DRAWS = 4 * _TRIES + 1  # area, ratio and position of every try; the last draw decides about mirroring
 _AREA, _RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
 
 def random_box(width: int, height: int, draws: Sequence[float]) -> tuple[int, int, int, int]:
-    """Return left, top, width and height of a random part of an image, from uniform numbers.
+    """Return left, top, width and height of a random crop, computed from uniform numbers.
 
-    The field's rule: an area of 8 to 100 % and a ratio between 3:4 and 4:3, even in the logarithm; of ten tries the
-    first that fits counts, and where none does, the largest part in the middle whose ratio is allowed.
+    As usual for ImageNet, the area is 8 to 100 % of the image and the aspect ratio is log-uniform between 3:4 and 4:3.
+    The first of ten tries that fits is used; if none does, the largest central crop with an allowed ratio.
 
     >>> random_box(500, 375, [0.5] * DRAWS)
     (91, 29, 318, 318)

@@ -1,4 +1,4 @@
-"""Fetching data sets from their official addresses, checked against the published checksums."""
+"""Downloading datasets from their official addresses, verified by their published checksums."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 from smoothcert.runtime.atomic_files import file_hash, replacing
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes received so far, and the total where the server tells it."""
+"""Called with the file name, the bytes received so far, and the total if the server reports it."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where a data set is served: addresses to try in turn, the folder its files go to, name and MD5 of each.
+class DownloadSource:
+    """Addresses to try in turn, the folder for the files, and the MD5 of each file.
 
-    An archive that is `unpacked` gives its arrays to a folder of that name and is then removed.
+    If `unpacked` is given, the only file is an archive that is unpacked to a folder of that name and then removed.
     """
 
     addresses: tuple[str, ...]
@@ -38,9 +38,14 @@ class Source:
     unpacked: str = ""
 
 
+def _zenodo(record: int, archive: str, md5: str) -> DownloadSource:
+    address = f"https://zenodo.org/records/{record}/files/"
+    return DownloadSource((address,), "", {archive: md5}, unpacked=Path(archive).stem)
+
+
 _CIFAR = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
 SOURCES = {
-    "mnist": Source(
+    "mnist": DownloadSource(
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "mnist",
         {
@@ -50,7 +55,7 @@ SOURCES = {
             "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
         },
     ),
-    "fashion_mnist": Source(
+    "fashion_mnist": DownloadSource(
         ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
         "fashion_mnist",
         {
@@ -60,26 +65,11 @@ SOURCES = {
             "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
         },
     ),
-    "cifar10": Source(_CIFAR, "", {"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"}),
-    "cifar100": Source(_CIFAR, "", {"cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"}),
-    "cifar10-c": Source(
-        ("https://zenodo.org/records/2535967/files/",),
-        "",
-        {"CIFAR-10-C.tar": "56bf5dcef84df0e2308c6dcbcbbd8499"},
-        unpacked="CIFAR-10-C",
-    ),
-    "cifar100-c": Source(
-        ("https://zenodo.org/records/3555552/files/",),
-        "",
-        {"CIFAR-100-C.tar": "11f0ed0f1191edbf9fa23466ae6021d3"},
-        unpacked="CIFAR-100-C",
-    ),
-    "mnist-c": Source(
-        ("https://zenodo.org/records/3239543/files/",),
-        "",
-        {"mnist_c.zip": "4b34b33045869ee6d424616cd3a65da3"},
-        unpacked="mnist_c",
-    ),
+    "cifar10": DownloadSource(_CIFAR, "", {"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"}),
+    "cifar100": DownloadSource(_CIFAR, "", {"cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"}),
+    "cifar10-c": _zenodo(2535967, "CIFAR-10-C.tar", "56bf5dcef84df0e2308c6dcbcbbd8499"),
+    "cifar100-c": _zenodo(3555552, "CIFAR-100-C.tar", "11f0ed0f1191edbf9fa23466ae6021d3"),
+    "mnist-c": _zenodo(3239543, "mnist_c.zip", "4b34b33045869ee6d424616cd3a65da3"),
 }
 
 
@@ -87,21 +77,21 @@ def fetch_dataset(
     name: str,
     root: str | Path | None = None,
     progress: Progress | None = None,
-    sources: Mapping[str, Source] = SOURCES,
+    sources: Mapping[str, DownloadSource] = SOURCES,
 ) -> list[Path]:
-    """Download what is not there yet, check it, and return the files' paths."""
+    """Download the missing files of a dataset, verify them, and return the paths of all files."""
     name = canonical_name(name)
     if name == "mnist-mini":
-        raise UsageError("mnist-mini is part of the package; there is nothing to fetch.")
+        raise UsageError("mnist-mini is part of the package; there is nothing to download.")
     if name == "imagenet":
-        raise UsageError(f"ImageNet is handed out to registered users only. {missing('imagenet', data_dir(root))}")
+        raise UsageError(f"ImageNet is available to registered users only. {missing('imagenet', data_dir(root))}")
     if name not in sources and name in CORRUPTED:
         raise UsageError(f"{name} was never published; make it with `smoothcert data make {name}`.")
     if name not in sources:
-        raise unknown_name("data set", name, sources)
+        raise unknown_name("dataset", name, sources)
     source, folder = sources[name], data_dir(root) / sources[name].folder
-    if source.unpacked and (there := sorted((folder / source.unpacked).rglob("*.np[yz]"))):
-        return there
+    if source.unpacked and (arrays := sorted((folder / source.unpacked).rglob("*.np[yz]"))):
+        return arrays
     for file, md5 in source.files.items():
         if not ((folder / file).is_file() and file_hash(folder / file, "md5") == md5):
             _fetch_any([address + file for address in source.addresses], folder / file, md5, progress, name, folder)
@@ -110,8 +100,8 @@ def fetch_dataset(
 
 
 def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
-    """Take a folder out of a tar or zip archive, whole or not at all, remove the archive, and return its arrays."""
-    # Debian 12's Python, 3.11.2, does not know the filter yet; the archive's checksum was found right.
+    """Unpack a folder from a tar or zip archive atomically, remove the archive, and return the arrays in the folder."""
+    # Python 3.11.2 (Debian 12) has no extraction filters yet; the archive's checksum has been verified.
     options: dict[str, Any] = {"filter": "data"} if archive.suffix == ".tar" and hasattr(tarfile, "data_filter") else {}
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=folder.name) as scratch:
@@ -132,14 +122,14 @@ def _fetch_any(addresses: list[str], path: Path, md5: str, progress: Progress | 
             failures.append(f"{address}: {getattr(error, 'reason', None) or error}")
     files = ", ".join(SOURCES[name].files if name in SOURCES else [path.name])
     raise SmoothcertError(
-        f"{path.name} could not be fetched ({'; '.join(failures)}). "
-        f"Fetch it where there is a network and put {files} into {folder}"
-        + (f", or make its like with `smoothcert data make {name}`." if name in CORRUPTED else ".")
+        f"{path.name} could not be downloaded ({'; '.join(failures)}). "
+        f"Download it on a machine with network access and put {files} into {folder}"
+        + (f", or make a similar dataset with `smoothcert data make {name}`." if name in CORRUPTED else ".")
     )
 
 
 def _receive(response: http.client.HTTPResponse) -> bytes:
-    """Return the next bytes; a connection that breaks is the network's failure, not one of the file being written."""
+    """Return the next bytes; a broken connection raises a network error, not the error of a file being written."""
     try:
         return response.read(1 << 18)
     except OSError as error:
@@ -147,7 +137,7 @@ def _receive(response: http.client.HTTPResponse) -> bytes:
 
 
 def download(address: str, path: Path, md5: str, progress: Progress | None = None) -> None:
-    """Fetch one file; it appears under its name only when whole and right."""
+    """Download one file; it appears at `path` only when it is complete and its MD5 is correct."""
     digest = hashlib.md5(usedforsecurity=False)
     with urllib.request.urlopen(address, timeout=30) as response, replacing(path) as part, part.open("wb") as out:
         length = response.headers.get("Content-Length")
@@ -161,4 +151,4 @@ def download(address: str, path: Path, md5: str, progress: Progress | None = Non
         if total is not None and received < total:
             raise http.client.IncompleteRead(b"", total - received)
         if digest.hexdigest() != md5:
-            raise SmoothcertError(f"{address} gave a file of MD5 {digest.hexdigest()}; the published one is {md5}.")
+            raise SmoothcertError(f"{address}: expected a file with MD5 {md5}, but got {digest.hexdigest()}.")

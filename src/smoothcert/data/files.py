@@ -1,4 +1,4 @@
-"""Finding a data set's files where users have them: plain, gzipped, or inside the official archive."""
+"""Finding and reading dataset files: plain, gzipped, or in a tar archive."""
 
 from __future__ import annotations
 
@@ -15,34 +15,29 @@ from torch import Tensor
 from smoothcert.errors import SmoothcertError
 
 Opener = Callable[[str], bytes]
-"""Returns the content of a file by its base name."""
+"""A function that returns the content of a file given its base name."""
 
 Arrays = tuple[Tensor, Tensor]
 """Images, uint8 [count, channels, height, width], and labels, int64 [count]."""
 
 
 def data_dir(root: str | Path | None = None) -> Path:
-    """Return where data sets live: the argument, else $SMOOTHCERT_DATA, else the platform's cache folder."""
+    """Return the folder with the datasets: `root`, else $SMOOTHCERT_DATA, else the platform's cache folder."""
     if root is not None:
         return Path(root).expanduser()
     if from_environment := os.environ.get("SMOOTHCERT_DATA"):
         return Path(from_environment).expanduser()
-    return cache_dir() / "data"
-
-
-def cache_dir() -> Path:
-    """Return the folder in which this user's programs keep what they can make or fetch again."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
     elif sys.platform == "darwin":
         base = "~/Library/Caches"
     else:
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "smoothcert"
+    return Path(base).expanduser() / "smoothcert" / "data"
 
 
 def folders(root: Path, names: Iterable[str]) -> Iterator[Path]:
-    """Yield the existing folders of that name below root, and root itself if it bears one of the names."""
+    """Yield the existing folders `root/name`, and `root` itself if its path ends with a name."""
     for name in names:
         if (root / name).is_dir():
             yield root / name
@@ -51,7 +46,7 @@ def folders(root: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def read_file(path: Path) -> bytes:
-    """Return a file's content, unpacked if it is gzipped, whatever its name says."""
+    """Return the content of a file, decompressed if it is gzipped, whatever its extension."""
     try:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
@@ -65,7 +60,7 @@ def open_folder(folder: Path) -> Opener:
 
 
 def open_archive(archive: Path) -> Opener:
-    """Return an opener for the members of a tar archive, found by their base names."""
+    """Return an opener for the members of a tar archive."""
 
     def read(name: str) -> bytes:
         try:
@@ -76,6 +71,6 @@ def open_archive(archive: Path) -> Opener:
                         return stream.read()
         except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
             raise SmoothcertError(f"{archive} cannot be read ({error}); fetch it again.") from error
-        raise SmoothcertError(f"{archive} holds no file {name!r}; fetch it again.")
+        raise SmoothcertError(f"{archive} has no file {name!r}; fetch it again.")
 
     return read

@@ -1,4 +1,4 @@
-"""The value that crosses from the readers to everything else: labelled 8-bit images."""
+"""`ImageData`, the labelled 8-bit images that all readers return, and the selection of a part of them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,40 @@ from smoothcert.errors import SmoothcertError, UsageError
 
 
 class Images(Protocol):
-    """Images that are read when asked for: what an image folder offers in place of a tensor."""
+    """Images that are read from files on demand, used in place of a tensor."""
 
     @property
     def shape(self) -> torch.Size:
-        """[images, channels, height, width]."""
+        """[count, channels, height, width]."""
 
     def __getitem__(self, indices: Tensor, /) -> Tensor:
         """Return the uint8 images at these indices."""
 
     def fingerprint(self) -> bytes:
-        """Identify the content without reading all of it."""
+        """Return a hash that identifies the images without reading all of them."""
 
 
 @dataclass(frozen=True)
 class ImageData:
-    """Images of one data set and split, as stored: uint8, [count, channels, height, width].
+    """Labelled images of one split of a dataset.
 
-    `mean` and `std` are what the published networks normalise with (zeros and ones where they do not). A corrupted
-    set holds the same images at several `severities`, the mildest first.
+    Args:
+        name: The name of the dataset.
+        split: `train` or `test`.
+        images: uint8 [count, channels, height, width]: a tensor, or images read from files on demand.
+        labels: int64 [count].
+        classes: The class names.
+        mean: The mean per channel that published networks subtract, or zeros.
+        std: The standard deviation per channel that they divide by, or ones.
+        severities: How many times the images of a corrupted dataset are repeated, mildest severity first.
+
+    Raises:
+        SmoothcertError: If images, labels and classes do not fit together.
+
+    Example:
+        >>> images = torch.zeros(2, 1, 28, 28, dtype=torch.uint8)
+        >>> ImageData("mine", "test", images, torch.tensor([0, 1]), ("cat", "dog"), (0.0,), (1.0,))
+        <ImageData mine, test: 2 images of shape [1, 28, 28], 2 classes>
     """
 
     name: str
@@ -46,7 +61,6 @@ class ImageData:
     severities: int = 1
 
     def __post_init__(self) -> None:
-        """Check that the parts belong together."""
         if getattr(self.images, "dtype", torch.uint8) != torch.uint8:
             kind = f"{type(self.images).__name__} of {getattr(self.images, 'dtype', '')}"
             raise UsageError(f"{self.name}: expected images as a tensor of uint8, from 0 to 255, but got a {kind}.")
@@ -55,7 +69,7 @@ class ImageData:
         if len(self.labels) != self.images.shape[0]:
             raise SmoothcertError(f"{self.name}: {self.images.shape[0]} images but {len(self.labels)} labels.")
         if not len(self.labels):
-            raise SmoothcertError(f"{self.name}: the {self.split} split holds no image.")
+            raise SmoothcertError(f"{self.name}: the {self.split} split holds no images.")
         low, high = int(self.labels.min()), int(self.labels.max())
         if low < 0 or high >= len(self.classes):
             wrong = low if low < 0 else high
@@ -70,28 +84,27 @@ class ImageData:
 
     @property
     def shape(self) -> torch.Size:
-        """The shape of one image: channels, height, width."""
+        """Shape of one image: channels, height, width."""
         return torch.Size(self.images.shape[1:])
 
     def floats(self, indices: Sequence[int] | Tensor, device: torch.device | str = "cpu") -> Tensor:
         """Return images as float32 in [0, 1], the range in which noise is added."""
-        pixels = self.images[torch.as_tensor(indices)]
-        return pixels.to(device).float() / 255
+        return self.images[torch.as_tensor(indices)].to(device).float() / 255
 
     def to(self, device: torch.device | str) -> ImageData:
-        """Return the data on a device, if its images are in memory and not in files."""
+        """Return a copy on a device; images in files are left there."""
         if not isinstance(self.images, Tensor):
             return self
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
 
     def subset(self, indices: Sequence[int] | Tensor) -> ImageData:
-        """Return the images at these positions, read into memory, as a data set of their own."""
+        """Return the images at these indices as a dataset in memory."""
         chosen = torch.as_tensor(indices)
         return replace(self, images=self.images[chosen], labels=self.labels[chosen], severities=1)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A SHA-256 over images and labels (for a folder: names, sizes and labels of its files)."""
+        """SHA-256 of images and labels (for an image folder: of file names, file sizes and labels)."""
         digest = hashlib.sha256(str(tuple(self.images.shape)).encode())
         if isinstance(self.images, Tensor):
             digest.update(self.images.cpu().contiguous().numpy().tobytes())
@@ -102,14 +115,25 @@ class ImageData:
 
 
 def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int, int] = (1, 1)) -> list[int]:
-    """Return the indices that `--skip`, `--max` and `--shard` leave of `count` images.
+    """Return the indices that `--skip`, `--max` and `--shard` select from `count` images.
 
-    As in the published scripts, `skip` keeps the multiples of itself and `limit` bounds the index, not the number.
+    Args:
+        count: The number of images.
+        skip: Keep every `skip`-th image.
+        limit: Keep indices below this, as `--max` in the published scripts: it is not the number of images.
+        shard: (I, N) for the I-th of N shards, counted from 1.
 
-    >>> select(100, skip=20, limit=70)
-    [0, 20, 40, 60]
-    >>> select(100, skip=20, shard=(2, 2))
-    [20, 60]
+    Returns:
+        The selected indices, in order.
+
+    Raises:
+        UsageError: If a value is out of range, or nothing is selected.
+
+    Example:
+        >>> select(100, skip=20, limit=70)
+        [0, 20, 40, 60]
+        >>> select(100, skip=20, shard=(2, 2))
+        [20, 60]
     """
     part, parts = shard
     if skip < 1:
@@ -120,7 +144,7 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
         raise UsageError(f"Expected `--shard` as I/N with I from 1 to N, but got {part}/{parts}.")
     chosen = list(range(0, count if limit is None else min(limit, count), skip))[part - 1 :: parts]
     if not chosen:
-        raise UsageError(f"`--skip`, `--max` and `--shard` leave none of the {count} images.")
+        raise UsageError(f"`--skip`, `--max` and `--shard` select none of the {count} images.")
     return chosen
 
 
@@ -131,7 +155,7 @@ def select_rows(
     shard: tuple[int, int] = (1, 1),
     severities: Sequence[int] | None = None,
 ) -> list[int]:
-    """Return the rows of a data set that the options leave: of a corrupted one the same images at each severity."""
+    """Return the rows that the options select: in a corrupted dataset, the same images at each severity."""
     levels = sorted(set(severities or range(1, data.severities + 1)))
     wrong = [level for level in levels if not 1 <= level <= data.severities]
     if wrong:
@@ -139,4 +163,4 @@ def select_rows(
     each = len(data) // data.severities
     images = select(each, skip, limit)
     rows = [(level - 1) * each + image for level in levels for image in images]
-    return [rows[place] for place in select(len(rows), shard=shard)]
+    return [rows[position] for position in select(len(rows), shard=shard)]

@@ -1,4 +1,8 @@
-"""The data sets by name, and `load_dataset`."""
+"""Datasets by name, and `load_dataset`.
+
+To add a dataset of arrays, write a reader in `smoothcert.data.readers`, add an entry to `DATASETS`, and add its name to
+`smoothcert.dataset_names`.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from smoothcert.data.arrays import read_npz
-from smoothcert.data.cifar import CIFAR10, CIFAR100, find_cifar
 from smoothcert.data.files import Arrays, data_dir
-from smoothcert.data.folder import read_folder
-from smoothcert.data.idx import find_idx
 from smoothcert.data.image_data import ImageData
+from smoothcert.data.readers.arrays import read_npz
+from smoothcert.data.readers.cifar import CIFAR10, CIFAR100, find_cifar
+from smoothcert.data.readers.folder import read_folder
+from smoothcert.data.readers.idx import find_idx
 from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 
@@ -20,13 +24,10 @@ SPLITS = ("train", "test")
 _GREY = ((0.0,), (1.0,))
 _CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
 _FASHION_NAMES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
+_MNIST_PLACES = ("mnist", "MNIST/raw", "MNIST", "mnist/raw", "mnist/MNIST/raw")
 _FASHION_PLACES = (
-    "fashion_mnist",
-    "FashionMNIST/raw",
-    "FashionMNIST",
-    "fashion-mnist",
-    "fashion_mnist/raw",
-    "fashion_mnist/FashionMNIST/raw",
+    *("fashion_mnist", "FashionMNIST/raw", "FashionMNIST", "fashion-mnist"),
+    *("fashion_mnist/raw", "fashion_mnist/FashionMNIST/raw"),
 )
 _CIFAR100_NAMES = """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
 camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
@@ -39,7 +40,11 @@ wardrobe whale willow_tree wolf woman worm"""
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set of arrays: what finds and then reads it, its classes, and the published networks' normalisation."""
+    """A dataset that is read into memory.
+
+    `find(root, split)` returns a function that reads the split, or None if its files are not below `root`. `mean` and
+    `std` are the normalisation of the published networks.
+    """
 
     find: Callable[[Path, str], Callable[[], Arrays] | None]
     classes: tuple[str, ...]
@@ -55,12 +60,12 @@ def _find_mini(root: Path, split: str) -> Callable[[], Arrays]:
 _DIGITS = tuple("0123456789")
 DATASETS = {
     "mnist": Dataset(
-        lambda root, split: find_idx(root, ("mnist", "MNIST/raw", "MNIST", "mnist/raw", "mnist/MNIST/raw"), split),
+        lambda root, split: find_idx(root, _MNIST_PLACES, split),
         _DIGITS,
         *_GREY,
         "handwritten digits, 28x28, 60,000 + 10,000",
     ),
-    "mnist-mini": Dataset(_find_mini, _DIGITS, *_GREY, "an excerpt of MNIST, 6,000 + 1,000, inside the package"),
+    "mnist-mini": Dataset(_find_mini, _DIGITS, *_GREY, "an excerpt of MNIST, 6,000 + 1,000, part of the package"),
     "fashion_mnist": Dataset(
         lambda root, split: find_idx(root, _FASHION_PLACES, split),
         tuple(_FASHION_NAMES.split(",")),
@@ -88,10 +93,17 @@ IMAGENET_ABOUT = "photographs of 1,000 classes as image folders, 1,281,167 + 50,
 
 
 def list_datasets(pattern: str = "*") -> list[str]:
-    """Return the names of the data sets that match a glob.
+    """Return the names of the datasets that match a pattern.
 
-    >>> list_datasets("cifar*")
-    ['cifar10', 'cifar100']
+    Args:
+        pattern: A glob, as in file names.
+
+    Returns:
+        The names in alphabetical order.
+
+    Example:
+        >>> list_datasets("cifar*")
+        ['cifar10', 'cifar100']
     """
     return [name for name in sorted(DIMENSIONS) if fnmatch(name, pattern)]
 
@@ -105,17 +117,28 @@ def load_dataset(
     crop: int | None = None,
     skip_broken: bool = False,
 ) -> ImageData:
-    """Load a data set by name, or a user's own image folder or .npz file by path.
+    """Load a dataset by name, or an image folder or .npz file by path.
 
-    Corrupted images are named as in `cifar10-c/fog`, or by a folder of them: `./mine-c/fog`.
+    Args:
+        name: A name from `list_datasets`, a corrupted dataset such as `cifar10-c/fog`, or a path: of an .npz file, of a
+            folder with one subfolder per class, or of corrupted images such as `./mine-c/fog`.
+        split: `train` or `test`.
+        root: The folder with the datasets; default: $SMOOTHCERT_DATA, else the platform's cache folder.
+        resize: Length of the shorter side that images of a folder are resized to (ImageNet: 256).
+        crop: Side of the square that is then cut from their centre (ImageNet: 224).
+        skip_broken: Replace an image that cannot be decoded by the next one of its folder.
 
-    Files are looked for below `root`, else $SMOOTHCERT_DATA, else the platform's cache folder. `resize` and `crop`
-    apply to image folders; ImageNet has 256 and 224. With `skip_broken` the next image of a folder takes the place of
-    one that cannot be decoded.
+    Returns:
+        The images with their labels.
 
-    >>> data = load_dataset("mnist-mini", "test")
-    >>> data.images.shape, data.images.dtype, len(data.classes)
-    (torch.Size([1000, 1, 28, 28]), torch.uint8, 10)
+    Raises:
+        SmoothcertError: If files are missing or damaged.
+        UsageError: If there is no such dataset or split.
+
+    Example:
+        >>> data = load_dataset("mnist-mini", "test")
+        >>> data.images.shape, data.images.dtype, len(data.classes)
+        (torch.Size([1000, 1, 28, 28]), torch.uint8, 10)
     """
     if split not in SPLITS:
         raise UsageError(f"Expected `split` to be one of {', '.join(SPLITS)}, but got {split!r}.")
@@ -126,10 +149,10 @@ def load_dataset(
         return _load_named(name, split, data_dir(root))
     if name == "imagenet":
         places = (data_dir(root) / place for place in _IMAGENET_PLACES)
-        found = next((folder for place in places if (folder := _split_folder(place, split))), None)
-        if found is None:
+        folder = next(filter(None, (_split_folder(place, split) for place in places)), None)
+        if folder is None:
             raise SmoothcertError(missing("imagenet", data_dir(root)))
-        return _load_folder("imagenet", found, split, resize or 256, crop or 224, skip_broken)
+        return _load_folder("imagenet", folder, split, resize or 256, crop or 224, skip_broken)
     if (corrupted := _load_corrupted(name, split, root)) is not None:
         return corrupted
     path = Path(name).expanduser()
@@ -138,39 +161,39 @@ def load_dataset(
     if path.is_dir():
         return _load_folder(path.resolve().name, _split_folder(path, split) or path, split, resize, crop, skip_broken)
     if path.is_file():
-        raise UsageError(f"{name} is no data set; expected an .npz file, or a folder with one sub-folder a class.")
+        raise UsageError(f"{name} is not a dataset; expected an .npz file or a folder with one subfolder per class.")
     if path.suffix == ".npz" or "/" in name:
         raise SmoothcertError(f"{name} does not exist.")
-    raise unknown_name("data set", name, list_datasets())
+    raise unknown_name("dataset", name, list_datasets())
 
 
 def _load_corrupted(name: str, split: str, root: str | Path | None) -> ImageData | None:
-    """Load SET/CORRUPTION, where SET is the name of a corrupted set or a folder of one; None where it is not that."""
+    """Load SET/CORRUPTION, where SET is the name or folder of a corrupted dataset; return None for other names."""
     from smoothcert.data.corrupted import find_corrupted
 
     place, _, corruption = name.rpartition("/")
     if name in CORRUPTED:
-        raise UsageError(f"{name} is one set for each corruption; name one, such as {name}/fog.")
+        raise UsageError(f"{name} has several corruptions; name one of them, such as {name}/fog.")
     path = Path(name).expanduser()
     if not place or (path.exists() and not (path / "test_images.npy").is_file()):
         return None
-    found = find_corrupted(place, root)
-    if found and split != "test":
+    corrupted = find_corrupted(place, root)
+    if corrupted and split != "test":
         raise UsageError(f"{name} has a test split only.")
-    return found.load(corruption) if found else None
+    return corrupted.load(corruption) if corrupted else None
 
 
 def missing(name: str, root: Path) -> str:
-    """Say which files a data set needs and where they go."""
-    wanted = {
-        "mnist": f"its four idx files, gzipped or not, into {root / 'mnist'}",
-        "fashion_mnist": f"its four idx files, gzipped or not, into {root / 'fashion_mnist'}",
-        "cifar10": f"cifar-10-python.tar.gz, cifar-10-binary.tar.gz or what they unpack to into {root}",
-        "cifar100": f"cifar-100-python.tar.gz, cifar-100-binary.tar.gz or what they unpack to into {root}",
-        "imagenet": f"its class folders into {root / 'imagenet' / 'train'} and {root / 'imagenet' / 'val'}",
-    }[name]
-    command = "" if name == "imagenet" else f"run `smoothcert data get {name}`, or "
-    return f"{name} is not in {root}: {command}put {wanted}."
+    """Return a message with the files that a dataset needs and where to put them."""
+    folder, command = root / name, f"run `smoothcert data get {name}`, or "
+    if name == "imagenet":
+        command, files = "", f"its class folders into {folder / 'train'} and {folder / 'val'}"
+    elif name.startswith("cifar"):
+        stem = name.replace("cifar", "cifar-")
+        files = f"{stem}-python.tar.gz or {stem}-binary.tar.gz, unpacked or not, into {root}"
+    else:
+        files = f"its four idx files, gzipped or not, into {folder}"
+    return f"{name} is not in {root}: {command}put {files}."
 
 
 def _load_named(name: str, split: str, root: Path) -> ImageData:

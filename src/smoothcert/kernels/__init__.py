@@ -1,8 +1,11 @@
-"""Triton kernels for CUDA devices; their modules are imported where Triton is, by those who use them.
+"""Triton kernels for CUDA devices, with the code that launches them; the networks are in `smoothcert.models.cuda`.
 
-Noise: `noise`. Votes in bfloat16: `pooling` for LeNet, `residual_stage` and `residual_network` for the CIFAR ResNets,
-`bottleneck` and `pointwise` for ResNet-50. The CIFAR ResNets' training in bfloat16: `convolution` and `batchnorm` are
-the kernels, `training_layers` has the layers of a stage with their gradients, `training_network` the network.
+- `noise`: Philox noise.
+- `pooling`, `residual_stage`, `bottleneck_convolution` and `pointwise`: voting in bfloat16 with LeNet, with CIFAR
+  ResNets and (the last two) with ResNet-50.
+- `convolution`, `batchnorm` and, built on them, `training_layers`: training of CIFAR ResNets in bfloat16.
+
+Import these modules only where Triton is installed.
 """
 
 from __future__ import annotations
@@ -10,16 +13,16 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_ROOM = 227 * 1024  # bytes of shared memory that a program may have: the tiles are those of Hopper
+_NEEDED_SHARED_MEMORY = 227 * 1024  # bytes per program; the tiles are tuned for Hopper
 _fitting: bool | None = None
 _noise: Any = None
 
 
 def network_kernels() -> bool:
-    """Whether the current CUDA device runs networks by our kernels: Triton is there, and their tiles have room."""
-    global _fitting  # not functools.cache, which the compiler would look through
+    """Return True if our kernels can run networks: Triton is installed, and the GPU has enough shared memory."""
+    global _fitting  # torch.compile would trace through functools.cache
     if _fitting is None:
-        _fitting = bool(triton_kernels()) and _shared_memory() >= _ROOM
+        _fitting = bool(triton_kernels()) and _shared_memory() >= _NEEDED_SHARED_MEMORY
     return _fitting
 
 

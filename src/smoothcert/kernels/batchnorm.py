@@ -1,6 +1,6 @@
-"""BatchNorm around convolutions of `convolution` on a CUDA device: statistics, ReLU and gradients.
+"""Triton kernels for BatchNorm with ReLU and its gradient, between the convolutions of `convolution`.
 
-All sums are added up in a fixed order and in float32: the same images give the same bits.
+All sums are computed in float32 in a fixed order, so that results are reproducible to the bit.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -12,14 +12,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_BLOCK = 2048  # values a program normalises
-_CHANNELS = 8  # whose statistics a program puts together: what memory reads at once
-_PARTS = 256  # of which statistics are read at a time
+_BLOCK = 2048  # values per program
+_CHANNELS = 8  # per program when statistics are combined: the size of a memory access
+_PARTS = 256  # partial statistics read at a time
 
 
 @triton.jit
 def _parts(parts, first, programs, channel, channels: tl.constexpr, places: tl.constexpr, chunk: tl.constexpr):
-    """Return one of the two values of `chunk` parts [programs, 2, places and channels], and their programs."""
+    """Return one of the two values of `chunk` parts [programs, 2, positions * channels], and their programs."""
     part = first + tl.arange(0, chunk)
     where = part // places * (2 * places * channels) + part % places * channels
     known = (part < programs * places)[:, None]
@@ -31,7 +31,7 @@ def _moments_kernel(
     out, parts, programs, rows, epsilon,
     channels: tl.constexpr, places: tl.constexpr, block: tl.constexpr, few: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Put the means and centred sums of squares of parts together, as Chan, Golub and LeVeque do (1983)."""
+    """Combine means and centred sums of squares of parts, as in Chan, Golub and LeVeque (1983)."""
     channel = tl.program_id(0) * few + tl.arange(0, few)
     total = tl.zeros([few], tl.float32)
     squares = tl.zeros([few], tl.float32)
@@ -75,7 +75,7 @@ def _normalise_kernel(
     if added is not None:
         total += tl.load(added + value, mask=known, other=0.0)
     if rectified:
-        total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)  # a run that diverges must be noticed
+        total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)  # NaN shows that a run diverges
     tl.store(out + value, total.to(out.dtype.element_ty), mask=known)
 
 
@@ -83,7 +83,7 @@ def _normalise_kernel(
 def _arrive_kernel(
     out, parts, gradient, kept, normal, moments, pixels, channels: tl.constexpr, block: tl.constexpr
 ):  # fmt: skip
-    """Let gradients through where `kept`, if given, is positive, and add them up as `convolve` does."""
+    """Pass gradients where `kept`, if given, is positive, and compute the same sums as `convolve`."""
     pixel, channel = tl.program_id(0) * block + tl.arange(0, block), tl.arange(0, channels)
     value, known = pixel[:, None] * channels + channel[None, :], (pixel < pixels)[:, None]
     arrived = tl.load(gradient + value, mask=known, other=0.0)
@@ -111,7 +111,7 @@ def _denormalise_kernel(
 
 
 def moments_of(parts: Tensor, images: Tensor, block: int, epsilon: float, out: Tensor) -> None:
-    """Write mean, variance and 1 / deviation of each channel, from what `convolve` left of `block` rows a program."""
+    """Write mean, variance and 1 / deviation per channel, from parts of `convolve` with `block` rows per program."""
     programs, channels = len(parts), images.shape[3]
     places = parts.shape[2] // channels
     with torch.cuda.device_of(parts):
@@ -122,7 +122,7 @@ def moments_of(parts: Tensor, images: Tensor, block: int, epsilon: float, out: T
 
 
 def sums_of(parts: Tensor, out: Tensor) -> None:
-    """Write the sums [2, channels] of parts [programs, 2, places and channels]."""
+    """Write the sums [2, channels] of parts [programs, 2, positions * channels]."""
     channels = out.shape[1]
     with torch.cuda.device_of(parts):
         _sums_kernel[(channels // _CHANNELS, 2)](
@@ -133,7 +133,7 @@ def sums_of(parts: Tensor, out: Tensor) -> None:
 def normalise(
     images: Tensor, moments: Tensor, scale: Tensor, shift: Tensor, added: Tensor | None, out: Tensor, rectified: bool
 ) -> None:
-    """Write batch_norm(images) + added, rectified if asked for, of images [count, height, width, channels]."""
+    """Write batch_norm(images) + added, with ReLU if `rectified`, for images [count, height, width, channels]."""
     with torch.cuda.device_of(images):
         _normalise_kernel[(triton.cdiv(images.numel(), _BLOCK),)](
             out, images, added, moments, scale, shift, images.numel(), images.shape[3], rectified, _BLOCK, num_warps=8
@@ -141,9 +141,9 @@ def normalise(
 
 
 def arrive(gradient: Tensor, kept: Tensor | None, normal: Tensor, moments: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient that a ReLU lets through, and its parts of sums for the BatchNorm of `normal` before it.
+    """Return the gradient before a ReLU, and its partial sums for the gradient of the BatchNorm of `normal`.
 
-    `kept` is what the ReLU made; without one, everything is let through.
+    `kept` is the output of the ReLU, or None if there is no ReLU.
     """
     channels = gradient.shape[3]
     pixels, block = gradient.numel() // channels, _BLOCK // channels
@@ -155,7 +155,7 @@ def arrive(gradient: Tensor, kept: Tensor | None, normal: Tensor, moments: Tenso
 
 
 def denormalise(gradient: Tensor, images: Tensor, moments: Tensor, scale: Tensor, sums: Tensor) -> Tensor:
-    """Return the gradient of images from that of batch_norm(images), and its sums."""
+    """Return the gradient of images, given the gradient of batch_norm(images) and its sums."""
     out = torch.empty_like(gradient)
     with torch.cuda.device_of(images):
         _denormalise_kernel[(triton.cdiv(images.numel(), _BLOCK),)](

@@ -1,10 +1,10 @@
-"""3x3 convolutions of narrow layers with their gradients as matrix products, on a CUDA device.
+"""Triton kernels for 3x3 convolutions of narrow layers and their gradients, as matrix products.
 
-A row is a block of pixels, `step` lines by two; its values are the patch of `step` + 2 lines by four pixels around it,
-each line one run of memory; the columns are the filters, in every place of the block. So few channels fill a tile, and
-patches overlap less. The gradient of what is convolved is the same product, with the filters turned; that of the
-filters is the product of patches with the gradients of blocks. What else is to be done with a value is done before it
-leaves the registers.
+A row is a block of `step` lines by two pixels; its values are the patch of `step` + 2 lines by four pixels around it,
+each line contiguous in memory. The columns are the filters at every position in the block. In this way, few channels
+fill a tile, and patches overlap less. The gradient of the input is the same product with rotated (`turned`) filters;
+that of the filters is the product of patches with the gradients of blocks. Bias, shortcut, ReLU and partial statistics
+are computed before values leave the registers.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -19,10 +19,10 @@ import triton.language as tl
 from torch import Tensor
 
 
-class Tile(NamedTuple):
-    """How products are cut: lines of a block of pixels, then what decides speed.
+class ConvolutionTile(NamedTuple):
+    """Tiling of products: lines per block of pixels (`step`), rows (`block`) and depth of a tile, and launch options.
 
-    Rows and depth of a tile, warps, tiles on their way, and programs that share a multiprocessor.
+    `stages` tiles are loaded ahead; `programs` share a multiprocessor.
     """
 
     step: int
@@ -34,31 +34,31 @@ class Tile(NamedTuple):
 
     @property
     def registers(self) -> int:
-        """Those a thread may use."""
+        """Maximum number of registers per thread."""
         return min(_REGISTERS // (self.programs * self.warps * 32), 255) // 8 * 8
 
 
-# By width. Of the filters' gradients, `block` rows are added up at a time, for `depth` values of a patch.
+# By number of channels. For gradients of filters, a turn adds `block` rows, for `depth` values of a patch.
 TILES = {
-    16: Tile(1, 256, 64, 8, 3, 2),
-    32: Tile(2, 128, 64, 8, 3, 1),
-    64: Tile(1, 64, 64, 8, 3, 2),
-    128: Tile(1, 64, 64, 8, 4, 1),
+    16: ConvolutionTile(1, 256, 64, 8, 3, 2),
+    32: ConvolutionTile(2, 128, 64, 8, 3, 1),
+    64: ConvolutionTile(1, 64, 64, 8, 3, 2),
+    128: ConvolutionTile(1, 64, 64, 8, 4, 1),
 }
 FILTER_TILES = {
-    16: Tile(2, 128, 64, 4, 3, 2),
-    32: Tile(1, 64, 64, 4, 4, 3),
-    64: Tile(1, 64, 128, 4, 3, 2),
-    128: Tile(1, 64, 128, 8, 3, 1),
+    16: ConvolutionTile(2, 128, 64, 4, 3, 2),
+    32: ConvolutionTile(1, 64, 64, 4, 4, 3),
+    64: ConvolutionTile(1, 64, 128, 4, 3, 2),
+    128: ConvolutionTile(1, 64, 128, 8, 3, 1),
 }
-PROGRAMS = 128  # that share the sums of a gradient of filters
-_GATHERED = 16  # values of filters that a program puts together
-_REGISTERS = 65536  # of a multiprocessor
+PROGRAMS = 128  # among which the sums for a gradient of filters are divided
+_GATHERED = 16  # filter values per program when their partial sums are added
+_REGISTERS = 65536  # per multiprocessor
 
 
 @triton.jit
 def _block_of_pixels(row, height: tl.constexpr, width: tl.constexpr, step: tl.constexpr):
-    """Return the first pixel of each block, counted over all images, then the line and the place where it lies."""
+    """Return the index of the first pixel of each block over all images, its line and its column."""
     across: tl.constexpr = width // 2
     blocks: tl.constexpr = height // step * across
     image, which = row // blocks, row % blocks
@@ -71,7 +71,7 @@ def _patches(
     source, row, known, turn,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, step: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    """Return the values from `turn` * `depth` on of the patches around blocks."""
+    """Return `depth` values of the patches around blocks, starting at `turn` * `depth`."""
     run: tl.constexpr = 4 * channels
     runs: tl.constexpr = run // depth if run > depth else 1  # parts of a line
     pixel, down, right = _block_of_pixels(row, height, width, step)
@@ -88,7 +88,7 @@ def _patches(
 def _factors(
     weight, turn, channels: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, turned: tl.constexpr
 ):  # fmt: skip
-    """Return what these values are multiplied by in each column: 3x3 filters [filter, line, pixel, channel]."""
+    """Return the factors of these values in each column, from 3x3 filters [filter, line, pixel, channel]."""
     run: tl.constexpr = 4 * channels
     runs: tl.constexpr = run // depth if run > depth else 1
     column, place = tl.arange(0, columns), tl.arange(0, depth)
@@ -97,7 +97,7 @@ def _factors(
     y = line[:, None] - (column // (2 * channels))[None, :]
     x = side[:, None] - (column // channels % 2)[None, :]
     inside = (y >= 0) & (y < 3) & (x >= 0) & (x < 3)
-    # Not one expression for both: loads are wide where the compiler sees that channels follow each other.
+    # Two expressions, since loads are wide only if the compiler sees that channels are contiguous.
     channel = place % channels if depth >= channels else (turn % runs * depth + place) % channels
     given, made = channel[:, None], (column % channels)[None, :]
     if turned:
@@ -107,14 +107,14 @@ def _factors(
     return tl.load(values, mask=inside, other=0.0)
 
 
-# Loops of unknown length: unrolled, they take more registers than there are.
+# The number of turns is not a constant: unrolled loops would need too many registers.
 @triton.jit(do_not_specialize=["turns"])
 def _convolve_kernel(
     out, parts, source, weight, bias, added, kept, normal, moments, rows, turns,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, step: tl.constexpr, turned: tl.constexpr,
     rectified: tl.constexpr, block: tl.constexpr, depth: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
-    """Do what `convolve` says to `block` blocks of pixels."""
+    """Compute `convolve` for `block` blocks of pixels."""
     columns: tl.constexpr = 2 * step * channels
     row, column = tl.program_id(0) * block + tl.arange(0, block), tl.arange(0, columns)
     known, channel = row < rows, column % channels
@@ -124,25 +124,25 @@ def _convolve_kernel(
     total = tl.zeros([block, columns], tl.float32)
     if bias is not None:
         total += tl.load(bias + channel)[None, :]
-    if added is not None:  # before the products: registers have no room for both at the end
+    if added is not None:  # before the products; at the end, both would not fit into the registers
         total += tl.load(added + put, mask=known[:, None], other=0.0)
     for turn in tl.range(turns, num_stages=stages):
         patches = _patches(source, row, known, turn, height, width, channels, step, depth)
         total = tl.dot(patches, _factors(weight, turn, channels, columns, depth, turned), total)
     if rectified:
-        total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)  # a run that diverges must be noticed
+        total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)  # NaN shows that a run diverges
     if kept is not None:
         total = tl.where(tl.load(kept + put, mask=known[:, None], other=0.0) > 0, total, 0.0)
     made = total.to(out.dtype.element_ty)
     tl.store(out + put, made, mask=known[:, None])
     if parts is not None:
         value, target = made.to(tl.float32), parts + tl.program_id(0) * (2 * columns) + column
-        if normal is not None:  # sums, of gradients alone and times what was normalised
+        if normal is not None:  # sums of gradients, and of gradients times normalised values
             mean, scale = tl.load(moments + channel), tl.load(moments + 2 * channels + channel)
             z = tl.load(normal + put, mask=known[:, None], other=0.0).to(tl.float32)
             first = tl.sum(value, axis=0)
             second = tl.sum(value * (z - mean[None, :]), axis=0) * scale
-        else:  # means and sums of squares around them
+        else:  # means and centred sums of squares
             first = tl.sum(value, axis=0) / tl.minimum(rows - tl.program_id(0) * block, block)
             around = tl.where(known[:, None], value - first[None, :], 0.0)
             second = tl.sum(around * around, axis=0)
@@ -156,7 +156,7 @@ def _filters_kernel(
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
     depth: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
-    """Add up, over a part of all blocks, products of gradients in all columns with `depth` values of patches."""
+    """Sum the products of gradients in all columns with `depth` values of patches, over a part of all blocks."""
     columns: tl.constexpr = 2 * step * channels
     values: tl.constexpr = (step + 2) * 4 * channels
     column = tl.arange(0, columns)
@@ -178,7 +178,7 @@ def _filters_kernel(
 def _gather_kernel(
     out, table, parts, channels: tl.constexpr, step: tl.constexpr, block: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
-    """Add up, for a few values of filters [filter, line, pixel, channel], all parts and all places of a block."""
+    """Sum a few values of filters [filter, line, pixel, channel] over all parts and all positions in a block."""
     columns: tl.constexpr = 2 * step * channels
     values: tl.constexpr = (step + 2) * 4 * channels
     element = tl.program_id(0) * block + tl.arange(0, block)
@@ -195,7 +195,7 @@ def _gather_kernel(
 
 
 def new_parts(images: Tensor) -> tuple[Tensor, int]:
-    """Return a place for what `convolve` leaves, [programs, 2, places and channels], and the rows of each program."""
+    """Allocate the `parts` of `convolve`, [programs, 2, positions * channels]; also return the rows per program."""
     channels = images.shape[3]
     tile = TILES[channels]
     columns = 2 * tile.step * channels
@@ -209,12 +209,12 @@ def convolve(
     parts: Tensor | None = None, bias: Tensor | None = None, added: Tensor | None = None, kept: Tensor | None = None,
     normal: Tensor | None = None, moments: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Convolve images [count, height, width, channels] with as many filters [filter, 3, 3, channel].
+    """Convolve images [count, height, width, channels] with filters [filter, 3, 3, channel], as many as channels.
 
-    Adds `bias` and `added` images, and rectifies if asked for. `turned`, it is the gradient of what was convolved with
-    these filters, which is zero where the images `kept` are not positive. `parts` takes, of each program
-    (see `new_parts`) and column, mean and centred sum of squares; or, given the images `normal` that are normalised by
-    `moments` [mean, variance, 1 / deviation; channel], the sums of gradients and of their products with those.
+    Adds `bias` and the images `added`, and applies ReLU if `rectified`. With `turned`, it computes the gradient of the
+    input instead, set to zero where the images `kept` are not positive. `parts` (see `new_parts`) receives, per program
+    and column, the mean and the centred sum of squares; or, if `normal` is given (images normalised by `moments`,
+    [mean, variance, 1 / deviation; channel]), the sums of gradients and of their products with normalised values.
     """
     _, height, width, channels = images.shape
     tile = TILES[channels]
@@ -231,7 +231,7 @@ def convolve(
 
 
 def filters_gradient(gradient: Tensor, images: Tensor, out: Tensor) -> None:
-    """Write the gradient of filters [filter, 3, 3, channel], in float32, that made what has `gradient` of images."""
+    """Write the float32 gradient of filters [filter, 3, 3, channel], from input images and output `gradient`."""
     _, height, width, channels = images.shape
     tile = FILTER_TILES[channels]
     columns, values = 2 * tile.step * channels, (tile.step + 2) * 4 * channels

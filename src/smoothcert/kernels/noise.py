@@ -1,7 +1,7 @@
-"""The same random numbers as `smoothcert.philox`, made by one kernel on a CUDA device.
+"""Triton kernels for the random numbers of `smoothcert.philox`, and for noisy copies of images.
 
-The words are equal to the bit; the normals, whose logarithm and cosine are the device's own, to a few units in the last
-place.
+The random words are identical; normal values differ by a few units in the last place, since logarithm and cosine are
+the device's own.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -45,7 +45,7 @@ def _words(first, second, third, group, k0, k1):
 
 @triton.jit
 def _normals(first, second, third, group, k0, k1):
-    """Return four normals for each group, in the order in which they stand in memory."""
+    """Return four normal values for each group, in memory order."""
     w0, w1, w2, w3 = _words(first, second, third, group, k0, k1)
     z0, z1 = _pair(w0, w1)
     z2, z3 = _pair(w2, w3)
@@ -54,7 +54,7 @@ def _normals(first, second, third, group, k0, k1):
 
 @triton.jit
 def _uniforms(first, second, third, group, k0, k1):
-    """Return four uniforms for each group, in the order in which they stand in memory."""
+    """Return four uniform values for each group, in memory order."""
     w0, w1, w2, w3 = _words(first, second, third, group, k0, k1)
     words = tl.interleave(tl.interleave(w0, w2), tl.interleave(w1, w3))
     unit: tl.constexpr = 2.0**-24
@@ -87,9 +87,9 @@ def _noisy_kernel(out, inputs, image, index, sample, third, sigma, k0, k1, size,
 
 @triton.jit
 def _guess(drawn, scale):
-    """Return about `scale` times the normal quantile of drawn / 2**60.
+    """Approximate `scale` times the normal quantile of drawn / 2**60.
 
-    Abramowitz and Stegun, 26.2.23: the quantile is off by less than 4.5e-4.
+    By Abramowitz and Stegun, 26.2.23, the error of the quantile is below 4.5e-4.
     """
     upper = drawn >= (1 << 59)
     tail = tl.where(upper, (1 << 60) - 1 - drawn, drawn).to(tl.float32) + 0.5
@@ -100,7 +100,7 @@ def _guess(drawn, scale):
 
 @triton.jit
 def _at_most(table, count, drawn, steps: tl.constexpr):
-    """Return how many of the sorted thresholds are at most `drawn`, by bisection."""
+    """Count the sorted thresholds that are at most `drawn`, by bisection."""
     below = tl.zeros_like(drawn)
     for i in tl.static_range(steps):
         tried = below + (1 << (steps - 1 - i))
@@ -123,7 +123,7 @@ def _grid_kernel(
     first = (w0.to(tl.int64) << 28) | (w1.to(tl.int64) >> 4)
     second = (w2.to(tl.int64) << 28) | (w3.to(tl.int64) >> 4)
     drawn = tl.interleave(first, second)
-    # A guess that is right or one too few, and then seen to be right: fewer reads of the table than a search takes.
+    # The guess is almost always exact or one too low, which is then verified: fewer table reads than a search.
     below = offset + tl.floor(_guess(drawn, scale) + 0.25).to(tl.int64)
     below = tl.minimum(tl.maximum(below, 0), count)
     below += (tl.load(table + below, mask=below < count, other=1 << 62) <= drawn).to(tl.int64)
@@ -141,10 +141,7 @@ def _grid_kernel(
 
 @operator("smoothcert::draw")
 def draw(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gaussian: bool) -> Tensor:
-    """Draw `size` standard normals, or uniforms in [0, 1), for every element of the broadcast address words.
-
-    An operator of its own, so that a compiled step takes it as it is.
-    """
+    """Draw `size` standard normal values, or uniform ones in [0, 1), for every element of the address words."""
     words = torch.broadcast_tensors(first, second, third)
     flat = [word.reshape(-1).contiguous() for word in words]
     out = torch.empty(*words[0].shape, size, device=flat[0].device)
@@ -163,19 +160,12 @@ def _(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gaussi
 
 
 def noisy_copies(
-    inputs: Tensor,
-    image: Tensor,
-    indices: Tensor,
-    samples: Tensor,
-    *,
-    sigma: float,
-    seed: int,
-    purpose: int,
-    dtype: torch.dtype,
-) -> Tensor:
-    """Return inputs[image] plus noise [rows, ...], drawn and added in float32 and cast once.
+    inputs: Tensor, image: Tensor, indices: Tensor, samples: Tensor, *,
+    sigma: float, seed: int, purpose: int, dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
+    """Return inputs[image] plus Gaussian noise, [rows, ...]; noise is drawn and added in float32, then cast to `dtype`.
 
-    Row r holds sample samples[r] of the input whose index is indices[image[r]].
+    Row r has noise sample samples[r] of the input whose index is indices[image[r]].
     """
     size = inputs[0].numel()
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)
@@ -187,22 +177,12 @@ def noisy_copies(
 
 
 def grid_copies(
-    inputs: Tensor,
-    image: Tensor,
-    indices: Tensor,
-    samples: Tensor,
-    *,
-    table: Tensor,
-    offset: int,
-    sigma: float,
-    limits: tuple[int, int],
-    seed: int,
-    purpose: int,
-    dtype: torch.dtype,
-) -> Tensor:
-    """Return inputs[image] plus integer noise on the grid of 8-bit images, clipped, divided by 255 and cast once.
+    inputs: Tensor, image: Tensor, indices: Tensor, samples: Tensor, *,
+    table: Tensor, offset: int, sigma: float, limits: tuple[int, int], seed: int, purpose: int, dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
+    """Return inputs[image] plus integer noise on the grid of 8-bit images, clipped, divided by 255, cast to `dtype`.
 
-    `table` holds the thresholds of that `sigma` (see `smoothcert.statistics.integer_noise`).
+    `table` has the thresholds for `sigma` (see `smoothcert.statistics.integer_noise`).
     """
     size, block = inputs[0].numel(), _BLOCK
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)

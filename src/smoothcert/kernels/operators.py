@@ -1,4 +1,4 @@
-"""Functions that the compiler takes as they are."""
+"""Functions that `torch.compile` calls without tracing them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import library
 
 
 def operator(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """Make a function an operator to the compiler, and leave it a plain function to everyone else.
+    """Register a function as a custom operator that only `torch.compile` sees; other calls run the plain function.
 
-    Calling an operator imports the compiler, which takes seconds, and costs the host time at each launch.
-    What it returns has no gradient.
+    Calling a custom operator imports the compiler, which takes seconds, and adds overhead to each launch. The result
+    has no gradient.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:

@@ -1,11 +1,11 @@
-"""Convolutions of one pixel: alone, or as links of a chain that is one kernel.
+"""Triton kernels for 1x1 convolutions of bottlenecks: a single one, or several fused into one kernel (a chain).
 
-A chain is a bottleneck's last convolution and the first of the bottleneck after it, and may begin with the 3x3
-convolution before them. What the last one makes is four times as wide as all else, and memory sets the pace: chained,
-it is written once, for the next shortcut, and not read back; what the 3x3 one makes is never written at all.
+A chain is a bottleneck's last convolution and the first one of the next bottleneck, optionally preceded by the 3x3
+convolution before them. The output of the last convolution is four times as wide as the others, and memory is the
+bottleneck: in a chain it is written once, for the next shortcut, and not read back; the output of the 3x3 convolution
+is not written at all.
 
-Products of plain matrices leave copying to the device by tensor descriptors: tiles arrive while others are at work,
-rows past the end arrive as zeros and are not written.
+Tensor descriptors let the device copy tiles asynchronously; rows past the end are read as zeros and not written.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -23,8 +23,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from smoothcert.kernels.operators import operator
 
 
-class Tile(NamedTuple):
-    """How products are cut: rows, columns and depth of a tile, warps, and tiles on their way."""
+class PointwiseTile(NamedTuple):
+    """Tiling of a product: rows, columns and depth of a tile, warps, and tiles that are loaded ahead (`stages`)."""
 
     rows: int
     columns: int
@@ -34,9 +34,9 @@ class Tile(NamedTuple):
 
 
 class ChainTile(NamedTuple):
-    """How a chain is cut: pixels of a program, wide channels of a turn, warps, and turns on their way.
+    """Tiling of a chain: pixels per program, wide channels per turn, warps, and turns that are loaded ahead (`stages`).
 
-    `ahead` is how many turns of the 3x3 convolution are on their way, or 0 where that is a kernel of its own.
+    `ahead` is the same for the 3x3 convolution, or 0 if that is a separate kernel.
     """
 
     rows: int
@@ -46,7 +46,7 @@ class ChainTile(NamedTuple):
     ahead: int
 
 
-# By rule, as every tile. A chain that is not here does not pay, or has no room in registers and shared memory.
+# Other chains are not faster, or do not fit into registers and shared memory.
 CHAINS = {
     (64, 64, 64): ChainTile(128, 64, 4, 3, 4),
     (64, 64, 0): ChainTile(64, 64, 4, 3, 4),
@@ -54,11 +54,11 @@ CHAINS = {
     (128, 128, 0): ChainTile(128, 64, 8, 3, 0),
     (128, 256, 0): ChainTile(64, 32, 4, 3, 3),
 }
-"""Tiles by the channels of the bottleneck, of the next one, and of a shortcut to be projected (0, or as the first)."""
+"""Tiles by the channels of a bottleneck, of the next one, and of a projected shortcut (0 if there is none)."""
 
 
 def chain_tile(weight: Tensor, next_weight: Tensor) -> ChainTile | None:
-    """Return the tile that chains two convolutions, or None where they are kernels of their own."""
+    """Return the tile for a chain of two convolutions, or None if they are better run separately."""
     return CHAINS.get(_key(weight, next_weight))
 
 
@@ -68,7 +68,7 @@ def _key(weight: Tensor, next_weight: Tensor) -> tuple[int, int, int]:
 
 
 def _described(tensor: Tensor, rows: int, columns: int) -> TensorDescriptor:
-    """Describe the matrix whose rows are pixels, or filters, and the tile that is copied at once."""
+    """Return the descriptor of a matrix whose rows are pixels or filters, copied in tiles of `rows` x `columns`."""
     return TensorDescriptor.from_tensor(tensor.contiguous().view(-1, tensor.shape[-1]), [rows, columns])
 
 
@@ -78,7 +78,7 @@ def _pointwise_kernel(
     channels: tl.constexpr, filters: tl.constexpr, adding: tl.constexpr,
     block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    # Programs that read the same rows follow one another.
+    # Programs that read the same rows are neighbours.
     row = tl.program_id(0) // (filters // columns) * block
     column = tl.program_id(0) % (filters // columns) * columns
     total = tl.zeros([block, columns], tl.float32) + tl.load(bias + column + tl.arange(0, columns))[None, :]
@@ -89,8 +89,10 @@ def _pointwise_kernel(
     out.store([row, column], tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL).to(out.dtype))
 
 
-def pointwise(out: Tensor, images: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, tile: Tile) -> None:
-    """Write relu(conv2d + shortcut) into `out`; images are [count, height, width, channels], weights as in `chain`."""
+def pointwise(
+    out: Tensor, images: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, tile: PointwiseTile
+) -> None:
+    """Write relu(conv2d(images) + shortcut); images are [count, height, width, channels], weights as in `chain`."""
     filters, channels = len(weight), images.shape[3]
     _pointwise_kernel[(triton.cdiv(out.numel() // filters, tile.rows) * (filters // tile.columns),)](
         _described(out, tile.rows, tile.columns), _described(images, tile.rows, tile.depth),
@@ -107,7 +109,7 @@ def _chain_kernel(
     height: tl.constexpr, across: tl.constexpr, width: tl.constexpr, wide: tl.constexpr, next_width: tl.constexpr,
     projecting: tl.constexpr, block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, ahead: tl.constexpr,
 ):  # fmt: skip
-    """Make wide images `columns` channels a turn, each turn's share of the products that follow at once."""
+    """Compute `columns` channels of the wide output per turn, and their share of the following products."""
     row = tl.program_id(0) * block
     if ahead:
         pixel = row + tl.arange(0, block)
@@ -120,14 +122,14 @@ def _chain_kernel(
             seen = pixel.to(tl.int64) * width + ((dy * across + dx) * width + turn % parts * depth)
             patches = tl.load(images + seen[:, None] + place[None, :], mask=inside[:, None], other=0.0)
             middle = tl.dot(patches, middle_weight.load([0, turn * depth]).T, middle)
-        inputs = tl.maximum(middle, 0.0, propagate_nan=tl.PropagateNan.ALL).to(out.dtype)  # NaN: no votes
+        inputs = tl.maximum(middle, 0.0, propagate_nan=tl.PropagateNan.ALL).to(out.dtype)  # NaN must not become votes
     else:
         inputs = images.load([row, 0])
     if projecting:
         sources = shortcut.load([row, 0])
     total = tl.zeros([block, next_width], tl.float32)
     for start in tl.range(0, wide, columns):
-        # The shortcut is not the first to be added: the compiler would start its copy no sooner than the products.
+        # The shortcut is added last: otherwise, the compiler would not start its copy before the products.
         made = tl.dot(inputs, weight.load([start, 0]).T) + tl.load(bias + start + tl.arange(0, columns))[None, :]
         if projecting:
             made = tl.dot(sources, weight.load([start, width]).T, made)
@@ -144,10 +146,10 @@ def _chain_kernel(
 def chain(
     images: Tensor, shortcut: Tensor, middle: list[Tensor], last: list[Tensor], following: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Return relu(last(images) + shortcut), and relu(following) of that; images are [count, height, width, channels].
+    """Return wide = relu(last(images) + shortcut) and relu(following(wide)), for [count, height, width, channels].
 
-    A convolution is its weight [filters, size, size, channels] and its bias. `middle` is a 3x3 one to be applied to the
-    images first, and rectified, or empty. Channels left over in last's weight are for a projection of the shortcut.
+    Each convolution is [weight, bias], with a weight [filters, size, size, channels]. `middle` is a 3x3 convolution
+    with ReLU to apply to the images first, or empty. Additional channels of `last` project the shortcut.
     """
     (weight, bias), (next_weight, next_bias) = last, following
     wide, (width, next_width, given) = len(weight), _key(weight, next_weight)

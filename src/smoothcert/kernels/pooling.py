@@ -1,8 +1,8 @@
-"""Convolution, ReLU and pooling of a small network as one kernel on a CUDA device, for voting in bfloat16.
+"""Triton kernel for convolution, ReLU and max pooling of a small network, for voting in bfloat16.
 
-The products are those of `layers.blocked_conv_relu_pool`, but neither patches nor products ever stand in memory: a
-program reads the patches of a block of pooled pixels as runs of one image row each, multiplies them with all filters in
-all four places of the pool, and writes the maximum.
+The products are those of `models.pooled_convolution.blocked_conv_relu_pool`, but neither patches nor products are
+stored: a program reads the patches of a block of pooled pixels as runs of one image row each, multiplies them with all
+filters at all four positions of the pooling window, and writes the maximum.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -12,12 +12,12 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from smoothcert.kernels.operators import operator
 
-_DEPTH = 64  # products added up at a time
+_DEPTH = 64  # products per turn
 
 
 @triton.jit
@@ -26,7 +26,7 @@ def _larger(a, b):
 
 
 @triton.jit
-def _kernel(
+def _conv_relu_pool_kernel(
     out, images, weight, bias, rows,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, size: tl.constexpr, filters: tl.constexpr,
     padded_filters: tl.constexpr, run: tl.constexpr, turns: tl.constexpr, block: tl.constexpr, depth: tl.constexpr,
@@ -61,10 +61,10 @@ def _kernel(
 
 @operator("smoothcert::conv_relu_pool")
 def conv_relu_pool(images: Tensor, weight: Tensor, bias: Tensor, channels: int, size: int, flat: bool) -> Tensor:
-    """Return max_pool2d(relu(conv2d(...)), 2) of images [count, height, width, channels], as such images.
+    """Return max_pool2d(relu(conv2d(images)), 2) for images [count, height, width, channels], in the same layout.
 
-    `weight` is what `arrange` made of filters of `size` x `size` pixels. `flat` lays the result out for a linear layer:
-    [count, channels * height * width], pixels after one another for each channel.
+    `weight` is the result of `arrange` for filters of `size` x `size` pixels. With `flat`, the result is the input of a
+    linear layer, [count, channels * height * width].
     """
     images = images.contiguous()
     height, width = images.shape[1:3]
@@ -73,7 +73,7 @@ def conv_relu_pool(images: Tensor, weight: Tensor, bias: Tensor, channels: int, 
     rows, turns = out.numel() // filters, len(weight) // _DEPTH
     block = 256 if turns == 1 else 128
     with torch.cuda.device_of(images):
-        _kernel[(triton.cdiv(rows, block),)](
+        _conv_relu_pool_kernel[(triton.cdiv(rows, block),)](
             out, images, weight, bias, rows, height, width, channels, size + 1, filters, weight.shape[1] // 4, run,
             turns, block, _DEPTH, flat, num_warps=4 if turns == 1 else 8, num_stages=3,
         )  # fmt: skip
@@ -92,9 +92,9 @@ def _shape(images: Tensor, filters: int, size: int, flat: bool) -> tuple[int, ..
 
 
 def arrange(weight: Tensor) -> Tensor:
-    """Return filters as the kernel reads them: [line of a patch and place along it, place in the pool and filter].
+    """Return filters in the kernel's layout: [line of a patch, value in it; position in the window, filter].
 
-    What lies along a line, and the filters, are padded to powers of two.
+    The values of a line and the filters are padded to powers of two.
     """
     filters, channels, size = weight.shape[:3]
     along = (size + 1) * channels
@@ -103,23 +103,3 @@ def arrange(weight: Tensor) -> Tensor:
     padding = (0, max(16, triton.next_power_of_2(filters)) - filters, 0, 0, 0, triton.next_power_of_2(along) - along)
     table = F.pad(table, padding).flatten(2).flatten(0, 1)
     return F.pad(table, (0, 0, 0, -len(table) % _DEPTH)).contiguous()
-
-
-class PooledConv(nn.Module):
-    """A convolution with ReLU and pooling, ready for the kernel; `flat` if a linear layer comes next."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, conv: nn.Conv2d, *, flat: bool = False) -> None:
-        super().__init__()
-        assert conv.bias is not None
-        self.channels, self.size, self.flat = conv.in_channels, conv.kernel_size[0], flat
-        self.register_buffer("weight", arrange(conv.weight.detach()))
-        self.register_buffer("bias", conv.bias.detach().clone())
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the pooled scores of images [count, channels, height, width], as such images or flattened."""
-        shape = (self.channels, self.size, self.flat)
-        pooled: Tensor = conv_relu_pool(x.permute(0, 2, 3, 1), self.weight, self.bias, *shape)
-        return pooled if self.flat else pooled.permute(0, 3, 1, 2)

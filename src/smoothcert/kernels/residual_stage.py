@@ -1,11 +1,11 @@
-"""A stage of a CIFAR ResNet as one kernel on a CUDA device, for voting in bfloat16.
+"""Triton kernel for a whole stage of a CIFAR ResNet, for voting in bfloat16.
 
-A program keeps a few images through all blocks of a stage: what one convolution writes the next one reads back from
-the caches, and nothing waits for other images. A convolution is a matrix product. A row is a block of output pixels,
-`step` lines by two; its values are the patch of `step` + 2 lines by four pixels around it, each line one run of memory;
-the columns are the filters, in every place of the block.
+A program takes a few images through all blocks of a stage: each convolution reads the output of the previous one from
+the caches, and programs do not wait for each other. A convolution is a matrix product. A row is a block of `step` lines
+by two output pixels; its values are the patch of `step` + 2 lines by four pixels around it, each line contiguous in
+memory. The columns are the filters at every position in the block.
 
-So is what a stage begins with: the network's first convolution, or one that halves the image; of that, a row is one
+The entry of a stage is the network's first convolution, or one that halves the image. In the latter, a row is one
 pixel, and the columns are the projection of the shortcut and the filters.
 """
 
@@ -23,10 +23,10 @@ from torch import Tensor
 from smoothcert.kernels.operators import operator
 
 
-class Tile(NamedTuple):
-    """How products are cut: lines of a block of pixels, then what decides speed.
+class StageTile(NamedTuple):
+    """Tiling of products: lines per block of pixels (`step`), rows (`block`) and depth of a tile, and launch options.
 
-    Rows and depth of a tile, warps, tiles on their way, values read at once, and programs that share a multiprocessor.
+    `stages` tiles are loaded ahead, `vector` values are read at once, and `programs` share a multiprocessor.
     """
 
     step: int
@@ -38,14 +38,14 @@ class Tile(NamedTuple):
     programs: int
 
 
-# By width, and by rule: kernels chosen by timing would make the certified function depend on it.
+# By number of channels. Fixed tiles: with autotuning, the certified function would depend on timings.
 TILES = {
-    16: Tile(2, 256, 64, 4, 2, 8, 2),
-    32: Tile(1, 128, 64, 4, 3, 8, 3),
-    64: Tile(1, 128, 64, 8, 3, 8, 2),
+    16: StageTile(2, 256, 64, 4, 2, 8, 2),
+    32: StageTile(1, 128, 64, 4, 3, 8, 3),
+    64: StageTile(1, 128, 64, 8, 3, 8, 2),
 }
 _ENTRY_DEPTH = 64
-_REGISTERS = 65536  # of a multiprocessor
+_REGISTERS = 65536  # per multiprocessor
 
 
 @triton.jit
@@ -55,9 +55,9 @@ def _convolve(
     halving: tl.constexpr, adding: tl.constexpr,
     block: tl.constexpr, depth: tl.constexpr, stages: tl.constexpr, vector: tl.constexpr,
 ):  # fmt: skip
-    """Convolve `here` images, add what lies in `target` to that if `adding`, and rectify.
+    """Convolve `here` images, add the values in `target` if `adding`, and apply ReLU.
 
-    A halving one writes projections to `target`, not rectified, and the convolution `plane` values further on.
+    If `halving`, projections are written to `target` without ReLU, and the convolution `plane` values after it.
     """
     across: tl.constexpr = width // 2
     blocks: tl.constexpr = height // step * across
@@ -78,7 +78,7 @@ def _convolve(
             spot = column // (2 * filters) * (width * filters) + column % (2 * filters)
             put = (((image * height + down) * width + right) * filters)[:, None] + spot[None, :]
         total = tl.zeros([block, columns], tl.float32) + tl.load(bias + column)[None, :]
-        if adding:  # before the products: registers have no room for both at the end
+        if adding:  # before the products; at the end, both would not fit into the registers
             total += tl.load(target + put, mask=known[:, None], other=0.0)
         for turn in tl.range(turns, num_stages=stages):
             line, along = turn * depth // run + place // run, turn % runs * depth + place % run
@@ -89,16 +89,16 @@ def _convolve(
             patches = tl.load(tl.max_contiguous(values, (1, vector)), mask=inside, other=0.0)
             factors = tl.load(weight + (turn * depth + place)[:, None] * columns + column[None, :])
             total = tl.dot(patches, factors, total)
-        rectified = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)  # they are no votes
+        rectified = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)  # NaN scores must not become votes
         if halving:
             rectified = tl.where((column < filters)[None, :], total, rectified)
         tl.store(target + put, rectified.to(target.dtype.element_ty), mask=known[:, None])
-    tl.debug_barrier()  # other threads read next what was written
+    tl.debug_barrier()  # other threads read the output next
 
 
-# Loops of unknown length: unrolled, those over the depth take more registers than there are.
+# The loop bounds are not constants: unrolled loops over the depth would need too many registers.
 @triton.jit(do_not_specialize=["pairs", "entry_turns", "turns"])
-def _kernel(
+def _stage_kernel(
     out, images, entry, entry_bias, weights, biases, count, plane, pairs, entry_turns, turns,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, given: tl.constexpr, step: tl.constexpr,
     group: tl.constexpr, block: tl.constexpr, depth: tl.constexpr, entry_depth: tl.constexpr, stages: tl.constexpr,
@@ -138,17 +138,19 @@ def _kernel(
         biases += 2 * columns
 
 
-def run_stage(images: Tensor, entry: Tensor, entry_bias: Tensor, weights: Tensor, biases: Tensor, tile: Tile) -> Tensor:
-    """Return what a stage makes of images [count, height, width, channels], as such images.
+def run_stage(
+    images: Tensor, entry: Tensor, entry_bias: Tensor, weights: Tensor, biases: Tensor, tile: StageTile
+) -> Tensor:
+    """Apply a stage to images [count, height, width, channels].
 
-    The other tensors are those of a `residual_network.ResidualStage`.
+    The other tensors are those of `models.cuda.residual_network.ResidualStage`.
     """
     images, channels = images.contiguous(), biases.shape[1] // (2 * tile.step)
     count, height, width, _ = shape = _shape(images, channels)
-    both = images.new_empty((2, *shape))  # the second holds what lies between the two convolutions of a block
+    both = images.new_empty((2, *shape))  # the output, and the values between the two convolutions of a block
     group = max(1, tile.block // (height // tile.step * (width // 2)))
     with torch.cuda.device_of(images):
-        _kernel[(triton.cdiv(count, group),)](
+        _stage_kernel[(triton.cdiv(count, group),)](
             both, images, entry, entry_bias, weights, biases, count, both[0].numel(), len(weights) // 2,
             len(entry) // _ENTRY_DEPTH, weights.shape[1] // tile.depth,
             height, width, channels, images.shape[3], tile.step, group, tile.block, tile.depth, _ENTRY_DEPTH,
@@ -162,7 +164,7 @@ def run_stage(images: Tensor, entry: Tensor, entry_bias: Tensor, weights: Tensor
 def residual_stage(
     images: Tensor, entry: Tensor, entry_bias: Tensor, weights: Tensor, biases: Tensor, channels: int
 ) -> Tensor:
-    """Return what `run_stage` does, with the tile for so many channels."""
+    """Call `run_stage` with the tile for this number of channels."""
     return run_stage(images, entry, entry_bias, weights, biases, TILES[channels])
 
 

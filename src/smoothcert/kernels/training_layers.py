@@ -1,15 +1,16 @@
-"""Layers of residual blocks of one width with their gradients, for training on a CUDA device in bfloat16.
+"""Layers of residual blocks of one width with their gradients, for training in bfloat16 on our Triton kernels.
 
-The layers of a stage run as one operation: two for each block and, if their number is odd, one that leads: the stem, or
-the second layer of a block that halves images, which is given its shortcut. With BatchNorm in training mode, a layer
-is a convolution that leaves what the statistics are put together from, and one pass that normalises; backwards it is
-the same. In eval mode, as attacks have it, BatchNorm is part of the filters, and a layer is one kernel.
+The layers of a stage run as one operation: two per block, preceded by a single layer if their number is odd. That is
+the stem, or the second layer of a block that halves images; its shortcut is an argument. With BatchNorm in training
+mode, a layer is a convolution that also computes partial statistics, followed by a normalisation; the gradient works
+likewise. In eval mode, which attacks use, BatchNorm is folded into the filters, and a layer is one kernel.
 """
 
-# mypy: disable-error-code="no-untyped-call,untyped-decorator,misc"
+# mypy: disable-error-code="no-untyped-call,untyped-decorator,misc,no-any-return"
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -22,12 +23,12 @@ from smoothcert.kernels.operators import operator
 
 
 def _entering(images: Tensor, left: Tensor, layer: int) -> Tensor:
-    """Return what a layer is given."""
+    """Return the input of a layer."""
     return left[layer - 1] if layer else images
 
 
 def _added(images: Tensor, left: Tensor, shortcut: Tensor | None, layer: int, layers: int) -> Tensor | None:
-    """Return what a layer adds: at the end of a block, what entered it."""
+    """Return the shortcut that a layer adds: at the end of a block, the input of the block."""
     if layer < layers % 2:
         return shortcut
     return None if (layer - layers) % 2 == 0 else _entering(images, left, layer - 1)
@@ -40,9 +41,9 @@ def training_layers(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Apply layers to images [count, height, width, channels], with BatchNorm in training mode.
 
-    All are rectified; one layer, without a shortcut, may be not.
-    Weights are [layer, filter, 3, 3, channel]. Returned are the images that leave the last layer; those that leave each
-    layer before; those of each layer before BatchNorm; and its [layer; mean, variance, 1 / deviation; channel].
+    `weights` are [layer, filter, 3, 3, channel]. `rectified` may be False only for a single layer without a shortcut.
+    Returns the output of the last layer, the outputs of all layers before it, the outputs of all convolutions, and the
+    moments [layer; mean, variance, 1 / deviation; channel].
     """
     images, layers = images.contiguous(), len(weights)
     shortcut = None if shortcut is None else shortcut.contiguous()
@@ -63,7 +64,7 @@ def training_gradient(
     gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, convolved: Tensor, moments: Tensor, weights: Tensor,
     scales: Tensor, rectified: bool, for_images: bool, for_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the gradients of images and weights (if asked for), of the shortcut given, and [layer; shift, scale]."""
+    """Return the gradients of images and weights (if requested), of the shortcut, and of [layer; shift, scale]."""
     images, weights, layers = images.contiguous(), weights.contiguous(), len(weights)
     factors, found = weights.to(images.dtype), torch.empty_like(weights if for_weights else weights[:0])
     sums = moments.new_empty((layers, 2, images.shape[3]))
@@ -93,7 +94,7 @@ def training_gradient(
 def folded_layers(
     images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor, rectified: bool
 ) -> tuple[Tensor, Tensor]:
-    """Apply layers whose BatchNorm is part of the weights; return what leaves the last one, and each one before."""
+    """Apply layers with folded BatchNorm; return the output of the last layer, and of all layers before it."""
     images, weights, layers = images.contiguous(), weights.contiguous(), len(weights)
     shortcut = None if shortcut is None else shortcut.contiguous()
     left, out = images.new_empty((layers - 1, *images.shape)), torch.empty_like(images)
@@ -108,7 +109,7 @@ def folded_layers(
 def folded_gradient(
     gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, weights: Tensor, rectified: bool, for_weights: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of images, of weights and biases (if asked for), and of the shortcut given."""
+    """Return the gradients of images, of weights and biases (if requested), and of the shortcut."""
     images, weights, layers = images.contiguous(), weights.contiguous(), len(weights)
     found = torch.empty_like(weights if for_weights else weights[:0], dtype=torch.float32)
     biases = found.new_empty(len(found), images.shape[3])
@@ -125,11 +126,9 @@ def folded_gradient(
     return arrived, found, biases, shortcut if rectified else images.new_empty(0)
 
 
+# Shapes and types of the outputs, for the compiler.
 @training_layers.register_fake
-def _(
-    images: Tensor, shortcut: Tensor | None, weights: Tensor, scales: Tensor, shifts: Tensor, epsilon: float,
-    rectified: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+def _(images: Tensor, shortcut: Any, weights: Tensor, scales: Tensor, *_: Any) -> tuple[Tensor, ...]:
     layers, shape = len(weights), images.shape
     left, convolved = images.new_empty((layers - 1, *shape)), images.new_empty((layers, *shape))
     return images.new_empty(shape), left, convolved, scales.new_empty((layers, 3, shape[3]))
@@ -137,9 +136,9 @@ def _(
 
 @training_gradient.register_fake
 def _(
-    gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, convolved: Tensor, moments: Tensor, weights: Tensor,
-    scales: Tensor, rectified: bool, for_images: bool, for_weights: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    gradient: Any, images: Tensor, out: Any, left: Any, convolved: Any, moments: Tensor, weights: Tensor, scales: Any,
+    rectified: bool, for_images: bool, for_weights: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
     found = weights.new_empty((len(weights) if for_weights else 0, *weights.shape[1:]))
     sums = moments.new_empty((len(weights), 2, images.shape[3]))
     shortcut = images.new_empty(images.shape if rectified else 0)
@@ -147,43 +146,44 @@ def _(
 
 
 @folded_layers.register_fake
-def _(
-    images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor, rectified: bool
-) -> tuple[Tensor, Tensor]:
+def _(images: Tensor, shortcut: Any, weights: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return images.new_empty(images.shape), images.new_empty((len(weights) - 1, *images.shape))
 
 
 @folded_gradient.register_fake
 def _(
-    gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, weights: Tensor, rectified: bool, for_weights: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    gradient: Any, images: Tensor, out: Any, left: Any, weights: Tensor, rectified: bool, for_weights: bool
+) -> tuple[Tensor, ...]:
     found = weights.new_empty((len(weights) if for_weights else 0, *weights.shape[1:]), dtype=torch.float32)
     biases, shortcut = found.new_empty(len(found), images.shape[3]), images.new_empty(images.shape if rectified else 0)
     return images.new_empty(images.shape), found, biases, shortcut
 
 
 def _mark(ctx: Any, output: tuple[Tensor, ...]) -> None:
-    """Have gradients of the first output alone; zeros for the others would be written each time."""
+    """Make only the first output differentiable; otherwise, zero gradients of the others would be allocated."""
     ctx.mark_non_differentiable(*output[1:])
-    if not torch.compiler.is_compiling():  # it leaves out what is not used
+    if not torch.compiler.is_compiling():  # the compiler drops unused gradients by itself
         ctx.set_materialize_grads(False)
 
 
+def _where(needed: Sequence[bool], *gradients: Tensor) -> list[Tensor | None]:
+    return [gradient if need else None for need, gradient in zip(needed, gradients, strict=False)]
+
+
 class TrainingLayers(torch.autograd.Function):
-    """The kernels as one function with its gradient, in a form that the compiler follows into attacks, too."""
+    """Differentiable `training_layers`, in a form that `torch.compile` can trace inside attacks, too."""
 
     @staticmethod
     def forward(
         images: Tensor, shortcut: Tensor | None, weights: Tensor, scales: Tensor, shifts: Tensor, epsilon: float,
         rectified: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        """Apply layers; return what the operation does."""
-        made: tuple[Tensor, ...] = training_layers(images, shortcut, weights, scales, shifts, epsilon, rectified)
-        return made
+        """Apply the layers."""
+        return training_layers(images, shortcut, weights, scales, shifts, epsilon, rectified)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        """Keep what gradients are made of."""
+        """Save the tensors that the gradient needs."""
         images, _, weights, scales, _, _, ctx.rectified = inputs
         _mark(ctx, output)
         ctx.save_for_backward(images, *output, weights, scales)
@@ -191,35 +191,28 @@ class TrainingLayers(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        """Return gradients of what `forward` takes."""
-        for_images, for_shortcut, for_weights, for_scales, for_shifts, _, _ = ctx.needs_input_grad
-        asked = ctx.rectified, for_images, for_weights
-        found, weights, shortcut, sums = training_gradient(gradient, *ctx.saved_tensors, *asked)
-        return (
-            found if for_images else None,
-            shortcut if for_shortcut else None,
-            weights if for_weights else None,
-            sums[:, 1] if for_scales else None,
-            sums[:, 0] if for_shifts else None,
-            None,
-            None,
+        """Return the gradients of the arguments of `forward`."""
+        needed = ctx.needs_input_grad
+        for_images, _, for_weights = needed[:3]
+        images, weights, shortcut, sums = training_gradient(
+            gradient, *ctx.saved_tensors, ctx.rectified, for_images, for_weights
         )
+        return *_where(needed, images, shortcut, weights, sums[:, 1], sums[:, 0]), None, None
 
 
 class FoldedLayers(torch.autograd.Function):
-    """The same for BatchNorm in eval mode."""
+    """Differentiable `folded_layers`, for BatchNorm in eval mode."""
 
     @staticmethod
     def forward(
         images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor, rectified: bool
     ) -> tuple[Tensor, Tensor]:
-        """Apply layers; return what the operation does."""
-        made, left = folded_layers(images, shortcut, weights, biases, rectified)
-        return made, left
+        """Apply the layers."""
+        return folded_layers(images, shortcut, weights, biases, rectified)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        """Keep what gradients are made of."""
+        """Save the tensors that the gradient needs."""
         images, _, weights, _, ctx.rectified = inputs
         _mark(ctx, output)
         ctx.save_for_backward(images, *output, weights)
@@ -227,15 +220,9 @@ class FoldedLayers(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-        """Return gradients of what `forward` takes."""
-        for_images, for_shortcut, for_weights, for_biases, _ = ctx.needs_input_grad
-        images, made, left, factors = ctx.saved_tensors
-        asked = ctx.rectified, for_weights or for_biases
-        found, weights, biases, shortcut = folded_gradient(gradient, images, made, left, factors, *asked)
-        return (
-            found if for_images else None,
-            shortcut if for_shortcut else None,
-            weights.to(factors.dtype) if for_weights else None,
-            biases if for_biases else None,
-            None,
+        """Return the gradients of the arguments of `forward`."""
+        needed, dtype = ctx.needs_input_grad, ctx.saved_tensors[-1].dtype
+        images, weights, biases, shortcut = folded_gradient(
+            gradient, *ctx.saved_tensors, ctx.rectified, needed[2] or needed[3]
         )
+        return *_where(needed, images, shortcut, weights.to(dtype), biases), None

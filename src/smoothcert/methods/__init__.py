@@ -1,4 +1,4 @@
-"""The paper's training methods, each one file under one contract."""
+"""Training methods, one file each; `base` is the contract that they implement."""
 
 from __future__ import annotations
 
@@ -26,50 +26,89 @@ __all__ = ["METHODS", "Draws", "Method", "StepOutput", "create_method", "list_me
 
 
 def register_method(method: type[Method]) -> type[Method]:
-    """Make a method of your own known by its `name`: a decorator for a frozen dataclass that extends `Method`.
+    """Register a method of your own under its `name`, for this process.
 
-    From then on, and in this process, it is trained like ours: by `train_run`, and by the command line where a script
-    calls `smoothcert.cli.main` itself, with a flag for each of its options.
+    It can then be trained like the methods of the package: by `train_run`, and, in a script that calls
+    `smoothcert.cli.main`, by the command line, with a flag for each of its options.
+
+    Args:
+        method: A frozen dataclass that extends `Method` (see `smoothcert.methods.base`).
+
+    Returns:
+        The same class, so that this function can be used as a decorator.
+
+    Raises:
+        UsageError: If it is not such a class, an option has no default, or the name is taken.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True, kw_only=True)
+        ... class Clean(Method):
+        ...     name = "clean"
+        ...     def step(self, model, x, y, *, draws, epoch, soft=None):
+        ...         return StepOutput(-model(x).log_softmax(dim=1).gather(1, y[:, None]).mean())
+        >>> register_method(Clean)(sigma=0.5) == create_method("clean", 0.5)
+        True
+        >>> del METHODS["clean"]
     """
     if not (isinstance(method, type) and issubclass(method, Method) and "__dataclass_params__" in vars(method)):
         raise UsageError(f"Expected a dataclass that extends Method, but got {method!r}.")
     name = getattr(method, "name", None)
     if not isinstance(name, str) or not name:
-        raise UsageError(f"{method.__name__} needs a class attribute `name`, which recipes call it by.")
+        raise UsageError(f"{method.__name__} needs a class attribute `name`, which recipes refer to.")
     for field in dataclasses.fields(method):
         if field.name != "sigma" and field.default is dataclasses.MISSING:
-            raise UsageError(f"Option `{field.name}` of {method.__name__} needs a default, which also tells its type.")
+            raise UsageError(f"Option `{field.name}` of {method.__name__} needs a default, which also sets its type.")
     known = METHODS.get(name, method)
     if known.__qualname__ != method.__qualname__ or known.__module__ != method.__module__:
-        raise UsageError(f"There is a method {name!r} already; choose another name for {method.__name__}.")
+        raise UsageError(f"There is already a method {name!r}; choose another name for {method.__name__}.")
     METHODS[name] = method
     return method
 
 
 def list_methods(pattern: str = "*") -> list[str]:
-    """Return the names of the methods that match a glob.
+    """Return the names of the methods that match a pattern.
 
-    >>> list_methods("smooth*")
-    ['smoothadv', 'smoothadv-consistency', 'smoothmix']
+    Args:
+        pattern: A glob, as in file names.
+
+    Returns:
+        The names, registered methods last.
+
+    Example:
+        >>> list_methods("smooth*")
+        ['smoothadv', 'smoothadv-consistency', 'smoothmix']
     """
     return [name for name in METHODS if fnmatch(name, pattern)]
 
 
 def create_method(name: str, sigma: float, options: Mapping[str, Any] | None = None) -> Method:
-    """Create a method from its name, the noise level and its own hyperparameters.
+    """Create a method by name.
 
-    >>> create_method("consistency", 0.5, {"weight": 5.0})
-    Consistency(sigma=0.5, num_noises=2, weight=5.0, entropy_weight=0.5)
+    Args:
+        name: A name from `list_methods`.
+        sigma: The standard deviation of the noise.
+        options: Hyperparameters that differ from the method's defaults.
+
+    Returns:
+        The method.
+
+    Raises:
+        UsageError: If there is no such method or option, or a value is invalid.
+
+    Example:
+        >>> create_method("consistency", 0.5, {"weight": 5.0})
+        Consistency(sigma=0.5, num_noises=2, weight=5.0, entropy_weight=0.5)
     """
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
-    known = {field.name for field in dataclasses.fields(METHODS[name])} - {"sigma"}
-    foreign = sorted(set(options or ()) - known)
-    if foreign:
-        has = ", ".join(sorted(known)) or "none"
-        raise UsageError(f"Method {name} has no option {', '.join(foreign)}; its options: {has}.")
-    for field in dataclasses.fields(METHODS[name]):
-        value, kind = (options or {}).get(field.name), int if field.default is None else type(field.default)
+    options = dict(options or {})
+    fields = {field.name: field for field in dataclasses.fields(METHODS[name]) if field.name != "sigma"}
+    unknown = sorted(options.keys() - fields.keys())
+    if unknown:
+        known = ", ".join(sorted(fields)) or "none"
+        raise UsageError(f"Method {name} has no option {', '.join(unknown)}; its options: {known}.")
+    for key, value in options.items():
+        kind = int if fields[key].default is None else type(fields[key].default)
         if value is not None and not (type(value) is kind or (kind is float and type(value) is int)):
-            raise UsageError(f"`--{field.name.replace('_', '-')}` must be of type {kind.__name__}, got {value!r}.")
-    return METHODS[name](sigma=sigma, **dict(options or {}))
+            raise UsageError(f"`--{key.replace('_', '-')}` must be of type {kind.__name__}, got {value!r}.")
+    return METHODS[name](sigma=sigma, **options)

@@ -1,8 +1,27 @@
-"""The contract of a training method: frozen hyperparameters and one step, pure tensor code.
+"""The contract of a training method: a frozen dataclass of hyperparameters with one function, `step`.
 
-The loss is a mean over the images it is given, so that ranks which share a mini-batch can average theirs.
-A step neither reads a value back to the host nor lets a shape depend on one, so that it can be captured or compiled.
-Everything random comes through `draws`, and what changes over training is a function of the tensor `epoch`.
+To add a method, write one file like this, and add the class to `METHODS` in `smoothcert.methods` (in your own project:
+decorate it with `smoothcert.register_method`). It then has a `--weight` flag, recipes and checkpoints like the others:
+
+    @dataclass(frozen=True, kw_only=True)
+    class Mine(Method):
+        name = "mine"
+
+        weight: float = positive(1.0, "weight of the noisy loss")
+
+        def step(self, model, x, y, *, draws, epoch, soft=None):
+            noisy = x + self.sigma * draws.noise(x, 1)[0]
+            return StepOutput(self.weight * F.cross_entropy(model(noisy), y))
+
+A step must keep to these rules:
+
+- The loss is a mean over the images of `x`, so that processes which share a mini-batch can average their losses.
+- All random numbers come from `draws`, so that runs are reproducible and can resume.
+- Anything that changes during training is a function of the tensor `epoch`; the method keeps no state between steps.
+- No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
+  compiled and captured as CUDA graphs. A method that cannot do without sets `static = False`.
+
+`smoothcert.methods.perturb` has what methods share: losses under noise, l2 geometry and gradients for attacks.
 """
 
 from __future__ import annotations
@@ -18,47 +37,50 @@ from torch import Tensor, nn
 from smoothcert.errors import UsageError
 from smoothcert.statistics.bounds import check_sigma
 
-_METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "seconds")  # of every method
+_METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "seconds")  # recorded for every method
 
 
 def option(default: Any, help: str, check: Callable[[Any], bool] | None = None, must: str = "") -> Any:
-    """A hyperparameter: a flag of `smoothcert train`, a line of a recipe, a row of the documentation."""
+    """Declare a hyperparameter: a flag of `smoothcert train`, a recipe entry and a row in the documentation.
+
+    Values that fail `check` are rejected with the message "`--flag` must `must`".
+    """
     checked = {"check": check, "must": must} if check else {}
     return dataclasses.field(default=default, metadata={"help": help, **checked})
 
 
 def positive(default: float, help: str) -> Any:
-    """A hyperparameter above 0."""
+    """Declare a hyperparameter > 0."""
     return option(default, help, lambda value: value > 0, "be > 0")
 
 
 def at_least_zero(default: float, help: str) -> Any:
-    """A hyperparameter of 0 or more."""
+    """Declare a hyperparameter >= 0."""
     return option(default, help, lambda value: value >= 0, "be >= 0")
 
 
 def at_least_one(default: int, help: str) -> Any:
-    """A number of things."""
+    """Declare a hyperparameter >= 1."""
     return option(default, help, lambda value: value >= 1, "be at least 1")
 
 
 def one_of(help: str, default: str, *others: str) -> Any:
-    """A choice between names, the first of which is the paper's."""
+    """Declare a choice between names; the default comes first."""
     choices = (default, *others)
     return option(default, help, choices.__contains__, f"be one of {', '.join(choices)}")
 
 
 class Draws(Protocol):
-    """Where a step's random numbers come from; a test can put recorded ones in their place."""
+    """Source of a step's random numbers; tests replace it by recorded ones."""
 
     def noise(self, x: Tensor, count: int) -> Tensor:
-        """Return standard normals [count, *x.shape]."""
+        """Return standard normal values [count, *x.shape]."""
 
     def uniform(self, x: Tensor, count: int) -> Tensor:
-        """Return numbers in [0, 1), [images, count]."""
+        """Return values in [0, 1), [images, count]."""
 
     def direction(self, x: Tensor) -> Tensor:
-        """Return standard normals shaped like x, for images whose gradient vanished."""
+        """Return standard normal values shaped like x, for images whose gradient vanishes."""
 
     def images(self, x: Tensor) -> int:
         """Return the number of images in the whole mini-batch, of which x may be a part."""
@@ -66,35 +88,60 @@ class Draws(Protocol):
 
 @dataclass(frozen=True)
 class StepOutput:
-    """The loss to descend, and parts of it worth watching."""
+    """The result of a training step.
+
+    Args:
+        loss: The scalar to minimise.
+        parts: Tensors by name; the scalars among them are averaged into `metrics.jsonl`.
+
+    Example:
+        >>> import torch
+        >>> StepOutput(torch.tensor(2.0), {"cross_entropy": torch.tensor(1.5)}).watched()
+        {'loss': tensor(2.), 'cross_entropy': tensor(1.5000)}
+    """
 
     loss: Tensor
     parts: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
 
     def watched(self) -> dict[str, Tensor]:
-        """Return what is worth watching, the loss and the parts that are single numbers; refuse what is neither."""
+        """Return the loss and the scalar parts, detached; raise if loss or parts are not as expected."""
         if self.loss.dim():
             raise UsageError(f"Expected a single number as the loss of a step, but got shape {list(self.loss.shape)}.")
         for name, part in self.parts.items():
             if name in _METRICS or not hasattr(part, "dim"):
                 kind = "a metric of every run" if name in _METRICS else f"a {type(part).__name__}"
-                raise UsageError(f"Expected a step's parts as tensors by names of their own, but {name!r} is {kind}.")
-        single = {name: part.detach() for name, part in self.parts.items() if part.dim() == 0}
-        return {"loss": self.loss.detach(), **single}
+                raise UsageError(f"Expected `parts` to be tensors with names of their own, but {name!r} is {kind}.")
+        scalars = {name: part.detach() for name, part in self.parts.items() if part.dim() == 0}
+        return {"loss": self.loss.detach(), **scalars}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """A way to train a classifier that is to be smoothed with noise of standard deviation `sigma`."""
+    """Base class of training methods; see the module's docstring for a complete example and the rules.
+
+    A subclass is a frozen, keyword-only dataclass with a class attribute `name`, its hyperparameters as fields with
+    defaults, and `step`. It may also set `uses_soft_labels = True`, which makes a teacher label the training images
+    first, and `static = False`, which disables compilation and CUDA graphs.
+
+    Args:
+        sigma: The standard deviation of the noise that the classifier will be smoothed with.
+
+    Raises:
+        UsageError: If a hyperparameter is invalid.
+
+    Example:
+        >>> from smoothcert.methods.gaussian import Gaussian
+        >>> Gaussian(sigma=0.5)
+        Gaussian(sigma=0.5)
+    """
 
     name: ClassVar[str]
     uses_soft_labels: ClassVar[bool] = False
-    static: ClassVar[bool] = True  # whether a step can be captured and compiled: no shape depends on a value
+    static: ClassVar[bool] = True
 
     sigma: float
 
     def __post_init__(self) -> None:
-        """Refuse hyperparameters that make no sense, by the name of their flag."""
         check_sigma(self.sigma)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -103,11 +150,35 @@ class Method(ABC):
 
     @property
     def split(self) -> int:
-        """Into how many steps the published code cuts a mini-batch: as many as there are noises, where there are."""
+        """Number of SGD steps that each mini-batch is split into."""
         return 1
 
     @abstractmethod
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the loss of images in [0, 1] with labels y (and soft labels, for a method that uses them)."""
+        """Compute the loss of a mini-batch.
+
+        Args:
+            model: The network in training mode; it returns scores [images, classes].
+            x: Images in [0, 1], [images, channels, height, width].
+            y: Labels, int64 [images].
+            draws: The source of all random numbers.
+            epoch: The number of the epoch, from 0, as a tensor.
+            soft: Soft labels [images, classes] if `uses_soft_labels`.
+
+        Returns:
+            The loss, and values to record.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseSplitMethod(Method):
+    """A method whose published code splits each mini-batch into one SGD step per noise sample of an image."""
+
+    num_noises: int
+
+    @property
+    def split(self) -> int:
+        """One SGD step per noise sample."""
+        return self.num_noises

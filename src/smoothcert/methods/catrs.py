@@ -10,79 +10,79 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from smoothcert.errors import UsageError
-from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, one_of, option, positive
+from smoothcert.methods.base import (
+    Draws,
+    NoiseSplitMethod,
+    StepOutput,
+    at_least_one,
+    at_least_zero,
+    one_of,
+    option,
+    positive,
+)
 from smoothcert.methods.perturb import cross_entropies, divergence, frozen, gradient, lengths, scores_under, within
 
 
 @dataclass(frozen=True, kw_only=True)
-class CatRs(Method):
-    """Bottom-K loss for images the network is unsure of, worst-case loss for those it is sure of (Algorithm 1).
+class CatRs(NoiseSplitMethod):
+    """Bottom-K loss for images of low confidence, worst-case loss for images of high confidence (Algorithm 1).
 
-    Of M noises, the K easiest are learnt, K drawn from Bin(M, p) with p the image's accuracy under them (Eq. 6); where
-    K = M, the worst of the M noises, each moved by T steps within radius epsilon, is learnt too (Eq. 7), with weight
-    lambda (Eq. 8). The paper's ablations are options.
+    The bottom-K loss is over the K easiest of M noise samples, with K ~ Bin(M, p) and p the image's accuracy under them
+    (Eq. 6). Images with K = M also have the worst-case loss (Eq. 7), with weight lambda (Eq. 8): the largest over the M
+    noise samples, each perturbed adversarially in T steps within radius epsilon. The paper's ablations are options.
     """
 
     name = "catrs"
 
-    num_noises: int = at_least_one(4, "noises an image (M)")
-    attack_radius: float = positive(1.0, "l2 radius around each noise in which the worst one is sought (epsilon)")
-    attack_steps: int = at_least_one(4, "steps of that search (T)")
+    num_noises: int = at_least_one(4, "noise samples per image (M)")
+    attack_radius: float = positive(1.0, "l2 radius of the attack around each noise sample (epsilon)")
+    attack_steps: int = at_least_one(4, "attack steps (T)")
     weight: float = at_least_zero(1.0, "weight of the worst-case loss (lambda)")
     low: str = one_of(
-        "loss of unsure images: bottom-k (the K easiest noises), mean (of all noises: L_base) or none",
-        "bottom-k",
-        "mean",
-        "none",
+        "low-confidence loss: bottom-k (the K easiest noise samples), mean (L_base) or none", "bottom-k", "mean", "none"
     )
-    high: str = one_of("worst-case loss: max over the noises, their mean, or none", "max", "mean", "none")
-    mask: bool = option(True, "worst-case loss for images with K = M only")
+    high: str = one_of("worst-case loss: max over the noise samples, their mean, or none", "max", "mean", "none")
+    mask: bool = option(True, "apply the worst-case loss only to images with K = M")
     target: str = one_of(
-        "what worst-case predictions are held to: the soft label, the mean-prediction, or the hard label",
+        "target of worst-case predictions: soft label, mean prediction, hard label",
         "soft",
         "mean-prediction",
         "label",
     )
     confidence: str = one_of(
-        "what p is: the accuracy of the network under the noises, or the soft-label's entry for the class (ImageNet)",
+        "confidence p: accuracy of the network under noise, or the soft label (ImageNet)",
         "network",
         "soft-label",
     )
     moments: str = one_of(
-        "what an attacked noise keeps of its original: rms-each-step (mean and root mean square, as published), "
-        "std-at-end (mean and standard deviation, the paper's text), or nothing: free",
+        "moments of the original noise that the attack preserves: rms-each-step (mean and root mean square, as in the "
+        "published code), std-at-end (mean and standard deviation, as in the paper's text), or none (free)",
         "rms-each-step",
         "std-at-end",
         "free",
     )
     attack: str = one_of(
-        "attack the noises of all images, or only of those whose mask is on (masked): less work for a large network, "
-        "in steps whose shapes vary; BatchNorm then sees only those in the second pass",
+        "attack all images, or only the images with a worst-case loss (masked): less work for a large network, but "
+        "shapes vary between steps, and BatchNorm sees only those images in the second pass",
         "all",
         "masked",
     )
-    late_radius: float = positive(2.0, "radius from late_epoch on")
-    late_epoch: int | None = option(None, "epoch from which late_radius holds (ImageNet: 80); never unless given")
+    late_radius: float = positive(2.0, "attack radius from late_epoch on")
+    late_epoch: int | None = option(None, "epoch from which late_radius applies (ImageNet: 80); default: never")
 
     def __post_init__(self) -> None:
-        """Refuse a loss of nothing."""
         super().__post_init__()
         if self.low == "none" and self.high == "none":
-            raise UsageError("`--low none` and `--high none` leave no loss.")
-
-    @property
-    def split(self) -> int:
-        """As many steps a mini-batch as there are noises."""
-        return self.num_noises
+            raise UsageError("`--low none` and `--high none` leave no loss; choose another value for one of them.")
 
     @property
     def static(self) -> bool:  # type: ignore[override]
-        """Whether the shapes of a step are always the same."""
+        """True if shapes are the same in every step."""
         return self.attack == "all"
 
     @property
     def uses_soft_labels(self) -> bool:  # type: ignore[override]
-        """Whether any part of the loss needs them."""
+        """True if a part of the loss needs soft labels."""
         return self.confidence == "soft-label" or (self.high != "none" and self.target == "soft")
 
     def step(
@@ -112,13 +112,13 @@ class CatRs(Method):
     def _kept(self, scores: Tensor, y: Tensor, soft: Tensor | None, draws: Draws) -> Tensor:
         """Draw K ~ Bin(M, p) for each image, and return K+ = max(K, 1)."""
         if self.confidence == "soft-label":
-            confidence = _given(soft).gather(1, y.unsqueeze(1))
+            confidence = _required(soft).gather(1, y.unsqueeze(1))
         else:
             confidence = (scores.argmax(dim=-1) == y).to(scores.dtype).mean(dim=0).unsqueeze(1)
         return (draws.uniform(y, self.num_noises) < confidence).sum(dim=1).clamp(min=1)
 
     def _low(self, losses: Tensor, kept: Tensor) -> Tensor:
-        """Return L_low: the sum of the K+ smallest of the M losses, over M."""
+        """Return L_low: the sum of the K+ smallest of the M losses, divided by M."""
         if self.low == "none":
             return torch.zeros_like(losses[0])
         if self.low == "mean":
@@ -128,7 +128,7 @@ class CatRs(Method):
 
     def _target(self, scores: Tensor, y: Tensor, soft: Tensor | None) -> Tensor:
         if self.target == "soft":
-            return _given(soft)
+            return _required(soft)
         if self.target == "label":
             return F.one_hot(y, scores.shape[-1]).to(scores.dtype)
         return scores.detach().softmax(dim=-1).mean(dim=0)
@@ -138,7 +138,7 @@ class CatRs(Method):
         return early if self.late_epoch is None else torch.where(epoch < self.late_epoch, early, self.late_radius)
 
     def worst_noise(self, model: nn.Module, x: Tensor, noise: Tensor, target: Tensor, radius: Tensor) -> Tensor:
-        """Return noises within `radius` of the given ones that raise the divergence from the target."""
+        """Return noise within `radius` of the given noise that increases the divergence from the target."""
 
         def objective(delta: Tensor) -> Tensor:
             return divergence(target, scores_under(model, x, delta)).sum() / len(noise)
@@ -155,7 +155,7 @@ class CatRs(Method):
 
 
 def _match(noise: Tensor, original: Tensor, size: Callable[[Tensor], Tensor]) -> Tensor:
-    """Give each noise the mean and size of its original."""
+    """Rescale each noise sample to the mean and size of its original."""
     return _mean(original) + size(original) * (noise - _mean(noise)) / size(noise)
 
 
@@ -171,7 +171,7 @@ def _deviation(noise: Tensor) -> Tensor:
     return _root_mean_square(noise - _mean(noise))
 
 
-def _given(soft: Tensor | None) -> Tensor:
+def _required(soft: Tensor | None) -> Tensor:
     if soft is None:
-        raise UsageError("This setting of CAT-RS needs soft labels; pass `soft`.")
+        raise UsageError("CAT-RS needs soft labels with these options; pass `soft`.")
     return soft

@@ -1,4 +1,4 @@
-"""Consistency regularisation (Jeong and Shin, NeurIPS 2020), alone or on SmoothAdv's images."""
+"""Consistency regularisation (Jeong and Shin, NeurIPS 2020), alone or on adversarial images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, positive
+from smoothcert.methods.base import Draws, NoiseSplitMethod, StepOutput, at_least_one, at_least_zero, positive
 from smoothcert.methods.perturb import (
     cross_entropies,
     divergence,
@@ -22,30 +22,25 @@ from smoothcert.methods.perturb import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Consistency(Method):
-    """Cross-entropy under m noises, plus each prediction's divergence from their mean, plus the mean's entropy."""
+class Consistency(NoiseSplitMethod):
+    """Cross-entropy under m noise samples, plus the divergence from the mean prediction, plus its entropy."""
 
     name = "consistency"
 
-    num_noises: int = at_least_one(2, "noises an image (m)")
+    num_noises: int = at_least_one(2, "noise samples per image (m)")
     weight: float = at_least_zero(10.0, "weight of the divergence from the mean prediction (lambda)")
     entropy_weight: float = at_least_zero(
-        0.5, "weight of the mean prediction's entropy (eta; gamma in the CAT-RS paper)"
+        0.5, "weight of the entropy of the mean prediction (eta; gamma in the CAT-RS paper)"
     )
-
-    @property
-    def split(self) -> int:
-        """As many steps a mini-batch as there are noises."""
-        return self.num_noises
 
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the loss of the images under m noises."""
+        """Return the loss of the images under m noise samples."""
         return self.loss(model, x, y, self.sigma * draws.noise(x, self.num_noises))
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor) -> StepOutput:
-        """Return the regularised loss under given noises; the mean prediction keeps its gradient."""
+        """Return the regularised loss under given noise; the mean prediction is not detached."""
         scores = scores_under(model, x, noise)
         mean = scores.softmax(dim=-1).mean(dim=0)
         cross_entropy = cross_entropies(scores, y).mean()
@@ -58,18 +53,18 @@ class Consistency(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothAdvConsistency(Consistency):
-    """Consistency on images that an adversary has moved: a baseline the paper left out, and a strong one.
+    """Consistency on adversarial images, a strong baseline that the CAT-RS paper does not include.
 
-    Its attack differs from SmoothAdv's in three places: the step is g / (|g| + 1e-8), and each perturbation is first
-    projected to the ball and then clamped to [0, 1].
+    The attack differs from SmoothAdv's: a step is g / (|g| + 1e-8), and each perturbation is first projected to the
+    ball and then clamped to [0, 1].
     """
 
     name = "smoothadv-consistency"
 
     weight: float = at_least_zero(1.0, "weight of the divergence from the mean prediction (lambda)")
     attack_radius: float = positive(2.0, "l2 radius of the attack (epsilon)")
-    attack_steps: int = at_least_one(10, "steps of the attack (T)")
-    warmup: int = at_least_one(1, "epochs over which the radius grows to its full size")
+    attack_steps: int = at_least_one(10, "attack steps (T)")
+    warmup: int = at_least_one(1, "epochs over which the radius grows to its full value")
 
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
@@ -78,11 +73,11 @@ class SmoothAdvConsistency(Consistency):
         noise = self.sigma * draws.noise(x, self.num_noises)
         radius = self.attack_radius * ((epoch + 1) / self.warmup).clamp(max=1)
         adversarial = self.attack(model, x, y, noise, radius, draws.images(x))
-        found = self.loss(model, adversarial, y, noise)
-        return StepOutput(found.loss, {**found.parts, "adversarial": adversarial})
+        output = self.loss(model, adversarial, y, noise)
+        return StepOutput(output.loss, {**output.parts, "adversarial": adversarial})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, images: int) -> Tensor:
-        """Return the images after T steps up the smoothed loss, the mean over a mini-batch of so many `images`."""
+        """Return the images after T steps that increase the smoothed loss, summed and divided by `images`."""
         moved = x
         with frozen(model):
             for _ in range(self.attack_steps):

@@ -19,5 +19,5 @@ class Gaussian(Method):
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the mean cross-entropy under one noise an image."""
+        """Return the mean cross-entropy with one noise sample per image."""
         return StepOutput(F.cross_entropy(model(x + self.sigma * draws.noise(x, 1)[0]), y))

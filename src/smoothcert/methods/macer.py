@@ -14,11 +14,11 @@ from smoothcert.methods.perturb import scores_under
 
 @dataclass(frozen=True, kw_only=True)
 class Macer(Method):
-    """-log of the mean probability over k noises, plus a hinge on the soft radius of images that are right."""
+    """-log of the mean probability over k noise samples, plus a hinge on the soft radius of correct images."""
 
     name = "macer"
 
-    num_noises: int = at_least_one(16, "noises an image (k)")
+    num_noises: int = at_least_one(16, "noise samples per image (k)")
     weight: float = at_least_zero(12.0, "weight of the radius term (lambda)")
     margin: float = positive(8.0, "width of the hinge on the radius (gamma)")
     temperature: float = positive(16.0, "inverse temperature of the soft radius (beta)")
@@ -27,7 +27,7 @@ class Macer(Method):
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the loss over one mini-batch, which this method never splits."""
+        """Return the sum of both terms, per image."""
         scores = scores_under(model, x, self.sigma * draws.noise(x, self.num_noises))
         probability = scores.softmax(dim=-1).mean(dim=0).gather(1, y.unsqueeze(1)).squeeze(1)
         classification = -(probability + 1e-10).log().sum()
@@ -43,12 +43,12 @@ class Macer(Method):
         with torch.no_grad():
             radius = _quantile(values[:, 0]) - _quantile(values[:, 1])
             kept = (classes[:, 0] == y) & radius.isfinite() & (radius.abs() <= self.margin)
-        # Others get a harmless stand-in before the quantile, whose gradient would be infinite there.
+        # The values of other images are replaced, since the gradient of their quantile may be infinite.
         safe = torch.where(kept.unsqueeze(1), values, torch.full_like(values, 0.5))
         gap = self.margin - (_quantile(safe[:, 0]) - _quantile(safe[:, 1]))
         return self.sigma / 2 * (gap * kept).sum()
 
 
 def _quantile(probability: Tensor) -> Tensor:
-    """Return the normal quantile; infinite where 2p - 1 rounds to -1 or 1, and such images are left out."""
+    """Return the normal quantile; it is infinite where 2p - 1 rounds to -1 or 1, and such images are ignored."""
     return math.sqrt(2) * torch.erfinv(2 * probability - 1)

@@ -1,6 +1,6 @@
-"""What the training methods do to inputs: noise, l2 geometry, and the smoothed loss an adversary climbs.
+"""Building blocks of methods and attacks: losses under noise, l2 geometry and gradients of inputs.
 
-Tensors of noise are [noises, images, ...]; geometry is per image (or per noise and image), over all other dimensions.
+Noise tensors are [samples, images, ...]; norms are per image (or per sample and image), over all other dimensions.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _SMALLEST_PROBABILITY = 1e-20
 
 
 def scores_under(model: Scores, x: Tensor, noise: Tensor) -> Tensor:
-    """Return the scores [noises, images, classes] of every image under every noise, in one pass of the network."""
+    """Return the scores [samples, images, classes] of all noisy images, in one pass of the network."""
     return model((x + noise).flatten(0, 1)).view(*noise.shape[:2], -1)
 
 
 def cross_entropies(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy [noises, images] of scores [noises, images, classes]."""
+    """Return the cross-entropy [samples, images] of scores [samples, images, classes]."""
     return -scores.log_softmax(dim=-1).gather(-1, labels.expand(len(scores), -1).unsqueeze(-1)).squeeze(-1)
 
 
 def smoothed_nll(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return -log of the label's mean probability over the noises [images]: the soft smoothed classifier's loss."""
+    """Return -log of the label's mean probability over the noise samples, [images]: the loss of the soft vote."""
     mean = scores.softmax(dim=-1).mean(dim=0)
     return -mean.gather(-1, labels.unsqueeze(-1)).squeeze(-1).clamp(min=_SMALLEST_PROBABILITY).log()
 
@@ -43,41 +43,41 @@ def entropy(probabilities: Tensor) -> Tensor:
 
 
 def lengths(tensor: Tensor, batch_dims: int = 1) -> Tensor:
-    """Return the l2 norms over all but the first `batch_dims` dimensions, shaped to broadcast back."""
+    """Return the l2 norms over all but the first `batch_dims` dimensions, in a shape that broadcasts to `tensor`."""
     norms: Tensor = torch.linalg.vector_norm(tensor.flatten(batch_dims), dim=-1)
     return norms.view(*norms.shape, *[1] * (tensor.dim() - batch_dims))
 
 
 def within(delta: Tensor, radius: Tensor | float, batch_dims: int = 1) -> Tensor:
-    """Scale perturbations that are longer than `radius` down to it (to a hair less, as `torch.renorm` does)."""
+    """Scale perturbations longer than `radius` down to it (to slightly less, as `torch.renorm` does)."""
     length = lengths(delta, batch_dims)
     return delta * torch.where(length > radius, radius / (length + 1e-7), torch.ones_like(length))
 
 
 def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """Return the gradient of a scalar objective; the weights' own gradients are neither computed nor touched.
+    """Return the gradient of a scalar objective; gradients of weights are neither computed nor changed.
 
-    The compiler follows one way of asking for it, and a network that is compiled by itself the other.
+    `torch.compile` can trace only `torch.func.grad`; a network that is compiled separately needs `autograd.grad`.
     """
-    found: Tensor
+    result: Tensor
     if torch.compiler.is_compiling():
         with torch.no_grad():
-            found = torch.func.grad(objective)(at.detach())
-        return found
+            result = torch.func.grad(objective)(at.detach())
+        return result
     with torch.enable_grad():
         start = at.detach().requires_grad_()
         value = objective(start)
-        if not value.requires_grad:  # it does not depend on it
+        if not value.requires_grad:  # the objective is constant
             return torch.zeros_like(at)
-        (found,) = torch.autograd.grad(value, start, materialize_grads=True)
-    return found
+        (result,) = torch.autograd.grad(value, start, materialize_grads=True)
+    return result
 
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """Attack a network in eval mode, so that its BatchNorm statistics stay as they are; restore every mode after.
+    """Put a network into eval mode during an attack, which keeps its BatchNorm statistics, and restore it afterwards.
 
-    Its weights ask for no gradient meanwhile, which a network that is compiled by itself would compute in vain.
+    Weights require no gradients meanwhile: a network that is compiled separately would compute them for nothing.
     """
     modules = list(model.modules())
     modes = [module.training for module in modules]

@@ -7,33 +7,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, positive
+from smoothcert.methods.base import Draws, NoiseSplitMethod, StepOutput, at_least_one, positive
 from smoothcert.methods.perturb import cross_entropies, frozen, gradient, lengths, scores_under, smoothed_nll, within
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmoothAdv(Method):
-    """Cross-entropy, under m noises, of an image that T steps of an attack have moved within radius epsilon.
+class SmoothAdv(NoiseSplitMethod):
+    """Cross-entropy of adversarial images under m noise samples; the attack takes T steps within radius epsilon.
 
-    The attack climbs -log of the mean probability over the same noises (Eq. 7 of the CAT-RS paper).
+    The attack maximises -log of the mean probability over the same noise samples (Eq. 7 of the CAT-RS paper).
     """
 
     name = "smoothadv"
 
-    num_noises: int = at_least_one(4, "noises an image (m)")
+    num_noises: int = at_least_one(4, "noise samples per image (m)")
     attack_radius: float = positive(1.0, "l2 radius of the attack (epsilon)")
-    attack_steps: int = at_least_one(10, "steps of the attack (T)")
-    warmup: int = at_least_one(10, "epochs over which the radius grows to its full size")
-
-    @property
-    def split(self) -> int:
-        """As many steps a mini-batch as there are noises."""
-        return self.num_noises
+    attack_steps: int = at_least_one(10, "attack steps (T)")
+    warmup: int = at_least_one(10, "epochs over which the radius grows to its full value")
 
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the mean cross-entropy over images and noises after the attack."""
+        """Return the mean cross-entropy of the attacked images over all noise samples."""
         noise = self.sigma * draws.noise(x, self.num_noises)
         radius = self.attack_radius * ((epoch + 1) / self.warmup).clamp(max=1)
         adversarial = self.attack(model, x, y, noise, radius, draws)
@@ -41,9 +36,9 @@ class SmoothAdv(Method):
         return StepOutput(loss, {"adversarial": adversarial})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, draws: Draws) -> Tensor:
-        """Return the images after T steps; each is clamped to [0, 1] first and projected to the ball after that.
+        """Return the images after T steps, each clamped to [0, 1] first and then projected to the ball.
 
-        Where a gradient is exactly 0 (a saturated softmax), the step goes along unnormalised noise instead.
+        If a gradient is exactly 0 (a saturated softmax), the step follows unnormalised noise instead.
         """
         delta = torch.zeros_like(x)
         with frozen(model):

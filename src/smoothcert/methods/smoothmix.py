@@ -1,4 +1,4 @@
-"""SmoothMix (Jeong et al., NeurIPS 2021): mix each image with an adversarial one, towards the uniform prediction."""
+"""SmoothMix (Jeong et al., NeurIPS 2021): mix images with adversarial ones, with targets mixed with uniform ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from smoothcert.methods.base import Draws, Method, StepOutput, at_least_one, at_least_zero, option, positive
+from smoothcert.methods.base import Draws, NoiseSplitMethod, StepOutput, at_least_one, at_least_zero, option, positive
 from smoothcert.methods.perturb import (
     cross_entropies,
     divergence,
@@ -21,32 +21,27 @@ from smoothcert.methods.perturb import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmoothMix(Method):
-    """Cross-entropy of the image, plus the divergence of a mixture's prediction from a mixed target, under m noises.
+class SmoothMix(NoiseSplitMethod):
+    """Cross-entropy of the image, plus the divergence of a mixture's prediction from a mixed target.
 
-    An attack without a ball, T steps of length alpha, finds the far end of the mixture; the near end is the image.
+    The mixture lies between the image and an adversarial image, found in T steps of length alpha without projection.
     """
 
     name = "smoothmix"
 
-    num_noises: int = at_least_one(4, "noises an image (m)")
-    step_size: float = positive(1.0, "length of a step of the attack (alpha), which has no ball")
-    attack_steps: int = at_least_one(4, "steps of the attack (T)")
-    weight: float = at_least_zero(5.0, "weight of the mixture (eta)")
-    one_step_adversary: bool = option(False, "begin the mixture at the attack's first step, not at the image itself")
+    num_noises: int = at_least_one(4, "noise samples per image (m)")
+    step_size: float = positive(1.0, "length of an attack step (alpha); there is no projection to a ball")
+    attack_steps: int = at_least_one(4, "attack steps (T)")
+    weight: float = at_least_zero(5.0, "weight of the mixture loss (eta)")
+    one_step_adversary: bool = option(False, "begin the mixture at the first step of the attack instead of the image")
     warmup: int = at_least_one(
-        10, "epochs over which the weight, and the one-step adversary's radius, grow to their full size"
+        10, "epochs over which the weight and the radius of the one-step adversary grow to their full value"
     )
-
-    @property
-    def split(self) -> int:
-        """As many steps a mini-batch as there are noises."""
-        return self.num_noises
 
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the loss of both passes, image and mixture."""
+        """Return the loss of image and mixture."""
         noise = self.sigma * draws.noise(x, self.num_noises)
         warm = ((epoch + 1) / self.warmup).clamp(max=1)
         near, far = self.attack(model, x, y, noise, warm)
@@ -57,14 +52,14 @@ class SmoothMix(Method):
         mixed = near + share.view(-1, *[1] * (x.dim() - 1)) * (far - near)
         uniform = torch.full(mean.shape[1:], 1 / mean.shape[1], device=x.device)  # in float32, as published
         target = mean + share * (uniform - mean)
-        right = mean.argmax(dim=1) == y
-        mixing = (divergence(target, scores_under(model, mixed, noise)) * right).mean()
+        correct = mean.argmax(dim=1) == y
+        mixing = (divergence(target, scores_under(model, mixed, noise)) * correct).mean()
         parts = {"cross_entropy": cross_entropy.detach(), "mixing": mixing.detach()}
         loss = cross_entropy + self.weight * warm * mixing
         return StepOutput(loss, {**parts, "clean_side": near, "adversarial": far})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, warm: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the near and the far end of the mixture."""
+        """Return the two ends of the mixture: the image (or one-step adversary) and the adversarial image."""
         near, far = x, x
         with frozen(model):
             for number in range(self.attack_steps):

@@ -1,4 +1,4 @@
-"""Stability training (Li, Chen, Wang and Carin, NeurIPS 2019): the noisy prediction follows the clean one."""
+"""Stability training (Li, Chen, Wang and Carin, NeurIPS 2019): make noisy predictions agree with clean ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from smoothcert.methods.base import Draws, Method, StepOutput, at_least_zero
 
 @dataclass(frozen=True, kw_only=True)
 class Stability(Method):
-    """Cross-entropy of the clean image, plus that between its prediction and the noisy image's.
+    """Cross-entropy of the clean image, plus the cross-entropy between its prediction and the noisy image's.
 
-    The clean prediction is a target with a gradient.
+    The gradient also flows through the clean prediction.
     """
 
     name = "stability"
@@ -24,7 +24,7 @@ class Stability(Method):
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the loss of two passes, clean and noisy."""
+        """Return the loss of a clean and a noisy pass."""
         clean = model(x)
         noisy = model(x + self.sigma * draws.noise(x, 1)[0])
         cross_entropy = F.cross_entropy(clean, y)

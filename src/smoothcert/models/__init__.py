@@ -1,4 +1,4 @@
-"""The networks of the paper, and the layer that brings inputs to a network's own units."""
+"""The paper's networks, and `adapt_inputs` for models with other input units."""
 
 from smoothcert.models.layers import Classifier, Normalize, adapt_inputs
 from smoothcert.models.registry import create_model, list_models

@@ -1,20 +1,20 @@
-"""The LeNet of the MNIST experiments."""
+"""LeNet for MNIST."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smoothcert.models.layers import conv_relu_pool
+from smoothcert.models.pooled_convolution import conv_relu_pool
 
 
 class LeNet(nn.Module):
-    """Two 5x5 convolutions, each with ReLU and pooling, and two linear layers, for 28x28 images.
+    """Two 5x5 convolutions, each with ReLU and max pooling, and two linear layers, for 28x28 images.
 
-    431,080 parameters with one input channel and ten classes; PyTorch's default initialisation.
+    It has 431,080 parameters with one input channel and ten classes, and PyTorch's default initialisation.
     """
 
-    pooled = ("conv1", "conv2")  # what is convolved, rectified and pooled at once
+    pooled = ("conv1", "conv2")  # layers that a fused kernel can replace, together with their ReLU and pooling
 
     def __init__(self, num_classes: int = 10, in_channels: int = 1) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Networks by name."""
+"""Networks by name: `create_model` and `list_models`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,17 @@ ARCHITECTURES = ("lenet", "cifar_resnet20", "cifar_resnet110", "resnet50")
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """Return the names of the networks that match a glob; `cifar_resnet<depth>` takes any depth 6n + 2.
+    """Return the names of the networks that match a pattern.
 
-    >>> list_models("*resnet*")
-    ['cifar_resnet20', 'cifar_resnet110', 'resnet50']
+    Args:
+        pattern: A glob, as in file names.
+
+    Returns:
+        The names; `create_model` also accepts `cifar_resnet<depth>` with any depth 6n + 2.
+
+    Example:
+        >>> list_models("*resnet*")
+        ['cifar_resnet20', 'cifar_resnet110', 'resnet50']
     """
     return [name for name in ARCHITECTURES if fnmatch(name, pattern)]
 
@@ -33,18 +40,32 @@ def create_model(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> Classifier:
-    """Create a network with random weights behind its normalisation layer (none unless mean and std are given).
+    """Create a network with random weights.
 
-    >>> model = create_model("cifar_resnet20", num_classes=10)
-    >>> sum(p.numel() for p in model.parameters())
-    272474
+    Args:
+        name: A name from `list_models`, or `cifar_resnet<depth>`.
+        num_classes: The number of classes; default: 1000 for `resnet50`, else 10.
+        in_channels: The number of input channels; default: 1 for `lenet`, else 3.
+        mean: The mean per channel that inputs are normalised with; default: no normalisation.
+        std: The standard deviation per channel.
+
+    Returns:
+        A classifier of images in [0, 1].
+
+    Raises:
+        UsageError: If there is no such network, or a value is invalid.
+
+    Example:
+        >>> model = create_model("cifar_resnet20", num_classes=10)
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        272474
     """
     if num_classes is not None and num_classes < 1:
         raise UsageError(f"Expected `num_classes` to be at least 1, but got {num_classes}.")
     channels = in_channels or (1 if name == "lenet" else 3)
     normalize = Normalize(mean or (0.0,) * channels, std or (1.0,) * channels)
     if len(normalize.mean) not in (1, channels):
-        raise UsageError(f"Expected `mean` of {channels} channels, but got {len(normalize.mean)} values.")
+        raise UsageError(f"Expected `mean` with {channels} values, one per channel, but got {len(normalize.mean)}.")
     classes = num_classes or (1000 if name == "resnet50" else 10)
     network = _network(name, classes, channels)
     size = (28, 28) if name == "lenet" else None

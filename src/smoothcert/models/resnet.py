@@ -1,9 +1,11 @@
 """Residual networks (He et al., 2016): the CIFAR family of depth 6n + 2, and ResNet-50 for ImageNet.
 
-Layers bear the names under which published checkpoints store them.
+Layers have the names that published checkpoints store them under.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +25,7 @@ def _projection(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions around a shortcut."""
+    """Two 3x3 convolutions with a shortcut."""
 
     expansion = 1
 
@@ -41,7 +43,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3x3 convolution (which carries the stride) between two 1x1 ones, around a shortcut."""
+    """A 3x3 convolution, which has the stride, between two 1x1 convolutions, with a shortcut."""
 
     expansion = 4
 
@@ -62,7 +64,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem, stages of residual blocks that halve the image and double the width, mean pooling, a linear layer."""
+    """A stem, stages of residual blocks that halve the image and double the width, mean pooling and a linear layer."""
 
     def __init__(
         self,
@@ -97,20 +99,24 @@ class ResNet(nn.Module):
         scores: Tensor = self.fc(self._features(x).mean(dim=(2, 3)))
         return scores
 
+    def stage_modules(self) -> list[Any]:
+        """Return the stages, each a sequence of blocks."""
+        return [self.get_submodule(f"layer{stage + 1}") for stage in range(self.stages)]
+
     def _features(self, x: Tensor) -> Tensor:
-        if _trains_by_kernels(x):
+        if _uses_training_kernels(x):
             from smoothcert.models.cuda import training_network as kernels
 
             if kernels.has_kernels(self, x):
                 return kernels.run_stages(self, x)
         x = self.pool(F.relu(self.bn1(self.conv1(x))))
-        for stage in range(self.stages):
-            x = self.get_submodule(f"layer{stage + 1}")(x)
+        for stage in self.stage_modules():
+            x = stage(x)
         return x
 
 
-def _trains_by_kernels(x: Tensor) -> bool:
-    """Whether gradients are wanted in bfloat16 on a CUDA device: there narrow layers are slow, and ours are not."""
+def _uses_training_kernels(x: Tensor) -> bool:
+    """True for training in bfloat16 on a CUDA device, where our kernels are faster for narrow layers."""
     return (
         torch.is_grad_enabled()
         and x.is_cuda
@@ -121,7 +127,7 @@ def _trains_by_kernels(x: Tensor) -> bool:
 
 
 def cifar_resnet(depth: int, num_classes: int = 10, in_channels: int = 3) -> ResNet:
-    """Return the CIFAR ResNet of depth 6n + 2: three stages of n basic blocks, 16, 32 and 64 wide."""
+    """Return the CIFAR ResNet of depth 6n + 2: three stages of n basic blocks with 16, 32 and 64 channels."""
     blocks = (depth - 2) // 6
     return ResNet(BasicBlock, (blocks,) * 3, 16, small_images=True, num_classes=num_classes, in_channels=in_channels)
 

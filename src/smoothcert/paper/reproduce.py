@@ -14,9 +14,9 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.paper.certify_run import certify_run
 from smoothcert.paper.jobs import PROTOCOL, Job, Workplace, find_table
 from smoothcert.report.corrupted.files import is_corrupted
-from smoothcert.report.corrupted.network_results import CorruptedResults
-from smoothcert.report.corrupted.networks import read_corrupted
-from smoothcert.report.tables.table import Entry, describe
+from smoothcert.report.corrupted.grouping import read_corrupted
+from smoothcert.report.corrupted.results import CorruptedResults
+from smoothcert.report.tables.entries import Entry, describe
 from smoothcert.results.reader import Results, certificates_in, read_results
 from smoothcert.runtime.deadline import Deadline, OutOfTimeError
 from smoothcert.runtime.failures import collected

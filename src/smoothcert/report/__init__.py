@@ -1,1 +1,1 @@
-"""From per-image results to the field's tables."""
+"""Tables, figures and an HTML page from certification results files."""

@@ -1,4 +1,4 @@
-"""What `smoothcert report` is given: results files, run folders, folders of either; and what lies beside them."""
+"""Finds and reads the arguments of `smoothcert report`: results files, run folders, and folders of either."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 from smoothcert.dataset_names import DIMENSIONS, canonical_name
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.report.corrupted.files import home_of, is_corrupted
-from smoothcert.report.corrupted.network_results import CorruptedResults
-from smoothcert.report.corrupted.networks import read_corrupted
-from smoothcert.report.tables.labels import tell_apart
+from smoothcert.report.corrupted.files import folder_and_severity, is_corrupted
+from smoothcert.report.corrupted.grouping import read_corrupted
+from smoothcert.report.corrupted.results import CorruptedResults
+from smoothcert.report.tables.entries import Entry, describe
 from smoothcert.report.tables.paper_numbers import METHODS
-from smoothcert.report.tables.table import Entry, describe
+from smoothcert.report.tables.unique_titles import make_titles_unique
 from smoothcert.results.merge import images_of
 from smoothcert.results.reader import BESIDE, COLUMNS, read_results, sidecar_path, try_reading
 from smoothcert.training.config import TrainConfig, read_config
@@ -28,85 +28,85 @@ from smoothcert.training.recipes import paper_tables
 
 @dataclass(frozen=True)
 class Run:
-    """A results file with everything its folder knows of it; `epochs` and `segments` as training wrote them."""
+    """A results file and the contents of its run folder; `epochs` and `segments` are as written by training."""
 
     entry: Entry
     path: Path
     config: TrainConfig | None = None
     epochs: Sequence[dict[str, Any]] = ()
     segments: Sequence[dict[str, Any]] = ()
-    note: str = ""  # what is to be said of it, in one line
+    note: str = ""  # text of note.md, in one line
 
     @property
     def name(self) -> str:
-        """The run's own name: its configuration's, its network's, else its file's."""
-        told = self.entry.results.about.get("settings", {}).get("model", {}).get("name")
-        return self.config.name if self.config else told or self.entry.results.name
+        """Name of the training configuration, else of the model, else of the results file."""
+        model: str | None = self.entry.settings.get("model", {}).get("name")
+        return self.config.name if self.config else model or self.entry.results.name
 
     @property
     def unfinished(self) -> str:
-        """What there is to say of results that lack images they were to have; empty where none is lacking."""
-        settings, there = self.entry.results.about.get("settings", {}), len(self.entry.results)
-        asked = len(images_of(settings["images"])) if "images" in settings else there
-        if there >= asked:
+        """Message on how many images are still missing, empty if the results are complete."""
+        settings, done = self.entry.settings, len(self.entry.results)
+        requested = len(images_of(settings["images"])) if "images" in settings else done
+        if done >= requested:
             return ""
-        unfair = (
-            " Those decided soonest came first: numbers of these are not those of all." if "stop" in settings else ""
-        )
-        return f"{self.name}: {there:,} of {asked:,} images so far.{unfair}"
+        biased = " Easy images finish first, so these numbers are biased." if "stop" in settings else ""
+        return f"{self.name}: {done:,} of {requested:,} images so far.{biased}"
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that was named: runs certified on clean images, and certificates on corrupted ones."""
+    """All results that were read: runs on clean images, and networks on corrupted images."""
 
     runs: list[Run]
     corrupted: list[CorruptedResults]
 
 
 def read_findings(texts: Sequence[str], **given: Any) -> Findings:
-    """Read everything that was named; `given` is the data set and noise level of files that do not say them."""
-    found = find_results(texts)
-    corrupted = [path for _, path in found if is_corrupted(path)]
-    plain = [(name, path) for name, path in found if path not in corrupted]
-    homes = {home_of(path) for path in corrupted}
-    beside = {path for _, path in plain if path.absolute().parent in homes}
-    clean = [path for _, path in plain if path in beside or (corrupted and sidecar_path(path).is_file())]
+    """Read the results that `find_results` finds; `given` has `dataset` and `sigma` of files without a sidecar."""
+    files = find_results(texts)
+    corrupted = [path for _, path in files if is_corrupted(path)]
+    clean = [(name, path) for name, path in files if path not in corrupted]
+    folders = {folder_and_severity(path)[0] for path in corrupted}
+    same_folder = {path for _, path in clean if path.absolute().parent in folders}
+    references = [path for _, path in clean if path in same_folder or (corrupted and sidecar_path(path).is_file())]
     runs = [
         _read_run(path, name, given)
-        for name, path in plain
-        if path not in beside or sidecar_path(path).is_file()  # else `clean.tsv`, which tells no method
+        for name, path in clean
+        if path not in same_folder or sidecar_path(path).is_file()  # a published `clean.tsv` does not state its method
     ]
-    return Findings(tell_apart(runs), read_corrupted([*corrupted, *clean], **given) if corrupted else [])
+    networks = read_corrupted([*corrupted, *references], **given) if corrupted else []
+    return Findings(make_titles_unique(runs), networks)
 
 
 def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:
-    """Read the runs on clean images among what was named."""
+    """Read the runs on clean images; see `read_findings`."""
     return read_findings(texts, **given).runs
 
 
 def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
-    """Return (name, results file) of each `[NAME=]FILE`, and of all files below each folder.
+    """Return (name, results file) for each `[NAME=]FILE`, and for all results files below each folder.
 
-    Of what a glob or a folder offers, files of counts and looks are left out; of a folder also what it holds of
+    Files of counts and looks are skipped, unless nothing else was named. In folders, so is the output of
     `compare-precision`.
     """
-    found: list[tuple[str | None, Path]] = []
+    files: list[tuple[str | None, Path]] = []
     for text in texts:
         before, equals, after = text.partition("=")
         name, path = (before, Path(after)) if equals and not Path(text).exists() else (None, Path(text))
         if path.is_dir():
-            files = sorted(file for file in path.rglob("*") if _is_result(file))
-            if not files:
-                raise UsageError(f"{path} holds no certification result (a .tsv with {', '.join(COLUMNS[:5])}).")
-            found += [(name, file) for file in files]
+            below = sorted(file for file in path.rglob("*") if _is_results_file(file))
+            if not below:
+                columns = ", ".join(COLUMNS[:5])
+                raise UsageError(f"{path} contains no certification results file (a .tsv with columns {columns}).")
+            files += [(name, file) for file in below]
         else:
-            found.append((name, path))
-    shown = [(name, path) for name, path in found if not path.name.removesuffix(".gz").endswith(BESIDE)]
-    return list(dict.fromkeys(shown or found))
+            files.append((name, path))
+    results = [(name, path) for name, path in files if not path.name.removesuffix(".gz").endswith(BESIDE)]
+    return list(dict.fromkeys(results or files))
 
 
-def _is_result(path: Path) -> bool:
+def _is_results_file(path: Path) -> bool:
     if not re.search(r"(?<!\.counts)\.tsv(\.gz)?$", path.name):
         return False
     try:
@@ -114,64 +114,58 @@ def _is_result(path: Path) -> bool:
             header, first = file.readline().rstrip("\n").split("\t"), file.readline().strip()
     except (OSError, EOFError, UnicodeDecodeError):
         return False
-    if "transferred" in header:  # a comparison of two precisions
+    if "transferred" in header:  # written by compare-precision
         return False
-    return set(COLUMNS[:5]) <= set(header) and bool(first)  # one that has only begun has nothing to show
+    return set(COLUMNS[:5]) <= set(header) and bool(first)  # a run that has just started has no rows yet
 
 
 def _read_run(path: Path, name: str | None, given: dict[str, Any]) -> Run:
-    results = read_results(path)
-    told = dict(given)
-    if not results.about and canonical_name(path.parent.name) in DIMENSIONS:
-        told.setdefault("dataset", canonical_name(path.parent.name))
-    config = path.parent / "config.toml"
+    results, folder = read_results(path), path.parent
+    if not results.about and canonical_name(folder.name) in DIMENSIONS:
+        given = {"dataset": canonical_name(folder.name), **given}
+    config, note = folder / "config.toml", folder / "note.md"
     run = Run(
-        describe(results, name, **told),
+        describe(results, name, **given),
         path,
         read_config(config) if config.is_file() else None,
-        _read_lines(path.parent / "metrics.jsonl"),
-        _read_json(path.parent / "segments.json"),
-        " ".join(try_reading(note).split()) if (note := path.parent / "note.md").is_file() else "",
+        _read_rows(folder / "metrics.jsonl"),
+        _read_rows(folder / "segments.json"),
+        " ".join(try_reading(note).split()) if note.is_file() else "",
     )
-    return dataclasses.replace(run, entry=_of_the_paper(run, name))
+    return dataclasses.replace(run, entry=_match_paper_row(run, name))
 
 
-def _of_the_paper(run: Run, name: str | None) -> Entry:
-    """Give a run that is a row of one of the paper's other tables that row, and a name that tells it apart."""
+def _match_paper_row(run: Run, name: str | None) -> Entry:
+    """Return the run's entry; if its recipe is a row of another than the main table, with that row and its name."""
     place = paper_places().get(recipe_of(run))
-    if place is None or run.entry.protocol:  # the paper's rows are of its own protocol
+    if place is None or run.entry.protocol:  # the paper's rows have the published protocol
         return run.entry
     table, setup = place
-    told = name or f"{METHODS.get(run.entry.method or '', run.entry.name)}, {setup}"
-    return dataclasses.replace(run.entry, name=told, paper=(table, setup))
+    label = name or f"{METHODS.get(run.entry.method or '', run.entry.name)}, {setup}"
+    return dataclasses.replace(run.entry, name=label, paper=(table, setup))
 
 
 def recipe_of(run: Run) -> str:
-    """Return the name of the recipe a run was made by, whatever its seed; empty where it has no configuration."""
+    """Return the name of the run's recipe without its seed, empty without a configuration."""
     return re.sub(r"-seed\d+$", "", run.config.name) if run.config else ""
 
 
 @cache
 def paper_places() -> dict[str, tuple[str, str]]:
-    """Return the recipes that no main table has, each with its table in the paper and its setup there."""
+    """Return the table and setup in the paper of each recipe that is in no main table."""
     rows = [(recipe, table.paper, setup) for table in paper_tables().values() for recipe, setup in table.rows]
     main = {recipe for recipe, _, setup in rows if setup in ("", "5 seeds")}
     return {recipe: (table, setup) for recipe, table, setup in reversed(rows) if recipe not in main}
 
 
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    return _parse(path, lambda text: [json.loads(line) for line in text.splitlines() if line.strip()])
-
-
-def _read_json(path: Path) -> list[dict[str, Any]]:
-    return _parse(path, json.loads)
-
-
-def _parse(path: Path, read: Any) -> list[dict[str, Any]]:
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the objects in a JSON list or a JSONL file, empty if the file does not exist."""
     if not path.is_file():
         return []
     try:
-        content = read(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        lines = path.suffix == ".jsonl"
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()] if lines else json.loads(text)
     except (OSError, ValueError) as error:
         raise SmoothcertError(f"{path} cannot be read as JSON ({error}).") from error
-    return [row for row in content if isinstance(row, dict)] if isinstance(content, list) else []
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

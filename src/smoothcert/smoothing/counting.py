@@ -1,8 +1,8 @@
-"""Counting votes: noise, network and counters on one device, with no copy to the host on the way.
+"""Counting votes: noise, network and counters stay on one device, without copies to the host in between.
 
-The unit of work is the micro-batch: `micro_batch` consecutive sample numbers of one input. A network only ever sees
-micro-batches of that one shape, always cut at multiples of it, because kernels round differently for other shapes;
-so a vote is a function of (seed, index, sample number) alone, however the work was batched, sharded or interrupted.
+The unit of work is the micro-batch: `micro_batch` consecutive sample numbers of one input. The network only sees
+micro-batches of this one shape, cut at multiples of it, because kernels round differently for other shapes. So a vote
+is a function of (seed, index, sample number) alone, however the work was batched, sharded or interrupted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from smoothcert.statistics.noise import Noise
 Classify = Callable[[Tensor], Tensor]
 """Maps one micro-batch of noisy inputs to scores [micro_batch, classes]."""
 Work = tuple[Tensor, Tensor]
-"""Micro-batches to count: the place of each one's input, and its number among that input's micro-batches."""
-_FULL = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
+"""Micro-batches to count: the position of each one's input, and its number among that input's micro-batches."""
+_OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
 
 def count_votes(
@@ -41,14 +41,13 @@ def count_votes(
 ) -> Tensor:
     """Count how often each class wins under noise, for samples edges[i] to edges[i+1] - 1 of each input.
 
-    `inputs` [count, ...] and `indices` [count] lie on the device. About `batch` noisy samples are in memory at once;
-    noise is drawn and added in float32, and the sum cast to `dtype` once. `work` names the micro-batches to count, by
-    default all of every input. Returns int64 [count, stages, classes + 1]; the last column counts samples whose scores
-    were NaN.
+    `inputs` [count, ...] and `indices` [count] are on the device. About `batch` noisy samples are in memory at once.
+    Noise is drawn and added in float32; the sum is cast to `dtype` once. `work` lists the micro-batches to count (by
+    default all). Returns int64 [count, stages, classes + 1]; the last column counts samples with NaN scores.
     """
     device, count = inputs.device, len(inputs)
     stages, columns = len(edges) - 1, num_classes + 1
-    # Two more rows take what lies before the first and after the last edge: the padding of cut micro-batches.
+    # Two more rows count the samples before the first and after the last edge, the padding of micro-batches.
     votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
     boundaries = torch.tensor(edges, device=device)
     slots = torch.arange(micro_batch, device=device)
@@ -57,7 +56,7 @@ def count_votes(
     for image, block in zip(torch.split(images, per_pass), torch.split(blocks, per_pass), strict=True):
         samples = block.unsqueeze(1) * micro_batch + slots
         noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
-        scores = torch.stack([classify(part).clone() for part in noisy])  # a model may return the same memory again
+        scores = torch.stack([classify(part).clone() for part in noisy])  # models may return the same memory again
         winners = _winners(scores, num_classes)
         row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
         votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
@@ -67,7 +66,7 @@ def count_votes(
 def count_within_memory(
     classify: Classify, inputs: Tensor, indices: Tensor, edges: Sequence[int], *, batch: int, **options: Any
 ) -> Tensor:
-    """Count votes with half the batch, and half of that, where the device runs out of memory; no result changes."""
+    """Count votes, halving the batch while the device runs out of memory; votes do not depend on it."""
     micro_batch: int = options["micro_batch"]
     while True:
         try:
@@ -84,8 +83,8 @@ def count_within_memory(
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether memory was full: only PyTorch's allocator for GPUs has a type for it, libraries and drivers say it."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(sign in str(error) for sign in _FULL)
+    """Return True if memory was full. Only PyTorch's GPU allocator has a type for it; others say it in the message."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
 def _all_work(count: int, edges: Sequence[int], micro_batch: int, device: torch.device) -> Work:
@@ -100,30 +99,31 @@ def _winners(scores: Tensor, num_classes: int) -> Tensor:
 
 
 def default_micro_batch(numel: int, device: torch.device) -> int:
-    """Return how many inputs of `numel` values the network sees at once: what fits a CPU's caches, or fills a GPU.
+    """Return the number of inputs, of `numel` values each, that the network sees at once.
 
-    A fixed rule, so that the certified function does not depend on what else a machine is doing. A GPU's sizes divide
-    101,120, so that the field's 100 + 100,000 samples take up nearly all of their last micro-batch too.
+    It fits a CPU's caches or fills a GPU. The rule is fixed, so that the certified function does not depend on the
+    state of the machine. GPU sizes divide 101,120, so that the usual 100 + 100,000 samples nearly fill their last
+    micro-batch.
     """
     if device.type == "cpu":
         size, most = 256, 1 << 20
     else:
-        size, most = 10_112 if numel <= 1024 else 2_528, 1 << 27  # a small network needs more to fill it
+        size, most = 10_112 if numel <= 1024 else 2_528, 1 << 27  # small networks need more to fill it
     while size > 4 and size * numel > most:
         size //= 2
     return size
 
 
 def default_batch(micro_batch: int, device: torch.device) -> int:
-    """Return how many noisy samples are in memory at once."""
+    """Return the number of noisy samples in memory at once."""
     return micro_batch if device.type == "cpu" else 8 * micro_batch
 
 
 def inputs_at_once(samples: int, device: torch.device) -> int:
-    """Return how many inputs, of so many samples each, are counted before the host reads the votes."""
+    """Return the number of inputs, of `samples` samples each, to count before the host reads the votes."""
     return max(1, samples_at_once(device) // samples)
 
 
 def samples_at_once(device: torch.device) -> int:
-    """Return how many samples are counted before the host reads the votes: enough to hide what the host does."""
+    """Return the number of samples to count before the host reads the votes: enough to hide the host's own work."""
     return 1 << 10 if device.type == "cpu" else 1 << 22

@@ -140,7 +140,7 @@ def with_kernels(model: Classifier) -> Classifier:
     if not (next(model.parameters()).is_cuda and network_kernels()):
         return model
     if names := getattr(model.network, "pooled", ()):
-        from smoothcert.kernels.pooling import PooledConv
+        from smoothcert.models.cuda.pooled_convolution import PooledConv
 
         for name in names:
             conv = model.network.get_submodule(name)

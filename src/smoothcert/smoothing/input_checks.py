@@ -1,4 +1,4 @@
-"""What callers hand to a smoothed classifier, checked and made into what voting takes."""
+"""Checks and conversions of what callers pass to a smoothed classifier."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 from smoothcert.errors import UsageError
 from smoothcert.smoothing.noising import check_grid
 from smoothcert.statistics.bounds import check_seed
-from smoothcert.statistics.noise import Grid, Noise
+from smoothcert.statistics.noise import GridNoise, Noise
 
 AUTO = "auto"
-"""The range of inputs that is meant where none is named: [0, 1] for images, any for vectors."""
+"""Default range of inputs: [0, 1] for images, any for vectors."""
 
 
 def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
-    """Return inputs as a float32 batch, and whether they were a single one; `shape` is that of one, if it is known."""
+    """Return inputs as a float32 batch, and True if it was a single one. `shape` is that of one input, if known."""
     try:
         inputs = torch.as_tensor(x).detach()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -40,10 +40,10 @@ def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
 
 
 def check_values(batch: Tensor, noise: Noise, limits: tuple[float, float] | str | None) -> None:
-    """Refuse NaN and values outside the range that the noise level refers to."""
+    """Raise if inputs contain NaN or lie outside `limits`, the range that sigma refers to."""
     if bool(batch.isnan().any()):
         raise UsageError("The inputs contain NaN.")
-    if isinstance(noise, Grid):
+    if isinstance(noise, GridNoise):
         check_grid(noise, batch)
     if limits == AUTO:
         limits = (0.0, 1.0) if batch.dim() == 4 else None
@@ -53,13 +53,13 @@ def check_values(batch: Tensor, noise: Noise, limits: tuple[float, float] | str 
     if low < float(limits[0]) or high > float(limits[1]):
         raise UsageError(
             f"Expected inputs in [{limits[0]}, {limits[1]}], but they span [{low:.6g}, {high:.6g}]: noise is added "
-            "in that range. A model made for another range goes through `adapt_inputs`; "
-            "`input_range=None` switches this check off."
+            "in that range. Wrap a model made for another range with "
+            "`adapt_inputs`; `input_range=None` switches this check off."
         )
 
 
 def check_range(limits: Any) -> None:
-    """Refuse what is no range of inputs."""
+    """Raise if `limits` is not a range."""
     if limits is None or limits == AUTO:
         return
     try:
@@ -80,7 +80,7 @@ def as_shape(shape: Sequence[int]) -> torch.Size:
 
 
 def as_indices(index: Any, count: int) -> Tensor:
-    """Return what names the noise of each of so many inputs: its place, unless the caller has other names."""
+    """Return the index that names the noise of each input: by default its place in the batch."""
     try:
         indices = torch.arange(count) if index is None else torch.as_tensor(index).reshape(-1)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -88,14 +88,14 @@ def as_indices(index: Any, count: int) -> Tensor:
     if indices.is_floating_point() or indices.is_complex():
         raise UsageError(f"Expected `index` to be a whole number for each input, but got {indices.dtype}.")
     if len(indices) != count:
-        raise UsageError(f"Expected one `index` an input ({count}), but got {len(indices)}.")
+        raise UsageError(f"Expected one `index` per input ({count}), but got {len(indices)}.")
     if bool((indices < 0).any() | (indices >= 1 << 32).any()):
         raise UsageError("Expected every `index` to be between 0 and 2**32 - 1.")
     return indices
 
 
 def as_seed(seed: int | None) -> int:
-    """Return the seed, a fresh one where none is given."""
+    """Return the seed, or a fresh one if it is None."""
     if seed is None:
         return secrets.randbits(63)
     check_seed(seed)

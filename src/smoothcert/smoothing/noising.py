@@ -12,7 +12,7 @@ from smoothcert.errors import UsageError
 from smoothcert.kernels import triton_kernels
 from smoothcert.philox import long_words, normal, uniform
 from smoothcert.statistics.integer_noise import LEVELS, thresholds
-from smoothcert.statistics.noise import Gaussian, Grid, Noise, Uniform
+from smoothcert.statistics.noise import GaussianNoise, GridNoise, Noise, UniformNoise
 
 
 def add_noise(
@@ -32,11 +32,11 @@ def add_noise(
     of 8-bit images in integers.
     """
     shape = (*samples.shape, *inputs.shape[1:])
-    kernels = triton_kernels() if inputs.is_cuda and not isinstance(noise, Uniform) else None
+    kernels = triton_kernels() if inputs.is_cuda and not isinstance(noise, UniformNoise) else None
     if kernels:
         rows, kernel = image.unsqueeze(1).expand_as(samples).reshape(-1), kernels.noisy_copies
         options: dict[str, Any] = {"sigma": noise.sigma, "seed": seed, "purpose": purpose, "dtype": dtype}
-        if isinstance(noise, Grid):
+        if isinstance(noise, GridNoise):
             table, offset, limits = _table(noise.sigma, inputs.device)
             options |= {"table": table, "offset": offset, "limits": limits}
             kernel = kernels.grid_copies
@@ -44,11 +44,11 @@ def add_noise(
         return noisy.view(shape)
     address = (samples, indices[image].unsqueeze(1), purpose)
     size, device = inputs[0].numel(), inputs.device
-    if isinstance(noise, Grid):
+    if isinstance(noise, GridNoise):
         return _on_grid(noise.sigma, inputs[image], long_words(seed, address, size, device=device), shape).to(dtype)
-    if isinstance(noise, Gaussian):
+    if isinstance(noise, GaussianNoise):
         drawn = noise.sigma * normal(seed, address, size, device=device)
-    elif isinstance(noise, Uniform):
+    elif isinstance(noise, UniformNoise):
         # Multiples of 2**-24, moved by half a step to lie evenly around 0; exact until they are scaled.
         drawn = noise.half_width * (2 * uniform(seed, address, size, device=device) - (1 - 2.0**-24))
     else:
@@ -56,7 +56,7 @@ def add_noise(
     return (inputs[image].unsqueeze(1) + drawn.view(shape)).to(dtype)
 
 
-def check_grid(noise: Grid, inputs: Tensor) -> None:
+def check_grid(noise: GridNoise, inputs: Tensor) -> None:
     """Refuse inputs that the sound certificate is not about.
 
     Those are all but 8-bit images, since the table of thresholds ends where clipping hides it for pixels from 0 to 255

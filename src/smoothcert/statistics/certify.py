@@ -1,24 +1,42 @@
-"""From class counts to certificates: the bounds one may choose, at one look or several. No torch.
+"""From class counts to certificates, at one look or several. No torch.
 
-`one-sided` is CERTIFY's bound, of the class alone. `randomised` makes it exact with one uniform number an image.
-`two-sided` bounds the class and every other; it also answers for the k most likely classes.
+Three bounds are available. `one-sided`, the published one, bounds the probability of the selected class. `randomised`
+makes that bound exact with one uniform random number per image. `two-sided` bounds the selected class and every other
+one; it also certifies that a class stays among the k most likely.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from smoothcert.errors import UsageError, unknown_name
-from smoothcert.statistics import bounds
 from smoothcert.statistics.bounds import ABSTAIN, Floats, failure_upper_bound
-from smoothcert.statistics.look_plan import Plan, fixed_plan
+from smoothcert.statistics.look_plan import Plan
 from smoothcert.statistics.noise import Noise
 
 BOUNDS = ("one-sided", "randomised", "two-sided")
-Certificates = tuple[NDArray[np.int64], Floats]
-"""Predictions, -1 where nothing is certified, and radii."""
+
+
+class Certified(NamedTuple):
+    """Certificates of several images: predictions (-1 for an abstention), radii and lower bounds on p_A."""
+
+    prediction: NDArray[np.int64]
+    radius: Floats
+    p_lower: Floats
+
+
+def check_bound(bound: str, top: int = 1) -> None:
+    """Raise if the bound does not exist or cannot certify the `top` most likely classes."""
+    if bound not in BOUNDS:
+        raise unknown_name("bound", bound, BOUNDS)
+    if top < 1:
+        raise UsageError(f"Expected `--top-k` to be at least 1, but got {top}.")
+    if top > 1 and bound != "two-sided":
+        raise UsageError("`--top-k` compares with every other class: choose `--bound two-sided`.")
 
 
 def certify_votes(
@@ -27,16 +45,12 @@ def certify_votes(
     noise: Noise,
     alpha: float,
     bound: str = "one-sided",
-    uniforms: ArrayLike | None = None,
-) -> Certificates:
-    """Certify from the class counts [images, classes] of both stages, looked at once."""
-    if noise.name == "gaussian" and bound == "one-sided":
-        return bounds.certify_counts(selection, estimation, noise.sigma, alpha)[:2]
-    counts = np.asarray(estimation)[:, None]
-    plan = fixed_plan(int(counts[0].sum()), alpha)
-    reached = np.ones(len(counts), dtype=np.int64)
-    chosen = np.argmax(np.asarray(selection), axis=-1)
-    return certify_looks(chosen, counts, reached, plan, noise, bound, uniforms=uniforms)
+    uniforms: Floats | None = None,
+) -> Certified:
+    """Certify from the class counts [images, classes] of selection and estimation, looked at once."""
+    chosen, votes = np.argmax(np.asarray(selection), axis=-1), np.asarray(estimation)
+    radius, failure = _radius(chosen, votes, alpha, noise, bound, 1, uniforms)
+    return _certified(chosen, radius, failure)
 
 
 def certify_looks(
@@ -48,104 +62,102 @@ def certify_looks(
     bound: str = "one-sided",
     *,
     top: int = 1,
-    uniforms: ArrayLike | None = None,
-) -> Certificates:
-    """Certify the chosen classes from the counts [images, looks, classes] that each look had seen.
+    uniforms: Floats | None = None,
+) -> Certified:
+    """Certify the chosen classes from the cumulative counts [images, looks, classes] at every look.
 
-    Only the first `reached` [images] looks of an image are there. The radius is the best over them.
+    `reached` [images] is the number of looks that an image has had. The radius is the best over them.
     """
-    check_bound(bound, top, plan)
+    check_bound(bound, top)
     classes, votes = np.asarray(chosen), np.asarray(counts)
-    best = np.full(len(votes), -1.0)
-    for look in range(votes.shape[1]):
+    best, least = np.full(len(votes), -1.0), np.ones(len(votes))
+    for look, (samples, alpha) in enumerate(zip(plan.looks, plan.alphas, strict=True)):
         there = np.flatnonzero(np.asarray(reached) > look)
-        if len(there):
-            drawn = None if uniforms is None else np.asarray(uniforms)[there]
-            radius = _look_radius(classes[there], votes[there, look], plan, look, noise, bound, top, drawn)
-            best[there] = np.maximum(best[there], radius)
-    certain = best >= 0
-    return np.where(certain, classes, ABSTAIN).astype(np.int64), np.where(certain, best, 0.0)
+        if not len(there):
+            break
+        seen = votes[there, look]
+        if np.any(seen.sum(axis=-1) != samples):
+            raise UsageError(f"Expected {samples:,} votes per image at look {look + 1}.")
+        drawn = None if uniforms is None else uniforms[there]
+        radius, failure = _radius(classes[there], seen, alpha, noise, bound, top, drawn)
+        best[there] = np.maximum(best[there], radius)
+        least[there] = np.minimum(least[there], failure)
+    return _certified(classes, best, least)
 
 
-def check_bound(bound: str, top: int, plan: Plan) -> None:
-    """Refuse a bound that does not exist or does not go with the rest."""
-    if bound not in BOUNDS:
-        raise unknown_name("bound", bound, BOUNDS)
-    if top < 1:
-        raise UsageError(f"Expected `--top-k` to be at least 1, but got {top}.")
-    if top > 1 and bound != "two-sided":
-        raise UsageError("`--top-k` compares with every other class: choose `--bound two-sided`.")
-    if plan.confidence != "union" and bound != "one-sided":
-        raise UsageError(f"A {plan.confidence} sequence has a bound of its own; leave `--bound` away.")
+def _certified(chosen: NDArray[np.int64], radius: Floats, failure: Floats) -> Certified:
+    certain = radius >= 0
+    return Certified(np.where(certain, chosen, ABSTAIN).astype(np.int64), np.where(certain, radius, 0.0), 1.0 - failure)
 
 
-def _look_radius(
+def _radius(
     chosen: NDArray[np.int64],
     votes: NDArray[np.int64],
-    plan: Plan,
-    look: int,
+    alpha: float,
     noise: Noise,
     bound: str,
     top: int,
-    uniforms: ArrayLike | None,
-) -> Floats:
-    """Return the radii that one look proves, negative where it proves nothing."""
-    trials, alpha = plan.looks[look], plan.alphas[look]
-    if np.any(votes.sum(axis=-1) != trials):
-        raise UsageError(f"Expected {trials:,} votes of every image at look {look + 1}.")
+    uniforms: Floats | None,
+) -> tuple[Floats, Floats]:
+    """Return radii, negative where nothing is certified, and the bounds on the failure probability behind them."""
+    trials = votes.sum(axis=-1)
     successes = np.take_along_axis(votes, chosen[:, None], axis=1)[:, 0]
     if bound == "two-sided":
-        return _two_sided_radius(chosen, votes, trials, alpha, noise, top)
-    if bound == "randomised":
-        if uniforms is None:
-            raise UsageError("The randomised bound needs one uniform number an image.")
-        failure = randomised_bound(successes, trials, alpha, uniforms)
+        failure = failure_upper_bound(successes, trials, alpha / 2)
+        rival = _rival_bound(chosen, votes, trials, alpha, failure, top)
+    elif bound == "randomised":
+        assert uniforms is not None
+        failure = rival = randomised_bound(successes, trials, alpha, uniforms)
     else:
-        failure = plan.failure(successes, look)
-    return noise.gap_radius(failure, failure) + 0.0  # no negative zero
+        failure = rival = failure_upper_bound(successes, trials, alpha)
+    return noise.gap_radius(failure, rival) + 0.0, failure  # + 0.0: no negative zero
 
 
-def _two_sided_radius(
-    chosen: NDArray[np.int64], votes: NDArray[np.int64], trials: int, alpha: float, noise: Noise, top: int
+def _rival_bound(
+    chosen: NDArray[np.int64],
+    votes: NDArray[np.int64],
+    trials: NDArray[np.int64],
+    alpha: float,
+    failure: Floats,
+    top: int,
 ) -> Floats:
-    """Return the radius within which the class stays among the `top` most likely.
+    """Return an upper bound on the probability of the `top`-th most likely other class.
 
-    Half of alpha goes to the class, the rest to all others in equal parts: bounding only the observed runner-up would
-    be choosing after looking. The `top`-th of the others has at most the same part of what the class leaves.
+    Half of alpha is for the chosen class, the rest is shared equally by all others: bounding only the observed
+    runner-up would choose it by the votes that bound it. The `top`-th other class has at most a `top`-th of the failure
+    probability.
     """
     others = votes.shape[1] - 1
     if top > others:
-        raise UsageError(f"Among {others + 1} classes, `--top-k` is at most {others}.")
-    successes = np.take_along_axis(votes, chosen[:, None], axis=1)[:, 0]
-    failure = failure_upper_bound(successes, trials, alpha / 2)
-    share = failure_upper_bound(trials - votes, trials, alpha / (2 * others))
+        raise UsageError(f"With {others + 1} classes, `--top-k` must be at most {others}, got {top}.")
+    share = failure_upper_bound(trials[:, None] - votes, trials[:, None], alpha / (2 * others))
     np.put_along_axis(share, chosen[:, None], -1.0, axis=1)
-    rival = np.minimum(np.sort(share, axis=1)[:, -top], failure / top)
-    return noise.gap_radius(failure, rival) + 0.0
+    return np.minimum(np.sort(share, axis=1)[:, -top], failure / top)
 
 
-def randomised_bound(successes: ArrayLike, trials: int, alpha: float, uniforms: ArrayLike) -> Floats:
-    """Return the upper bound of the failure probability that is exact at 1 - alpha, given one uniform w an image.
+def randomised_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, uniforms: ArrayLike) -> Floats:
+    """Return the upper bound on the failure probability that is exact at 1 - alpha, given one uniform w per image.
 
-    It solves P(successes > k) + w P(successes = k) = alpha, between the Clopper-Pearson bounds of k and of k + 1. With
-    all successes it could reach 0; there it is kept at the ordinary bound, so that no radius exceeds the ordinary
-    largest.
+    It solves P(successes > k) + w P(successes = k) = alpha, between the Clopper-Pearson bounds of k and of k + 1. For
+    unanimous votes it could reach 0; there the Clopper-Pearson bound is kept, so that no radius exceeds the usual
+    maximum.
     """
     k, w = np.asarray(successes, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
-    high = failure_upper_bound(k, trials, alpha)
-    low = failure_upper_bound(np.minimum(k + 1, trials), trials, alpha)
-    inner = (k > 0) & (k < trials)
-    a, b = np.where(inner, trials - k, 1.0), np.where(inner, k + 1, 1.0)
+    n = np.broadcast_to(np.asarray(trials, dtype=np.float64), k.shape)
+    high = failure_upper_bound(k, n, alpha)
+    low = failure_upper_bound(np.minimum(k + 1, n), n, alpha)
+    inner = (k > 0) & (k < n)
+    a, b = np.where(inner, n - k, 1.0), np.where(inner, k + 1, 1.0)
     for _ in range(64):
         middle = (low + high) / 2
         more = special.betaincc(a, b, middle)  # P(successes > k)
         at_least = special.betaincc(a + 1, b - 1 + (b <= 1), middle)
         rejected = more + w * (at_least - more) <= alpha
         low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
-    return np.where(inner, high, failure_upper_bound(k, trials, alpha))
+    return np.where(inner, high, failure_upper_bound(k, n, alpha))
 
 
 def bound_uniforms(seed: int, indices: ArrayLike) -> Floats:
-    """Return the randomised bound's number for each image: a function of the seed and the image's index alone."""
+    """Return the randomised bound's number per image, a function of seed and image index alone."""
     words = [int(np.random.Philox(key=seed, counter=int(index)).random_raw()) for index in np.asarray(indices)]
     return np.array([(word >> 11) * 2.0**-53 for word in words])

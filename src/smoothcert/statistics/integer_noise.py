@@ -13,7 +13,7 @@ from decimal import Decimal, localcontext
 from functools import cache
 
 from smoothcert.statistics.bounds import check_sigma
-from smoothcert.statistics.noise import Grid
+from smoothcert.statistics.noise import GridNoise
 
 BITS = 60
 LEVELS = 255
@@ -50,9 +50,9 @@ def thresholds(sigma: float) -> Thresholds:
     return Thresholds((*lower, *upper), offset, -LEVELS * margin, LEVELS * (margin + 1))
 
 
-def grid_noise(sigma: float, dimensions: int) -> Grid:
+def grid_noise(sigma: float, dimensions: int) -> GridNoise:
     """Return the noise of sound certification, for inputs of so many values."""
-    return Grid(sigma, thresholds(sigma).slack(dimensions))
+    return GridNoise(sigma, thresholds(sigma).slack(dimensions))
 
 
 def _parts(odd: int, sigma: float) -> int:

@@ -1,7 +1,7 @@
-"""The noises an input may be smoothed with, as far as certificates go: pure functions, no torch.
+"""Noise distributions, as far as certificates depend on them. No torch.
 
-Each says which radius a failure probability proves, in which norm, and the other way round. How its numbers are drawn
-is in `smoothcert.smoothing.noising`.
+A noise maps a bound on the failure probability to a certified radius, in its own norm, and back. How noise samples are
+drawn is in `smoothcert.smoothing.noising`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NORMS = ("l1", "l2", "linf")
 
 @dataclass(frozen=True)
 class Noise(ABC):
-    """A noise of standard deviation `sigma` that proves radii in `norm`."""
+    """Noise of standard deviation `sigma` that certifies radii in `norm`."""
 
     name: ClassVar[str]
     norm: ClassVar[str]
@@ -36,24 +36,24 @@ class Noise(ABC):
         check_sigma(self.sigma)
 
     def radius(self, failure: ArrayLike) -> Floats:
-        """Return the radius proven where the class fails with at most this probability, 0 where none is."""
+        """Return the radius certified by an upper bound on the class's failure probability, 0 if there is none."""
         return np.maximum(self.gap_radius(failure, failure), 0.0)
 
     @abstractmethod
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
-        """Return the radius proven by upper bounds of the class's failure and of any rival, negative where none is."""
+        """Return the radius certified by upper bounds on the class's failure and on any rival; negative if none is."""
 
     @abstractmethod
     def failure_at(self, radius: ArrayLike) -> Floats:
-        """Return the largest failure probability that still proves this radius; negative where there is none."""
+        """Return the largest failure probability that still certifies this radius; negative if there is none."""
 
     def settings(self) -> dict[str, Any]:
-        """Return what a sidecar says of the noise beside its level."""
+        """Return the sidecar's entries on the noise, besides its level."""
         return {"noise": self.name, "norm": self.norm}
 
 
-class Gaussian(Noise):
-    """Normal noise and Cohen's l2 radius (2019)."""
+class GaussianNoise(Noise):
+    """Gaussian noise, with the l2 radius of Cohen et al. (2019)."""
 
     name = "gaussian"
     norm = "l2"
@@ -68,19 +68,19 @@ class Gaussian(Noise):
         return np.asarray(special.ndtr(-np.asarray(radius, dtype=np.float64) / self.sigma))
 
     def settings(self) -> dict[str, Any]:
-        """Return nothing: it is what a sidecar means that does not speak of noise."""
+        """Return nothing: sidecars without an entry on noise mean Gaussian noise."""
         return {}
 
 
-class Uniform(Noise):
-    """Noise uniform in a cube, and the l1 radius of Yang et al. (2020)."""
+class UniformNoise(Noise):
+    """Noise that is uniform in a cube, with the l1 radius of Yang et al. (2020)."""
 
     name = "uniform"
     norm = "l1"
 
     @property
     def half_width(self) -> float:
-        """How far a value moves at most."""
+        """Largest distance by which one value can move."""
         return math.sqrt(3) * self.sigma
 
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
@@ -92,56 +92,56 @@ class Uniform(Noise):
         return np.asarray(0.5 - np.asarray(radius, dtype=np.float64) / (2 * self.half_width))
 
 
-_DOUBT = 1e-9  # relative: far more than double arithmetic errs in a bound
-_STEP = 1e-6  # radii are rounded down to multiples of this, far more than it errs in a radius
+_MARGIN = 1e-9  # relative; far above the error of double arithmetic in a bound
+_STEP = 1e-6  # radii are rounded down to multiples of this, far above the error of double arithmetic in a radius
 
 
 @dataclass(frozen=True)
-class Grid(Gaussian):
-    """Normal noise rounded to whole steps of 1/255, drawn in exact integers: a certificate for 8-bit inputs.
+class GridNoise(GaussianNoise):
+    """Gaussian noise rounded to whole steps of 1/255 and drawn in exact integers, for sound certificates.
 
-    `slack` is how far its tabulated distribution may be from the exact one (see
-    `smoothcert.statistics.integer_noise`). Probabilities are worsened by it and by more than double arithmetic can err,
-    and radii are rounded down.
+    `slack` bounds the distance between its tabulated distribution and the exact one (see
+    `smoothcert.statistics.integer_noise`). Probabilities are increased by it, and by a margin for double arithmetic;
+    radii are rounded down.
     """
 
     slack: float
     name = "grid"
 
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
-        """Return the Gaussian's radius for worsened probabilities, rounded down."""
-        radius = super().gap_radius(self._worse(failure), self._worse(rival))
+        """Return the Gaussian radius for increased probabilities, rounded down."""
+        radius = super().gap_radius(self._increased(failure), self._increased(rival))
         return np.nextafter(np.floor(radius / _STEP) * _STEP, -np.inf)  # the double may lie above the multiple
 
     def failure_at(self, radius: ArrayLike) -> Floats:
-        """Return a failure that proves the radius in spite of worsening and rounding."""
+        """Return a failure probability that certifies the radius in spite of slack, margin and rounding."""
         above = np.asarray(radius, dtype=np.float64) + 2 * _STEP
-        return np.asarray((super().failure_at(above) - self.slack) / (1 + 2 * _DOUBT))
+        return np.asarray((super().failure_at(above) - self.slack) / (1 + 2 * _MARGIN))
 
     def settings(self) -> dict[str, Any]:
-        """Return the name and the slack."""
+        """Return name, norm and slack."""
         return {"noise": self.name, "norm": self.norm, "slack": self.slack}
 
-    def _worse(self, probability: ArrayLike) -> Floats:
-        return np.minimum(np.asarray(probability, dtype=np.float64) * (1 + _DOUBT) + self.slack, 1.0)
+    def _increased(self, probability: ArrayLike) -> Floats:
+        return np.minimum(np.asarray(probability, dtype=np.float64) * (1 + _MARGIN) + self.slack, 1.0)
 
 
 def make_noise(name: str, sigma: float) -> Noise:
-    """Return a noise by its name."""
-    known: dict[str, type[Noise]] = {kind.name: kind for kind in (Gaussian, Uniform)}
+    """Return a noise by name."""
+    known: dict[str, type[Noise]] = {kind.name: kind for kind in (GaussianNoise, UniformNoise)}
     if name not in known:
         raise unknown_name("noise", name, known)
     return known[name](sigma)
 
 
 def noise_of(settings: Mapping[str, Any]) -> Noise:
-    """Return the noise that a sidecar's settings speak of."""
-    sigma, name = float(settings["sigma"]), settings.get("noise", Gaussian.name)
-    return Grid(sigma, float(settings["slack"])) if name == Grid.name else make_noise(name, sigma)
+    """Return the noise that a sidecar's settings describe."""
+    sigma, name = float(settings["sigma"]), settings.get("noise", GaussianNoise.name)
+    return GridNoise(sigma, float(settings["slack"])) if name == GridNoise.name else make_noise(name, sigma)
 
 
 def convert_radius(radius: ArrayLike, norm: str, wanted: str, dimensions: int | None) -> Floats:
-    """Return the radius of the largest ball in another norm that the certified ball holds.
+    """Return the radius of the largest ball in norm `wanted` inside the certified ball.
 
     >>> convert_radius([1.0], "l2", "linf", 16).round(9).tolist(), convert_radius([1.0], "l2", "l1", None).tolist()
     ([0.25], [1.0])
@@ -153,6 +153,6 @@ def convert_radius(radius: ArrayLike, norm: str, wanted: str, dimensions: int | 
     if steps <= 0:
         return values
     if not dimensions:
-        raise UsageError(f"An {wanted} radius needs the number of values of an input; say it with `--dimensions`.")
-    # A hair less, so that the division and the root never round a certificate up.
+        raise UsageError(f"An {wanted} radius depends on the number of values per input: add `--dimensions`.")
+    # Slightly less, so that division and root never round a certificate up.
     return np.asarray(values / dimensions ** (steps / 2) * (1 - 2.0**-50))

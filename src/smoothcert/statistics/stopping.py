@@ -1,6 +1,7 @@
-"""When certification has seen enough: the rules one may choose. Frozen values, no torch.
+"""Stopping rules of sequential certification: frozen values that decide when an image needs no more samples. No torch.
 
-Each rule says at which looks the votes are read (see `smoothcert.statistics.look_plan`) and which radii it asks about.
+Pass one to `certify_dataset(..., stop=...)`. A rule chooses the looks at which votes are read (see
+`smoothcert.statistics.look_plan`) and the radii that must be decided. Certificates are valid with every rule.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, grid_ne
 from smoothcert.statistics.noise import Noise
 
 POOLS = 24
-"""Among how many pools a budget is divided: shards of any number that divides it have whole pools."""
+"""Number of pools that a budget is divided among; a number of shards that divides it leaves pools whole."""
 
 
 @dataclass(frozen=True)
 class StopRule(ABC):
-    """What all rules have: `skip_wrong` leaves images alone whose selected class is not the label."""
+    """Base class of the rules.
+
+    Args:
+        skip_wrong: Stop after the selection if the selected class is not the label. Such an image counts as not
+            certified in every table, so this saves samples without changing tables.
+    """
 
     name: ClassVar[str]
 
@@ -34,23 +40,31 @@ class StopRule(ABC):
 
     @abstractmethod
     def needs(self, noise: Noise) -> Floats:
-        """Return the failure probabilities that it asks about."""
+        """Return the failure probabilities that must be decided."""
 
     def settings(self) -> dict[str, Any]:
-        """Return what the rows depend on, for a sidecar."""
+        """Return the sidecar's entries on the rule."""
         return {"rule": self.name, "skip_wrong": self.skip_wrong}
 
 
 @dataclass(frozen=True)
 class TableStop(StopRule):
-    """Stop when no radius of a grid is undecided: the certified-accuracy table is that of all n samples."""
+    """Stop when every radius of a grid is decided, so that the table of certified accuracy is that of all n samples.
+
+    Args:
+        radii: The grid. Radius 0, whether the image is certified at all, is always decided.
+
+    Example:
+        >>> TableStop(radii=(0.25, 0.5)).plan(n=1000, alpha=0.001).looks
+        (200, 500, 1000)
+    """
 
     name: ClassVar[str] = "table"
 
     radii: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse radii that no table has."""
+        """Check the radii."""
         check_radii(self.radii)
 
     def plan(self, n: int, alpha: float) -> Plan:
@@ -58,94 +72,104 @@ class TableStop(StopRule):
         return table_plan(n, alpha)
 
     def needs(self, noise: Noise) -> Floats:
-        """Return those of the grid."""
+        """Return the failure probabilities of the grid."""
         return grid_needs(noise, self.radii)
 
     def settings(self) -> dict[str, Any]:
-        """Return the grid too."""
+        """Include the grid."""
         return {**super().settings(), "radii": list(self.radii)}
 
 
 @dataclass(frozen=True)
 class RadiusStop(StopRule):
-    """Stop when it is decided whether the image is certified at one radius."""
+    """Stop when it is decided whether the image is certified at one radius.
+
+    Args:
+        radius: The radius.
+
+    Example:
+        >>> RadiusStop(radius=0.5).plan(n=1000, alpha=0.001).looks[:3]
+        (107, 118, 130)
+    """
 
     name: ClassVar[str] = "radius"
 
     radius: float = 0.0
-    confidence: str = "union"
 
     def __post_init__(self) -> None:
-        """Refuse a radius that no ball has."""
+        """Check the radius."""
         check_radii([self.radius])
 
     def plan(self, n: int, alpha: float) -> Plan:
-        """Return looks a tenth apart."""
-        return dense_plan(n, alpha, self.confidence)
+        """Return looks that are 10 % apart."""
+        return dense_plan(n, alpha)
 
     def needs(self, noise: Noise) -> Floats:
-        """Return that of the radius alone."""
+        """Return the failure probability of the radius."""
         return noise.failure_at([self.radius])
 
     def settings(self) -> dict[str, Any]:
-        """Return the radius too."""
+        """Include the radius."""
         return {**super().settings(), "radius": self.radius}
 
 
 @dataclass(frozen=True)
 class BudgetStop(TableStop):
-    """Spend a number of samples, or of seconds, on the images that are widest undecided.
+    """Spend a number of samples on the images whose radii are least decided.
 
-    The number is for `images` images in all, of which this is the `shard`; by default all of them. Samples are divided
-    among pools of images, by their place in the list, and spent within each pool: so a shard of whole pools spends as
-    it would beside the others.
+    Samples are divided among pools of images, by their place in the list, and spent within each pool: so a shard of
+    whole pools spends as it would beside the others.
+
+    Args:
+        samples: The budget, for `images` images in all.
+        images: The number of images that share the budget, over all shards (default: those of this job).
+        shard: (i, n) if this job is the i-th of n shards, counted from 1.
+
+    Example:
+        >>> BudgetStop(samples=24_000, radii=(0.25, 0.5)).pool_budgets(48)[:2]
+        [1000, 1000]
     """
 
     name: ClassVar[str] = "budget"
 
-    samples: int | None = None
-    seconds: float | None = None
+    samples: int = 0
     images: int | None = None
     shard: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
-        """Refuse no budget, two budgets, and shards that would cut pools."""
+        """Check the budget; raise if shards would cut pools."""
         super().__post_init__()
-        if (self.samples is None) == (self.seconds is None):
-            raise UsageError("Name a budget in samples or in seconds, one of them.")
-        amount = self.samples if self.samples is not None else self.seconds
-        if amount is None or not (amount > 0 and math.isfinite(amount)):
-            raise UsageError(f"Expected `--budget` to be > 0, but got {amount}.")
+        if self.samples <= 0:
+            raise UsageError(f"Expected a budget of `samples` > 0, but got {self.samples}.")
         part, parts = self.shard
         if not 1 <= part <= parts:
             raise UsageError(f"Expected `--shard` as I/N with I from 1 to N, but got {part}/{parts}.")
-        if self.samples is not None and POOLS % parts:
+        if POOLS % parts:
             possible = ", ".join(str(number) for number in range(2, POOLS + 1) if POOLS % number == 0)
-            raise UsageError(f"A budget of samples is shared by {possible} shards, not by {parts}.")
+            raise UsageError(f"A budget can be divided among {possible} shards, not among {parts}.")
 
     def plan(self, n: int, alpha: float) -> Plan:
-        """Return the table's looks with alpha in equal parts, since any of them may be the last."""
+        """Return the looks of a table with equal shares of alpha, since any of them may be the last."""
         return even_plan(n, alpha)
 
     def settings(self) -> dict[str, Any]:
-        """Return the budget too; the shard is told by the images."""
-        amount = {"seconds": self.seconds} if self.samples is None else {"samples": self.samples, "images": self.images}
-        return {**super().settings(), **amount}
+        """Include the budget. The shard follows from the images."""
+        return {**super().settings(), "samples": self.samples, "images": self.images}
 
     def pools(self, count: int) -> list[int]:
-        """Return the pool of each of this shard's `count` images; a budget of seconds has one."""
+        """Return the pool of each of this shard's `count` images."""
         part, parts = self.shard
-        return [0 if self.samples is None else (part - 1 + place * parts) % POOLS for place in range(count)]
+        return [(part - 1 + place * parts) % POOLS for place in range(count)]
 
     def pool_budgets(self, count: int) -> Sequence[int]:
         """Return the samples of every pool, in proportion to its images."""
-        total, images = self.samples or 0, self.images or count
+        images = self.images or count
         sizes = [len(range(pool, images, POOLS)) for pool in range(POOLS)]
-        return [total * size // images for size in sizes]
+        return [self.samples * size // images for size in sizes]
 
 
 def check_radii(radii: Sequence[float]) -> None:
-    """Refuse radii that are negative or no numbers."""
+    """Raise if a radius is negative or not finite."""
     for radius in radii:
         if not (radius >= 0 and math.isfinite(radius)):
             raise UsageError(f"Expected a radius of at least 0, but got {radius}.")

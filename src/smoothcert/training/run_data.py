@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.data import ImageData, load_dataset
-from smoothcert.data.folder import FolderImages
+from smoothcert.data.readers.folder import FolderImages
 from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import Notice, SmoothcertError
 from smoothcert.training.config import TrainConfig

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from smoothcert.certification.dataset import Progress, predict_dataset
+from smoothcert.certification.dataset import predict_dataset
+from smoothcert.certification.job import Progress
 from smoothcert.checkpoints.checkpoint import load_checkpoint
-from smoothcert.data.folder import FolderImages, FolderViews
 from smoothcert.data.image_data import ImageData
+from smoothcert.data.readers.folder import FolderImages, FolderViews
 from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from smoothcert.data.folder import FolderImages, view_draws
 from smoothcert.data.image_data import ImageData
+from smoothcert.data.readers.folder import FolderImages, view_draws
 from smoothcert.training.batches import AUGMENTATIONS, Batch, Inputs, Schedule, Source, to_device
 from smoothcert.training.packed_labels import PackedLabels
 

@@ -1,4 +1,4 @@
-"""The page in a real Chromium, opened from disk: what it shows, what it does, and that everyone can use it."""
+"""The page in Chromium, opened from disk: content, interaction and accessibility."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from statsmodels.stats.proportion import proportion_confint
 from smoothcert.cli.report_page import find_test_images
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.page import render_page
-from smoothcert.report.page.curves import grid_for
+from smoothcert.report.page.radius_grid import grid_for
 from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.sources import read_runs
 from smoothcert.report.tables.formats import FORMATS
@@ -44,7 +44,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, mini):
-    """Two methods at two noise levels and a hostile name, all with images; and a run on MNIST, as in the paper."""
+    """Two methods at two noise levels and a hostile name, all with images; and a run on MNIST that the paper has."""
     root = tmp_path_factory.mktemp("runs")
     labels = mini.labels.numpy()[:300]
     here = {"sha256": mini.fingerprint}
@@ -52,7 +52,7 @@ def runs(tmp_path_factory, mini):
         for sigma in (0.25, 0.5):
             make_run(root / f"{method}-{sigma}", labels, method=method, sigma=sigma, skill=skill, **here)
     make_run(root / "other", labels, method="own", sigma=0.5, skill=2.0, step=3, counts=False, **here)
-    (root / "other/note.md").write_text(f"Not as\nwished: {HOSTILE}")
+    (root / "other/note.md").write_text(f"Not as\nexpected: {HOSTILE}")
     make_run(root / "mnist", labels, method="catrs", sigma=0.5, skill=3.0, dataset="mnist", sha256="unknown")
     return read_runs([f"{HOSTILE}={path}" if path.name == "other" else str(path) for path in sorted(root.iterdir())])
 
@@ -76,15 +76,15 @@ def file(runs, table, tmp_path_factory):
 
 
 class Opened:
-    """A tab with the page in it, and everything it complained of or asked for."""
+    """A tab with the page, and its errors and requests."""
 
     def __init__(self, browser, file, viewport=DESKTOP, scheme="light", **options):
         self.context = browser.new_context(viewport=viewport, color_scheme=scheme, **options)
-        self.tab, self.faults, self.requests = self.context.new_page(), [], []
+        self.tab, self.errors, self.requests = self.context.new_page(), [], []
         self.tab.set_default_timeout(120_000)
-        self.tab.on("console", lambda message: self.faults.append(message.text) if message.type != "log" else None)
-        self.tab.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.tab.on("dialog", lambda dialog: (self.faults.append("dialog"), dialog.dismiss()))
+        self.tab.on("console", lambda message: self.errors.append(message.text) if message.type != "log" else None)
+        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.tab.on("dialog", lambda dialog: (self.errors.append("dialog"), dialog.dismiss()))
         self.tab.on("request", lambda request: self.requests.append(request.url))
         self.file = file
         self.load()
@@ -99,7 +99,7 @@ def opened(browser, file):
     page = Opened(browser, file, permissions=["clipboard-read", "clipboard-write"])
     yield page
     outside = [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))]
-    assert page.faults == [], "no error, whatever the tests did"
+    assert page.errors == [], "no error in any of the tests"
     assert outside == []
 
 
@@ -124,8 +124,8 @@ def press(tab, name, within="body"):
     tab.locator(within).get_by_role("button", name=name, exact=True).click()
 
 
-def test_it_opens_without_an_error_or_a_request(opened, tab, file):
-    assert opened.faults == []
+def test_it_opens_without_errors_or_requests(opened, tab, file):
+    assert opened.errors == []
     assert {url.split(":")[0] for url in opened.requests} <= {"file", "data", "blob"}
     assert {url for url in opened.requests if url.startswith("file:")} == {file.as_uri()}
 
@@ -137,7 +137,7 @@ def test_hostile_names_are_text(tab):
     assert tab.evaluate("document.scripts.length") == 3, "no script but the page's own"
 
 
-def test_the_table_has_the_numbers_of_metrics(tab, table):
+def test_the_table_has_the_values_of_metrics(tab, table):
     rows = run_rows(tab)
     assert len(rows) == len(table.rows) == 6
     for cells, row in zip(rows, table.rows, strict=True):
@@ -157,10 +157,10 @@ def test_best_and_second_are_marked_among_the_rows_shown(tab, table):
 
     assert marked() == [row.marks.get("acr") for row in table.rows]
     press(tab, "CAT-RS", "#filters")
-    assert "second" not in marked(), "a row that has no rival is not marked"
+    assert "second" not in marked(), "a single row is not marked"
 
 
-def test_rows_on_other_images_are_no_rivals(tab, table):
+def test_rows_on_different_images_are_not_marked(tab, table):
     tab.locator("#filters select").select_option(label="MNIST, an excerpt")
     press(tab, "0.50", "#filters")
     assert tab.locator("#table td.best").count() == 0
@@ -170,20 +170,20 @@ def test_rows_on_other_images_are_no_rivals(tab, table):
     assert tab.locator("#table td.best").count() > 0
 
 
-def test_notes_of_runs_stand_below_the_table(tab):
-    assert texts(tab, "#notes li") == [f"{HOSTILE}, σ 0.50 · MNIST, an excerpt: Not as wished: {HOSTILE}"]  # noqa: RUF001
+def test_notes_of_runs_are_below_the_table(tab):
+    assert texts(tab, "#notes li") == [f"{HOSTILE}, σ 0.50 · MNIST, an excerpt: Not as expected: {HOSTILE}"]  # noqa: RUF001
     press(tab, "0.25", "#filters")
     assert tab.locator("#notes").is_hidden()
 
 
-def test_dashes_and_shapes_tell_the_noise_level_as_their_keys_say(tab, table):
+def test_dashes_and_shapes_match_the_keys_of_noise_levels(tab, table):
     def dashes(selector):
         return [line.get_attribute("stroke-dasharray") for line in tab.locator(f"{selector} line").all()]
 
     quarter, half = dashes("#confidence-keys")[-2:]
     assert texts(tab, "#confidence-keys span")[-2:] == ["σ 0.25", "σ 0.50"]  # noqa: RUF001
     expected = [{0.25: quarter, 0.5: half}[row.entry.sigma] for row in table.rows]
-    assert dashes("#legend") == dashes("#table") == expected, "though two runs of CAT-RS at 0.50 look alike"
+    assert dashes("#legend") == dashes("#table") == expected, "even if two runs of CAT-RS at 0.50 look the same"
     shapes = {text: path.get_attribute("d") for text, path in zip(
         texts(tab, "#tradeoff-keys span:has(path)"), tab.locator("#tradeoff-keys path").all(), strict=True
     )}  # fmt: skip
@@ -209,15 +209,15 @@ def test_sorting(tab):
 
 
 def test_the_papers_numbers_and_differences_on_demand(tab, table):
-    assert tab.locator("tr.beside").count() == 0
-    press(tab, "With the paper’s", "#table-controls")  # noqa: RUF001
+    assert tab.locator("tr.paper").count() == 0
+    press(tab, "With paper", "#table-controls")
     (row,) = [row for row in table.rows if row.paper]
-    cells = texts(tab, "tr.beside td")
+    cells = texts(tab, "tr.paper td")
     assert f"{row.paper.acr:.3f}" in cells
     assert f"{row.paper.accuracy[0.5]:.1f}" in cells
-    press(tab, "Differences", "#table-controls")
+    press(tab, "Difference from paper", "#table-controls")
     gap = row.acr.value - row.paper.acr
-    assert f"{'−' if gap < 0 else '+'}{abs(gap):.3f}" in texts(tab, "tr.beside td")  # noqa: RUF001
+    assert f"{'−' if gap < 0 else '+'}{abs(gap):.3f}" in texts(tab, "tr.paper td")  # noqa: RUF001
 
 
 def legend(tab):
@@ -229,7 +229,7 @@ def at_radius(tab):
     return float(tab.locator("#legend-radius").inner_text().removeprefix("r = "))
 
 
-def test_the_curve_reads_out_the_right_values(tab, runs):
+def test_the_legend_shows_the_values_at_the_pointer(tab, runs):
     press(tab, "0.25", "#filters")
     box = tab.locator("#curves-plot .u-over").bounding_box()
     for share in (0.2, 0.5):
@@ -247,7 +247,7 @@ def _on_grid(runs, radius):
     return radii[np.abs(radii - radius).argmin()]
 
 
-def test_the_curve_is_read_by_keyboard_with_its_band(tab, runs):
+def test_curves_are_read_by_keyboard_with_their_bands(tab, runs):
     tab.locator("#curves-plot").focus()
     for key in ("ArrowRight", "Shift+ArrowRight", "ArrowLeft"):
         tab.keyboard.press(key)
@@ -267,12 +267,12 @@ def test_the_curve_is_read_by_keyboard_with_its_band(tab, runs):
     assert [value, low, high] == [f"{100 * number:.1f}" for number in (share, *expected)]
 
 
-def test_runs_are_switched_off_and_on(tab):
+def test_runs_can_be_hidden(tab):
     box = tab.locator("#legend li").first.locator("input")
     before = tab.locator("#curves-plot").get_attribute("aria-label")
     box.uncheck()
     assert len(run_rows(tab)) == 5
-    assert "of 5 curves" in tab.locator("#curves-plot").get_attribute("aria-label")
+    assert "by radius, 5 curves" in tab.locator("#curves-plot").get_attribute("aria-label")
     assert tab.locator(".outcome:not(.head)").count() == 5
     assert tab.locator("#tradeoff .point").count() == 5
     tab.locator("#legend li").first.locator("input").check()
@@ -287,9 +287,9 @@ def test_filters(tab):
     assert tab.locator("#legend li").count() == 2
     tab.locator("#filters select").select_option(label="MNIST")
     assert tab.locator("#legend li").count() == len(run_rows(tab)) == 1
-    assert "MNIST" not in tab.locator("#table").inner_text(), "what all rows share is not repeated in them"
+    assert "MNIST" not in tab.locator("#table").inner_text(), "a single dataset is not repeated in every row"
     tab.locator("#filters select").select_option(label="all")
-    assert len(run_rows(tab)) == 6, "another data set begins without the old choice"
+    assert len(run_rows(tab)) == 6, "another dataset resets the other filters"
 
 
 def test_the_best_noise_level_of_each_method(tab, runs):
@@ -305,7 +305,7 @@ def test_the_best_noise_level_of_each_method(tab, runs):
 
 
 @pytest.mark.parametrize(("button", "suffix"), [("LaTeX", ".tex"), ("Markdown", ".md"), ("CSV", ".csv")])
-def test_the_table_is_copied_as_the_command_writes_it(tab, runs, button, suffix):
+def test_the_copied_table_equals_the_output_of_the_command(tab, runs, button, suffix):
     tab.locator("#filters select").select_option(label="MNIST, an excerpt")
     press(tab, button, "#table-controls")
     tab.get_by_role("button", name="Copied").wait_for()
@@ -313,28 +313,28 @@ def test_the_table_is_copied_as_the_command_writes_it(tab, runs, button, suffix)
     assert tab.evaluate("navigator.clipboard.readText()") == FORMATS[suffix](ours)
 
 
-def test_the_copied_table_of_several_data_sets_says_of_which_a_row_is(tab, runs):
+def test_the_copied_table_of_several_datasets_has_a_dataset_column(tab, runs):
     press(tab, "CSV", "#table-controls")
     tab.get_by_role("button", name="Copied").wait_for()
     copied = tab.evaluate("navigator.clipboard.readText()")
     assert copied == FORMATS[".csv"](build_table([run.entry for run in runs]))
-    assert copied.startswith("data set,sigma,method,ACR")
+    assert copied.startswith("dataset,sigma,method,ACR")
     assert '"MNIST, an excerpt",0.50,CAT-RS,' in copied
     assert "MNIST,0.50,CAT-RS," in copied
 
 
-def test_copying_works_where_the_clipboard_is_refused(tab):
-    tab.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); 0")
+def test_copying_works_without_clipboard_permission(tab):
+    tab.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); 0")
     press(tab, "CSV", "#table-controls")
     tab.get_by_role("button", name="Copied").wait_for()
-    assert tab.evaluate("navigator.clipboard.readText()").startswith("data set,sigma,method,ACR")
+    assert tab.evaluate("navigator.clipboard.readText()").startswith("dataset,sigma,method,ACR")
 
 
 def read_bin(tab, holder, share):
-    """Point at a histogram; return the share of images in the bin there, in percent, and its ends."""
+    """Point at a histogram; return the share of images in that bin, in percent, and its edges."""
     tab.locator(holder).scroll_into_view_if_needed()
     box = tab.locator(f"{holder} .u-over").bounding_box()
-    for height in (0.05, 0.3, 0.6, 0.9):  # the line must be near for its value to be shown
+    for height in (0.05, 0.3, 0.6, 0.9):  # values are shown only near a line
         tab.mouse.move(box["x"] + share * box["width"], box["y"] + height * box["height"])
         if tab.locator(f"{holder} .tip").is_visible():
             break
@@ -348,7 +348,7 @@ def test_histograms_count_votes_and_radii(tab, runs):
     some = run.entry.results
     shares = vote_shares(some, read_estimation(run.path, len(some)), 0.5)
     for which, chosen in (
-        ("Right", some.correct),
+        ("Correct", some.correct),
         ("Wrong", ~some.correct & (some.predict >= 0)),
         ("All", shares >= 0),
     ):
@@ -356,7 +356,7 @@ def test_histograms_count_votes_and_radii(tab, runs):
         percent, low, high = read_bin(tab, "#votes-plot", 0.985)
         inside = (shares[chosen] >= low - 1e-9) & ((shares[chosen] < high - 1e-9) | (high == 1.0))
         assert percent == pytest.approx(100 * inside.sum() / len(some), abs=0.01)
-    press(tab, "Right", "#confidence-controls")
+    press(tab, "Correct", "#confidence-controls")
     percent, low, high = read_bin(tab, "#radius-plot", 0.5)
     edges = grid_for([run.entry for run in runs]).radii
     low, high = (edges[np.abs(edges - end).argmin()] for end in (low, high))
@@ -378,8 +378,8 @@ def test_two_runs_are_compared_in_pairs(tab, runs):
     low, high = (float(text) for text in re.findall(r"[+-][\d.]+", interval))
     assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.1 * (expected.high - expected.low))
     wins = (first.results.radius * first.results.correct > second.results.radius * second.results.correct).mean()
-    said = float(re.search(r"First further certified on ([\d.]+) %", tab.locator("#compare-verdict").inner_text())[1])
-    assert said == pytest.approx(100 * wins, abs=1.5), "as far as the grid can tell radii apart"
+    shown = float(re.search(r"Larger radius: first run on ([\d.]+) %", tab.locator("#compare-verdict").inner_text())[1])
+    assert shown == pytest.approx(100 * wins, abs=1.5), "up to the resolution of the grid"
     other = next(run.entry for run in runs if run.entry.name == HOSTILE)
     tab.get_by_label("Second", exact=True).select_option(label=f"{other.name}, σ 0.50")  # noqa: RUF001
     tab.get_by_text("of 100 shared images").wait_for()
@@ -405,7 +405,7 @@ def test_corruption_training_and_cost(tab):
     assert texts(tab, ".heatmap thead th") == ["corruption", "Gaussian", HOSTILE]
     assert texts(tab, ".heatmap tbody td") == ["50.0", "75.0", "50.0", "–"]  # noqa: RUF001
     alt = tab.locator("#training-plot").get_attribute("aria-label")
-    assert alt == "loss by epoch in the training of 6 runs, from 0.500 to 2.00."
+    assert alt == "loss by epoch in 6 training runs, from 0.500 to 2.00."
     tab.get_by_label("Quantity").select_option(label="accuracy under noise, %")
     assert "from 90.0 to 93.0" in tab.locator("#training-plot").get_attribute("aria-label")
     assert "2 min" in tab.locator("#cost tbody tr").first.inner_text()
@@ -425,9 +425,9 @@ def test_the_gallery_shows_the_images_with_their_votes(tab, runs, mini):
     run = next(run for run in runs if run.entry is best)
     assert tab.locator("#gallery .note").inner_text() == "No images of mnist: mnist is not in the data folder."
     kinds = [
-        "Right, with the largest radii",
-        "Right, with the smallest radii",
-        "Wrong, with the largest radii",
+        "Correct, largest radii",
+        "Correct, smallest radii",
+        "Wrong, largest radii",
         "Abstained",
     ]
     assert texts(tab, "#gallery h3") == kinds
@@ -440,12 +440,12 @@ def test_the_gallery_shows_the_images_with_their_votes(tab, runs, mini):
     assert row in wrong
     assert (
         title
-        == f"{some.label[row]} taken for {some.predict[row]}, radius {np.floor(some.radius[row] * 1000) / 1000:.3f}"
+        == f"{some.label[row]} classified as {some.predict[row]}, radius {np.floor(some.radius[row] * 1000) / 1000:.3f}"
     )
     assert np.array_equal(pixels(tab, "dialog canvas >> nth=0"), mini.images[index].flatten().numpy())
     noisy = pixels(tab, "dialog canvas >> nth=1")
     assert np.abs(np.subtract(noisy, pixels(tab, "dialog canvas >> nth=0"))).mean() > 20
-    press(tab, "Draw other noise", "dialog")
+    press(tab, "New noise sample", "dialog")
     assert pixels(tab, "dialog canvas >> nth=1") != noisy
     votes = run.path.with_name("certify.counts.tsv").read_text().splitlines()[row + 1].split("\t")[2].split()
     label, count = votes[0].split(":")
@@ -464,10 +464,10 @@ def test_the_gallery_by_keyboard(tab):
     assert tab.locator("#detail-title").inner_text() == title
     tab.keyboard.press("Escape")
     assert not tab.locator("dialog").is_visible()
-    assert tab.evaluate("document.activeElement.className") == "card", "back where one came from"
+    assert tab.evaluate("document.activeElement.className") == "card", "focus returns to the card"
     tab.get_by_label("Run", exact=True).select_option(label=f"{HOSTILE}, σ 0.50, MNIST, an excerpt")  # noqa: RUF001
     tab.locator(".card").first.click()
-    assert tab.locator("dialog .vote .number").first.inner_text().startswith("≥ "), "a bound, where votes were not kept"
+    assert tab.locator("dialog .vote .number").first.inner_text().startswith("≥ "), "a bound, as votes were not saved"
 
 
 def test_provenance_has_the_hash_of_every_file(tab, runs):
@@ -479,7 +479,7 @@ def test_provenance_has_the_hash_of_every_file(tab, runs):
 
 
 def serious(tab, where):
-    """What axe-core finds wrong below a selector."""
+    """Return the serious violations that axe-core finds below a selector."""
     found = tab.evaluate(
         "where => axe.run(where, {resultTypes: ['violations']})"
         ".then(done => done.violations.map(fault => [fault.impact, fault.id, fault.nodes[0].html.slice(0, 200)]))",
@@ -497,23 +497,23 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("viewport", "scheme"), FORMS)
-def test_everyone_can_use_it_in_every_form(browser, file, viewport, scheme):
+def test_it_is_accessible_on_all_screens_and_schemes(browser, file, viewport, scheme):
     page = Opened(browser, file, viewport, scheme)
     tab = page.tab
     tab.wait_for_selector(".card")
     wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    assert wide <= 0, "nothing sticks out sideways"
+    assert wide <= 0, "no horizontal scrolling"
     background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}[scheme]
     tab.evaluate(AXE.read_text() + "; 0")
     assert serious(tab, "body") == []
     tab.locator(".card").first.click()
     assert serious(tab, "dialog") == []
-    assert page.faults == []
+    assert page.errors == []
     page.context.close()
 
 
-def test_on_paper_it_is_light_and_has_nothing_to_press(browser, file):
+def test_the_printed_page_is_light_and_has_no_controls(browser, file):
     page = Opened(browser, file, scheme="dark")
     page.tab.emulate_media(media="print")
     assert page.tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -524,7 +524,7 @@ def test_on_paper_it_is_light_and_has_nothing_to_press(browser, file):
     page.context.close()
 
 
-def test_without_scripts_the_table_is_there(browser, file, table):
+def test_without_scripts_the_table_is_shown(browser, file, table):
     context = browser.new_context(java_script_enabled=False)
     tab = context.new_page()
     tab.goto(file.as_uri())
@@ -536,7 +536,7 @@ METHODS = ("gaussian", "stability", "smoothadv", "macer", "consistency", "smooth
 
 
 def many_runs(root, count, labels, sha256):
-    """Runs of full size with votes, seven methods at three noise levels and several seeds."""
+    """Write and read full-size runs with votes: seven methods, three noise levels and several seeds."""
     for i in range(count):
         method, sigma = METHODS[i % 7], (0.25, 0.5, 1.0)[i // 7 % 3]
         folder = root / f"{method}-{sigma}-{i}"
@@ -546,7 +546,7 @@ def many_runs(root, count, labels, sha256):
 
 
 @pytest.mark.slow
-def test_twenty_runs_of_ten_thousand_images_are_a_small_page_that_opens_at_once(browser, tmp_path, real_data):
+def test_a_page_of_twenty_full_runs_is_small_and_opens_fast(browser, tmp_path, real_data):
     pictures = find_test_images(real_data)("cifar10")
     runs = many_runs(tmp_path / "runs", 20, pictures.labels, pictures.sha256)
     file = tmp_path / "page.html"
@@ -557,12 +557,12 @@ def test_twenty_runs_of_ten_thousand_images_are_a_small_page_that_opens_at_once(
     assert page.tab.evaluate("document.querySelectorAll('*').length") < 5000, "it opens at once"
     assert page.tab.locator("#table tr[data-run]").count() == 20
     assert page.tab.locator(".card").count() >= 4
-    assert page.faults == []
+    assert page.errors == []
     page.context.close()
 
 
 @pytest.mark.slow
-def test_two_hundred_runs_still_work(browser, tmp_path, real_data):
+def test_a_page_of_two_hundred_runs_works(browser, tmp_path, real_data):
     pictures = find_test_images(real_data)("cifar10")
     runs = many_runs(tmp_path / "runs", 200, pictures.labels[:1000], "")
     file = tmp_path / "page.html"
@@ -573,5 +573,5 @@ def test_two_hundred_runs_still_work(browser, tmp_path, real_data):
     assert 0 < page.tab.locator("#table tr[data-run]").count() < 200
     page.tab.locator("#legend li input").first.uncheck()
     page.tab.locator("#compare-gap").wait_for()
-    assert page.faults == []
+    assert page.errors == []
     page.context.close()

@@ -1,6 +1,6 @@
-"""Corruptions of images: what MNIST-C and CIFAR-10-C do to their test sets, for any 8-bit images."""
+"""The corruptions of MNIST-C and CIFAR-10-C, for any 8-bit images."""
 
-from smoothcert.data.corruptions.making import corrupt, make_corrupted, what_is_lacking
+from smoothcert.data.corruptions.making import corrupt, make_corrupted, unavailable_corruptions
 from smoothcert.data.corruptions.suites import SUITES, Suite, suite_for
 
-__all__ = ["SUITES", "Suite", "corrupt", "make_corrupted", "suite_for", "what_is_lacking"]
+__all__ = ["SUITES", "Suite", "corrupt", "make_corrupted", "suite_for", "unavailable_corruptions"]

@@ -1,4 +1,4 @@
-"""Lenses out of focus, frosted glass, moving cameras."""
+"""Blur: Gaussian, defocus, frosted glass, motion and zoom."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def gaussian_blur(image: Image, random: Generator, sigma: float) -> Image:
 
 
 def defocus_blur(image: Image, random: Generator, radius: float, softness: float) -> Image:
-    """Blur with a disc, its edge softened by a Gaussian of three pixels."""
+    """Blur with a disc whose edge is softened by a 3x3 Gaussian."""
     return ndimage.correlate(image, _disc(radius, softness)[..., None], mode="mirror")
 
 
@@ -33,16 +33,16 @@ def _disc(radius: float, softness: float) -> Image:
 
 
 def glass_blur(image: Image, random: Generator, sigma: float, reach: int, rounds: int, chance: float) -> Image:
-    """Blur, let neighbouring pixels change places with some chance, and blur again.
+    """Blur, swap neighbouring pixels with probability `chance`, and blur again.
 
-    As published, a pixel of a colour image does not change places: its neighbour overwrites it. And a grey image is
-    blurred downwards only, because the generator takes its columns for channels.
+    Two quirks of the published generators are kept: in a colour image, a pixel is overwritten by its neighbour instead
+    of swapped with it; a grey image is blurred vertically only, since its columns are mistaken for channels.
     """
     height, width, channels = image.shape
     grey = channels == 1
     spread = (sigma, 0, 0) if grey else (sigma, sigma, 0)
     before = cut_to_bytes(ndimage.gaussian_filter(image, spread, mode="nearest"))
-    source = list(range(height * width))  # which pixel each pixel shows
+    source = list(range(height * width))  # index of the pixel shown at each position
     places = [(row, column) for row in range(height - reach, reach, -1) for column in range(width - reach, reach, -1)]
     for _ in range(rounds):
         shifts = random.integers(-reach, reach, size=(len(places), 2)).tolist()
@@ -56,14 +56,14 @@ def glass_blur(image: Image, random: Generator, sigma: float, reach: int, rounds
 
 
 def motion_blur(image: Image, random: Generator, radius: int, sigma: float) -> Image:
-    """Blur along a line at an angle of up to 45 degrees."""
+    """Blur along a line at a random angle of up to 45 degrees."""
     return smear(image, radius, sigma, random.uniform(-45, 45))
 
 
 def smear(image: Image, radius: int, sigma: float, degrees: float) -> Image:
-    """Blur towards one side along a line, with half a Gaussian as weights and whole pixels as steps.
+    """Blur in one direction along a line, with half a Gaussian as weights and steps of whole pixels.
 
-    This is the motion blur of ImageMagick, which both published generators call.
+    This is ImageMagick's motion blur, which both published generators use.
     """
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * sigma**2))
@@ -78,12 +78,12 @@ def smear(image: Image, radius: int, sigma: float, degrees: float) -> Image:
 
 
 def cut_to_bytes(image: Image) -> Image:
-    """Cut values off to whole 255ths, as they are where the published generators keep bytes on the way."""
+    """Round values down to multiples of 1/255, where the published generators store bytes between steps."""
     return as_floats(np.floor(image * 255 + 1e-6) / 255)
 
 
 def zoom_blur(image: Image, random: Generator, furthest: float, step: float) -> Image:
-    """Average the image with itself at magnifications from 1 to `furthest`."""
+    """Average the image over magnifications from 1 to `furthest`."""
     down, across = (_zooms(size, furthest, step) for size in image.shape[:2])
     rows = np.tensordot(down, image, axes=1)  # [zooms, height, width, channels]
     zoomed = np.tensordot(rows, across, axes=([0, 2], [0, 2]))  # [height, channels, width]
@@ -92,13 +92,13 @@ def zoom_blur(image: Image, random: Generator, furthest: float, step: float) -> 
 
 @cache
 def _zooms(size: int, furthest: float, step: float) -> Image:
-    """Return one matrix a magnification, [size, size], that zooms a column of pixels."""
+    """Return, for each magnification, the matrix [size, size] that zooms a column of pixels."""
     factors = np.arange(1, furthest + step / 2, step)
     return np.stack([zoom(np.eye(size), float(factor), axes=(0,)) for factor in factors])
 
 
 def zoom(image: Image, factor: float, axes: tuple[int, ...] = (0, 1)) -> Image:
-    """Magnify the centre of an image to the size of the whole, linearly interpolated."""
+    """Magnify the centre of an image to the size of the image, with linear interpolation."""
     for axis in axes:
         size = image.shape[axis]
         part = math.ceil(size / factor)

@@ -1,4 +1,4 @@
-"""Lines drawn over an image, inverted stripes, edges alone, and the traces of lossy storage."""
+"""Lines, inversion, edge detection, quantization and compression."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from smoothcert.data.corruptions.noise import Image, as_floats
+from smoothcert.data.corruptions.noise import Image, as_floats, per_channel
 from smoothcert.errors import SmoothcertError
 
 Point = tuple[float, float]
-"""Across, down."""
+"""Column, row."""
 
 
 def _line(shape: tuple[int, ...], start: Point, end: Point) -> NDArray[np.float64]:
-    """Draw a line from left to right that fades with the vertical distance, to nothing at 1.45 pixels."""
+    """Draw a line from left to right that fades out within a vertical distance of 1.45 pixels."""
     height, width = shape[:2]
     slope = (end[1] - start[1]) / (end[0] - start[0])
     across = np.arange(width)
@@ -29,7 +29,7 @@ def _line(shape: tuple[int, ...], start: Point, end: Point) -> NDArray[np.float6
 
 
 def line(image: Image, random: Generator) -> Image:
-    """Draw a line from the left part to the right part."""
+    """Draw a line from near the left edge to near the right edge."""
     height, width = image.shape[:2]
     left, right = int(random.integers(0, 5)), int(random.integers(width - 6, width - 1))
     start, end = random.integers(0, height - 1, size=2).tolist()
@@ -37,7 +37,7 @@ def line(image: Image, random: Generator) -> Image:
 
 
 def dotted_line(image: Image, random: Generator) -> Image:
-    """Draw a line from edge to edge, two pixels of it and then two left out."""
+    """Draw a line from edge to edge with dashes and gaps of two pixels."""
     height, width = image.shape[:2]
     start, end = random.integers(0, height - 1, size=2).tolist()
     ink = _line(image.shape, (0, start), (width - 1, end))
@@ -45,7 +45,7 @@ def dotted_line(image: Image, random: Generator) -> Image:
 
 
 def zigzag(image: Image, random: Generator) -> Image:
-    """Draw a zigzag with teeth of two pixels around a line that leans a little."""
+    """Draw a zigzag with teeth of two pixels around a slightly inclined line."""
     height, width = image.shape[:2]
     row = int(random.integers(0, height - 1))
     return image + _zigzag(image.shape, (2, row), (width - 3, row + int(random.integers(-5, 5))))[..., None]
@@ -60,7 +60,7 @@ def _zigzag(shape: tuple[int, ...], start: Point, end: Point, tooth: float = 2.0
     rest = length - 2 * tooth * (length // (2 * tooth))
     if rest:
         along.append(length)
-        away.append(away[-1] / (2 * rest))  # as published: not quite on the line
+        away.append(away[-1] / (2 * rest))  # as published, slightly off the line
     across = start[0] + np.array(along) * math.cos(lean) - np.array(away) * math.sin(lean)
     down = start[1] + np.array(along) * math.sin(lean) + np.array(away) * math.cos(lean)
     points = list(zip(across.tolist(), down.tolist(), strict=True))
@@ -75,28 +75,28 @@ def stripe(image: Image, random: Generator) -> Image:
 
 
 def inverse(image: Image, random: Generator) -> Image:
-    """Make black white."""
+    """Invert all values."""
     return 1 - image
 
 
 def quantize(image: Image, random: Generator, bits: int) -> Image:
-    """Keep this many bits of each value."""
+    """Reduce each value to `bits` bits."""
     levels = 2**bits - 1
     return as_floats(np.rint(image * levels) / levels)
 
 
 def canny_edges(image: Image, random: Generator) -> Image:
-    """Keep nothing but the edges that Canny's detector finds."""
+    """Keep only the edges found by the Canny detector."""
     try:
         from skimage.feature import canny
     except ImportError:
         raise SmoothcertError("canny_edges needs scikit-image: pip install 'smoothcert[corruptions]'.") from None
 
-    return as_floats(np.stack([canny(channel) for channel in np.moveaxis(image, 2, 0)], axis=2))  # type: ignore[no-untyped-call]
+    return per_channel(canny, image)
 
 
 def pixelate(image: Image, random: Generator, share: float) -> Image:
-    """Shrink to a share of the size and enlarge again, without smoothing."""
+    """Shrink the image to a share of its size and enlarge it again, without smoothing."""
     from PIL import Image as Pillow
 
     height, width = image.shape[:2]
@@ -105,7 +105,7 @@ def pixelate(image: Image, random: Generator, share: float) -> Image:
 
 
 def jpeg_compression(image: Image, random: Generator, quality: int) -> Image:
-    """Store as JPEG and read again."""
+    """Compress as JPEG."""
     from PIL import Image as Pillow
 
     content = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Moved, turned and bent images."""
+"""Affine and elastic transformations."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from smoothcert.data.corruptions.noise import Image
+from smoothcert.data.corruptions.noise import Image, per_channel
 
 Matrix = NDArray[np.float64]
 
 
 def _warp(image: Image, matrix: Matrix, shift: Matrix, mode: Literal["grid-constant", "mirror"]) -> Image:
-    """Show at each place (across, down) what was at matrix @ place + shift, linearly interpolated."""
-    flip = [1, 0]  # arrays count down first
-    return np.stack(
-        [
-            ndimage.affine_transform(channel, matrix[flip][:, flip], shift[flip], order=1, mode=mode)
-            for channel in np.moveaxis(image, 2, 0)
-        ],
-        axis=2,
-    )
+    """Show at each point (column, row) what was at matrix @ point + shift, with linear interpolation."""
+    flip = [1, 0]  # arrays are indexed by row first
+    matrix, shift = matrix[flip][:, flip], shift[flip]
+    return per_channel(lambda channel: ndimage.affine_transform(channel, matrix, shift, order=1, mode=mode), image)
 
 
 def _about_centre(image: Image, matrix: Matrix) -> Image:
@@ -33,40 +28,39 @@ def _about_centre(image: Image, matrix: Matrix) -> Image:
 
 
 def shear(image: Image, random: Generator, angle: float) -> Image:
-    """Slant to one side or the other, by an angle in radians."""
+    """Shear to a random side, by an angle in radians."""
     angle *= random.choice([-1, 1])
     return _about_centre(image, np.array([[1, -math.sin(angle)], [0, math.cos(angle)]]))
 
 
 def rotate(image: Image, random: Generator, angle: float) -> Image:
-    """Turn to one side or the other, by an angle in radians."""
+    """Rotate in a random direction, by an angle in radians."""
     angle *= random.choice([-1, 1])
     sine, cosine = math.sin(angle), math.cos(angle)
     return _about_centre(image, np.array([[cosine, -sine], [sine, cosine]]))
 
 
 def scale(image: Image, random: Generator, factor: float) -> Image:
-    """Shrink to this share of the size."""
+    """Shrink by a factor below 1."""
     return _about_centre(image, np.eye(2) / factor)
 
 
 def translate(image: Image, random: Generator, pixels: int) -> Image:
-    """Move along both axes, each way or the other."""
+    """Move along both axes, in random directions."""
     return _warp(image, np.eye(2), pixels * random.choice([-1.0, 1.0], size=2), mode="grid-constant")
 
 
 def elastic_transform(image: Image, random: Generator, strength: float, smoothness: float, tilt: float) -> Image:
-    """Displace three points at random, the image affinely with them, then bend it; in shares of its side."""
+    """Apply a random affine map, then a random smooth displacement; arguments are fractions of the image side."""
     side = image.shape[0]
     middle, reach = side // 2, side // 3
     corners = middle + reach * np.array([[1, 1], [1, -1], [-1, -1]])
     moved = corners + random.uniform(-tilt * side, tilt * side, size=(3, 2))
-    solved = np.linalg.solve(np.column_stack([moved, np.ones(3)]), corners)  # from where each point came
+    solved = np.linalg.solve(np.column_stack([moved, np.ones(3)]), corners)  # the inverse map
     image = _warp(image, solved[:2].T, solved[2], mode="mirror")
     shifts = [
         ndimage.gaussian_filter(random.uniform(-1, 1, size=image.shape[:2]), smoothness * side, truncate=3)
         for _ in range(2)
     ]
     places = np.indices(image.shape[:2]) + strength * side * np.stack(shifts)
-    bent = [ndimage.map_coordinates(channel, places, order=1, mode="reflect") for channel in np.moveaxis(image, 2, 0)]
-    return np.stack(bent, axis=2)
+    return per_channel(lambda channel: ndimage.map_coordinates(channel, places, order=1, mode="reflect"), image)

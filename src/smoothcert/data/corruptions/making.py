@@ -1,4 +1,4 @@
-"""Making a corrupted set: every image from its own random numbers, so that any part of it can be made alone."""
+"""Making corrupted datasets; each image has its own random numbers, so that any part can be made independently."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _CHUNK = 250
 
 
 def corrupt(images: Bytes, name: str, severity: int = 1, *, seed: int = 0, first: int = 0) -> Bytes:
-    """Corrupt 8-bit images, [count, height, width, channels]; `first` is the index of the first in its data set.
+    """Corrupt uint8 images [count, height, width, channels]; `first` is the index of the first one in its dataset.
 
-    An image's random numbers depend on the seed, the corruption, the severity and its index alone.
+    The random numbers of an image depend on the seed, the corruption, the severity and the image's index only.
 
     >>> grey = np.full((2, 28, 28, 1), 100, dtype=np.uint8)
     >>> corrupt(grey, "inverse")[0, 0, 0].tolist(), corrupt(grey, "stripe")[1, 0, [0, 14]].ravel().tolist()
@@ -60,10 +60,10 @@ def make_corrupted(
     workers: int | None = None,
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> list[Path]:
-    """Write corrupted copies of a data set's images into a folder, in CIFAR-10-C's layout; return the new files.
+    """Write corrupted copies of a dataset into a folder, in the layout of CIFAR-10-C, and return the new files.
 
-    Each corruption is one array of the images at severity 1, then at 2, and so on, beside `labels.npy`. Without names
-    that is the whole suite. What is there already, made from the same images and seed, is kept.
+    Each corruption is one array with the images at severity 1, then at severity 2, and so on, next to `labels.npy`.
+    Without `names`, the whole suite is made. Existing files are kept if they were made from the same images and seed.
     """
     if seed < 0:
         raise UsageError(f"Expected `--seed` to be at least 0, but got {seed}.")
@@ -73,7 +73,7 @@ def make_corrupted(
     wanted = list(dict.fromkeys(names or suite.corruptions))
     left = [name for name in wanted if not (folder / f"{name}.npy").is_file()]
     for name in left:
-        _try(data, name)  # what it needs and is not there is said before hours of work
+        _try(data, name)  # a missing dependency should be reported before hours of work
     _claim(data, folder, suite, seed)
     labels = np.tile(data.labels.numpy(), suite.severities).astype(np.uint8 if len(data.classes) <= 256 else np.int64)
     if not (folder / "labels.npy").is_file():
@@ -87,8 +87,8 @@ def make_corrupted(
                 shape = (len(labels), *data.shape[1:], data.shape[0])
                 array = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
                 chunks = (_pixels(data, first) for _, first in jobs)
-                made = pool.map(partial(_corrupt_chunk, name, seed), jobs, chunks)
-                for done, ((severity, first), images) in enumerate(zip(jobs, made, strict=True), 1):
+                results = pool.map(partial(_corrupt_chunk, name, seed), jobs, chunks)
+                for done, ((severity, first), images) in enumerate(zip(jobs, results, strict=True), 1):
                     start = (severity - 1) * len(data) + first
                     array[start : start + len(images)] = images
                     if on_progress:
@@ -99,7 +99,7 @@ def make_corrupted(
 
 
 def _end_with_parent() -> None:
-    """Leave no process behind where the one that wants the images is killed."""
+    """End this worker when its parent process is killed."""
     parent = multiprocessing.parent_process()
 
     def wait() -> None:
@@ -110,8 +110,8 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def what_is_lacking(data: ImageData) -> dict[str, str]:
-    """Return the corruptions of the whole suite that cannot be made here, and why."""
+def unavailable_corruptions(data: ImageData) -> dict[str, str]:
+    """Return the corruptions of the suite that cannot be made on this machine, with the reasons."""
     reasons = {}
     for name in suite_for(data.shape[0]).corruptions:
         try:
@@ -135,7 +135,7 @@ def _corrupt_chunk(name: str, seed: int, job: tuple[int, int], images: Bytes) ->
 
 
 def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
-    """Note how the folder's files are made, or refuse one that holds others."""
+    """Record in the folder how its files are made; raise if it has other files."""
     about = {
         "made_from": {"name": data.name, "split": data.split, "sha256": data.fingerprint},
         "classes": list(data.classes),
@@ -145,15 +145,15 @@ def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
     before = read_about(folder)
     if before is not None:
         if before != about:
-            raise UsageError(f"{folder} holds corruptions of other images or of another seed; choose another `--out`.")
+            raise UsageError(f"{folder} has corruptions of other images or of another seed; choose another `--out`.")
     elif folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"{folder} holds files that were not made here; choose another `--out`.")
+        raise UsageError(f"{folder} has files that were not made by smoothcert; choose another `--out`.")
     else:
         write_text(folder / ABOUT, json.dumps(about, indent=2) + "\n")
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
-    """Return how a folder's files were made, where they were made here."""
+    """Return how the files of a folder were made, or None if smoothcert did not make them."""
     path = folder / ABOUT
     if not path.is_file():
         return None

@@ -1,10 +1,12 @@
 """Noise on single pixels.
 
-Every corruption takes an image, floats in [0, 1] of shape [height, width, channels], a random generator and the
-settings of its severity, and returns an image whose values may leave [0, 1]; they are clipped when it is stored.
+Every corruption takes an image (floats in [0, 1], [height, width, channels]), a random generator and the settings of
+its severity. It returns an image whose values may lie outside [0, 1]; they are clipped when the image is stored.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.random import Generator
@@ -14,26 +16,31 @@ Image = NDArray[np.float64]
 
 
 def as_floats(values: ArrayLike) -> Image:
-    """Say what NumPy's arithmetic does not: that these are floats."""
+    """Return an array of floats, a type that NumPy's annotations often lose."""
     return np.asarray(values, dtype=np.float64)
 
 
+def per_channel(function: Callable[[Image], ArrayLike], image: Image) -> Image:
+    """Apply a function of [height, width] arrays to each channel."""
+    return as_floats(np.stack([function(channel) for channel in np.moveaxis(image, 2, 0)], axis=2))
+
+
 def gaussian_noise(image: Image, random: Generator, scale: float) -> Image:
-    """Add normal noise."""
+    """Add Gaussian noise."""
     return image + random.normal(scale=scale, size=image.shape)
 
 
 def shot_noise(image: Image, random: Generator, photons: float) -> Image:
-    """Count photons, `photons` of them on average where the image is white."""
+    """Add Poisson noise, as if white pixels received `photons` photons on average."""
     return random.poisson(image * photons) / photons
 
 
 def impulse_noise(image: Image, random: Generator, share: float) -> Image:
-    """Turn a share of the values black or white, with equal chance."""
+    """Set a share of the values to black or white with equal probability."""
     chance = random.random(image.shape)
     return np.where(chance < share / 2, 0.0, np.where(chance < share, 1.0, image))
 
 
 def speckle_noise(image: Image, random: Generator, scale: float) -> Image:
-    """Add normal noise in proportion to the value."""
+    """Add Gaussian noise proportional to the value."""
     return image * (1 + random.normal(scale=scale, size=image.shape))

@@ -1,7 +1,7 @@
-"""Which corruptions MNIST-C and CIFAR-10-C have, with their published settings at each severity.
+"""The corruptions of MNIST-C and CIFAR-10-C with their published settings at each severity.
 
 MNIST-C: Mu and Gilmer, 2019 (the static set, one severity each). CIFAR-10-C: Hendrycks and Dietterich, 2019, with the
-constants for images of 32x32 pixels. Each has corruptions held out of its mean, to develop against.
+constants for 32x32 images. Both have additional corruptions for development that are held out of the mean.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Settings = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Suite:
-    """Named corruptions, each with its settings from the mildest severity to the worst.
+    """Corruptions by name, each a function with its settings from the mildest severity to the worst.
 
-    `held_out` are those that do not count towards the mean. Values are stored as bytes, rounded or, as CIFAR-10-C
-    was made, cut off.
+    `held_out` corruptions do not count towards the mean. Values are rounded to bytes if `rounded`, else truncated, as
+    in CIFAR-10-C.
     """
 
     severities: int
@@ -31,7 +31,7 @@ class Suite:
     rounded: bool
 
     def find(self, name: str) -> tuple[Callable[..., Image], Sequence[Settings]]:
-        """Return a corruption and its settings."""
+        """Return the function and the settings of a corruption."""
         known = {**self.corruptions, **self.held_out}
         if name not in known:
             raise unknown_name("corruption", name, known)
@@ -88,7 +88,7 @@ CIFAR10_C = Suite(
             [(0.05, 1, 1, 1.0), (0.25, 1, 1, 1.0), (0.4, 1, 1, 1.0), (0.25, 1, 2, 1.0), (0.4, 1, 2, 1.0)],
         ),
         "motion_blur": (blur.motion_blur, [(6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)]),
-        # The first two go one step further than the others: rounding, in the published generator.
+        # The first two have one step more than the others, due to rounding in the published generator.
         "zoom_blur": (blur.zoom_blur, [(1.06, 0.01), (1.11, 0.01), (1.15, 0.01), (1.20, 0.01), (1.25, 0.01)]),
         "snow": (
             weather.snow,
@@ -123,7 +123,7 @@ SUITES = {"mnist-c": MNIST_C, "cifar10-c": CIFAR10_C}
 
 
 def suite_for(channels: int) -> Suite:
-    """Return the corruptions made for images of this kind: MNIST-C's for grey ones, CIFAR-10-C's for colour."""
+    """Return the suite for a number of channels: MNIST-C for grey images, CIFAR-10-C for colour images."""
     if channels not in (1, 3):
-        raise UsageError(f"Expected images of 1 or 3 channels, but got {channels}.")
+        raise UsageError(f"Expected images with 1 or 3 channels, but got {channels}.")
     return MNIST_C if channels == 1 else CIFAR10_C

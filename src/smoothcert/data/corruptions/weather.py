@@ -1,4 +1,4 @@
-"""Weather and light: fog, frost, snow, mud on the lens, brightness, contrast, colour."""
+"""Weather and light: fog, frost, snow, spatter, brightness, contrast and saturation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GREY = np.array([0.299, 0.587, 0.114])  # weights of red, green and blue in a g
 
 
 def fog(image: Image, random: Generator, thickness: float, decay: float, size: int) -> Image:
-    """Lay a cloud over the image, cut from a fractal of `size` pixels, and rescale to the brightness it had."""
+    """Overlay a cloud cut from a fractal of `size` pixels, and rescale to the original brightness."""
     height, width, _ = image.shape
     size = max(size, 1 << (max(height, width) - 1).bit_length())
     cloud = plasma(size, decay, random)[:height, :width, None]
@@ -31,7 +31,7 @@ def fog(image: Image, random: Generator, thickness: float, decay: float, size: i
 def plasma(size: int, decay: float, random: Generator) -> NDArray[np.float64]:
     """Return a fractal height map in [0, 1] by midpoint displacement on a torus; `size` is a power of two.
 
-    The displacement is the square of an amplitude that starts at 100 and shrinks by `decay` with each halving.
+    The displacement is the square of an amplitude that starts at 100 and is divided by `decay` with each halving.
     """
     heights = np.zeros((size, size))
     amplitude, step = 100.0, size
@@ -54,7 +54,7 @@ def plasma(size: int, decay: float, random: Generator) -> NDArray[np.float64]:
 
 
 def frost(image: Image, random: Generator, image_share: float, frost_share: float) -> Image:
-    """Mix the image with a random piece of one of five photographs of frost."""
+    """Blend the image with a random piece of one of five photographs of frost."""
     photograph = _photographs()[random.integers(len(_PHOTOGRAPHS))]
     height, width, channels = image.shape
     top, left = (random.integers(0, photograph.shape[axis] - image.shape[axis]) for axis in (0, 1))
@@ -64,15 +64,15 @@ def frost(image: Image, random: Generator, image_share: float, frost_share: floa
 
 @cache
 def _photographs() -> tuple[Image, ...]:
-    """Read the photographs that the package `imagecorruptions` carries, at a fifth of their size."""
+    """Read the photographs in the package `imagecorruptions` at a fifth of their size."""
     from PIL import Image as Pillow
 
-    found = importlib.util.find_spec("imagecorruptions")
-    folder = Path(next(iter((found and found.submodule_search_locations) or []), "")) / "frost"
-    if found is None or not all((folder / name).is_file() for name in _PHOTOGRAPHS):
+    package = importlib.util.find_spec("imagecorruptions")
+    folder = Path(next(iter((package and package.submodule_search_locations) or []), "")) / "frost"
+    if package is None or not all((folder / name).is_file() for name in _PHOTOGRAPHS):
         raise SmoothcertError(
-            "Frost needs the photographs inside the package imagecorruptions: run "
-            "`pip install --no-deps imagecorruptions` (its own dependencies are not needed), or leave frost out."
+            "Frost needs the photographs in the package imagecorruptions: run "
+            "`pip install --no-deps imagecorruptions` (its dependencies are not needed), or omit frost."
         )
     images = (np.asarray(Pillow.open(folder / name).convert("RGB")) for name in _PHOTOGRAPHS)
     return tuple(pixels[2::5, 2::5] / 255 for pixels in images)
@@ -89,7 +89,7 @@ def snow(
     sigma: float,
     share: float,
 ) -> Image:
-    """Whiten the image and let flakes fall over it: noise above a threshold, magnified and smeared downwards."""
+    """Whiten the image and add snowflakes: noise above a threshold, magnified and motion-blurred."""
     flakes = zoom(random.normal(mean, spread, size=(*image.shape[:2], 1)), size)
     flakes = cut_to_bytes(np.clip(np.where(flakes < threshold, 0.0, flakes), 0, 1))
     flakes = smear(flakes, radius, sigma, random.uniform(-135, -45))
@@ -101,7 +101,7 @@ def snow(
 def spatter(
     image: Image, random: Generator, mean: float, spread: float, sigma: float, threshold: float, softness: float
 ) -> Image:
-    """Throw drops of mud at the lens."""
+    """Add drops of mud."""
     liquid = ndimage.gaussian_filter(random.normal(mean, spread, size=image.shape[:2]), sigma, mode="nearest")
     drops = ndimage.gaussian_filter((liquid > threshold).astype(np.float64), softness, mode="nearest")[..., None]
     drops = np.where(drops < 0.8, 0.0, drops)
@@ -109,23 +109,23 @@ def spatter(
 
 
 def brightness(image: Image, random: Generator, more: float) -> Image:
-    """Raise the value of each colour, keeping its hue and saturation."""
+    """Increase the brightness of each colour, keeping its hue and saturation."""
     value = image.max(axis=2, keepdims=True)
     brighter = np.minimum(value + more, 1.0)
     return as_floats(np.where(value > 0, image * brighter / np.where(value > 0, value, 1.0), brighter))
 
 
 def contrast(image: Image, random: Generator, share: float) -> Image:
-    """Bring all values nearer to their mean."""
+    """Reduce the contrast by moving all values towards their mean."""
     mean = image.mean(axis=(0, 1), keepdims=True)
     return as_floats(mean + share * (image - mean))
 
 
 def saturate(image: Image, random: Generator, factor: float, more: float) -> Image:
-    """Change the saturation of each colour, keeping its hue and value."""
+    """Change the saturation of each colour, keeping its hue and brightness."""
     value, least = image.max(axis=2, keepdims=True), image.min(axis=2, keepdims=True)
     saturation = (value - least) / np.where(value > 0, value, 1.0)
     wanted = np.clip(saturation * factor + more, 0, 1)
-    # Where there is no colour the hue counts as red, which keeps its value while green and blue sink.
+    # Grey pixels count as red: green and blue decrease, red does not.
     hue = np.where(value > least, (value - image) / np.where(value > least, value - least, 1.0), [0.0, 1.0, 1.0])
     return as_floats(value * (1 - wanted * hue))

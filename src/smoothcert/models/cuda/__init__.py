@@ -1,1 +1,1 @@
-"""Networks that run on the package's own CUDA kernels."""
+"""Networks that run on the Triton kernels in `smoothcert.kernels`; imported only if Triton is installed."""

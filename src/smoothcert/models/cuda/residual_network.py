@@ -1,4 +1,6 @@
-"""CIFAR ResNets by the kernel that computes a stage; what deployment puts in the place of a folded network."""
+"""CIFAR ResNets on our Triton kernel for a whole stage, for voting in bfloat16."""
+
+# mypy: disable-error-code="no-any-return"
 
 from __future__ import annotations
 
@@ -11,24 +13,24 @@ from torch.nn import functional as F
 from smoothcert.kernels.residual_stage import TILES, residual_stage
 from smoothcert.models.resnet import BasicBlock, ResNet
 
-STEM_CHANNELS = 4  # images are padded to these, so that a patch of the first convolution has 64 values
+STEM_CHANNELS = 4  # images are padded to 4 channels, so that a patch of the first convolution has 64 values
 
 
 def arrange(kernels: list[Tensor]) -> Tensor:
-    """Return filters of equal size as a matrix [line, pixel and channel of a patch; which and filter]."""
+    """Return a list of equally sized filter banks as a matrix [line, pixel, channel of a patch; bank, filter]."""
     return torch.stack(kernels).permute(3, 4, 2, 0, 1).flatten(3).flatten(0, 2).contiguous()
 
 
 def arrange_places(weight: Tensor, step: int) -> Tensor:
-    """Return 3x3 filters, in all places of a block of `step` lines by two pixels, as a matrix."""
+    """Return 3x3 filters as a matrix, at all positions in a block of `step` lines by two pixels."""
     places = [(dy, dx) for dy in range(step) for dx in (0, 1)]
     return arrange([F.pad(weight, (dx, 1 - dx, dy, step - 1 - dy)) for dy, dx in places])
 
 
 class ResidualStage(nn.Module):
-    """A stage of folded basic blocks with what it begins with, ready for the kernel.
+    """A stage of basic blocks without BatchNorm, with weights in the layout of the kernel.
 
-    `stem` is the network's first convolution, or nothing for blocks the first of which halves the image.
+    The first stage begins with `stem`, the network's first convolution; in others, the first block halves the image.
     """
 
     entry: Tensor
@@ -44,7 +46,7 @@ class ResidualStage(nn.Module):
         with torch.no_grad():
             if stem is None:
                 halved, projected = convs.pop(0), blocks[0].downsample[0]
-                # Both are centred on the second pixel of the second line.
+                # Both filters are centred on the second pixel of the second line.
                 entry = arrange([F.pad(projected.weight, (1, 2, 1, 1)), F.pad(halved.weight, (0, 1))])
                 entry_bias = torch.cat([projected.bias, halved.bias])
             else:
@@ -56,16 +58,15 @@ class ResidualStage(nn.Module):
             self.register_buffer("biases", torch.stack([conv.bias.float().repeat(2 * step) for conv in convs]))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return what the stage makes of images [count, height, width, channels], as such images."""
-        made: Tensor = residual_stage(images, self.entry, self.entry_bias, self.weights, self.biases, self.channels)
-        return made
+        """Apply the stage to images [count, height, width, channels]."""
+        return residual_stage(images, self.entry, self.entry_bias, self.weights, self.biases, self.channels)
 
 
 def has_kernels(network: nn.Module) -> TypeGuard[ResNet]:
-    """Whether the kernels compute a network: a folded CIFAR ResNet, three stages of basic blocks from 16 wide on."""
+    """Return True if the kernel supports a network: a CIFAR ResNet with folded BatchNorm, 16, 32 and 64 wide."""
     if not isinstance(network, ResNet) or not isinstance(network.pool, nn.Identity):
         return False
-    stages = _stages(network)
+    stages = network.stage_modules()
     return (
         all(isinstance(block, BasicBlock) for stage in stages for block in stage)
         and not any(isinstance(module, nn.BatchNorm2d) for module in network.modules())
@@ -74,27 +75,20 @@ def has_kernels(network: nn.Module) -> TypeGuard[ResNet]:
     )
 
 
-def _stages(network: ResNet) -> list[Any]:
-    return [network.get_submodule(f"layer{stage + 1}") for stage in range(network.stages)]
-
-
 class ResidualNetwork(nn.Module):
-    """A ResNet by our kernels; images whose sides are odd in some stage go through the network as it was."""
+    """A ResNet that runs on our Triton kernel, except for images whose sides are odd in some stage."""
 
     def __init__(self, network: ResNet) -> None:
         super().__init__()
         self.network = network
-        first, *others = _stages(network)
+        first, *others = network.stage_modules()
         self.stages = nn.Sequential(
             ResidualStage(first, network.conv1), *(ResidualStage(stage, None) for stage in others)
         )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores of a batch [count, channels, height, width]."""
-        scores: Tensor
         if any(side % 2 ** len(self.stages) for side in x.shape[2:]):
-            scores = self.network(x)
-        else:
-            images = F.pad(x.permute(0, 2, 3, 1), (0, STEM_CHANNELS - x.shape[1]))
-            scores = self.network.fc(self.stages(images).mean(dim=(1, 2)))
-        return scores
+            return self.network(x)
+        images = F.pad(x.permute(0, 2, 3, 1), (0, STEM_CHANNELS - x.shape[1]))
+        return self.network.fc(self.stages(images).mean(dim=(1, 2)))

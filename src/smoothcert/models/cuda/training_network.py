@@ -1,4 +1,4 @@
-"""CIFAR ResNets by the kernels of `training_layers`: which they train, and how their layers are given."""
+"""CIFAR ResNets on our Triton kernels for training in bfloat16."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -14,26 +14,26 @@ from smoothcert.kernels.training_layers import FoldedLayers, TrainingLayers
 from smoothcert.models.resnet import BasicBlock, ResNet
 
 Layer = tuple[nn.Conv2d, nn.BatchNorm2d]
-NARROW = 16, 32, 64  # widths of layers; with what halves images, up to twice that
+_WIDTHS = 16, 32, 64
 
 
 def has_kernels(network: ResNet, x: Tensor) -> bool:
-    """Whether the kernels train a network on images: a CIFAR ResNet with plain BatchNorm that tracks statistics.
+    """Return True if the kernels can train a network on images x: a CIFAR ResNet with plain BatchNorm.
 
-    Images have sides that are even in each stage, and fewer values there than a 32-bit number counts. Hooks of layers
-    would not be called, so there are none.
+    The sides of the images must be even in each stage, and 32-bit integers must be able to index their values. Layers
+    must have no hooks, since they would not be called.
     """
-    stages, modules = _stages(network), list(network.modules())
+    stages, modules = network.stage_modules(), list(network.modules())
     convs = [module for module in modules if isinstance(module, nn.Conv2d)]
     norms = [module for module in modules if isinstance(module, nn.BatchNorm2d)]
     widest = len(x) * x.shape[2] * x.shape[3] * network.conv1.out_channels
     return (
         isinstance(network.pool, nn.Identity)
         and all(type(block) is BasicBlock for stage in stages for block in stage)
-        and all(stage[0].conv2.out_channels in NARROW for stage in stages)
+        and all(stage[0].conv2.out_channels in _WIDTHS for stage in stages)
         and network.conv1.in_channels <= network.conv1.out_channels
         and not any(side % 2 ** len(stages) for side in x.shape[2:])
-        and widest < 2**31 - 2**12  # with those of a tile
+        and widest < 2**31 - 2**12  # leaves room for the values of a tile
         and not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in modules)
         and all(type(conv) is nn.Conv2d and conv.bias is None for conv in convs)
         and all(type(norm) is nn.BatchNorm2d and norm.affine and norm.track_running_stats for norm in norms)
@@ -44,10 +44,10 @@ def has_kernels(network: ResNet, x: Tensor) -> bool:
 
 
 def run_stages(network: ResNet, x: Tensor) -> Tensor:
-    """Return what the stages make of images [count, channels, height, width], in the precision of autocast."""
+    """Apply all stages to images [count, channels, height, width], in the dtype of autocast."""
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
-    for number, stage in enumerate(_stages(network)):
+    for number, stage in enumerate(network.stage_modules()):
         layers = [layer for block in stage for layer in ((block.conv1, block.bn1), (block.conv2, block.bn2))]
         if number == 0:
             x = run_layers(x, [(network.conv1, network.bn1), *layers])
@@ -58,45 +58,46 @@ def run_stages(network: ResNet, x: Tensor) -> Tensor:
 
 
 def run_layers(x: Tensor, layers: list[Layer], shortcut: Tensor | None = None) -> Tensor:
-    """Apply the layers of blocks and, if their number is odd, one that leads."""
+    """Apply the two layers of each block, preceded by a single layer if their number is odd."""
     convs, norms = [conv for conv, _ in layers], [norm for _, norm in layers]
     width = convs[0].out_channels
-    beside = None if shortcut is None else shortcut.permute(0, 2, 3, 1)
+    shortcut = None if shortcut is None else shortcut.permute(0, 2, 3, 1)
     weights = torch.stack([_widened(conv.weight.permute(0, 2, 3, 1), width) for conv in convs])
-    made = _apply(_widened(x.permute(0, 2, 3, 1), width), beside, weights, norms, rectified=True)
-    return made.permute(0, 3, 1, 2)
+    output = _apply(_widened(x.permute(0, 2, 3, 1), width), shortcut, weights, norms, rectified=True)
+    return output.permute(0, 3, 1, 2)
 
 
 def halve(x: Tensor, layer: Layer, projection: Any) -> tuple[Tensor, Tensor]:
-    """Return images of half the size, through a layer and through a projection.
+    """Return images of half the size: the output of a layer, and that of the projection of the shortcut.
 
-    Four pixels become one with four times the channels, of which both are one layer: of a 3x3 filter with stride 2, the
-    first line lies in the second half of the line above, the others in the line itself.
+    Every 2x2 block of pixels becomes one pixel with four times the channels; layer and projection are then one layer of
+    stride 1. The first line of a 3x3 filter of stride 2 lies in the second half of the block above, the others in the
+    block itself.
     """
     count, channels, height, width = x.shape
     pixels = x.permute(0, 2, 3, 1).reshape(count, height // 2, 2, width // 2, 2, channels).transpose(2, 3)
     both = torch.cat([layer[0].weight, F.pad(projection[0].weight, (1, 1, 1, 1))])
     places = F.pad(both, (1, 0, 1, 0)).reshape(len(both), channels, 2, 2, 2, 2).permute(0, 2, 4, 3, 5, 1)
     weights = F.pad(places.flatten(3), (0, 0, 0, 1, 0, 1)).unsqueeze(0)
-    made = _apply(pixels.flatten(3), None, weights, [layer[1], projection[1]], rectified=False)
-    halved, projected = made.permute(0, 3, 1, 2).chunk(2, dim=1)
+    output = _apply(pixels.flatten(3), None, weights, [layer[1], projection[1]], rectified=False)
+    halved, projected = output.permute(0, 3, 1, 2).chunk(2, dim=1)
     return F.relu(halved), projected
 
 
 def _apply(
     images: Tensor, shortcut: Tensor | None, weights: Tensor, norms: list[nn.BatchNorm2d], *, rectified: bool
 ) -> Tensor:
-    """Apply layers [layer, filter, 3, 3, channel] in the precision of images; BatchNorm tracks statistics as ever.
+    """Apply layers [layer, filter, 3, 3, channel] in the dtype of the images; BatchNorm tracks its statistics.
 
-    A layer's BatchNorm may be of several parts.
+    The BatchNorm of one layer may consist of several modules.
     """
     epsilon, shape = norms[0].eps, weights.shape[:2]
     scales, shifts = (
         torch.cat([norm.get_parameter(name) for norm in norms]).view(shape) for name in ("weight", "bias")
     )
-    made: Tensor
+    output: Tensor
     if norms[0].training:
-        made, _, _, moments = TrainingLayers.apply(images, shortcut, weights, scales, shifts, epsilon, rectified)
+        output, _, _, moments = TrainingLayers.apply(images, shortcut, weights, scales, shifts, epsilon, rectified)
         _track(norms, moments.detach(), images.numel() // images.shape[3])
     else:
         means, variances = (
@@ -104,19 +105,19 @@ def _apply(
         )
         factors = scales * (variances + epsilon).rsqrt()
         folded = (weights * factors[:, :, None, None, None]).to(images.dtype)
-        made, _ = FoldedLayers.apply(images, shortcut, folded, shifts - means * factors, rectified)
-    return made
+        output, _ = FoldedLayers.apply(images, shortcut, folded, shifts - means * factors, rectified)
+    return output
 
 
 def _widened(values: Tensor, width: int) -> Tensor:
-    """Return images or filters with as many channels as the layers have: the stem becomes one of them."""
+    """Pad images or filters with zeros to `width` channels, so that the stem is like the other layers."""
     missing = width - values.shape[-1]
     return F.pad(values, (0, missing)) if missing else values
 
 
 @torch.no_grad()
 def _track(norms: list[nn.BatchNorm2d], moments: Tensor, count: int) -> None:
-    """Move running statistics towards those of a batch, of all layers at once."""
+    """Update the running statistics of all layers at once."""
     momentum: Any = norms[0].momentum
     for name, values in (("mean", moments[:, 0]), ("var", moments[:, 1] * (count / (count - 1)))):
         torch._foreach_lerp_(
@@ -125,7 +126,3 @@ def _track(norms: list[nn.BatchNorm2d], moments: Tensor, count: int) -> None:
             momentum,
         )
     torch._foreach_add_([norm.get_buffer("num_batches_tracked") for norm in norms], 1)
-
-
-def _stages(network: ResNet) -> list[list[Any]]:
-    return [list(network.get_submodule(f"layer{stage + 1}").children()) for stage in range(network.stages)]

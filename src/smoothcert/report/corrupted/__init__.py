@@ -1,1 +1,1 @@
-"""Results on corrupted images."""
+"""Results on corrupted images: reading files, averaging over corruptions, and their tables."""

@@ -1,1 +1,1 @@
-"""Figures drawn with matplotlib."""
+"""Figures for papers, drawn with matplotlib."""

@@ -1,4 +1,4 @@
-"""Corruption against severity or network as a picture: where certificates are kept and where they are lost."""
+"""Heat maps of ACR or accuracy by corruption, and by severity or network."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from smoothcert.report.corrupted.network_results import CorruptedResults
-from smoothcert.report.corrupted.summary import KINDS, same_images, summarize
-from smoothcert.report.figures.plots import new_figure, save_figure
+from smoothcert.report.corrupted.means import KINDS, summarize
+from smoothcert.report.corrupted.results import CorruptedResults, same_images
+from smoothcert.report.figures.canvas import new_figure, save_figure
 
 
 def draw_heat_map(results: CorruptedResults, path: Path) -> None:
-    """Draw ACR by corruption and severity, the numbers in their cells, to any type matplotlib writes."""
+    """Draw ACR by corruption and severity, with the numbers in the cells, to any type that matplotlib supports."""
     title, _, _, form = KINDS["acr"]
     summary, names = summarize(results, "acr"), [*results.corruptions, *results.held_out]
     levels = sorted({level for _, level in summary.cells})
@@ -27,15 +27,15 @@ def draw_heat_map(results: CorruptedResults, path: Path) -> None:
 
 
 def draw_network_map(networks: Sequence[CorruptedResults], path: Path, kind: str = "acr") -> None:
-    """Draw ACR or accuracy by corruption and network, with the means, where there is but one severity."""
+    """Draw ACR or accuracy by corruption and network, with the means, for results of a single severity."""
     title, _, _, form = KINDS[kind]
     summaries = [summarize(results, kind) for results in networks]
     names = list(dict.fromkeys(name for results in networks for name in results.corruptions))
     held_out = list(dict.fromkeys(name for results in networks for name in results.held_out))
     values = [[summary.by_corruption.get(name) for summary in summaries] for name in (*names, *held_out)]
     values.insert(len(names), [summary.mean.value for summary in summaries])
-    told = "" if same_images(networks) else "\n{:,} images"
-    columns = [results.name + told.format(len(results.images)) for results in networks]
+    count = "" if same_images(networks) else "\n{:,} images"
+    columns = [results.name + count.format(len(results.images)) for results in networks]
     figure, axes = _draw_cells(values, [*names, "mean", *held_out], columns, form)
     for edge in (len(names) - 0.5, len(names) + 0.5):
         axes.axhline(edge, color="white", linewidth=2)

@@ -1,4 +1,4 @@
-"""An image beside all its corruptions: the paper's Figures 7 and 8."""
+"""An image with all its corruptions: figures 7 and 8 of the paper."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcert.errors import UsageError
-from smoothcert.report.figures.plots import new_figure, save_figure
+from smoothcert.report.figures.canvas import new_figure, save_figure
 
 if TYPE_CHECKING:
     from smoothcert.data import ImageData
     from smoothcert.data.corrupted import CorruptedSet
 
 Picture = NDArray[np.uint8]
-"""Bytes, [height, width, channels]."""
+"""An image as uint8 [height, width, channels]."""
 
 
 def corruption_pictures(
-    found: CorruptedSet, image: int, severity: int = 3, data_dir: str | Path | None = None
+    corrupted: CorruptedSet, image: int, severity: int = 3, data_dir: str | Path | None = None
 ) -> dict[str, Picture]:
-    """Return one image of a corrupted set, first as it was, where the clean set is there, by name of corruption."""
-    if not found.there:
-        raise UsageError(f"{found.folder} holds none of the corruptions {', '.join(found.corruptions)}.")
-    clean = found.find_clean(data_dir)
+    """Return one image by name of corruption; the first is the clean image, if the clean dataset is available."""
+    if not corrupted.available:
+        raise UsageError(f"{corrupted.folder} contains none of the corruptions {', '.join(corrupted.corruptions)}.")
+    clean = corrupted.find_clean(data_dir)
     pictures = {"clean": _picture(clean, image)} if clean and image < len(clean) else {}
-    for name in found.there:
-        data = found.load(name)
-        each = len(data) // data.severities
-        if not 0 <= image < each:
-            raise UsageError(f"Expected `--image` to be from 0 to {each - 1}, but got {image}.")
+    for name in corrupted.available:
+        data = corrupted.load(name)
+        rows = len(data) // data.severities
+        if not 0 <= image < rows:
+            raise UsageError(f"Expected `--image` to be from 0 to {rows - 1}, but got {image}.")
         if not 1 <= severity <= 5:
             raise UsageError(f"Expected `--severity` to be from 1 to 5, but got {severity}.")
-        pictures[name] = _picture(data, (min(severity, data.severities) - 1) * each + image)
+        pictures[name] = _picture(data, (min(severity, data.severities) - 1) * rows + image)
     return pictures
 
 
@@ -44,7 +44,7 @@ def _picture(data: ImageData, row: int) -> Picture:
 
 
 def draw_montage(pictures: Mapping[str, Picture], path: Path, columns: int = 4) -> None:
-    """Draw pictures in rows, each with its name above it, to a file of any type matplotlib writes."""
+    """Draw images on a grid, each below its name, to a file of any type that matplotlib supports."""
     rows = -(-len(pictures) // columns)
     figure = new_figure(1.25 * columns, 1.45 * rows)
     grid = figure.subplots(rows, columns, squeeze=False)

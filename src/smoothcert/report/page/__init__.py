@@ -1,7 +1,7 @@
-"""The report as one page that opens from disk: everything it needs is inside it."""
+"""The report as a single HTML file that opens from disk without a network."""
 
-from smoothcert.report.page.gallery import Pictures
 from smoothcert.report.page.heatmap import corruption_maps
+from smoothcert.report.page.image_sheet import Pictures
 from smoothcert.report.page.render import render_page
 
 __all__ = ["Pictures", "corruption_maps", "render_page"]

@@ -1,142 +1,98 @@
-"""Which test images the page shows, and their pixels as one picture.
-
-All runs of a data set share the images. Of many that are equally telling for a run those are taken that are so for
-most runs: so a page of many runs stays small.
-"""
+"""Gallery of the page: an image sheet per dataset, and each run's predictions, radii and votes for its images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import base64
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError
-from smoothcert.report.page.png import encode_png
-from smoothcert.results.reader import Results
+from smoothcert.report.page.image_choice import KINDS, Picks, choose, shown_images
+from smoothcert.report.page.image_sheet import Pictures, check_same_dataset, make_sheet, room_for
+from smoothcert.report.page.votes import Votes
+from smoothcert.report.sources import Run
 
-KINDS = ("most robust", "least robust", "wrong", "abstained")
-_MOST = 8  # images of a kind and run
-_LARGEST_SIDE = 64
-_EXTREME = 0.02
+Json = dict[str, Any]
+Load = Callable[[str], Pictures]
+"""Returns the test images of a dataset; raises SmoothcertError if they are not available."""
 
-Picks = dict[str, list[int]]
-"""For each kind, the rows of a results file to show."""
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """The images of a data set: pixels by index, uint8 [images, height, width, channels], labels and class names."""
-
-    pixels: Callable[[NDArray[np.int64]], NDArray[np.uint8]]
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...]
-    sha256: str
+_BUDGET = 320_000  # bytes of images in a page
+_CLASSES = 5  # with the most votes, per image
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """The chosen images of a data set, in one column; `shrink` is how many pixels of the original make one of it."""
-
-    indices: tuple[int, ...]
-    png: bytes
-    height: int
-    width: int
-    shrink: int
-
-
-def check_belongs(results: Results, pictures: Pictures) -> None:
-    """Refuse images that are not those that were certified."""
-    made = results.about.get("settings", {}).get("data", {}).get("sha256")
-    known = results.idx.max() < len(pictures.labels)
-    if (made and made != pictures.sha256) or not known or (pictures.labels[results.idx] != results.label).any():
-        raise SmoothcertError(f"the images in the data folder are not those that {results.name} was made with")
-
-
-def candidates(results: Results) -> Picks:
-    """Return the rows of each kind, most telling first.
-
-    Of those that are right the 2 % with the largest and with the smallest radius, the wrong with the largest radius,
-    and all abstentions.
-    """
-    right = np.flatnonzero(results.correct & (results.predict >= 0))
-    wrong = np.flatnonzero(~results.correct & (results.predict >= 0))
-    rising = right[np.argsort(results.radius[right], kind="stable")]
-    few = max(_MOST, round(_EXTREME * len(results)))
-    falling_wrong = wrong[np.argsort(-results.radius[wrong], kind="stable")]
-    # Many images share the largest radius n noises allow: none of them is more telling than another.
-    largest = results.radius[rising[-1]] if len(rising) else 0.0
-    equal = int((results.radius[rising] == largest).sum())
-    top = rising[::-1][: max(few, equal)]
-    picked = {"most robust": top, "least robust": rising[:few], "wrong": falling_wrong[:few]}
-    picked["abstained"] = np.flatnonzero(results.predict < 0)
-    return {kind: [int(row) for row in rows] for kind, rows in picked.items()}
+def build_gallery(runs: Sequence[Run], votes: Sequence[Votes | None], load: Load | None) -> Json:
+    """Return the image sheets, the images each run shows, and why images of a dataset are missing."""
+    content: Json = {"kinds": list(KINDS), "sheets": [], "runs": [None] * len(runs), "missing": []}
+    names = list(dict.fromkeys(run.entry.dataset for run in runs if run.entry.dataset))
+    if any(not run.entry.dataset for run in runs):
+        content["missing"].append("Some results do not state their dataset.")
+    for name in names:
+        members = {position: run for position, run in enumerate(runs) if run.entry.dataset == name}
+        try:
+            if load is None:
+                raise SmoothcertError("the page was made without images")
+            pictures = load(name)
+            for run in members.values():
+                check_same_dataset(run.entry.results, pictures)
+        except SmoothcertError as error:
+            content["missing"].append(f"No images of {name}: {str(error).rstrip('.')}.")
+            continue
+        results = [run.entry.results for run in members.values()]
+        chosen = choose(results, room_for(pictures, results[0].idx[:16], _BUDGET // len(names)))
+        indices = shown_images(results, chosen)
+        if not indices:
+            continue
+        content["sheets"].append(_sheet_json(name, indices, pictures, members))
+        for (position, run), picks in zip(members.items(), chosen, strict=True):
+            content["runs"][position] = _picks_json(run, votes[position], picks, indices)
+    return content
 
 
-def choose(runs: Sequence[Results], room: int) -> list[Picks]:
-    """Return what each run shows, as many of a kind as leave at most `room` images in all."""
-    offered = [candidates(results) for results in runs]
-    votes: dict[tuple[str, int], int] = {}
-    for results, picks in zip(runs, offered, strict=True):
-        for kind, rows in picks.items():
-            for row in rows:
-                votes[kind, int(results.idx[row])] = votes.get((kind, int(results.idx[row])), 0) + 1
-    ranked = [
-        {kind: sorted(rows, key=lambda row: -votes[kind, int(results.idx[row])]) for kind, rows in picks.items()}
-        for results, picks in zip(runs, offered, strict=True)
-    ]
-    chosen: list[Picks] = []
-    for most in range(_MOST, 0, -1):
-        chosen = [{kind: rows[:most] for kind, rows in picks.items()} for picks in ranked]
-        if len(pool(runs, chosen)) <= room:
-            break
-    return _within(runs, chosen, room)
+def _sheet_json(name: str, indices: Sequence[int], pictures: Pictures, members: Mapping[int, Run]) -> Json:
+    sheet = make_sheet(indices, pictures)
+    return {
+        "dataset": name,
+        "classes": list(pictures.classes),
+        "indices": list(indices),
+        "labels": [int(label) for label in pictures.labels[np.asarray(indices)]],
+        "size": [sheet.width, sheet.height],
+        "shrink": sheet.shrink,
+        "png": "data:image/png;base64," + base64.b64encode(sheet.png).decode(),
+        "verdicts": {position: _verdicts(run, indices) for position, run in members.items()},
+    }
 
 
-def pool(runs: Sequence[Results], chosen: Sequence[Picks]) -> list[int]:
-    """Return the indices of all images that are shown, those of most runs first."""
-    shown: dict[int, int] = {}
-    for results, picks in zip(runs, chosen, strict=True):
-        for rows in picks.values():
-            for row in rows:
-                shown[int(results.idx[row])] = shown.get(int(results.idx[row]), 0) + 1
-    return sorted(shown, key=lambda index: (-shown[index], index))
+def _picks_json(run: Run, votes: Votes | None, picks: Picks, indices: Sequence[int]) -> Json:
+    results, position = run.entry.results, {index: i for i, index in enumerate(indices)}
+    return {
+        kind: [
+            {
+                "image": position[int(results.idx[row])],
+                "predict": int(results.predict[row]),
+                "radius": float(results.radius[row]),
+                "votes": votes[row][:_CLASSES] if votes else None,
+                "cast": sum(count for _, count in votes[row]) if votes else None,
+            }
+            for row in rows
+        ]
+        for kind, rows in picks.items()
+    }
 
 
-def _within(runs: Sequence[Results], chosen: Sequence[Picks], room: int) -> list[Picks]:
-    """Drop what does not fit even when a run shows one image of a kind; sort the rest by radius."""
-    kept = set(pool(runs, chosen)[:room])
-
-    def ordered(results: Results, kind: str, rows: Sequence[int]) -> list[int]:
-        sign = 1 if kind == "least robust" else -1
-        shown = [row for row in rows if int(results.idx[row]) in kept]
-        return sorted(shown, key=lambda row: (sign * results.radius[row], results.idx[row]))
-
-    return [
-        {kind: ordered(results, kind, rows) for kind, rows in picks.items()}
-        for results, picks in zip(runs, chosen, strict=True)
-    ]
+def _verdicts(run: Run, indices: Sequence[int]) -> Json:
+    """Return the run's radius and prediction for each image, None for images it was not certified on."""
+    results = run.entry.results
+    row_of = {int(index): row for row, index in enumerate(results.idx)}
+    rows = [row_of.get(index) for index in indices]
+    return {
+        "radius": [None if row is None else _round_down(float(results.radius[row])) for row in rows],
+        "predict": [None if row is None else int(results.predict[row]) for row in rows],
+    }
 
 
-def make_sheet(indices: Sequence[int], pictures: Pictures) -> Sheet:
-    """Return the pixels of these images, one below the other, large ones averaged down to 64 pixels a side."""
-    pixels = pictures.pixels(np.asarray(indices, dtype=np.int64))
-    shrink = -(-max(pixels.shape[1:3]) // _LARGEST_SIDE)
-    small = shrink_images(pixels, shrink)
-    count, height, width, channels = small.shape
-    return Sheet(tuple(indices), encode_png(small.reshape(count * height, width, channels)), height, width, shrink)
-
-
-def shrink_images(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
-    """Average squares of factor x factor pixels; what is left over at the edges is cut off."""
-    count, height, width, channels = pixels.shape
-    rows, columns = height // factor, width // factor
-    cut = pixels[:, : rows * factor, : columns * factor].astype(np.float64)
-    squares = cut.reshape(count, rows, factor, columns, factor, channels).mean(axis=(2, 4))
-    return np.asarray(squares.round(), dtype=np.uint8)
-
-
-def room_for(pictures: Pictures, sample: NDArray[np.int64], budget: int) -> int:
-    """Return how many images fit into a number of bytes, judged by a sample of them."""
-    return max(1, budget * len(sample) // max(1, len(make_sheet([int(i) for i in sample], pictures).png)))
+def _round_down(radius: float) -> float:
+    """Round a radius down to three digits; 1e-9 makes up for the binary representation of rounded radii."""
+    return math.floor(radius * 1000 + 1e-6) / 1000

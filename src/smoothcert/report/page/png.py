@@ -1,4 +1,4 @@
-"""A PNG of 8-bit pixels, so that the page needs no imaging library."""
+"""PNG encoder for 8-bit images, so that the page needs no imaging library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def encode_png(pixels: NDArray[np.uint8]) -> bytes:
-    """Return the file of an image [height, width, 1 or 3], grey or in colour."""
+    """Return an image [height, width, channels] with one (grey) or three (RGB) channels as a PNG file."""
     height, width, channels = pixels.shape
     head = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2}[channels], 0, 0, 0)
     body = zlib.compress(_filtered(pixels).tobytes(), 9)
@@ -18,7 +18,7 @@ def encode_png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def _filtered(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Replace each row by its difference from what its neighbours promise, by the rule that leaves the least."""
+    """Apply to each row the PNG filter with the smallest sum of absolute differences."""
     here = pixels.astype(np.int16)
     left, above = np.zeros_like(here), np.zeros_like(here)
     left[:, 1:], above[1:] = here[:, :-1], here[:-1]

@@ -1,4 +1,4 @@
-"""The page's one file: template, style, scripts and content put together with jinja2 (the extra `report`)."""
+"""Renders the page: template, styles, scripts and data in one HTML file, with jinja2 (the extra `report`)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from smoothcert import __version__
 from smoothcert.errors import SmoothcertError
-from smoothcert.report.page.background import provenance
 from smoothcert.report.page.content import build_content
-from smoothcert.report.page.heatmap import Corruptions
-from smoothcert.report.page.pictures import Load
+from smoothcert.report.page.gallery import Load
+from smoothcert.report.page.heatmap import HeatMapValues
+from smoothcert.report.page.run_history import provenance
 from smoothcert.report.sources import Run
 from smoothcert.report.tables.formats import to_text
 from smoothcert.report.tables.table import Table
 
 _ASSETS = Path(__file__).with_name("assets")
-# Later files use what earlier ones define; all share one function's scope.
+# In this order: all scripts share one scope, and later ones use definitions of earlier ones.
 _SCRIPTS = (
     "dom", "statistics", "state", "palette", "plot", "filters", "legend", "curves", "table", "copy", "confidence",
     "compare", "scatter", "tradeoff", "corruption", "training", "gallery", "detail", "main",
@@ -33,11 +33,19 @@ def render_page(
     *,
     title: str = "Certified robustness",
     load: Load | None = None,
-    corruptions: Mapping[str, Corruptions] | None = None,
+    corruptions: Mapping[str, HeatMapValues] | None = None,
 ) -> str:
-    """Return the page of several runs and their table.
+    """Return the HTML page of several runs.
 
-    `load` finds the images, `corruptions` are heat maps by title.
+    Args:
+        runs: The runs, as returned by `read_runs`.
+        table: The table of the same runs.
+        title: Title of the page.
+        load: Returns the test images of a dataset by its name; None leaves out the gallery.
+        corruptions: Values of heat maps by title, as returned by `corruption_maps`.
+
+    Raises:
+        SmoothcertError: If jinja2 is not installed.
     """
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -52,7 +60,7 @@ def render_page(
     return environment.get_template("page.html.j2").render(
         title=title,
         summary=_summary(content["runs"]),
-        made=f"{today.day} {today:%B %Y}",
+        date=f"{today.day} {today:%B %Y}",
         version=__version__,
         plain=to_text(table),
         style=Markup(_read("vendor/uPlot.min.css") + "".join(_read(f"css/{name}.css") for name in _STYLES)),
@@ -67,26 +75,26 @@ def render_page(
 
 
 def to_script(content: Any) -> str:
-    """Write JSON that can stand inside a script element: no text in it can end the element or open a comment."""
+    """Return JSON that is safe inside a script element: no text can end the element or open a comment."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _about(run: Mapping[str, Any], *, several: bool) -> str:
-    """Say what a run's name leaves open, as the page's scripts do."""
+    """Return the noise level and, if several, the dataset of a run, as the page's scripts do."""
     sigma = [f"\N{GREEK SMALL LETTER SIGMA} {run['sigma']:.2f}"] if run["sigma"] else []
-    return " · ".join([*sigma, *([run["set"]] if several else [])])
+    return " · ".join([*sigma, *([run["datasetName"]] if several else [])])
 
 
 def _summary(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Say in a line what the page holds."""
+    """Return the subtitle: number of runs, datasets, noise levels and images."""
     parts = [f"{len(runs)} run{'s' if len(runs) != 1 else ''}"]
-    parts += [", ".join(dict.fromkeys(run["set"] for run in runs))]
-    noises = sorted({run["sigma"] for run in runs if run["sigma"]})
-    parts += ["\N{GREEK SMALL LETTER SIGMA} " + ", ".join(f"{sigma:.2f}" for sigma in noises)] if noises else []
+    parts += [", ".join(dict.fromkeys(run["datasetName"] for run in runs))]
+    sigmas = sorted({run["sigma"] for run in runs if run["sigma"]})
+    parts += ["\N{GREEK SMALL LETTER SIGMA} " + ", ".join(f"{sigma:.2f}" for sigma in sigmas)] if sigmas else []
     counts = sorted({run["images"] for run in runs})
-    many = " or ".join(f"{count:,}" for count in counts) if len(counts) < 4 else f"{counts[0]:,} to {counts[-1]:,}"
-    return " · ".join([part for part in [*parts, f"{many} images each"] if part])
+    images = " or ".join(f"{count:,}" for count in counts) if len(counts) < 4 else f"{counts[0]:,} to {counts[-1]:,}"
+    return " · ".join([part for part in [*parts, f"{images} images each"] if part])
 
 
 def _read(name: str) -> str:

@@ -1,4 +1,4 @@
-"""How sure the smoothed classifier was: the votes that lie beside a results file."""
+"""Votes for the predicted class, from the counts file next to a results file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from scipy.special import ndtr
 from smoothcert.results.reader import Results, counts_path, read_text
 
 Votes = list[list[tuple[int, int]]]
-"""For each image its classes with their votes in the estimation, most votes first."""
+"""For each image, (class, votes in the estimation stage), most votes first."""
 
 
 def read_estimation(path: Path, images: int) -> Votes | None:
-    """Return the votes behind a results file, or None where they are not there for every image."""
+    """Return the votes of a results file, or None if they do not exist for every image."""
     file = counts_path(path)
     if not file.is_file():
         return None
@@ -25,15 +25,13 @@ def read_estimation(path: Path, images: int) -> Votes | None:
 
 
 def vote_shares(results: Results, votes: Votes | None, sigma: float | None) -> NDArray[np.float64] | None:
-    """Return each image's share of votes p_A for the certified class (the leading one, where it abstained).
+    """Return each image's share of votes p_A for the certified class, or for the leading one if it abstained.
 
-    Without votes it is the lower bound that the radius rests on, Phi(R / sigma), and NaN for an abstention; without
-    a noise level either, None.
+    Without votes, return the lower bound Phi(R / sigma) that follows from the radius (NaN for abstentions), or None if
+    the noise level is unknown too.
     """
     if votes is None:
-        if not sigma:
-            return None
-        return np.where(results.predict >= 0, ndtr(results.radius / sigma), np.nan)
+        return np.where(results.predict >= 0, ndtr(results.radius / sigma), np.nan) if sigma else None
     shares = np.zeros(len(results))
     for position, (predict, row) in enumerate(zip(results.predict, votes, strict=True)):
         leading = dict(row).get(int(predict), 0) if predict >= 0 else max((count for _, count in row), default=0)

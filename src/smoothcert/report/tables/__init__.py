@@ -1,1 +1,1 @@
-"""Tables of results and their formats."""
+"""The main results table: its numbers, the paper's numbers, and the text formats."""

@@ -1,4 +1,4 @@
-"""A table as plain text, Markdown, LaTeX, CSV or JSON."""
+"""Tables as plain text, Markdown, LaTeX, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -12,65 +12,68 @@ from fractions import Fraction
 from typing import Any
 
 from smoothcert.dataset_names import TITLES
-from smoothcert.report.tables.table import Row, Table, to_json
+from smoothcert.report.tables.table import Table, TableRow, to_json
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A text, and whether it is the best or second of its column."""
+    """Text of a table cell; `mark` is "best", "second" or empty."""
 
     text: str
     mark: str = ""
 
 
-Grid = list[list[Cell]]
-_WORDS = ("data set", "method")  # columns of words, which begin at their left end
+Lines = list[list[Cell]]
+
+TEXT_COLUMNS = ("dataset", "method")
+"""Titles of left-aligned columns; all others hold numbers."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """What is printed of a table: column titles and groups of lines."""
+    """A printable table: column titles and groups of lines."""
 
     titles: list[str]
-    groups: list[Grid]
+    groups: list[Lines]
 
     @property
-    def lines(self) -> Grid:
-        """The lines of all groups."""
+    def lines(self) -> Lines:
+        """Lines of all groups."""
         return [line for group in self.groups for line in group]
 
 
 @dataclass(frozen=True)
 class Annex:
-    """A table below the main one: as it is printed, and as plain values for JSON."""
+    """An additional table below the main one, and its values for JSON."""
 
     sheet: Sheet
     values: list[dict[str, Any]]
 
 
 def sheet(table: Table | Sheet) -> Sheet:
-    """Return what is printed of a table."""
+    """Return the printable form of a table."""
     return table if isinstance(table, Sheet) else Sheet(header(table), groups(table))
 
 
 def header(table: Table) -> list[str]:
     """Return the column titles."""
     radii = [f"{radius:.2f}" for radius in table.radii]
-    cubes = [f"l_inf {_fraction(epsilon)}" for epsilon in table.linf]
+    linf = [f"l_inf {_fraction(epsilon)}" for epsilon in table.linf]
     difference = [f"ACR - {table.baseline}"] if table.baseline else []
-    dataset = ["data set"] if table.several_sets else []
-    return [*dataset, "sigma", "method", "ACR", "+-", *radii, *cubes, *difference, "images", "n"]
+    dataset = ["dataset"] if table.several_sets else []
+    return [*dataset, "sigma", "method", "ACR", "+-", *radii, *linf, *difference, "images", "n"]
 
 
-def groups(table: Table) -> list[Grid]:
-    """Return the cells of every group of rows; the paper's numbers, where asked for, on a line of their own."""
-    return [[line for row in group for line in _lines(row, table)] for group in table.groups()]
+def groups(table: Table) -> list[Lines]:
+    """Return the lines of every group of rows; the paper's numbers, if requested, are on separate lines."""
+    return [[line for row in group for line in _row_lines(row, table)] for group in table.groups()]
 
 
-def _lines(row: Row, table: Table) -> Grid:
+def _row_lines(row: TableRow, table: Table) -> Lines:
     entry = row.entry
+    dataset = [Cell(dataset_title(entry.dataset))] if table.several_sets else []
     cells = [
-        *([Cell(dataset_title(entry.dataset))] if table.several_sets else []),
+        *dataset,
         Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"),
         Cell(entry.title),
         Cell(f"{row.acr.value:.3f}", row.marks.get("acr", "")),
@@ -82,41 +85,34 @@ def _lines(row: Row, table: Table) -> Grid:
         gap = row.difference
         cells.append(Cell(f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]" if gap else "-"))
     cells += [Cell(f"{len(entry.results):,}"), Cell(f"{entry.n:,}" if entry.n else "?")]
-    if row.paper is None or entry.seed is not None:  # over seeds the paper's stands beside the mean
+    if row.paper is None or entry.seed is not None:  # for several seeds, the table of means has the paper's number
         return [cells]
-    printed = [row.paper.accuracy.get(round(radius, 6)) for radius in table.radii]
-    cubes = [row.paper.linf.get(epsilon) for epsilon in table.linf]
-    beside = [
-        *([Cell("")] if table.several_sets else []),
-        Cell(""),
-        Cell("  paper"),
-        Cell(f"{row.paper.acr:.3f}"),
-        Cell(""),
-        *(Cell("" if value is None else f"{value:.1f}") for value in [*printed, *cubes]),
-    ]
-    return [cells, beside + [Cell("")] * (len(cells) - len(beside))]
+    accuracy = [row.paper.accuracy.get(round(radius, 6)) for radius in table.radii]
+    accuracy += [row.paper.linf.get(epsilon) for epsilon in table.linf]
+    paper = [*(Cell("") for _ in dataset), Cell(""), Cell("  paper"), Cell(f"{row.paper.acr:.3f}"), Cell("")]
+    paper += [Cell("" if value is None else f"{value:.1f}") for value in accuracy]
+    return [cells, paper + [Cell("")] * (len(cells) - len(paper))]
 
 
 def dataset_title(name: str | None) -> str:
-    """Return what people call a data set."""
+    """Return the usual name of a dataset."""
     return TITLES.get(name or "", name or "?")
 
 
 def to_text(table: Table | Sheet) -> str:
-    """Return an aligned table; `*` marks the best of a column and `_` the second."""
-    made = sheet(table)
+    """Return an aligned table; `*` marks the best of a column and `_` the second best."""
+    printed = sheet(table)
     marks = {"best": "*", "second": "_", "": " "}
-    titles = [title + " " for title in made.titles]
-    body = [[[cell.text + marks[cell.mark] for cell in line] for line in group] for group in made.groups]
-    widths = [
-        max(len(line[i]) for line in [titles, *(line for group in body for line in group)]) for i in range(len(titles))
-    ]
+    titles = [title + " " for title in printed.titles]
+    body = [[[cell.text + marks[cell.mark] for cell in line] for line in group] for group in printed.groups]
+    columns = zip(titles, *(line for group in body for line in group), strict=True)
+    widths = [max(map(len, column)) for column in columns]
     rule = "-" * (sum(widths) + len(widths) - 1)
 
     def aligned(line: Sequence[str]) -> str:
         padded = [
-            f"{text:<{width}}" if title in _WORDS else f"{text:>{width}}"
-            for title, text, width in zip(made.titles, line, widths, strict=True)
+            f"{text:<{width}}" if title in TEXT_COLUMNS else f"{text:>{width}}"
+            for title, text, width in zip(printed.titles, line, widths, strict=True)
         ]
         return " ".join(padded).rstrip()
 
@@ -127,45 +123,40 @@ def to_text(table: Table | Sheet) -> str:
 
 
 def to_markdown(table: Table | Sheet) -> str:
-    """Return a Markdown table, the best bold and the second underlined."""
-    made = sheet(table)
-    dress = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
-    lines = [made.titles, [":--" if title in _WORDS else "--:" for title in made.titles]]
-    lines += [[dress[cell.mark].format(cell.text.strip()) for cell in line] for line in made.lines]
+    """Return a Markdown table, the best in bold and the second best underlined."""
+    printed = sheet(table)
+    styles = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
+    lines = [printed.titles, [":--" if title in TEXT_COLUMNS else "--:" for title in printed.titles]]
+    lines += [[styles[cell.mark].format(cell.text.strip()) for cell in line] for line in printed.lines]
     return "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
 
 
 def to_latex(table: Table | Sheet) -> str:
-    """Return a LaTeX tabular for the booktabs package, the best bold and the second underlined."""
-    made = sheet(table)
-    dress = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
-    special = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method", "data set": "Data set"}
-    titles = [special.get(title, _latex(title).replace(r"l\_inf", r"$\ell_\infty$")) for title in made.titles]
-    columns = "".join("l" if title in _WORDS else "r" for title in made.titles)
+    """Return a LaTeX tabular for booktabs, the best in bold and the second best underlined."""
+    printed = sheet(table)
+    styles = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
+    special = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method", "dataset": "Dataset"}
+    titles = [special.get(title, _latex(title).replace(r"l\_inf", r"$\ell_\infty$")) for title in printed.titles]
+    columns = "".join("l" if title in TEXT_COLUMNS else "r" for title in printed.titles)
     out = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", " & ".join(titles) + r" \\"]
-    for group in made.groups:
+    for group in printed.groups:
         out.append(r"\midrule")
         out += [
-            " & ".join(dress[cell.mark].format(_latex(cell.text.strip())) for cell in line) + r" \\" for line in group
+            " & ".join(styles[cell.mark].format(_latex(cell.text.strip())) for cell in line) + r" \\" for line in group
         ]
     return "\n".join([*out, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def to_csv(table: Table | Sheet) -> str:
-    """Return plain numbers, one row a result, paper's numbers in rows of their own."""
-    made = sheet(table)
+    """Return CSV with plain numbers; the paper's numbers are in separate rows."""
+    printed = sheet(table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(made.titles)
-    for line in made.lines:
-        texts = zip(made.titles, (cell.text.strip() for cell in line), strict=True)
-        writer.writerow([text if title in _WORDS else text.replace(",", "") for title, text in texts])
+    writer.writerow(printed.titles)
+    for line in printed.lines:
+        texts = zip(printed.titles, (cell.text.strip() for cell in line), strict=True)
+        writer.writerow([text if title in TEXT_COLUMNS else text.replace(",", "") for title, text in texts])
     return out.getvalue()
-
-
-def to_json_text(table: Table) -> str:
-    """Return everything as JSON."""
-    return json.dumps(to_json(table), indent=2) + "\n"
 
 
 SHEET_FORMATS: dict[str, Callable[[Table | Sheet], str]] = {
@@ -174,8 +165,11 @@ SHEET_FORMATS: dict[str, Callable[[Table | Sheet], str]] = {
     ".tex": to_latex,
     ".csv": to_csv,
 }
-FORMATS: dict[str, Callable[[Table], str]] = {**SHEET_FORMATS, ".json": to_json_text}
-"""The writers by file extension."""
+FORMATS: dict[str, Callable[[Table], str]] = {
+    **SHEET_FORMATS,
+    ".json": lambda table: json.dumps(to_json(table), indent=2) + "\n",
+}
+"""Writers by file extension."""
 
 
 def _fraction(epsilon: float) -> str:

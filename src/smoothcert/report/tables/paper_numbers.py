@@ -1,7 +1,7 @@
-"""The numbers printed in the paper's tables, to set beside ours.
+"""Numbers printed in the paper's tables, for comparison.
 
-`paper.csv` holds the figures of "Confidence-aware Training of Smoothed Classifiers for Certified Robustness" (Jeong,
-Kim and Shin, AAAI 2023), one number a line.
+`paper.csv` holds the tables of "Confidence-aware Training of Smoothed Classifiers for Certified Robustness" (Jeong, Kim
+and Shin, AAAI 2023), one number per line.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ METHODS = {
     "smoothmix": "SmoothMix",
     "catrs": "CAT-RS",
 }
-"""The paper's methods in the order of its tables, with the names they bear there."""
+"""The paper's methods and their printed names, in the order of its tables."""
 
 ALIASES = {"cat-rs": "catrs", "cat_rs": "catrs", "cohen": "gaussian", "salman": "smoothadv", "stab": "stability"}
-"""Names under which published result files know some of the methods."""
-
+"""Method names used by published results files."""
 
 _METRICS = ("acr", "certified_accuracy", "acr_std", "titanx_pascal_hours")
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of a table as printed: ACR, certified accuracy in percent by radius, and what some tables have beside.
+    """A printed table row: ACR, and certified accuracy in percent by l2 radius.
 
-    That is the standard deviation of ACR over seeds, the hours of training on a Titan X, and l_inf accuracy by radius.
+    Some tables add the standard deviation of ACR over seeds, the hours of training on a Titan X, and certified accuracy
+    by l_inf radius.
     """
 
     acr: float
@@ -52,9 +52,14 @@ class PaperRow:
     linf: Mapping[float, float] = field(default_factory=dict)
 
 
+def method_rank(method: str | None) -> int:
+    """Return the position of a method in the paper's tables; unknown methods come last."""
+    return list(METHODS).index(method) if method in METHODS else len(METHODS)
+
+
 @cache
 def paper_numbers() -> tuple[dict[str, str], ...]:
-    """Return every number of the paper's tables as rows of plain text."""
+    """Return the rows of `paper.csv`."""
     with Path(__file__).with_name("paper.csv").open(newline="") as file:
         return tuple(csv.DictReader(file))
 
@@ -62,28 +67,32 @@ def paper_numbers() -> tuple[dict[str, str], ...]:
 def paper_row(
     dataset: str | None, sigma: float | None, method: str | None, table: str | None = None, setup: str = ""
 ) -> PaperRow | None:
-    """Return what a table prints for a method and noise level, or None where it has no such row.
+    """Return the printed row of a method at a noise level, or None if the paper has no such row.
 
-    The table is the main one of the data set unless it is named; `setup` tells its rows of one method apart.
+    `table` is the dataset's main table by default; `setup` selects one of several rows of a method.
 
     >>> paper_row("cifar10", 0.5, "catrs").acr
     0.757
     """
     place = {"table": table or MAIN_TABLES.get(dataset or ""), "setup": setup, "dataset": dataset}
     rows = [row for row in paper_numbers() if all(row[key] == value for key, value in place.items())]
-    if any(row["method"] == method for row in rows) or not setup:  # an ablation counts its baseline as CAT-RS
+    if any(row["method"] == method for row in rows) or not setup:  # ablations list their baseline under CAT-RS
         rows = [row for row in rows if row["method"] == method]
     rows = [row for row in rows if sigma and float(row["sigma"]) == sigma]
     values = {name: {row["key"]: float(row["value"]) for row in rows if row["metric"] == name} for name in _METRICS}
     if not values["acr"]:
         return None
-    accuracy = {float(key): value for key, value in values["certified_accuracy"].items()}
-    hours, spread = values["titanx_pascal_hours"].get(""), values["acr_std"].get("")
-    return PaperRow(values["acr"][""], accuracy, spread, hours, _linf(dataset, sigma, method) if table is None else {})
+    return PaperRow(
+        acr=values["acr"][""],
+        accuracy={float(key): value for key, value in values["certified_accuracy"].items()},
+        acr_std=values["acr_std"].get(""),
+        hours=values["titanx_pascal_hours"].get(""),
+        linf=_linf(dataset, sigma, method) if table is None else {},
+    )
 
 
 def _linf(dataset: str | None, sigma: float | None, method: str | None) -> dict[float, float]:
-    """Return the l_inf accuracies the paper derives from the certificates of a main table's row."""
+    """Return the printed l_inf accuracies of a main table's row."""
     return {
         float(Fraction(row["key"])): float(row["value"])
         for row in paper_numbers()
@@ -93,9 +102,9 @@ def _linf(dataset: str | None, sigma: float | None, method: str | None) -> dict[
 
 
 def paper_corruptions(suite: str, method: str | None, kind: str) -> dict[str, float]:
-    """Return what the paper prints of a method on a corrupted set, at sigma 0.25: `acr`, or `accuracy` in percent.
+    """Return the printed `acr` or `accuracy` (in percent) of a method on a corrupted dataset, at sigma 0.25.
 
-    Keys are its short names of corruptions, `mean`, `clean`, and `sev 1` to `sev 5`.
+    Keys are the paper's short corruption names, `mean`, `clean`, and `sev 1` to `sev 5`.
 
     >>> paper_corruptions("mnist-c", "catrs", "acr")["mean"], paper_corruptions("cifar10-c", "catrs", "acr")["sev 1"]
     (0.693, 0.521)
@@ -105,8 +114,8 @@ def paper_corruptions(suite: str, method: str | None, kind: str) -> dict[str, fl
         for row in paper_numbers()
         if (row["dataset"], row["method"]) == (suite.replace("-", ""), method) and row["metric"] == f"corruption_{kind}"
     ]
-    types = {row["key"]: float(row["value"]) for row in rows if row["setup"] in ("", "mean")}
-    levels = {
+    by_type = {row["key"]: float(row["value"]) for row in rows if row["setup"] in ("", "mean")}
+    by_severity = {
         f"sev {row['setup']}": float(row["value"]) for row in rows if row["setup"].isdigit() and row["key"] == "mean"
     }
-    return types | levels
+    return by_type | by_severity

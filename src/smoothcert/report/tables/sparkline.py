@@ -1,4 +1,4 @@
-"""A curve in one line of text."""
+"""Certified accuracy curves as one line of text, for the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 def sparkline(shares: Sequence[float]) -> str:
-    """Draw values from 0 to 1 as bars of eight heights; what is above 0 never looks like 0.
+    """Draw values from 0 to 1 as bars of eight heights; only exact zeros are blank.
 
     >>> sparkline([1.0, 0.5, 0.01, 0.0])
     '█▄▁ '
@@ -23,6 +23,6 @@ def sparkline(shares: Sequence[float]) -> str:
 
 
 def curve_line(results: Results, last: float, width: int = 16) -> str:
-    """Draw certified accuracy from radius 0 to the last one."""
+    """Draw certified accuracy from radius 0 to `last`."""
     shares = certified_accuracy(results.radius, results.correct, np.linspace(0, last, width))
     return sparkline([float(share) for share in shares])

@@ -1,16 +1,16 @@
-// Two runs on the images they share: the difference in ACR with its interval, and in certified accuracy by radius.
+// Paired comparison of two runs on shared images: difference in ACR with its interval, and in accuracy by radius.
 
 const compareView = { first: null, second: null };
 let unpacked = null;
 
-/** Each run's steps by image, unpacked when they are first needed. */
+/** Decompress the steps of all images, by run, on first use. */
 async function imageSteps() {
   if (unpacked) return unpacked;
   const bytes = Uint8Array.from(atob(data.images.codes), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const all = new Uint8Array(await new Response(stream).arrayBuffer());
-  let at = 0;
-  unpacked = data.runs.map((run) => all.subarray(at, (at += run.images)));
+  let start = 0;
+  unpacked = data.runs.map((run) => all.subarray(start, (start += run.images)));
   return unpacked;
 }
 
@@ -19,12 +19,12 @@ function imageList(run) {
   return Array.isArray(list) ? list : Array.from({ length: list.count }, (_, i) => list.start + i * list.step);
 }
 
-/** The steps of the images that both runs have. */
-function shared(first, second, steps) {
+/** Return both runs' steps for the images they share. */
+function sharedSteps(first, second, steps) {
   if (data.images.which[first.id] === data.images.which[second.id]) return [steps[first.id], steps[second.id]];
-  const place = new Map(imageList(second).map((index, i) => [index, i]));
+  const position = new Map(imageList(second).map((index, i) => [index, i]));
   const pairs = imageList(first).flatMap((index, i) =>
-    place.has(index) ? [[steps[first.id][i], steps[second.id][place.get(index)]]] : [],
+    position.has(index) ? [[steps[first.id][i], steps[second.id][position.get(index)]]] : [],
   );
   return [pairs.map((pair) => pair[0]), pairs.map((pair) => pair[1])];
 }
@@ -33,14 +33,14 @@ const pairMap = new Map(data.pairs.map(([a, b, gap, error, images]) => [`${a} ${
 
 function pairOf(first, second) {
   const known = pairMap.get(`${first.id} ${second.id}`),
-    turned = pairMap.get(`${second.id} ${first.id}`);
-  return known ?? (turned && { ...turned, gap: -turned.gap });
+    swapped = pairMap.get(`${second.id} ${first.id}`);
+  return known ?? (swapped && { ...swapped, gap: -swapped.gap });
 }
 
 function verdict(first, second, pair, curve) {
   const low = pair.gap - Z * pair.error,
     high = pair.gap + Z * pair.error;
-  const clear = low > 0 || high < 0;
+  const significant = low > 0 || high < 0;
   const [better, worse] = pair.gap >= 0 ? [first, second] : [second, first];
   const share = (count) => percent(count / curve.images);
   return [
@@ -50,27 +50,19 @@ function verdict(first, second, pair, curve) {
     h(
       "p",
       {},
-      clear
-        ? `${better.title} has the larger ACR than ${worse.title}.`
-        : "The interval holds 0: these images do not tell which is better.",
+      significant
+        ? `${better.title} has a larger ACR than ${worse.title}.`
+        : "The interval contains 0: the difference is not significant.",
     ),
-    h(
-      "div",
-      {
-        class: "bar",
-        role: "img",
-        "aria-label": `Larger radius: first ${share(curve.wins)}, equal ${share(curve.ties)}, second ${share(curve.losses)}`,
-      },
-      ...[
-        ["first", curve.wins],
-        ["ties", curve.ties],
-        ["second", curve.losses],
-      ].map(([name, count]) => h("span", { class: name, style: { width: `${(100 * count) / curve.images}%` } })),
+    stackedBar(
+      `Larger radius: first ${share(curve.wins)}, equal ${share(curve.ties)}, second ${share(curve.losses)}`,
+      { first: curve.wins, ties: curve.ties, second: curve.losses },
+      curve.images,
     ),
     h(
       "p",
       { class: "quiet" },
-      `First further certified on ${share(curve.wins)}, second on ${share(curve.losses)} of ${curve.images.toLocaleString("en")} shared images.`,
+      `Larger radius: first run on ${share(curve.wins)}, second on ${share(curve.losses)} of ${curve.images.toLocaleString("en")} shared images.`,
     ),
   ];
 }
@@ -79,15 +71,13 @@ async function drawCompare() {
   const { first, second } = compareView;
   const pair = first && second && pairOf(first, second);
   if (!pair) {
-    plots.get(byId("compare-plot"))?.close();
-    plots.delete(byId("compare-plot"));
-    byId("compare-plot").replaceChildren();
-    byId("compare-verdict").replaceChildren(h("p", {}, "Choose two different runs of one data set that share images."));
+    removePlot(byId("compare-plot"));
+    byId("compare-verdict").replaceChildren(h("p", {}, "Choose two different runs of one dataset that share images."));
     return;
   }
   const steps = await imageSteps();
   if (compareView.first !== first || compareView.second !== second) return;
-  const curve = pairedDifference(...shared(first, second, steps), data.grid.count);
+  const curve = pairedDifference(...sharedSteps(first, second, steps), data.grid.count);
   const end = Math.min(
     data.grid.count,
     Math.max(first.curve.findLastIndex(Boolean), second.curve.findLastIndex(Boolean)) + 1,
@@ -119,13 +109,13 @@ async function drawCompare() {
     yLabel: "difference, points",
     yRange: [-most, most],
     yValues: (_, ticks) => ticks.map((tick) => (tick === 0 ? "0" : signed(100 * tick, most < 0.04 ? 1 : 0))),
-    alt: `Difference in certified accuracy, ${first.title} minus ${second.title}, by radius, with its 95 % band; in ACR it is ${signed(pair.gap, 4)}.`,
+    alt: `Difference in certified accuracy, ${first.title} minus ${second.title}, by radius, with its 95 % band. The difference in ACR is ${signed(pair.gap, 4)}.`,
     xText: (i) => `r = ${gridRadii[i].toFixed(3)}`,
   });
   byId("compare-verdict").replaceChildren(...verdict(first, second, pair, curve));
 }
 
-/** Offer the runs that the filters leave; keep the choice where it is still among them, else take the two best. */
+/** List the filtered runs; keep the current choice if both are still listed, else choose the two best. */
 function drawCompareControls() {
   const runs = filteredRuns().filter((run) => data.pairs.some(([a, b]) => a === run.id || b === run.id));
   byId("compare").hidden = runs.length < 2;
@@ -138,16 +128,10 @@ function drawCompareControls() {
       ranked.find((run) => pairOf(ranked[0], run)) ??
       ranked[1];
   }
-  const choices = runs.map((run) => [run, severalSets() ? `${run.title}, ${run.set}` : run.title]);
+  const choices = runs.map((run) => [run, fullTitle(run)]);
   byId("compare-controls").replaceChildren(
-    picker("First", choices, compareView.first, (run) => {
-      compareView.first = run;
-      drawCompare();
-    }),
-    picker("Second", choices, compareView.second, (run) => {
-      compareView.second = run;
-      drawCompare();
-    }),
+    picker("First", choices, compareView.first, setter(compareView, "first", drawCompare)),
+    picker("Second", choices, compareView.second, setter(compareView, "second", drawCompare)),
   );
   return drawCompare();
 }

@@ -1,14 +1,14 @@
-// What ACR does not say: how many votes stood behind the certificates, how radii spread, how often it abstained or erred.
+// Distributions of vote shares and radii, and the shares of correct, wrong and abstained images.
 
-const confidenceView = { which: "right" };
+const confidenceView = { which: "correct" };
 
-/** The bins that were asked for; abstentions have votes but no radius. */
+/** Return the histogram of the selected images; abstentions have votes but no radius. */
 function countsOf(part) {
   if (confidenceView.which !== "all") return part[confidenceView.which];
-  return part.right.map((count, i) => count + part.wrong[i] + (part.abstained?.[i] ?? 0));
+  return part.correct.map((count, i) => count + part.wrong[i] + (part.abstained?.[i] ?? 0));
 }
 
-/** A histogram as a stepped line: the last bin is drawn twice so that its step has a width. */
+/** Return a histogram as a stepped line; the last bin is repeated to give its step a width. */
 function stepLine(run, runs, counts, edges, floor) {
   const shares = counts.map((count) => count / run.images);
   const stepped = [...shares, shares[shares.length - 1]];
@@ -24,11 +24,10 @@ function stepLine(run, runs, counts, edges, floor) {
   };
 }
 
-const kindText = () => ({ right: "right", wrong: "wrong", all: "all" })[confidenceView.which];
 const logTicks = (_, ticks) => ticks.map((tick) => (tick === null ? "" : `${Number((100 * tick).toPrecision(1))} %`));
 
-function drawHistogram(holder, runs, edges, counts, xLabel, what) {
-  const floor = Math.min(1e-3, ...runs.map((run) => 1 / run.images)); // a logarithm has no place for none
+function drawHistogram(holder, runs, edges, counts, xLabel, title) {
+  const floor = Math.min(1e-3, ...runs.map((run) => 1 / run.images)); // zero cannot be drawn on a logarithmic axis
   linePlot(holder, {
     x: edges,
     lines: runs.map((run) => stepLine(run, runs, counts(run), edges, floor)),
@@ -37,7 +36,7 @@ function drawHistogram(holder, runs, edges, counts, xLabel, what) {
     logarithmic: true,
     yRange: [floor, 1],
     yValues: logTicks,
-    alt: `${what} over ${kindText()} images of ${runs.length} runs, as a histogram with a logarithmic scale.`,
+    alt: `${title} of ${confidenceView.which} images, as a histogram of ${runs.length} runs with a logarithmic scale.`,
     xText: () => "",
   });
 }
@@ -59,44 +58,37 @@ function drawConfidence() {
   const bound = voted.filter((run) => !run.votes.exact).length;
   byId("votes-remark").textContent = !bound
     ? ""
-    : `${bound === voted.length ? "The votes were not kept" : `For ${bound} of ${voted.length} runs the votes were not kept`}: drawn is the lower bound that the radius rests on.`;
+    : `${bound === voted.length ? "Votes were not saved" : `${bound} of ${voted.length} runs did not save votes`}; the plot shows the lower bound that follows from the radius.`;
   const reached = Math.max(
     8,
-    ...runs.map((run) => run.right.findLastIndex(Boolean) + 1),
+    ...runs.map((run) => run.correct.findLastIndex(Boolean) + 1),
     ...runs.map((run) => run.wrong.findLastIndex(Boolean) + 1),
   );
-  const { joined, size } = rebin(data.runs[0].right.slice(0, reached), 48);
+  const { joined, size } = rebin(data.runs[0].correct.slice(0, reached), 48);
   const edges = Array.from({ length: joined.length + 1 }, (_, i) => i * size * data.grid.step);
   drawHistogram(
     byId("radius-plot"),
     runs,
     edges,
-    (run) => rebin(countsOf({ right: run.right, wrong: run.wrong }).slice(0, reached), 48).joined,
+    (run) => rebin(countsOf({ correct: run.correct, wrong: run.wrong }).slice(0, reached), 48).joined,
     "certified radius",
     "Certified radius",
   );
-  byId("confidence-keys").replaceChildren(...keys(runs));
+  byId("confidence-keys").replaceChildren(...legendKeys(runs));
   drawOutcomes(runs);
 }
 
 function drawOutcomes(runs) {
   const bars = runs.map((run) => {
-    const parts = [
-      ["right", sum(run.right)],
-      ["abstained", run.abstained],
-      ["wrong", sum(run.wrong)],
-    ];
-    const text = parts.map(([name, count]) => `${name} ${percent(count / run.images)}`).join(", ");
+    const parts = { correct: sum(run.correct), abstained: run.abstained, wrong: sum(run.wrong) };
+    const shares = Object.entries(parts).map(([name, count]) => [name, percent(count / run.images)]);
+    const text = shares.map((pair) => pair.join(" ")).join(", ");
     return h(
       "div",
       { class: "outcome" },
       h("span", { class: "name" }, run.label, h("span", { class: "quiet" }, ` ${aboutRun(run)}`)),
-      h(
-        "span",
-        { class: "bar", role: "img", "aria-label": `${run.title}: ${text}` },
-        ...parts.map(([name, count]) => h("span", { class: name, style: { width: `${(100 * count) / run.images}%` } })),
-      ),
-      ...parts.map(([name, count]) => h("span", { class: "number", "data-part": name }, percent(count / run.images))),
+      stackedBar(`${run.title}: ${text}`, parts, run.images),
+      ...shares.map(([name, share]) => h("span", { class: "number", "data-part": name }, share)),
     );
   });
   const head = h(
@@ -104,7 +96,7 @@ function drawOutcomes(runs) {
     { class: "outcome head", "aria-hidden": "true" },
     h("span", { class: "name" }),
     h("span"),
-    ...["right", "abstained", "wrong"].map((name) =>
+    ...["correct", "abstained", "wrong"].map((name) =>
       h("span", { class: "number" }, h("i", { class: `key ${name}` }), name),
     ),
   );
@@ -115,15 +107,12 @@ byId("confidence-controls").append(
   segmented(
     "Images",
     [
-      ["right", "Right"],
+      ["correct", "Correct"],
       ["wrong", "Wrong"],
       ["all", "All"],
     ],
-    "right",
-    (which) => {
-      confidenceView.which = which;
-      drawConfidence();
-    },
+    "correct",
+    setter(confidenceView, "which", drawConfidence),
   ),
 );
 panels.push(drawConfidence);

@@ -1,19 +1,19 @@
-// The table as shown, as text for a paper, a README or a spreadsheet: the same text that `smoothcert report --out` writes.
+// Copies the displayed table as LaTeX, Markdown or CSV, in the same form as `smoothcert report --out`.
 
 function textGrid() {
   const rows = tableRuns().map(rowOf),
     marks = rankMarks(rows);
-  const several = severalSets();
+  const several = severalDatasets();
   const titles = ["sigma", "method", "ACR", "+-", ...data.radii.map((radius) => radius.toFixed(2)), "images", "n"];
-  const header = several ? ["data set", ...titles] : titles;
+  const header = several ? ["dataset", ...titles] : titles;
   const lines = rows.flatMap(({ run, group, values }, k) => {
     const cells = values.map((text, i) => ({ text, mark: marks[k][i] }));
     const error = { text: run.acr[1] === null ? "-" : run.acr[1].toFixed(3), mark: "" };
     const plain = [run.images.toLocaleString("en-US"), run.n === null ? "?" : run.n.toLocaleString("en-US")].map(
       (text) => ({ text, mark: "" }),
     );
-    const ours = [
-      ...(several ? [{ text: run.set, mark: "" }] : []),
+    const row = [
+      ...(several ? [{ text: run.datasetName, mark: "" }] : []),
       { text: sigmaText(run.sigma), mark: "" },
       { text: run.label, mark: "" },
       cells[0],
@@ -21,32 +21,32 @@ function textGrid() {
       ...cells.slice(1),
       ...plain,
     ];
-    const theirs = paperValues(run).map((value, i) => ({
+    const printed = paperValues(run).map((value, i) => ({
       text: value === undefined ? "" : value.toFixed(i ? 1 : 3),
       mark: "",
     }));
     const blank = { text: "", mark: "" };
     const empty = several ? [blank, blank] : [blank];
-    const beside = tableView.beside !== "ours" &&
-      run.paper && [...empty, { text: "paper", mark: "" }, theirs[0], blank, ...theirs.slice(1), blank, blank];
-    return [{ group, cells: ours }, beside && { group, cells: beside }].filter(Boolean);
+    const paper = tableView.paper !== "hidden" &&
+      run.paper && [...empty, { text: "paper", mark: "" }, printed[0], blank, ...printed.slice(1), blank, blank];
+    return [{ group, cells: row }, paper && { group, cells: paper }].filter(Boolean);
   });
   return { header, lines };
 }
 
-const isWords = (title) => title === "data set" || title === "method";
+const isText = (title) => title === "dataset" || title === "method";
 
-const dress = (cell, best, second) =>
+const withMark = (cell, best, second) =>
   cell.mark === "best" ? best(cell.text) : cell.mark === "second" ? second(cell.text) : cell.text;
 
 function toMarkdown({ header, lines }) {
   const line = (texts) => `| ${texts.map((text) => text.replaceAll("|", "\\|")).join(" | ")} |\n`;
   return [
     header,
-    header.map((title) => (isWords(title) ? ":--" : "--:")),
+    header.map((title) => (isText(title) ? ":--" : "--:")),
     ...lines.map(({ cells }) =>
       cells.map((cell) =>
-        dress(
+        withMark(
           cell,
           (text) => `**${text}**`,
           (text) => `<u>${text}</u>`,
@@ -62,9 +62,9 @@ const latexSpecial = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^"
 const latexText = (text) => text.replace(/[\\~^&%$#_{}]/g, (letter) => latexSpecial[letter] ?? `\\${letter}`);
 
 function toLatex({ header, lines }) {
-  const names = { sigma: "$\\sigma$", "+-": "$\\pm$", method: "Method", "data set": "Data set" };
+  const names = { sigma: "$\\sigma$", "+-": "$\\pm$", method: "Method", dataset: "Dataset" };
   const out = [
-    `\\begin{tabular}{${header.map((title) => (isWords(title) ? "l" : "r")).join("")}}`,
+    `\\begin{tabular}{${header.map((title) => (isText(title) ? "l" : "r")).join("")}}`,
     "\\toprule",
     `${header.map((title) => names[title] ?? title).join(" & ")} \\\\`,
   ];
@@ -75,7 +75,7 @@ function toLatex({ header, lines }) {
     out.push(
       `${cells
         .map((cell) =>
-          dress(
+          withMark(
             { ...cell, text: latexText(cell.text) },
             (text) => `\\textbf{${text}}`,
             (text) => `\\underline{${text}}`,
@@ -89,15 +89,15 @@ function toLatex({ header, lines }) {
 
 function toCsv({ header, lines }) {
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const plain = lines.map(({ cells }) => cells.map((cell, i) => (isWords(header[i]) ? cell.text : cell.text.replaceAll(",", ""))));
+  const plain = lines.map(({ cells }) => cells.map((cell, i) => (isText(header[i]) ? cell.text : cell.text.replaceAll(",", ""))));
   return [header, ...plain].map((line) => `${line.map(quoted).join(",")}\n`).join("");
 }
 
-async function toClipboard(text) {
+async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // not every browser offers it to a page from disk
+    // some browsers do not allow it for local files
     const area = h("textarea", { class: "unseen" });
     area.value = text;
     document.body.append(area);
@@ -108,47 +108,44 @@ async function toClipboard(text) {
 }
 
 function copyButton(text, format) {
-  const said = h("span", { class: "unseen", role: "status" });
+  const status = h("span", { class: "unseen", role: "status" });
   const button = h(
     "button",
     {
       type: "button",
       class: "quiet-button",
       onclick: async () => {
-        await toClipboard(format(textGrid()));
+        await copyText(format(textGrid()));
         button.textContent = "Copied";
-        said.textContent = `The table was copied as ${text}.`;
+        status.textContent = `Table copied as ${text}.`;
         setTimeout(() => {
           button.textContent = text;
-          said.textContent = "";
+          status.textContent = "";
         }, 1600);
       },
     },
     text,
   );
-  return [button, said];
+  return [button, status];
 }
 
 byId("table-controls").append(
   ...[
     withPaper &&
       segmented(
-        "Beside our numbers",
+        "Paper's numbers",
         [
-          ["ours", "Ours"],
-          ["paper", "With the paper’s"],
-          ["difference", "Differences"],
+          ["hidden", "Results only"],
+          ["values", "With paper"],
+          ["difference", "Difference from paper"],
         ],
-        "ours",
-        (beside) => {
-          tableView.beside = beside;
-          drawTable();
-        },
+        "hidden",
+        setter(tableView, "paper", drawTable),
       ),
   ].filter(Boolean),
   h(
     "div",
-    { class: "copy", role: "group", "aria-label": "Copy the table" },
+    { class: "copy", role: "group", "aria-label": "Copy table" },
     h("span", { class: "quiet" }, "Copy as"),
     ...copyButton("LaTeX", toLatex),
     ...copyButton("Markdown", toMarkdown),

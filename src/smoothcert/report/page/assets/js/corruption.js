@@ -1,8 +1,8 @@
-// Heat maps by kind of corruption, and by its severity or by network.
+// Heat maps by corruption, and by severity or network.
 
 let heatMap = 0;
 
-/** Depth of colour of a value: 0 at the map's smallest, 1 at its largest. */
+/** Return the colour depth of a value: 0 for the smallest in the map, 1 for the largest. */
 function depth(map, value) {
   const values = [...map.values.flat(), ...map.means].filter((other) => other !== null);
   const low = Math.min(...values),
@@ -10,7 +10,7 @@ function depth(map, value) {
   return high > low ? (value - low) / (high - low) : 0.5;
 }
 
-/** A value with its colour; accuracies are in percent, radii are small. */
+/** Return a coloured cell; values below 10 are radii and get three digits, others are percentages. */
 function heatCell(map, value, kind = "") {
   if (value === null) return h("td", { class: "none" }, "–");
   const digits = Math.max(...map.values.flat()) < 10 ? 3 : 1;
@@ -33,7 +33,7 @@ function drawCorruption() {
     h("th", { scope: "col", class: "text" }, "corruption"),
     ...titles.map((title) => h("th", { scope: "col" }, title)),
   ];
-  const caption = h("caption", { class: "unseen" }, `${map.title} by kind of corruption`);
+  const caption = h("caption", { class: "unseen" }, `${map.title} by corruption`);
   byId("corruption").replaceChildren(
     h("table", { class: "heatmap" }, caption, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)),
   );

@@ -1,4 +1,4 @@
-// Certified accuracy against radius: each run's, or each method's at its best noise level.
+// Certified accuracy by radius: of each run, or of each method at its best noise level.
 
 const curveView = { mode: "runs", bands: data.runs.length <= 8, paper: false };
 const withPaper = data.runs.some((run) => run.paper);
@@ -8,7 +8,7 @@ function runLines(runs) {
     const limits = run.curve.map((share) => wilson(share, run.images));
     const line = {
       run,
-      title: severalSets() ? `${run.title}, ${run.set}` : run.title,
+      title: fullTitle(run),
       values: run.curve,
       colour: colourOf(run),
       dash: dashOf(run, runs),
@@ -27,7 +27,7 @@ function paperLine(run) {
     if (i < values.length) values[i] = accuracy / 100;
   }
   return {
-    title: `${run.title}, in the paper`,
+    title: `${run.title} (paper)`,
     values,
     colour: colourOf(run),
     dash: [1, 4],
@@ -37,13 +37,13 @@ function paperLine(run) {
   };
 }
 
-/** For each method and data set its best noise level at every radius. */
+/** Return a line per method and dataset: the accuracy of the best noise level at every radius. */
 function envelopeLines(runs) {
   const groups = unique(runs.map((run) => `${run.dataset}\n${run.methodName}`));
   return groups.map((key) => {
     const members = runs.filter((run) => `${run.dataset}\n${run.methodName}` === key);
     const { best, shares } = envelope(members.map((run) => run.curve));
-    const name = severalSets() ? `${members[0].methodName}, ${members[0].set}` : members[0].methodName;
+    const name = severalDatasets() ? `${members[0].methodName}, ${members[0].datasetName}` : members[0].methodName;
     return {
       run: members[0],
       members,
@@ -60,11 +60,11 @@ function envelopeLines(runs) {
 function curvesAlt(lines) {
   const i = Math.min(gridRadii.length - 1, Math.round(0.5 / data.grid.step));
   const ranked = lines.filter((line) => line.run).sort((a, b) => b.values[i] - a.values[i]);
-  if (!ranked.length) return "Certified accuracy against radius; no run is shown.";
+  if (!ranked.length) return "Certified accuracy by radius; no runs are shown.";
   const ends = unique([ranked[0], ranked[ranked.length - 1]]).map(
     (line) => `${percent(line.values[i])} for ${line.title}`,
   );
-  return `Certified accuracy against radius of ${ranked.length} curves; at radius ${gridRadii[i].toFixed(2)} from ${ends.join(" to ")}. The table below has the numbers.`;
+  return `Certified accuracy by radius, ${ranked.length} curves; at radius ${gridRadii[i].toFixed(2)} from ${ends.join(" to ")}. The table below has the numbers.`;
 }
 
 function drawCurves() {
@@ -72,7 +72,7 @@ function drawCurves() {
   const lines = curveView.mode === "runs" ? runLines(runs) : envelopeLines(runs);
   const reached = lines.map((line) => line.values.findLastIndex((share) => share > 0));
   const end = Math.min(gridRadii.length, Math.max(16, ...reached.map((i) => i + 4)));
-  // A curve ends where it meets the axis.
+  // A curve ends where it reaches zero.
   const cut = (values) =>
     values.slice(0, end).map((share, i) => (share > 0 || values[i - 1] > 0 || i === 0 ? share : null));
   linePlot(byId("curves-plot"), {
@@ -107,20 +107,10 @@ byId("curves-controls").append(
           ["envelope", "Best σ"],
         ],
         "runs",
-        (mode) => {
-          curveView.mode = mode;
-          drawCurves();
-        },
+        setter(curveView, "mode", drawCurves),
       ),
-    toggle("95 % bands", curveView.bands, (on) => {
-      curveView.bands = on;
-      drawCurves();
-    }),
-    withPaper &&
-      toggle("Paper's numbers", false, (on) => {
-        curveView.paper = on;
-        drawCurves();
-      }),
+    toggle("95 % bands", curveView.bands, setter(curveView, "bands", drawCurves)),
+    withPaper && toggle("Paper's numbers", false, setter(curveView, "paper", drawCurves)),
   ].filter(Boolean),
 );
 panels.push(drawCurves);

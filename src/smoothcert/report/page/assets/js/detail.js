@@ -1,52 +1,52 @@
-// One image at a time: larger, with more draws of noise, all its votes, and what the other runs say of it.
+// Dialog with one image: enlarged, with new noise samples, its votes, and its radius in all runs.
 
 const detail = byId("detail");
-let detailAt = null;
+let detailState = null;
 
-function openDetail(sheet, run, picks, at) {
-  detailAt = { sheet, run, picks, at, draw: 0 };
+function openDetail(sheet, run, picks, position) {
+  detailState = { sheet, run, picks, position, draw: 0 };
   drawDetail();
   if (!detail.open) detail.showModal();
 }
 
-function otherRuns(sheet, pick) {
-  const told = data.runs.filter(
+function radiusBars(sheet, pick) {
+  const runs = data.runs.filter(
     (run) => sheet.verdicts[run.id]?.radius[pick.image] !== null && sheet.verdicts[run.id] && !state.hidden.has(run.id),
   );
-  const largest = Math.max(1e-9, ...told.map((run) => sheet.verdicts[run.id].radius[pick.image]));
-  return told.map((run) => {
+  const largest = Math.max(1e-9, ...runs.map((run) => sheet.verdicts[run.id].radius[pick.image]));
+  return runs.map((run) => {
     const { radius, predict } = sheet.verdicts[run.id],
-      said = predict[pick.image],
-      right = said === sheet.labels[pick.image];
+      predicted = predict[pick.image],
+      correct = predicted === sheet.labels[pick.image];
     return h(
       "div",
-      { class: `vote${right ? " own" : ""}` },
+      { class: `vote${correct ? " own" : ""}` },
       h("span", { class: "name" }, run.title),
       h("span", { class: "track" }, h("span", { style: { width: `${(100 * radius[pick.image]) / largest}%` } })),
       h(
         "span",
         { class: "number" },
-        said < 0
+        predicted < 0
           ? "abstains"
-          : right
-            ? below(radius[pick.image], 3)
-            : `${className(sheet, said)} ${below(radius[pick.image], 3)}`,
+          : correct
+            ? roundDown(radius[pick.image], 3)
+            : `${className(sheet, predicted)} ${roundDown(radius[pick.image], 3)}`,
       ),
     );
   });
 }
 
 function drawDetail() {
-  const { sheet, run, picks, at, draw } = detailAt,
-    pick = picks[at];
-  const focused = detail.contains(document.activeElement) ? document.activeElement.dataset.does : null;
+  const { sheet, run, picks, position, draw } = detailState,
+    pick = picks[position];
+  const focused = detail.contains(document.activeElement) ? document.activeElement.dataset.action : null;
   const show = (change) => {
-    Object.assign(detailAt, change);
+    Object.assign(detailState, change);
     drawDetail();
   };
-  const step = (by) => show({ at: (at + by + picks.length) % picks.length, draw: 0 });
-  const button = (does, text, onclick, label) =>
-    h("button", { type: "button", class: "quiet-button", "data-does": does, "aria-label": label, onclick }, text);
+  const step = (by) => show({ position: (position + by + picks.length) % picks.length, draw: 0 });
+  const button = (action, text, onclick, label) =>
+    h("button", { type: "button", class: "quiet-button", "data-action": action, "aria-label": label, onclick }, text);
   detail.onkeydown = (event) => {
     if (event.key === "ArrowLeft") step(-1);
     else if (event.key === "ArrowRight") step(1);
@@ -64,7 +64,7 @@ function drawDetail() {
         button("close", "Close", () => detail.close()),
       ),
     ),
-    h("p", { class: "quiet" }, `Image ${sheet.indices[pick.image]} of ${run.set}, ${run.title}`),
+    h("p", { class: "quiet" }, `Image ${sheet.indices[pick.image]} of ${run.datasetName}, ${run.title}`),
     h(
       "div",
       { class: "detail-views" },
@@ -76,30 +76,30 @@ function drawDetail() {
           pick.image,
           `Image ${sheet.indices[pick.image]}: ${className(sheet, sheet.labels[pick.image])}`,
         ),
-        h("figcaption", {}, "as it is"),
+        h("figcaption", {}, "clean"),
       ),
       ...[0, 1].map((k) =>
         h(
           "figure",
           {},
-          canvasOf(sheet, pick.image, "The same image under noise", run.sigma ?? 0, 2 * draw + k),
-          h("figcaption", {}, `noise, σ ${sigmaText(run.sigma)}`),
+          canvasOf(sheet, pick.image, "The same image with noise", run.sigma ?? 0, 2 * draw + k),
+          h("figcaption", {}, `with noise, σ ${sigmaText(run.sigma)}`),
         ),
       ),
     ),
-    button("again", "Draw other noise", () => show({ draw: draw + 1 })),
+    button("again", "New noise sample", () => show({ draw: draw + 1 })),
     h(
       "h3",
       {},
       pick.cast
-        ? `Votes of ${pick.cast.toLocaleString("en")} noises`
-        : "Votes: not kept, at least what the radius rests on",
+        ? `Votes of ${pick.cast.toLocaleString("en")} noise samples`
+        : "Votes were not saved: lower bound from the radius",
     ),
     h("div", { class: "votes" }, ...voteBars(sheet, run, pick, 5)),
     h("h3", {}, "Certified radius, all runs"),
-    h("div", { class: "votes" }, ...otherRuns(sheet, pick)),
+    h("div", { class: "votes" }, ...radiusBars(sheet, pick)),
   );
-  if (focused) detail.querySelector(`[data-does="${focused}"]`).focus();
+  if (focused) detail.querySelector(`[data-action="${focused}"]`).focus();
 }
 
 detail.addEventListener("click", (event) => {

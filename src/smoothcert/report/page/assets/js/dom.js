@@ -1,4 +1,4 @@
-// Elements and texts. Names come from files: they are only ever set as text, never parsed as markup.
+// Elements and text formats. Names come from files, so they are set as text and never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -22,12 +22,18 @@ const signed = (value, digits) => {
   const size = Math.abs(value).toFixed(digits);
   return Number(size) === 0 ? size : `${value < 0 ? "−" : "+"}${size}`;
 };
-/** A number to so many digits, never rounded up: what is certified is certified. */
-const below = (value, digits) => (Math.floor(value * 10 ** digits + 1e-6) / 10 ** digits).toFixed(digits);
+/** Round down: a certificate is never rounded up. */
+const roundDown = (value, digits) => (Math.floor(value * 10 ** digits + 1e-6) / 10 ** digits).toFixed(digits);
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const unique = (values) => [...new Set(values)];
 
-/** A row of buttons of which one is pressed. */
+/** Return a callback that sets one choice of a panel and redraws it. */
+const setter = (view, key, draw) => (value) => {
+  view[key] = value;
+  draw();
+};
+
+/** Create a row of buttons of which exactly one is pressed. */
 function segmented(label, choices, chosen, choose) {
   const buttons = choices.map(([value, text]) =>
     h("button", { type: "button", "aria-pressed": String(value === chosen), onclick: () => press(value) }, text),
@@ -66,7 +72,15 @@ function picker(label, choices, chosen, choose) {
   return h("label", { class: "picker" }, h("span", {}, label), select);
 }
 
-/** Seconds for people: 12 s, 3 min 20 s, 4 h 05 min. */
+/** Create a bar of segments, given their sizes by CSS class. */
+function stackedBar(label, parts, total) {
+  const segments = Object.entries(parts).map(([name, count]) =>
+    h("span", { class: name, style: { width: `${(100 * count) / total}%` } }),
+  );
+  return h("span", { class: "bar", role: "img", "aria-label": label }, ...segments);
+}
+
+/** Format seconds: 12 s, 20 min, 4 h 05 min, 2.5 days. */
 function duration(seconds) {
   if (seconds < 100) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
   const minutes = Math.round(seconds / 60);

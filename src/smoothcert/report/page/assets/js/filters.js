@@ -1,4 +1,4 @@
-// The bar that chooses runs for the whole page: data set, noise level, method.
+// Filters for the whole page: dataset, noise level, method.
 
 function chips(label, values, text, chosen) {
   if (values.length < 2) return null;
@@ -13,7 +13,7 @@ function chips(label, values, text, chosen) {
           type: "button",
           class: "chip",
           "aria-pressed": String(chosen.has(value)),
-          onclick: () => change(() => flip(chosen, value)),
+          onclick: () => change(() => toggleMember(chosen, value)),
         },
         text(value),
       ),
@@ -23,17 +23,17 @@ function chips(label, values, text, chosen) {
 
 function drawFilters() {
   const bar = byId("filters");
-  const at = [...bar.querySelectorAll("button, select")].indexOf(document.activeElement);
-  const sets = unique(data.runs.map((run) => run.dataset));
-  const inSet = data.runs.filter((run) => state.dataset === null || run.dataset === state.dataset);
-  const sigmas = unique(inSet.map((run) => run.sigma)).sort((a, b) => a - b);
-  const methods = unique(inSet.map((run) => run.methodName));
+  const focused = [...bar.querySelectorAll("button, select")].indexOf(document.activeElement);
+  const datasets = unique(data.runs.map((run) => run.dataset));
+  const inDataset = data.runs.filter((run) => state.dataset === null || run.dataset === state.dataset);
+  const sigmas = unique(inDataset.map((run) => run.sigma)).sort((a, b) => a - b);
+  const methods = unique(inDataset.map((run) => run.methodName));
   const active = state.sigmas.size + state.methods.size + state.hidden.size > 0;
   const parts = [
-    sets.length > 1 &&
+    datasets.length > 1 &&
       picker(
-        "Data set",
-        [[null, "all"], ...sets.map((name) => [name, data.runs.find((run) => run.dataset === name).set])],
+        "Dataset",
+        [[null, "all"], ...datasets.map((name) => [name, data.runs.find((run) => run.dataset === name).datasetName])],
         state.dataset,
         (name) =>
           change((now) => {
@@ -57,7 +57,7 @@ function drawFilters() {
   ].filter(Boolean);
   bar.hidden = !parts.length;
   bar.replaceChildren(...parts);
-  bar.querySelectorAll("button, select")[at]?.focus();
+  bar.querySelectorAll("button, select")[focused]?.focus();
 }
 
 panels.push(drawFilters);

@@ -1,27 +1,27 @@
-// Test images of a run: the most and least robust, the wrong, the abstained; each clean and under a draw of noise.
+// Test images of a run: most robust, least robust, wrong and abstained; each clean and with one noise sample.
 
 const galleryView = { run: null };
 const KIND_TEXT = {
-  "most robust": "Right, with the largest radii",
-  "least robust": "Right, with the smallest radii",
-  wrong: "Wrong, with the largest radii",
+  "most robust": "Correct, largest radii",
+  "least robust": "Correct, smallest radii",
+  wrong: "Wrong, largest radii",
   abstained: "Abstained",
 };
 const sheets = new Map();
 
-/** Standard normal numbers from a seed (mulberry32 and Box-Muller): the same noise each time the page is opened. */
+/** Return a generator of standard normal numbers (mulberry32 and Box-Muller), the same each time the page is opened. */
 function normals(seed) {
-  let now = seed >>> 0;
+  let state = seed >>> 0;
   const uniform = () => {
-    now = (now + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(now ^ (now >>> 15), now | 1);
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
     return (((mixed ^ (mixed >>> 14)) >>> 0) + 0.5) / 4294967296;
   };
   return () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform());
 }
 
-/** The pixels of a data set's sheet, decoded once. */
+/** Decode the image sheet of a dataset, once. */
 function sheetOf(dataset) {
   if (!sheets.has(dataset)) {
     const sheet = data.gallery.sheets.find((other) => other.dataset === dataset);
@@ -31,7 +31,7 @@ function sheetOf(dataset) {
         new Promise((resolve, reject) => {
           const picture = new Image();
           picture.onload = () => resolve({ ...sheet, picture });
-          picture.onerror = () => reject(new Error("the sheet of images cannot be decoded"));
+          picture.onerror = () => reject(new Error("Cannot decode the image sheet."));
           picture.src = sheet.png;
         }),
     );
@@ -39,7 +39,7 @@ function sheetOf(dataset) {
   return sheets.get(dataset);
 }
 
-/** An image of the sheet on a canvas; with noise of standard deviation sigma where it is given. */
+/** Draw an image of the sheet on a canvas, with Gaussian noise if sigma is not 0. */
 function canvasOf(sheet, position, alt, sigma = 0, draw = 0) {
   const [width, height] = sheet.size;
   const canvas = h("canvas", { width, height, role: "img", "aria-label": alt });
@@ -49,7 +49,7 @@ function canvasOf(sheet, position, alt, sigma = 0, draw = 0) {
     const pixels = context.getImageData(0, 0, width, height),
       next = normals(1000003 * draw + sheet.indices[position]);
     const grey = (sheet.grey ??= isGrey(pixels.data));
-    const scale = (255 * sigma) / sheet.shrink; // a pixel that is the mean of k x k has a k-th of the noise
+    const scale = (255 * sigma) / sheet.shrink; // the mean of k x k pixels has 1/k of the noise
     for (let i = 0; i < pixels.data.length; i += 4) {
       const same = grey ? scale * next() : 0;
       for (let channel = 0; channel < 3; channel++) pixels.data[i + channel] += grey ? same : scale * next();
@@ -67,26 +67,26 @@ function isGrey(pixels) {
 
 const className = (sheet, label) => (label < 0 ? "abstains" : (sheet.classes[label] ?? String(label)));
 
-/** What a pick says in a line; also the name of its button. */
+/** Describe a pick in one line. */
 function pickText(sheet, pick) {
   const label = className(sheet, sheet.labels[pick.image]);
   if (pick.predict < 0) return `${label}: abstains`;
-  const said =
-    pick.predict === sheet.labels[pick.image] ? label : `${label} taken for ${className(sheet, pick.predict)}`;
-  return `${said}, radius ${below(pick.radius, 3)}`;
+  const result =
+    pick.predict === sheet.labels[pick.image] ? label : `${label} classified as ${className(sheet, pick.predict)}`;
+  return `${result}, radius ${roundDown(pick.radius, 3)}`;
 }
 
-/** Votes as bars, the label's class marked; where they were not kept, a bar for the bound that the radius rests on. */
+/** Create bars of votes, with the label's class highlighted; without votes, one bar for the bound from the radius. */
 function voteBars(sheet, run, pick, most) {
   if (pick.votes) {
     return pick.votes.slice(0, most).map(([label, count]) => voteBar(sheet, pick, label, count / pick.cast));
   }
-  if (pick.predict < 0 || !run.sigma) return [h("p", { class: "remark" }, "votes not kept")];
+  if (pick.predict < 0 || !run.sigma) return [h("p", { class: "remark" }, "votes not saved")];
   return [voteBar(sheet, pick, pick.predict, normalCdf(pick.radius / run.sigma) - 1.5e-7, "≥ ")];
 }
 
 function voteBar(sheet, pick, label, share, prefix = "") {
-  const text = prefix ? below(100 * share, 2) : (100 * share).toFixed(share > 0.99 || share < 0.01 ? 2 : 1);
+  const text = prefix ? roundDown(100 * share, 2) : (100 * share).toFixed(share > 0.99 || share < 0.01 ? 2 : 1);
   return h(
     "div",
     { class: `vote${label === sheet.labels[pick.image] ? " own" : ""}` },
@@ -96,7 +96,7 @@ function voteBar(sheet, pick, label, share, prefix = "") {
   );
 }
 
-/** Phi by Abramowitz and Stegun 7.1.26 through erf, good to 1.5e-7. */
+/** Standard normal CDF, from erf by Abramowitz and Stegun 7.1.26; the error is below 1.5e-7. */
 function normalCdf(value) {
   const t = 1 / (1 + (0.3275911 * Math.abs(value)) / Math.SQRT2);
   const tail =
@@ -115,7 +115,7 @@ function card(sheet, run, pick, all) {
       "span",
       { class: "views" },
       canvasOf(sheet, pick.image, name),
-      canvasOf(sheet, pick.image, "under noise", run.sigma ?? 0),
+      canvasOf(sheet, pick.image, "with noise", run.sigma ?? 0),
     ),
     h(
       "span",
@@ -123,8 +123,8 @@ function card(sheet, run, pick, all) {
       h("b", {}, className(sheet, sheet.labels[pick.image])),
       pick.predict >= 0 &&
         pick.predict !== sheet.labels[pick.image] &&
-        h("span", { class: "taken" }, ` taken for ${className(sheet, pick.predict)}`),
-      h("span", { class: "quiet" }, pick.predict < 0 ? " abstains" : ` ${below(pick.radius, 2)}`),
+        h("span", { class: "taken" }, ` classified as ${className(sheet, pick.predict)}`),
+      h("span", { class: "quiet" }, pick.predict < 0 ? " abstains" : ` ${roundDown(pick.radius, 2)}`),
     ),
     h("span", { class: "votes" }, ...voteBars(sheet, run, pick, 3)),
   );
@@ -136,11 +136,11 @@ async function drawGallery() {
   if (!runs.length) {
     byId("gallery-controls").replaceChildren();
     byId("gallery").replaceChildren(
-      ...(notes.length ? notes : [h("p", { class: "note" }, "No run that is shown has images here.")]),
+      ...(notes.length ? notes : [h("p", { class: "note" }, "None of the runs shown has images.")]),
     );
     return;
   }
-  // The least noise shows best what noise does; of its runs, the one with the largest ACR.
+  // By default, the run with the largest ACR at the smallest noise level.
   if (!runs.includes(galleryView.run))
     [galleryView.run] = [...runs].sort((a, b) => a.sigma - b.sigma || b.acr[0] - a.acr[0]);
   const run = galleryView.run,
@@ -148,12 +148,9 @@ async function drawGallery() {
   byId("gallery-controls").replaceChildren(
     picker(
       "Run",
-      runs.map((other) => [other, severalSets() ? `${other.title}, ${other.set}` : other.title]),
+      runs.map((other) => [other, fullTitle(other)]),
       run,
-      (other) => {
-        galleryView.run = other;
-        drawGallery();
-      },
+      setter(galleryView, "run", drawGallery),
     ),
   );
   const sheet = await sheetOf(run.dataset);

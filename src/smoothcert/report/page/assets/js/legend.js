@@ -1,8 +1,8 @@
-// The list beside the curves: reads them out where the pointer is, and switches runs for the whole page.
+// Legend of the curves: shows their values at the pointer, and hides runs on the whole page.
 
 let readers = [];
 
-/** Write each curve's value at a place of the grid, or nothing. */
+/** Show each curve's value at a grid index, or nothing for null. */
 function readOut(i) {
   for (const { line, cell } of readers) {
     const text = i === null ? "" : percent(line.values[i]);
@@ -11,7 +11,7 @@ function readOut(i) {
   byId("legend-radius").textContent = i === null ? "" : `r = ${gridRadii[i].toFixed(3)}`;
 }
 
-/** What the list has: a run each, or for envelopes a method with all its runs; switched off or not. */
+/** Return the legend's rows, hidden ones included: one per run, or per method with all its runs for envelopes. */
 function legendRows(lines, envelopes) {
   if (envelopes) {
     return envelopes.map(({ title, members }) => ({
@@ -33,8 +33,8 @@ function legendItem({ name, note, members, line }, lines, shown) {
   const cell = h("output", { class: "value" });
   if (line) readers.push({ line, cell });
   const on = members.some((run) => !state.hidden.has(run.id));
-  const flipAll = () => members.forEach((run) => (on ? state.hidden.add(run.id) : state.hidden.delete(run.id)));
-  const box = h("input", { type: "checkbox", value: members[0].id, checked: on, onchange: () => change(flipAll) });
+  const toggleAll = () => members.forEach((run) => (on ? state.hidden.add(run.id) : state.hidden.delete(run.id)));
+  const box = h("input", { type: "checkbox", value: members[0].id, checked: on, onchange: () => change(toggleAll) });
   const focus = (i) => plots.get(byId("curves-plot")).focus(i);
   return h(
     "li",
@@ -51,7 +51,7 @@ function legendItem({ name, note, members, line }, lines, shown) {
   );
 }
 
-/** Draw the list for these lines; `envelopes` are all that could be drawn, where lines are envelopes. */
+/** Draw the legend; `envelopes` are all possible envelopes if the lines are envelopes, else null. */
 function drawLegend(lines, envelopes) {
   const list = byId("legend");
   const focused = list.contains(document.activeElement) ? document.activeElement.value : null;

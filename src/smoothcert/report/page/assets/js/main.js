@@ -1,4 +1,4 @@
-// Draw everything once, and again when the colours change or the page is printed.
+// Draw everything, and again when the colour scheme changes or the page is printed.
 
 redraw();
 byId("contents").append(

@@ -1,11 +1,11 @@
-// Colour says the method and dashes the noise level; where the filters leave one method, colour may say the run.
-// The colours are in the style sheet, one list for each scheme.
+// Colours stand for methods and dashes for noise levels; with a single method, colours may stand for runs.
+// The style sheet defines the colours of both schemes.
 
 const COLOURS = 8;
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [14, 4], [4, 6]];
 
 const ownNames = unique(data.runs.filter((run) => !run.method).map((run) => run.label));
-// The order gives the two strongest colours to the methods that are compared most.
+// The methods compared most often get the two strongest colours.
 const slots = new Map([
   ["catrs", 0],
   ["gaussian", 1],
@@ -16,10 +16,10 @@ const slots = new Map([
   ["stability", 6],
 ]);
 
-// By run: each run's place among those that the filters leave; null while colour says the method.
+// Position of each filtered run if colours stand for runs; null while they stand for methods.
 let byRun = null;
 
-/** Colour runs one by one where the page has one method alone, or where runs of one would look alike. */
+/** Colour by run if the page has a single method, or if runs of the filtered method would look alike. */
 function chooseColours() {
   const runs = filteredRuns();
   const several = (all) => unique(all.map((run) => run.methodName)).length > 1;
@@ -28,7 +28,7 @@ function chooseColours() {
   byRun = single ? new Map(runs.map((run, i) => [run.id, i])) : null;
 }
 
-panels.push(chooseColours); // before everything that is coloured
+panels.push(chooseColours); // before all panels that use colours
 
 function colourSlot(run) {
   if (byRun) return (byRun.get(run.id) ?? 0) % COLOURS;
@@ -38,7 +38,7 @@ function colourSlot(run) {
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colourOf = (run) => css(`--run-${colourSlot(run)}`);
 
-/** Among the runs on view: by noise level, or, where they share one, by a run's place among those of its colour. */
+/** Return the dashes of a run: by noise level or, if all runs share one, by position among runs of its colour. */
 function dashOf(run, runs) {
   if (byRun) return DASHES[Math.floor((byRun.get(run.id) ?? 0) / COLOURS) % DASHES.length];
   const levels = unique(runs.map((other) => other.sigma)).sort((a, b) => a - b);
@@ -48,10 +48,10 @@ function dashOf(run, runs) {
 
 const sameColour = (run) => (other) => colourSlot(other) === colourSlot(run);
 
-/** A colour of the style sheet, #rrggbb, let through in part. */
-const faded = (colour, share) =>
+/** Return a colour #rrggbb with an opacity. */
+const faded = (colour, opacity) =>
   colour +
-  Math.round(255 * share)
+  Math.round(255 * opacity)
     .toString(16)
     .padStart(2, "0");
 
@@ -70,10 +70,10 @@ const stroke = (colour, width, dash = []) =>
     }),
   );
 
-/** A short line in a run's colour and dashes, for legends. */
+/** Create a short line in a run's colour and dashes. */
 const swatch = (run, runs) => stroke(`var(--run-${colourSlot(run)})`, 2.5, dashOf(run, runs));
 
-/** What colours mean, for plots without a legend of their own. */
+/** Explain the colours, for plots without a legend. */
 function colourKeys(runs) {
   const shown = byRun ? runs : unique(runs.map(colourSlot)).map((slot) => runs.find((run) => colourSlot(run) === slot));
   return shown.map((run) =>
@@ -86,8 +86,8 @@ function colourKeys(runs) {
   );
 }
 
-/** What colours and dashes mean. */
-function keys(runs) {
+/** Explain colours and dashes. */
+function legendKeys(runs) {
   const sigmas = byRun ? [] : unique(runs.map((run) => run.sigma)).sort((a, b) => a - b);
   const levels = sigmas.length > 1 ? sigmas.map((sigma) => runs.find((run) => run.sigma === sigma)) : [];
   const dashes = levels.map((run) =>

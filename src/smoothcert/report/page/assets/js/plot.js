@@ -1,4 +1,4 @@
-// Line plots on uPlot: one function that draws, with a readout under the pointer, arrow keys, and a text alternative.
+// Line plots with uPlot: values at the pointer, arrow keys, and a text alternative.
 
 const plots = new Map();
 
@@ -19,12 +19,12 @@ function axis(label, extra) {
   };
 }
 
-// Lines and texts of a logarithmic axis at powers of ten alone; uPlot leaves out what is null.
+// Grid lines and labels of a logarithmic axis at powers of ten only; uPlot skips null.
 const wholePowers = (_, ticks) =>
   ticks.map((tick) => (Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9 ? tick : null));
 const powersOfTen = () => ({ filter: wholePowers, grid: { filter: wholePowers, stroke: css("--rule"), width: 1 } });
 
-/** uPlot's series of a line, and of the two edges of its band where it has one. */
+/** Return uPlot's series for a line, followed by the two edges of its band, if any. */
 function plotSeries(line) {
   const stroke = line.colour;
   const main = {
@@ -41,12 +41,11 @@ function plotSeries(line) {
 }
 
 /**
- * Draw lines over common x values into a holder, in place of what was there.
- * `lines`: { title, values, colour, dash, width, marks, steps, band: { low, high }, read }, read(i) a text for x[i].
+ * Draw lines over common x values into a holder and replace its previous plot.
+ * `lines`: { title, values, colour, dash, width, marks, steps, band: { low, high }, read }, with read(i) a text for x[i].
  */
 function linePlot(holder, { x, lines, xLabel, yLabel, yRange, yValues, logarithmic, alt, onMove, xText }) {
-  plots.get(holder)?.close();
-  holder.replaceChildren();
+  removePlot(holder);
   const tip = h("div", { class: "tip", hidden: true });
   const values = [x],
     series = [{}],
@@ -75,7 +74,7 @@ function linePlot(holder, { x, lines, xLabel, yLabel, yRange, yValues, logarithm
     tip.style.left = `${Math.max(0, plot.over.offsetLeft + left + (fits ? 14 : -14 - tip.offsetWidth))}px`;
     tip.style.top = `${Math.max(0, plot.over.offsetTop + top - tip.offsetHeight - 10)}px`;
   };
-  const dot = (_, i) => (series[i].label ? owner[i].colour : "transparent"); // edges of bands have no name
+  const dot = (_, i) => (series[i].label ? owner[i].colour : "transparent"); // edges of bands have no label
   const size = () => ({ width: holder.clientWidth, height: holder.clientHeight });
   const plot = new uPlot(
     {
@@ -131,7 +130,14 @@ function linePlot(holder, { x, lines, xLabel, yLabel, yRange, yValues, logarithm
   });
 }
 
-/** Left and right move the readout, with Shift ten steps at a time. */
+/** Close a holder's plot and show other children in its place. */
+function removePlot(holder, ...children) {
+  plots.get(holder)?.close();
+  plots.delete(holder);
+  holder.replaceChildren(...children);
+}
+
+/** Move the cursor with the left and right arrow keys, ten steps at a time with Shift. */
 function stepCursor(event, plot, count) {
   const direction = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
   if (!direction) return;

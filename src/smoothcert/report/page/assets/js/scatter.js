@@ -1,4 +1,4 @@
-// The frame of a scatter plot as SVG: ranges, ticks, where points and their names go.
+// SVG frame of a scatter plot: ranges, ticks, scales and labels.
 
 const EDGE = { left: 58, right: 18, top: 14, bottom: 46 };
 const SHAPES = [
@@ -20,7 +20,7 @@ function ticksOf([low, high]) {
   return Array.from({ length: 40 }, (_, i) => (Math.ceil(low / step) + i) * step).filter((tick) => tick <= high + 1e-9);
 }
 
-/** How shares become places in a picture as wide as its holder. */
+/** Return functions that map shares to coordinates in a plot as wide as its holder. */
 function makeScales(holder, xValues, yValues) {
   const width = Math.max(320, holder.clientWidth || 800);
   const height = Math.min(460, Math.max(320, width * 0.5));
@@ -37,7 +37,7 @@ function makeScales(holder, xValues, yValues) {
   };
 }
 
-/** Lines and numbers of both axes, and what they show. */
+/** Draw grid lines, numbers and labels of both axes. */
 function scatterFrame({ width, height, xs, ys, x, y }, xLabel, yLabel) {
   const right = width - EDGE.right;
   const bottom = height - EDGE.bottom;
@@ -55,23 +55,23 @@ function scatterFrame({ width, height, xs, ys, x, y }, xLabel, yLabel) {
   return s("g", { "aria-hidden": "true" }, ...columns, ...rows, s("text", below, xLabel), s("text", turned, yLabel));
 }
 
-/** Texts beside their points, left out where they would lie over another one. */
-function labelSpots(spots, left, right) {
-  const taken = spots.map((spot) => ({ left: spot.x - 5, top: spot.y - 5, width: 10, height: 10 }));
-  const apart = (a, b) =>
+/** Draw labels next to their points; labels without a free position are left out. */
+function drawLabels(points, left, right) {
+  const taken = points.map((point) => ({ left: point.x - 5, top: point.y - 5, width: 10, height: 10 }));
+  const disjoint = (a, b) =>
     a.left >= b.left + b.width || b.left >= a.left + a.width || a.top >= b.top + b.height || b.top >= a.top + a.height;
-  return spots.flatMap(({ x, y, text }) => {
+  return points.flatMap(({ x, y, text }) => {
     const width = 6 * text.length,
       height = 13;
-    const places = [
+    const positions = [
       [x + 9, y - 6],
       [x - 9 - width, y - 6],
       [x - width / 2, y - 20],
       [x - width / 2, y + 8],
     ];
-    const box = places
+    const box = positions
       .map(([from, top]) => ({ left: from, top, width, height }))
-      .find((at) => at.left > left && at.left + at.width < right && taken.every((other) => apart(at, other)));
+      .find((at) => at.left > left && at.left + at.width < right && taken.every((other) => disjoint(at, other)));
     if (!box) return [];
     taken.push(box);
     return [s("text", { x: box.left, y: box.top + 10 }, text)];

@@ -1,9 +1,9 @@
-// What the reader chose. Panels read it when they draw; only this file changes it, and then everything redraws.
+// The page's data and the reader's choices. Changes go through `change`, which redraws all panels.
 
 const data = JSON.parse(byId("data").textContent);
 data.runs.forEach((run, id) => {
   run.id = id;
-  run.curve = certifiedAccuracy(run.right, run.images);
+  run.curve = certifiedAccuracy(run.correct, run.images);
   run.title = `${run.label}, σ ${sigmaText(run.sigma)}`;
 });
 const gridRadii = Array.from({ length: data.grid.count }, (_, i) => i * data.grid.step);
@@ -11,7 +11,7 @@ const gridRadii = Array.from({ length: data.grid.count }, (_, i) => i * data.gri
 const state = { dataset: null, sigmas: new Set(), methods: new Set(), hidden: new Set() };
 const panels = [];
 
-/** Runs that the filters leave: an empty set of noise levels or methods leaves all. */
+/** Return the runs that pass the filters; an empty set of noise levels or methods lets all pass. */
 const filteredRuns = () =>
   data.runs.filter(
     (run) =>
@@ -20,13 +20,16 @@ const filteredRuns = () =>
       (!state.methods.size || state.methods.has(run.methodName)),
   );
 
-/** Whether a run's data set must be told. */
-const severalSets = () => unique(filteredRuns().map((run) => run.dataset)).length > 1;
+/** Return true if the filtered runs belong to more than one dataset. */
+const severalDatasets = () => unique(filteredRuns().map((run) => run.dataset)).length > 1;
 
-/** What a run's name leaves open. */
-const aboutRun = (run) => `σ ${sigmaText(run.sigma)}${severalSets() ? ` · ${run.set}` : ""}`;
+/** Return the run's title, with its dataset if there are several. */
+const fullTitle = (run) => (severalDatasets() ? `${run.title}, ${run.datasetName}` : run.title);
 
-/** Runs that are drawn: filtered, and not switched off in the legend. */
+/** Return the run's noise level, and its dataset if there are several. */
+const aboutRun = (run) => `σ ${sigmaText(run.sigma)}${severalDatasets() ? ` · ${run.datasetName}` : ""}`;
+
+/** Return the filtered runs that are not hidden in the legend. */
 const shownRuns = () => filteredRuns().filter((run) => !state.hidden.has(run.id));
 
 function change(edit) {
@@ -35,4 +38,4 @@ function change(edit) {
 }
 
 const redraw = () => panels.forEach((draw) => draw());
-const flip = (set, value) => (set.has(value) ? set.delete(value) : set.add(value));
+const toggleMember = (set, value) => (set.has(value) ? set.delete(value) : set.add(value));

@@ -1,19 +1,19 @@
-// Pure functions on plain arrays. A run's `right[i]` is how many of its images are right with a radius in step i.
+// Pure functions on arrays. A run's `correct[i]` is the number of its correct images with a radius in step i.
 
 /** Certified accuracy at every radius of the grid: the share of images in this step or a later one. */
-function certifiedAccuracy(right, images) {
-  const shares = new Array(right.length);
-  let left = 0;
-  for (let i = right.length - 1; i >= 0; i--) {
-    left += right[i];
-    shares[i] = left / images;
+function certifiedAccuracy(correct, images) {
+  const shares = new Array(correct.length);
+  let total = 0;
+  for (let i = correct.length - 1; i >= 0; i--) {
+    total += correct[i];
+    shares[i] = total / images;
   }
   return shares;
 }
 
 const Z = 1.959963984540054; // two-sided 95 %
 
-/** Wilson's interval of a share among `images` images. */
+/** Wilson interval of a share of `images` images. */
 function wilson(share, images) {
   const z2 = (Z * Z) / images;
   const middle = (share + z2 / 2) / (1 + z2);
@@ -21,15 +21,15 @@ function wilson(share, images) {
   return [share === 0 ? 0 : Math.max(0, middle - half), share === 1 ? 1 : Math.min(1, middle + half)];
 }
 
-/** The highest of several curves at every radius, and which of them it is. */
+/** Return the maximum of several curves at every radius, and the index of the curve that attains it. */
 function envelope(curves) {
   const best = curves[0].map((_, i) => curves.reduce((top, curve, k) => (curve[i] > curves[top][i] ? k : top), 0));
   return { best, shares: best.map((k, i) => curves[k][i]) };
 }
 
 /**
- * Difference in certified accuracy of two runs at every radius of the grid, with the 95 % interval of a paired
- * difference of shares, from each shared image's step under both (0: not right).
+ * Return the difference in certified accuracy of two runs at every radius of the grid, with the 95 % interval of a
+ * paired difference of shares, from the steps of each shared image in both runs (0: not correct).
  */
 function pairedDifference(first, second, count) {
   const onlyFirst = new Float64Array(count + 1),
@@ -38,7 +38,7 @@ function pairedDifference(first, second, count) {
     losses = 0;
   first.forEach((a, i) => {
     const b = second[i];
-    // From radius min(a, b) up to max(a, b) - 1 exactly one of the two is certified.
+    // In steps min(a, b) to max(a, b) - 1, exactly one of the two is certified.
     if (a > b) {
       onlyFirst[b] += 1;
       onlyFirst[a] -= 1;
@@ -68,7 +68,7 @@ function pairedDifference(first, second, count) {
   return { value, low, high, wins, losses, ties: n - wins - losses, images: n };
 }
 
-/** Join neighbouring bins until at most `most` are left; returns them and how many made one. */
+/** Join neighbouring bins into at most `most`; return them and how many were joined into each. */
 function rebin(bins, most) {
   const size = Math.ceil(bins.length / most),
     joined = [];
@@ -76,7 +76,7 @@ function rebin(bins, most) {
   return { joined, size };
 }
 
-/** For each row and column "best", "second" or "", as printed, among rivals on the same images. */
+/** Return "best", "second" or "" for each printed value, ranked among rivals on the same images. */
 function rankMarks(rows) {
   const marks = rows.map((row) => row.values.map(() => ""));
   for (const rivals of unique(rows.map((row) => row.rivals))) {

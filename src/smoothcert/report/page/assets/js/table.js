@@ -1,8 +1,8 @@
-// The paper's table: sortable, best and second marked among the rows shown, the paper's numbers on demand.
+// The main table: sortable, best and second best of the rows shown are marked, the paper's numbers on demand.
 
-const tableView = { sort: null, falling: true, beside: "ours" };
+const tableView = { sort: null, descending: true, paper: "hidden" };
 
-/** The cells of a run as they are printed: ACR, then certified accuracy by radius. */
+/** Return a run's row with its printed values: ACR, then certified accuracy by radius. */
 const rowOf = (run) => ({
   run,
   group: `${run.dataset}\n${run.sigma}`,
@@ -13,7 +13,7 @@ const rowOf = (run) => ({
 
 const paperAt = (run, radius) => run.paper?.accuracy.find(([at]) => Math.abs(at - radius) < 1e-6)?.[1];
 
-/** The paper's numbers of a row as numbers, undefined where it prints none. */
+/** Return the paper's ACR and accuracies for a run; missing ones are undefined. */
 const paperValues = (run) => [run.paper?.acr, ...data.radii.map((radius) => paperAt(run, radius))];
 
 const sorters = {
@@ -30,15 +30,15 @@ function tableRuns() {
   const runs = shownRuns();
   if (!tableView.sort) return runs;
   const key = sorters[tableView.sort],
-    sign = tableView.falling ? -1 : 1;
+    sign = tableView.descending ? -1 : 1;
   return [...runs].sort((a, b) => (key(a) < key(b) ? -sign : key(a) > key(b) ? sign : a.id - b.id));
 }
 
-/** The first click sorts, names from A and numbers from the largest; the second turns it round; the third undoes it. */
+/** Sort on the first click (text ascending, numbers descending), reverse on the second, restore on the third. */
 function sortBy(column) {
-  const falling = !["name", "sigma", "dataset"].includes(column);
-  if (tableView.sort !== column) Object.assign(tableView, { sort: column, falling });
-  else if (tableView.falling === falling) tableView.falling = !falling;
+  const descending = !["name", "sigma", "dataset"].includes(column);
+  if (tableView.sort !== column) Object.assign(tableView, { sort: column, descending });
+  else if (tableView.descending === descending) tableView.descending = !descending;
   else tableView.sort = null;
   drawTable();
   byId("table").querySelector(`[data-column="${column}"] button`).focus();
@@ -52,30 +52,30 @@ function heading(column, text, kind = "") {
       scope: "col",
       class: kind,
       "data-column": column,
-      "aria-sort": on ? (tableView.falling ? "descending" : "ascending") : null,
+      "aria-sort": on ? (tableView.descending ? "descending" : "ascending") : null,
     },
     h(
       "button",
       { type: "button", onclick: () => sortBy(column) },
       text,
-      h("span", { class: "arrow", "aria-hidden": "true" }, on ? (tableView.falling ? "↓" : "↑") : ""),
+      h("span", { class: "arrow", "aria-hidden": "true" }, on ? (tableView.descending ? "↓" : "↑") : ""),
     ),
   );
 }
 
-function besideRow(run) {
-  if (tableView.beside === "ours" || !run.paper) return null;
-  const ours = run.printed.map(Number),
-    theirs = paperValues(run),
-    gaps = tableView.beside === "difference";
+function paperRow(run) {
+  if (tableView.paper === "hidden" || !run.paper) return null;
+  const values = run.printed.map(Number),
+    printed = paperValues(run),
+    differences = tableView.paper === "difference";
   const cell = (i, digits) =>
-    theirs[i] === undefined ? "" : gaps ? signed(ours[i] - theirs[i], digits) : theirs[i].toFixed(digits);
+    printed[i] === undefined ? "" : differences ? signed(values[i] - printed[i], digits) : printed[i].toFixed(digits);
   return h(
     "tr",
-    { class: "beside" },
-    severalSets() && h("td"),
+    { class: "paper" },
+    severalDatasets() && h("td"),
     h("td"),
-    h("th", { scope: "row" }, gaps ? "minus the paper" : "in the paper"),
+    h("th", { scope: "row" }, differences ? "difference from paper" : "paper"),
     h("td", {}, cell(0, 3)),
     h("td"),
     ...data.radii.map((_, i) => h("td", {}, cell(i + 1, 1))),
@@ -94,7 +94,7 @@ function drawTable() {
     const row = h(
       "tr",
       { class: first ? "first" : null, "data-run": run.id },
-      severalSets() && h("td", { class: "text" }, run.set),
+      severalDatasets() && h("td", { class: "text" }, run.datasetName),
       h("td", {}, sigmaText(run.sigma)),
       h(
         "th",
@@ -118,12 +118,12 @@ function drawTable() {
       h("td", { class: "quiet" }, ((100 * run.abstained) / run.images).toFixed(1)),
       h("td", { class: "quiet" }, run.images.toLocaleString("en")),
     );
-    return [row, besideRow(run)].filter(Boolean);
+    return [row, paperRow(run)].filter(Boolean);
   });
   const head = h(
     "tr",
     {},
-    severalSets() && heading("dataset", "data set", "text"),
+    severalDatasets() && heading("dataset", "dataset", "text"),
     heading("sigma", "σ"),
     heading("name", "run", "text run-name"),
     heading("acr", "ACR"),

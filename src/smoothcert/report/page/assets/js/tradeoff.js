@@ -1,4 +1,4 @@
-// Clean accuracy against certified accuracy at a chosen radius, one point a run.
+// Certified accuracy at a chosen radius by clean accuracy, one point per run.
 
 const leastRadius = data.radii.findIndex((radius) => radius > 0);
 const middleRadius = data.radii.findIndex((radius) => radius >= 0.5);
@@ -6,7 +6,7 @@ const tradeoffView = { radius: Math.max(leastRadius, middleRadius), paper: false
 const cleanOf = (run) => run.curve[0];
 const robustOf = (run) => run.table[tradeoffView.radius] / run.images;
 
-/** Points of one method, data set and noise level whose setting differs, in its order. */
+/** Return groups of runs of one method, dataset and noise level with different settings, sorted by setting. */
 function settingPaths(runs) {
   const key = (run) => `${run.dataset}\n${run.method}\n${run.sigma}`;
   const varied = runs.filter((run) => run.setting);
@@ -15,7 +15,7 @@ function settingPaths(runs) {
     .filter((members) => members.length > 1);
 }
 
-/** Where the paper has a run, as shares; null where it says nothing or is not asked for. */
+/** Return the paper's values for a run, as shares; null if there are none or they are not shown. */
 function paperPoint(run) {
   const robust = paperAt(run, data.radii[tradeoffView.radius]);
   return tradeoffView.paper && robust !== undefined ? { clean: paperAt(run, 0) / 100, robust: robust / 100 } : null;
@@ -24,7 +24,7 @@ function paperPoint(run) {
 function drawTradeoff() {
   const holder = byId("tradeoff");
   const runs = shownRuns();
-  if (!runs.length) return holder.replaceChildren(h("p", { class: "note" }, "No run is shown."));
+  if (!runs.length) return holder.replaceChildren(h("p", { class: "note" }, "No runs are shown."));
   const radius = data.radii[tradeoffView.radius].toFixed(2);
   const papers = runs.map((run) => ({ run, point: paperPoint(run) })).filter(({ point }) => point);
   const scales = makeScales(
@@ -35,7 +35,7 @@ function drawTradeoff() {
   const levels = unique(runs.map((run) => run.sigma)).sort((a, b) => a - b);
   const ring = papers.length ? [ringKey()] : [];
   byId("tradeoff-keys").replaceChildren(...colourKeys(runs), ...shapeKeys(levels), ...ring, ...settingKeys(runs));
-  const label = `Clean accuracy against certified accuracy at radius ${radius}, a point for each of ${runs.length} runs`;
+  const label = `Certified accuracy at radius ${radius} by clean accuracy, one point for each of ${runs.length} runs`;
   const size = { viewBox: `0 0 ${scales.width} ${scales.height}`, width: scales.width, height: scales.height };
   holder.replaceChildren(
     s(
@@ -50,7 +50,7 @@ function drawTradeoff() {
   );
 }
 
-/** What shapes mean, where there are several. */
+/** Explain the shapes, if there are several. */
 const shapeKeys = (levels) =>
   levels.length < 2
     ? []
@@ -65,7 +65,7 @@ const ringKey = () => {
   return h("span", {}, s("svg", { viewBox: "0 0 16 16", width: 12, height: 12, "aria-hidden": "true" }, ring), "paper");
 };
 
-/** What the numbers beside points are. */
+/** Explain the numbers next to points. */
 const settingKeys = (runs) =>
   unique(runs.filter((run) => run.setting).map((run) => `numbers: ${run.setting.name} of ${run.methodName}`)).map(
     (text) => h("span", {}, text),
@@ -81,7 +81,7 @@ function settingLine(members, { x, y }) {
 function paperMark(run, { clean, robust }, { x, y }) {
   return s(
     "g",
-    { class: "theirs", stroke: runColour(run) },
+    { class: "paper", stroke: runColour(run) },
     s("line", { x1: x(cleanOf(run)), y1: y(robustOf(run)), x2: x(clean), y2: y(robust) }),
     s("circle", { cx: x(clean), cy: y(robust), r: 5 }),
   );
@@ -98,14 +98,14 @@ function tradeoffPoint(run, { x, y }, level) {
 
 function tradeoffNames(runs, { x, y, width }, levels) {
   const level = (run) => (levels.length > 1 ? ` ${sigmaText(run.sigma)}` : "");
-  const name = (run) => `${run.label}${level(run)}${severalSets() ? `, ${run.set}` : ""}`;
-  const varied = [...runs.filter((run) => run.setting), ...runs.filter((run) => !run.setting)]; // those need theirs
-  const spots = varied.map((run) => ({
+  const name = (run) => `${run.label}${level(run)}${severalDatasets() ? `, ${run.datasetName}` : ""}`;
+  const ordered = [...runs.filter((run) => run.setting), ...runs.filter((run) => !run.setting)]; // settings first
+  const points = ordered.map((run) => ({
     x: x(cleanOf(run)),
     y: y(robustOf(run)),
     text: run.setting ? String(run.setting.value) : name(run),
   }));
-  return labelSpots(spots, EDGE.left, width - EDGE.right);
+  return drawLabels(points, EDGE.left, width - EDGE.right);
 }
 
 function tradeoffControls() {
@@ -124,11 +124,7 @@ function tradeoffControls() {
   });
   return [
     h("label", { class: "picker" }, h("span", {}, "Radius"), slider, shown),
-    withPaper &&
-      toggle("Paper's numbers", false, (on) => {
-        tradeoffView.paper = on;
-        drawTradeoff();
-      }),
+    withPaper && toggle("Paper's numbers", false, setter(tradeoffView, "paper", drawTradeoff)),
   ].filter(Boolean);
 }
 

@@ -1,4 +1,4 @@
-// How training went, and what training and certification cost.
+// Training curves, and the cost of training and certification.
 
 const trained = data.runs.filter((run) => run.training);
 const quantities = unique(trained.flatMap((run) => Object.keys(run.training.curves)));
@@ -12,16 +12,14 @@ function drawTraining() {
   if (!trained.length) return;
   const epochs = unique(runs.flatMap((run) => run.training.epochs)).sort((a, b) => a - b);
   if (epochs.length < 1) {
-    plots.get(byId("training-plot"))?.close();
-    plots.delete(byId("training-plot"));
-    byId("training-plot").replaceChildren(h("p", { class: "note" }, "No run that is shown has kept this."));
+    removePlot(byId("training-plot"), h("p", { class: "note" }, "None of the runs shown recorded this quantity."));
     return;
   }
   const lines = runs.map((run) => {
-    const place = new Map(
+    const byEpoch = new Map(
       run.training.epochs.map((epoch, i) => [epoch, run.training.curves[trainingView.quantity][i]]),
     );
-    const values = epochs.map((epoch) => place.get(epoch) ?? null);
+    const values = epochs.map((epoch) => byEpoch.get(epoch) ?? null);
     return {
       title: run.title,
       values,
@@ -31,7 +29,7 @@ function drawTraining() {
       read: (i) => (values[i] === null ? "" : values[i].toPrecision(4)),
     };
   });
-  byId("training-keys").replaceChildren(...keys(runs));
+  byId("training-keys").replaceChildren(...legendKeys(runs));
   const known = lines.flatMap((line) => line.values).filter((value) => value !== null);
   const low = Math.min(...known),
     high = Math.max(...known),
@@ -42,7 +40,7 @@ function drawTraining() {
     xLabel: "epoch",
     yLabel: quantityText(trainingView.quantity),
     yRange: [low - margin, high + margin],
-    alt: `${quantityText(trainingView.quantity)} by epoch in the training of ${runs.length} runs, from ${low.toPrecision(3)} to ${high.toPrecision(3)}.`,
+    alt: `${quantityText(trainingView.quantity)} by epoch in ${runs.length} training runs, from ${low.toPrecision(3)} to ${high.toPrecision(3)}.`,
     xText: (i) => `epoch ${epochs[i]}`,
   });
 }
@@ -85,7 +83,7 @@ function drawCost() {
     h(
       "table",
       {},
-      h("caption", { class: "unseen" }, "Time of training and certification by run"),
+      h("caption", { class: "unseen" }, "Training and certification time by run"),
       h(
         "thead",
         {},
@@ -95,8 +93,8 @@ function drawCost() {
           h("th", { scope: "col", class: "text" }, "run"),
           anyTraining && h("th", { scope: "col", class: "text" }, "training"),
           h("th", { scope: "col", class: "text" }, "certification"),
-          h("th", { scope: "col" }, "an image"),
-          paper && h("th", { scope: "col" }, "training, paper"),
+          h("th", { scope: "col" }, "per image"),
+          paper && h("th", { scope: "col" }, "training (paper)"),
         ),
       ),
       h("tbody", {}, ...rows),
@@ -110,10 +108,7 @@ if (quantities.length > 1)
       "Quantity",
       quantities.map((name) => [name, quantityText(name)]),
       trainingView.quantity,
-      (name) => {
-        trainingView.quantity = name;
-        drawTraining();
-      },
+      setter(trainingView, "quantity", drawTraining),
     ),
   );
 panels.push(drawTraining, drawCost);

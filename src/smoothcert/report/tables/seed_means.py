@@ -1,4 +1,4 @@
-"""Several seeds of one row: mean and standard deviation of ACR."""
+"""Mean and standard deviation of ACR over runs that differ in their seed only."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from smoothcert.report.tables.formats import Annex, Cell, Sheet, dataset_title
 from smoothcert.report.tables.paper_numbers import PaperRow
-from smoothcert.report.tables.table import Row
+from smoothcert.report.tables.table import TableRow
 
 
 @dataclass(frozen=True)
 class SeedRow:
-    """One method at one noise level over several seeds; the deviation is that of the seeds' ACRs (n - 1)."""
+    """ACR of one method at one noise level over several seeds; `deviation` is the sample standard deviation."""
 
     name: str
     dataset: str | None
@@ -26,41 +26,41 @@ class SeedRow:
     paper: PaperRow | None
 
 
-def over_seeds(rows: Sequence[Row]) -> list[SeedRow]:
-    """Put the rows of one data set, noise level and name together."""
-    found = []
+def over_seeds(rows: Sequence[TableRow]) -> list[SeedRow]:
+    """Average the rows that share a dataset, noise level and name."""
+    averaged = []
     for (_, name), same in groupby(rows, key=lambda row: (row.entry.group, row.entry.name)):
         members = list(same)
         values = [row.acr.value for row in members]
         deviation = statistics.stdev(values) if len(values) > 1 else None
         entry, mean = members[0].entry, statistics.fmean(values)
-        found.append(SeedRow(name, entry.dataset, entry.sigma, len(values), mean, deviation, members[0].paper))
-    return found
+        averaged.append(SeedRow(name, entry.dataset, entry.sigma, len(values), mean, deviation, members[0].paper))
+    return averaged
 
 
 def seed_annex(rows: Sequence[SeedRow], *, several_sets: bool = False) -> Annex:
-    """Return the summary as a table of its own, the paper's numbers beside ours."""
+    """Return the averages as a table, with the paper's numbers in its last columns."""
     titles = ["sigma", "method", "seeds", "ACR", "+-", "paper", "+-"]
     lines = [_cells(row) for row in rows]
     if several_sets:
-        titles.insert(0, "data set")
+        titles.insert(0, "dataset")
         lines = [[Cell(dataset_title(row.dataset)), *line] for row, line in zip(rows, lines, strict=True)]
-    return Annex(Sheet(titles, [lines]), [_values(row) for row in rows])
+    return Annex(Sheet(titles, [lines]), [_to_json(row) for row in rows])
 
 
 def _cells(row: SeedRow) -> list[Cell]:
-    ours = "" if row.deviation is None else f"{row.deviation:.4f}"
-    texts = [f"{row.sigma or 0:.2f}", row.name, str(row.seeds), f"{row.mean:.4f}", ours]
+    deviation = "" if row.deviation is None else f"{row.deviation:.4f}"
+    texts = [f"{row.sigma or 0:.2f}", row.name, str(row.seeds), f"{row.mean:.4f}", deviation]
     if row.paper is None:
         texts += ["", ""]
-    elif row.paper.acr_std is None:  # one seed, printed with three decimals
+    elif row.paper.acr_std is None:  # a single seed, printed with three decimals
         texts += [f"{row.paper.acr:.3f}", ""]
     else:
         texts += [f"{row.paper.acr:.4f}", f"{row.paper.acr_std:.4f}"]
     return [Cell(text) for text in texts]
 
 
-def _values(row: SeedRow) -> dict[str, Any]:
+def _to_json(row: SeedRow) -> dict[str, Any]:
     paper = {"acr_mean": row.paper.acr, "acr_deviation": row.paper.acr_std} if row.paper else None
     about = {"name": row.name, "dataset": row.dataset, "sigma": row.sigma, "seeds": row.seeds}
     return {**about, "acr_mean": row.mean, "acr_deviation": row.deviation, "paper": paper}

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST: the idx format, gzipped or not."""
+"""Reader for the idx format of MNIST and Fashion-MNIST, gzipped or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PREFIX = {"train": "train", "test": "t10k"}
 
 
 def find_idx(root: Path, places: tuple[str, ...], split: str) -> Callable[[], Arrays] | None:
-    """Return what reads the images and labels of a split, or None where the files are not there."""
+    """Return a function that reads a split, or None if its files are in none of the `places` below `root`."""
     for folder in folders(root, places):
         images = _find(folder, f"{_PREFIX[split]}-images", 3)
         labels = _find(folder, f"{_PREFIX[split]}-labels", 1)
@@ -27,8 +27,8 @@ def find_idx(root: Path, places: tuple[str, ...], split: str) -> Callable[[], Ar
 
 
 def _read(images: Path, labels: Path) -> Arrays:
-    pixels = torch.from_numpy(parse_idx(read_file(images), images, 3)).unsqueeze(1)
-    return pixels, torch.from_numpy(parse_idx(read_file(labels), labels, 1)).long()
+    pixels = torch.from_numpy(_parse(read_file(images), images, 3)).unsqueeze(1)
+    return pixels, torch.from_numpy(_parse(read_file(labels), labels, 1)).long()
 
 
 def _find(folder: Path, stem: str, dimensions: int) -> Path | None:
@@ -36,7 +36,7 @@ def _find(folder: Path, stem: str, dimensions: int) -> Path | None:
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def parse_idx(content: bytes, path: Path, dimensions: int) -> np.ndarray:
+def _parse(content: bytes, path: Path, dimensions: int) -> np.ndarray:
     """Decode an idx file of unsigned bytes: two zeros, 8, the number of dimensions, each size, then the values."""
     header = 4 + 4 * dimensions
     if len(content) < header or content[:4] != bytes((0, 0, 8, dimensions)):
@@ -44,5 +44,5 @@ def parse_idx(content: bytes, path: Path, dimensions: int) -> np.ndarray:
     shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, 4))
     expected = header + math.prod(shape)
     if len(content) != expected:
-        raise SmoothcertError(f"{path} has {len(content)} bytes where its header asks for {expected}; fetch it again.")
+        raise SmoothcertError(f"{path}: expected {expected} bytes, but got {len(content)}; fetch it again.")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy()

@@ -1,10 +1,10 @@
-"""CIFAR-10 and CIFAR-100: the python and the binary version, unpacked or in the official archive."""
+"""Reader for CIFAR-10 and CIFAR-100: the python and the binary version, unpacked or in the official archive."""
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,41 +21,23 @@ _PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class CifarLayout:
-    """Where one of the two data sets keeps its parts."""
+    """File names and label format of CIFAR-10 or CIFAR-100."""
 
-    places: tuple[str, ...]
-    files: dict[str, tuple[str, ...]]
+    number: int
+    unpacked: tuple[str, str]
+    files: Mapping[str, tuple[str, ...]]
     label_key: bytes
     label_bytes: int
-    python_archive: str
-    binary_archive: str
 
 
-def _places(*unpacked: str, parents: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the folders to look in: what an archive unpacks to, a data set's own, and the one within the other."""
-    return (*unpacked, *parents, *(f"{parent}/{folder}" for parent in parents[:-1] for folder in unpacked))
-
-
-CIFAR10 = CifarLayout(
-    places=_places("cifar-10-batches-py", "cifar-10-batches-bin", parents=("cifar10", "CIFAR10", "cifar-10", ".")),
-    files={"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
-    label_key=b"labels",
-    label_bytes=1,
-    python_archive="cifar-10-python.tar.gz",
-    binary_archive="cifar-10-binary.tar.gz",
-)
-CIFAR100 = CifarLayout(
-    places=_places("cifar-100-python", "cifar-100-binary", parents=("cifar100", "CIFAR100", "cifar-100", ".")),
-    files={"train": ("train",), "test": ("test",)},
-    label_key=b"fine_labels",
-    label_bytes=2,
-    python_archive="cifar-100-python.tar.gz",
-    binary_archive="cifar-100-binary.tar.gz",
-)
+_BATCHES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
+CIFAR10 = CifarLayout(10, ("cifar-10-batches-py", "cifar-10-batches-bin"), _BATCHES, b"labels", 1)
+_SPLITS = {"train": ("train",), "test": ("test",)}
+CIFAR100 = CifarLayout(100, ("cifar-100-python", "cifar-100-binary"), _SPLITS, b"fine_labels", 2)
 
 
 def find_cifar(root: Path, layout: CifarLayout, split: str) -> Callable[[], Arrays] | None:
-    """Return what reads the images and labels of a split, or None where no version of the files is there."""
+    """Return a function that reads a split, or None if `root` has no version of its files."""
     names = layout.files[split]
     version = next(_versions(root, layout, names[0]), None)
     return partial(_read, *version, names, layout) if version else None
@@ -68,37 +50,42 @@ def _read(where: Path, suffix: str, opener: Opener, names: tuple[str, ...], layo
 
 
 def _versions(root: Path, layout: CifarLayout, first: str) -> Iterator[tuple[Path, str, Opener]]:
-    for folder in folders(root, layout.places):
-        for suffix, archive in ((".bin", layout.binary_archive), ("", layout.python_archive)):
+    own = [spelling.format(layout.number) for spelling in ("cifar{}", "CIFAR{}", "cifar-{}")]
+    nested = (f"{parent}/{folder}" for parent in own for folder in layout.unpacked)
+    for folder in folders(root, (*layout.unpacked, *own, ".", *nested)):
+        for suffix, version in ((".bin", "binary"), ("", "python")):
+            archive = folder / f"cifar-{layout.number}-{version}.tar.gz"
             if (folder / (first + suffix)).is_file():
                 yield folder, suffix, open_folder(folder)
-            if (folder / archive).is_file():
-                yield folder / archive, suffix, open_archive(folder / archive)
+            if archive.is_file():
+                yield archive, suffix, open_archive(archive)
 
 
 def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tuple[np.ndarray, np.ndarray]:
     if suffix == ".bin":
         record = layout.label_bytes + _PIXELS
         if not content or len(content) % record:
-            raise SmoothcertError(f"{where}: {len(content)} bytes are no whole number of {record}-byte records.")
+            raise SmoothcertError(
+                f"{where}: expected {record} bytes per image, but got {len(content)}; fetch it again."
+            )
         rows = np.frombuffer(content, np.uint8).reshape(-1, record)
         return rows[:, layout.label_bytes :].copy(), rows[:, layout.label_bytes - 1].astype(np.int64)
-    batch = load_arrays(content, where)
+    batch = _unpickle(content, where)
     data = batch.get(b"data") if isinstance(batch, dict) else None
     labels = batch.get(layout.label_key) if isinstance(batch, dict) else None
     if isinstance(labels, list) and all(type(label) is int for label in labels):
         labels = np.array(labels)
     if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise SmoothcertError(f"{where}: the labels are not a list of whole numbers.")
+        raise SmoothcertError(f"{where}: expected the labels to be a list of integers; fetch it again.")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), _PIXELS):
-        raise SmoothcertError(f"{where} does not hold one row of {_PIXELS} bytes and one label an image.")
+        raise SmoothcertError(f"{where}: expected {_PIXELS} bytes and one label per image; fetch it again.")
     return data, labels.astype(np.int64)
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Admits arrays and plain containers; whatever else a pickle names could run code."""
+    """Unpickles only arrays and plain containers; any other class could run code."""
 
-    _ADMITTED: ClassVar[dict[tuple[str, str], Any]] = {
+    _ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
         ("numpy.core.multiarray", "_reconstruct"): np.ndarray((0,)).__reduce__()[0],
         ("numpy._core.multiarray", "_reconstruct"): np.ndarray((0,)).__reduce__()[0],
         ("numpy", "ndarray"): np.ndarray,
@@ -108,14 +95,13 @@ class _ArrayUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         try:
-            return self._ADMITTED[module, name]
+            return self._ALLOWED[module, name]
         except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
+            raise pickle.UnpicklingError(f"it contains {module}.{name}") from None
 
 
-def load_arrays(content: bytes, where: str) -> Any:
-    """Unpickle arrays and containers only; a file that wants anything else is refused."""
+def _unpickle(content: bytes, where: str) -> Any:
     try:
         return _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
-    except Exception as error:  # a damaged pickle can fail in any way at all
+    except Exception as error:  # a damaged pickle can raise anything
         raise SmoothcertError(f"{where} is damaged or was tampered with ({error}); fetch it again.") from error

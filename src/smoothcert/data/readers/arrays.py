@@ -1,9 +1,10 @@
-"""Images in NumPy's .npz archives: a user's own, and the MNIST excerpt that travels with the package."""
+"""Reader for NumPy arrays: .npz archives, among them the bundled MNIST excerpt, and .npy files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +17,9 @@ _LABEL_KEYS = ("{split}_labels", "y_{split}", "labels", "y", "targets")
 
 
 def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | None]:
-    """Return images, labels and, where the file holds them, class names.
+    """Return images, labels and, if the archive has an array `classes`, class names.
 
-    The arrays are called images and labels (or x and y), with the split before or after them if there are two.
+    The arrays are named `images` and `labels` (or `x` and `y`), prefixed or suffixed with the split if there are two.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -27,11 +28,24 @@ def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | 
             classes = tuple(str(name) for name in archive["classes"].flat) if "classes" in archive else None
     except SmoothcertError:
         raise
-    except Exception as error:  # a damaged archive can fail in any way at all
+    except Exception as error:  # a damaged archive can raise anything
         raise SmoothcertError(f"{path} cannot be read as an .npz archive of plain arrays ({error}).") from error
+    return _as_images(images, path), as_labels(labels, path), classes
+
+
+def open_npy(path: Path) -> np.ndarray[Any, Any]:
+    """Map an .npy file into memory."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except (OSError, EOFError, ValueError) as error:
+        raise SmoothcertError(f"{path} cannot be read as an .npy array ({error}).") from error
+
+
+def as_labels(labels: np.ndarray[Any, Any], path: Path) -> Tensor:
+    """Return labels as int64."""
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise SmoothcertError(f"{path}: expected one whole number a label, but got {labels.dtype} {labels.shape}.")
-    return as_images(images, path), torch.from_numpy(labels.astype(np.int64)), classes
+        raise SmoothcertError(f"{path}: expected one integer per label, but got {labels.dtype} {labels.shape}.")
+    return torch.from_numpy(labels.astype(np.int64))
 
 
 def _pick(archive: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, path: Path) -> np.ndarray:
@@ -39,11 +53,11 @@ def _pick(archive: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, 
     for name in names:
         if name in archive:
             return archive[name]
-    raise SmoothcertError(f"{path} holds no array named {' or '.join(names)}.")
+    raise SmoothcertError(f"{path} has no array named {' or '.join(names)}.")
 
 
-def as_images(images: np.ndarray, path: Path) -> Tensor:
-    """Bring uint8 images of any usual layout to [count, channels, height, width]."""
+def _as_images(images: np.ndarray, path: Path) -> Tensor:
+    """Return uint8 images of any common layout as [count, channels, height, width]."""
     if images.dtype != np.uint8:
         raise SmoothcertError(f"{path}: expected images as uint8 from 0 to 255, but got {images.dtype}.")
     if images.ndim == 3:
@@ -52,4 +66,4 @@ def as_images(images: np.ndarray, path: Path) -> Tensor:
         return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
     if images.ndim == 4 and images.shape[1] in (1, 3):
         return torch.from_numpy(images)
-    raise SmoothcertError(f"{path}: expected images of 1 or 3 channels, but got an array of shape {images.shape}.")
+    raise SmoothcertError(f"{path}: expected images with 1 or 3 channels, but got an array of shape {images.shape}.")

@@ -1,4 +1,4 @@
-"""What is said of certificates on corrupted images, and the whole way to them."""
+"""Results on corrupted images: reading, averaging and tables, and the whole path from generating to reporting."""
 
 import dataclasses
 import json
@@ -10,8 +10,9 @@ import smoothcert
 from smoothcert.cli import main
 from smoothcert.dataset_names import CORRUPTIONS
 from smoothcert.errors import SmoothcertError
-from smoothcert.report.corrupted.networks import read_corrupted
-from smoothcert.report.corrupted.summary import corruption_sheets, summarize
+from smoothcert.report.corrupted.grouping import read_corrupted
+from smoothcert.report.corrupted.means import summarize
+from smoothcert.report.corrupted.tables import corruption_sheets
 from smoothcert.report.figures import heatmap
 from smoothcert.report.page import corruption_maps
 from smoothcert.report.sources import find_results
@@ -32,7 +33,7 @@ def read_folder(folder):
 
 @pytest.fixture
 def published(tmp_path):
-    """Two methods as published: rows 0, 100, ... of 50,000, one file a corruption; values of every row, to check by."""
+    """Published results of two methods, rows 0, 100, ... of 50,000, one file per corruption; and their values."""
     rng, values = np.random.default_rng(3), {}
     for method in ("cat-rs", "cohen"):
         for corruption in CORRUPTIONS["cifar10-c"]:
@@ -56,16 +57,13 @@ def test_published_results_pooled_over_severities(published, capsys):
         assert ours[name]["acr"]["by_corruption"] == pytest.approx(acr)
         third = [(r * c)[200:300].mean() for r, c in by_type.values()]
         assert ours[name]["acr"]["by_severity"]["3"] == pytest.approx(np.mean(third))
-        assert ours[name]["accuracy"]["clean"] == pytest.approx(
-            50.0
-        )  # rows 0, 100, ...: every second of the clean ones
+        assert ours[name]["accuracy"]["clean"] == pytest.approx(50.0)  # every second clean row
         assert ours[name]["images"] == 100
         assert ours[name]["missing"] == []
     assert ours["catrs"]["acr"]["paper"]["mean"] == 0.475
 
 
-def test_results_on_clean_images_beside_them(published, shared, capsys, tmp_path):
-    """One list, one text, one file: of everything that was named."""
+def test_corrupted_and_clean_results_are_reported_together(published, shared, capsys, tmp_path):
     folder, _ = published
     plain = str(shared / "published/cifar10/cat-rs-0.25.tsv")
     arguments = ["report", str(folder), plain, "--dataset", "cifar10"]
@@ -77,7 +75,7 @@ def test_results_on_clean_images_beside_them(published, shared, capsys, tmp_path
     assert capsys.readouterr().out.count("CAT-RS") == 3
 
 
-def test_one_file_a_severity_is_the_same(published, tmp_path):
+def test_layouts_with_one_file_per_severity_give_the_same_numbers(published, tmp_path):
     folder, values = published
     for corruption in CORRUPTIONS["cifar10-c"]:
         radius, correct = values["cat-rs", corruption]
@@ -97,15 +95,15 @@ def test_one_file_a_severity_is_the_same(published, tmp_path):
             write(above, range(10_000 * (level - 1), 10_000 * level, 100), radius[rows], correct[rows])
         write(tmp_path / "above" / "cat_rs" / f"{corruption}.tsv", range(0, 50_000, 100), radius, correct)
     (pooled,) = read_folder(folder / "cat-rs")
-    for other in ("names", "folders", "long", "sev", "above"):  # the last as in the paper's repository, which has both
-        (apart,) = read_folder(tmp_path / other)
-        assert apart.method == "catrs"
+    for other in ("names", "folders", "long", "sev", "above"):  # the last is the layout of the paper's repository
+        (separate,) = read_folder(tmp_path / other)
+        assert separate.method == "catrs"
         for kind in ("acr", "accuracy"):
-            assert summarize(apart, kind).cells == summarize(pooled, kind).cells
-            assert summarize(apart, kind).mean == summarize(pooled, kind).mean
+            assert summarize(separate, kind).cells == summarize(pooled, kind).cells
+            assert summarize(separate, kind).mean == summarize(pooled, kind).mean
 
 
-def test_the_folder_one_is_in(published, monkeypatch, capsys):
+def test_the_current_folder_can_be_reported(published, monkeypatch, capsys):
     folder, _ = published
     monkeypatch.chdir(folder / "cat-rs")
     for named in (".", "../cat-rs"):
@@ -128,7 +126,7 @@ def test_the_table(published, capsys, tmp_path):
 
 
 def write_own(path, data, idx, correct, *, sigma=0.25, n=100, radius=0.5, **model):
-    """Write results as ours are, of a set of 20 images at one severity."""
+    """Write results with a sidecar, for a dataset of 20 images at one severity."""
     write(path, idx, [radius] * len(idx), correct)
     settings = {
         "sigma": sigma,
@@ -139,8 +137,8 @@ def write_own(path, data, idx, correct, *, sigma=0.25, n=100, radius=0.5, **mode
     path.with_suffix(".json").write_text(json.dumps({"settings": settings}))
 
 
-def test_clean_images_are_of_the_same_weights(tmp_path):
-    """A run that was trained again has the name of the first, in a folder of another table."""
+def test_clean_results_must_have_the_same_weights(tmp_path):
+    """A retrained run has the same name, in the folder of another table."""
     for weights, right in (("a", True), ("b", False)):
         (tmp_path / weights / "run").mkdir(parents=True)
         write_own(tmp_path / weights / "run" / "clean.tsv", "mnist", range(20), [right] * 20, sha256=weights)
@@ -152,8 +150,8 @@ def test_clean_images_are_of_the_same_weights(tmp_path):
     assert entry.clean is None
 
 
-def test_clean_images_are_the_same_images(tmp_path):
-    """A sample of a corrupted set counts its own rows, so that its image 3 is another one's of the whole set."""
+def test_clean_results_must_be_on_the_same_images(tmp_path):
+    """A subset of a corrupted dataset has its own indices, so its image 3 is another image of the full dataset."""
     write_own(tmp_path / "run" / "fog.tsv", "mnist-c/fog", range(4), [True] * 4)
     write_own(tmp_path / "run" / "clean.tsv", "mnist", range(20), [True] * 20)
     (found,) = read_folder(tmp_path)
@@ -164,20 +162,20 @@ def test_clean_images_are_the_same_images(tmp_path):
     assert found.clean is None
 
 
-@pytest.mark.parametrize("told", ["sha256", "weights"])
-def test_a_network_that_was_trained_again_is_another(tmp_path, told):
-    """Its certificates are not mixed with those that the folder has of the first; a module has no file, but weights."""
+@pytest.mark.parametrize("key", ["sha256", "weights"])
+def test_results_of_a_retrained_network_are_not_mixed(tmp_path, key):
+    """The hash is that of the file, or of the weights for a network that was not read from a file."""
     names = {"fog": ("a", range(20), True), "fog-skip2": ("b", range(0, 20, 2), False), "shear": ("a", range(20), True)}
     for name, (weights, images, right) in names.items():
         data = f"mnist-c/{name.removesuffix('-skip2')}"
-        write_own(tmp_path / "run" / f"{name}.tsv", data, images, [right] * len(images), **{told: weights})
+        write_own(tmp_path / "run" / f"{name}.tsv", data, images, [right] * len(images), **{key: weights})
     found = {tuple(entry.corruptions): summarize(entry, "accuracy").mean.value for entry in read_folder(tmp_path)}
     assert found == {("shear", "fog"): 100.0, ("fog",): 0.0}
     assert [entry.name for entry in read_folder(tmp_path)] == ["CAT-RS (run) 1", "CAT-RS (run) 2"]
 
 
-def test_networks_of_one_method_are_told_apart(tmp_path, capsys):
-    """Two seeds, one of them with more noises too: three rows, in two maps on the page and two figures."""
+def test_networks_of_one_method_get_unique_names(tmp_path, capsys):
+    """Two seeds, one of them also with a larger n: three rows, in two heat maps on the page and two figures."""
     for run, n in (("first", 100), ("second", 100), ("second", 200)):
         write_own(tmp_path / run / f"fog-n{n}.tsv", "mnist-c/fog", range(20), [True] * 20, n=n, sha256=run)
     entries = read_folder(tmp_path)
@@ -196,19 +194,19 @@ def test_networks_of_one_method_are_told_apart(tmp_path, capsys):
     assert len(corruption_maps(same)) == 4
 
 
-def test_the_map_of_networks_has_their_images_and_the_papers_means(tmp_path):
+def test_heat_maps_of_networks_have_image_counts_and_the_papers_means(tmp_path):
     for run, images in (("first", 20), ("second", 10)):
         for kind in CORRUPTIONS["mnist-c"] if run == "first" else ("fog",):
             write_own(tmp_path / run / f"{kind}.tsv", f"mnist-c/{kind}", range(images), [True] * images, sha256=run)
     acr, accuracy = corruption_maps(read_folder(tmp_path)).values()
     first, second = "CAT-RS (first), 20 images", "CAT-RS (second), 10 images"
     assert {network for _, network in acr} == {first, second}
-    assert acr["mean in the paper", first] == 0.693
-    assert accuracy["mean in the paper", first] == 85.7
-    assert ("mean in the paper", second) not in acr, "its mean is not over the same corruptions"
+    assert acr["mean (paper)", first] == 0.693
+    assert accuracy["mean (paper)", first] == 85.7
+    assert ("mean (paper)", second) not in acr, "its mean is not over the same corruptions"
 
 
-def test_networks_on_other_images_are_not_called_better_or_worse(tmp_path, capsys):
+def test_networks_on_different_images_are_not_marked(tmp_path, capsys):
     for run, right in (("first", 20), ("second", 10)):
         outcome = [True] * right + [False] * (20 - right)
         write_own(tmp_path / run / "fog.tsv", "mnist-c/fog", range(20), outcome, sha256=run)
@@ -224,7 +222,7 @@ def test_networks_on_other_images_are_not_called_better_or_worse(tmp_path, capsy
     assert "not marked among rows that are not on the same images" in capsys.readouterr().err
 
 
-def test_networks_side_by_side_say_on_how_many_images_they_are(tmp_path, monkeypatch):
+def test_figures_of_networks_on_different_images_state_their_number(tmp_path, monkeypatch):
     for run, images in (("first", 20), ("second", 10)):
         for kind in ("fog", "stripe", "snow"):
             write_own(tmp_path / run / f"{kind}.tsv", f"mnist-c/{kind}", range(images), [True] * images, sha256=run)
@@ -236,13 +234,13 @@ def test_networks_side_by_side_say_on_how_many_images_they_are(tmp_path, monkeyp
     assert uneven == ["CAT-RS (first)\n20 images", "CAT-RS (second)\n10 images"]
     assert even == ["CAT-RS (first)"] * 2
     rows = [label.get_text() for label in drawn[0].get_yticklabels()]
-    assert rows == ["stripe", "fog", "mean", "snow"], "the mean is below what it is of"
+    assert rows == ["stripe", "fog", "mean", "snow"], "the mean is below the corruptions that it averages"
     shown = [text.get_text() for text in drawn[0].texts]
     assert shown[4:6] == [f"{summarize(entry, 'acr').mean.value:.3f}" for entry in entries]
 
 
 def test_files_of_one_corruption_are_joined(tmp_path, capsys):
-    """Shards make one whole, of what is there twice the larger file counts, other numbers of noises are kept apart."""
+    """Shards are merged; of duplicate images the larger file counts; a different n is kept separate."""
     odd, even, right = range(1, 20, 2), range(0, 20, 2), [True] * 10
     for name in ("fog", "stripe"):
         write_own(tmp_path / f"{name}-shard1of2.tsv", f"mnist-c/{name}", odd, right)
@@ -266,8 +264,8 @@ def test_files_of_one_corruption_are_joined(tmp_path, capsys):
     assert "CAT-RS: some of the 20 images are not in fog;" in capsys.readouterr().err
 
 
-def test_held_out_corruptions_are_no_part_of_the_mean(tmp_path, capsys):
-    """They are shown last; alone, they have a mean of their own. The published clean images are the column `clean`."""
+def test_held_out_corruptions_are_not_in_the_mean(tmp_path, capsys):
+    """They come last; without others they have their own mean. The corruption `identity` gives the column `clean`."""
     for name, right in (("gaussian_noise", 5), ("inverse", 15)):
         write_own(tmp_path / f"{name}.tsv", f"mnist-c/{name}", range(20), [i < right for i in range(20)])
     (alone,) = read_folder(tmp_path)
@@ -287,14 +285,14 @@ def test_held_out_corruptions_are_no_part_of_the_mean(tmp_path, capsys):
     assert header[5:9] == ["fog", "gaussian_noise", "inverse", "clean"]
 
 
-def test_the_published_clean_images_alone_are_a_row_like_others(tmp_path, capsys):
+def test_identity_alone_is_a_row_of_the_main_table(tmp_path, capsys):
     write_own(tmp_path / "identity.tsv", "mnist-c/identity", range(20), [True] * 20)
     assert main(["report", str(tmp_path), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["method"], row["acr"]["value"]) == ("catrs", 0.5)
 
 
-def test_the_papers_numbers_are_beside_its_own_sets_alone(tmp_path, capsys):
+def test_the_papers_numbers_are_added_for_its_datasets_only(tmp_path, capsys):
     for data, sigma in (("mnist-c", 0.25), ("mnist-c", 0.5), ("fashion_mnist-c", 0.25)):
         write_own(tmp_path / f"{data}-{sigma}" / "fog.tsv", f"{data}/fog", range(20), [True] * 20, sigma=sigma)
     assert main(["report", str(tmp_path), "--paper", "--json"]) == 0
@@ -304,36 +302,36 @@ def test_the_papers_numbers_are_beside_its_own_sets_alone(tmp_path, capsys):
     assert main(["report", str(tmp_path), "--paper"]) == 0
     text = capsys.readouterr().out
     assert text.count("paper") == 2
-    assert "*" not in text  # other images are no rivals
+    assert "*" not in text  # rows on different images are not marked
     assert [line.split()[0] for line in text.splitlines() if "sigma" in line] == ["fashion_mnist-c", *["mnist-c"] * 2]
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "CIFAR-10-C"])
-def test_corruptions_of_both_sets_are_those_of_the_data_set(tmp_path, capsys, dataset):
+def test_the_dataset_decides_between_suites(tmp_path, capsys, dataset):
     write(tmp_path / "cohen" / "fog.tsv", range(0, 10_000, 100), [0.5] * 100, [True] * 100)
     assert main(["report", str(tmp_path), "--json", "--dataset", dataset]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert set(row["missing"]) == {*CORRUPTIONS["cifar10-c"]} - {"fog"}
 
 
-def test_files_that_do_not_fit(tmp_path, capsys):
+def test_unusable_files_raise(tmp_path, capsys):
     write(tmp_path / "a" / "fog.tsv", [50_000], [0.1], [True])
-    with pytest.raises(SmoothcertError, match="row 50000 is beyond five severities"):
+    with pytest.raises(SmoothcertError, match="5 severities of 10,000 rows, but got row 50000"):
         read_folder(tmp_path / "a")
     write(tmp_path / "b" / "fig.tsv", [0], [0.1], [True])
-    with pytest.raises(SmoothcertError, match="fig is named after no corruption"):
+    with pytest.raises(SmoothcertError, match="Expected fig to be named after a corruption"):
         read_folder(tmp_path / "b")
     write(tmp_path / "c" / "zigzag.tsv", [0], [0.1], [True])
     write(tmp_path / "c" / "snow.tsv", [0], [0.1], [True])
-    with pytest.raises(SmoothcertError, match="No one set has all of the corruptions snow, zigzag"):
+    with pytest.raises(SmoothcertError, match="Neither mnist-c nor cifar10-c has all of the corruptions snow, zigzag"):
         read_folder(tmp_path / "c")
     (tmp_path / "d").mkdir()
     assert main(["report", str(tmp_path / "d")]) == 2
-    assert "holds no certification result" in capsys.readouterr().err
+    assert "contains no certification results file" in capsys.readouterr().err
 
 
-def test_the_interval_respects_that_images_repeat():
-    """An image's values move together: the error is that of 50 images, not of 750 rows, and it has a closed form."""
+def test_the_interval_accounts_for_repeated_images():
+    """Values of one image are correlated: the error is that of 50 images, not of 750 rows."""
     rng = np.random.default_rng(0)
     each = rng.normal(size=50)
     totals = np.tile(each, (15, 1)) + 1e-3 * rng.normal(size=(15, 50))
@@ -341,18 +339,17 @@ def test_the_interval_respects_that_images_repeat():
     assert found.value == pytest.approx(totals.mean())
     assert found.standard_error == pytest.approx(totals.mean(axis=0).std() / np.sqrt(50), rel=0.1)
     assert found.low < found.value < found.high
-    # Groups of different sizes count the same.
+    # Groups of different sizes have equal weight.
     counts = np.ones_like(totals)
     counts[0, 10:] = 0
     expected = np.mean([totals[0, :10].mean(), *totals[1:].mean(axis=1)])
     assert metrics.cluster_estimate(totals * counts, counts).value == pytest.approx(expected)
-    counts[0, 1:] = 0  # draws that miss a group's only image say nothing of it
+    counts[0, 1:] = 0  # resamples without a group's only image do not count for it
     rare = metrics.cluster_estimate(totals * counts, counts)
     assert np.isfinite([rare.standard_error, rare.low, rare.high]).all()
 
 
-def test_the_best_is_the_largest_number(tmp_path):
-    """Not the last text: 5.0 comes after 100.0 and 20.0 as letters do."""
+def test_marks_compare_numbers_not_text(tmp_path):
     for run, right in (("one", 20), ("two", 1), ("three", 4)):
         write_own(tmp_path / run / "fog.tsv", "mnist-c/fog", range(20), [i < right for i in range(20)], sha256=run)
     (sheet,) = corruption_sheets(read_folder(tmp_path))
@@ -362,14 +359,14 @@ def test_the_best_is_the_largest_number(tmp_path):
 
 @pytest.fixture(scope="module")
 def mini_c(tmp_path_factory):
-    """All corruptions of mnist-mini at the real severities."""
+    """All corruptions of mnist-mini at the published severities."""
     root = tmp_path_factory.mktemp("data")
     assert main(["data", "make", "mnist-mini-c", "--data-dir", str(root)]) == 0
     return root
 
 
 def test_generate_certify_and_read(mini_c, tmp_path, monkeypatch, capsys):
-    """The whole path on all 15 corruptions of MNIST-C, with a network of ours and few noises."""
+    """The whole path on all 15 corruptions of MNIST-C, with a bundled pretrained model and few noise samples."""
     monkeypatch.chdir(tmp_path)
     clean = smoothcert.load_dataset("mnist-mini", "test")
     for name in CORRUPTIONS["mnist-c"]:
@@ -389,7 +386,7 @@ def test_generate_certify_and_read(mini_c, tmp_path, monkeypatch, capsys):
     run = tmp_path / "runs" / "mnist-catrs-0.25"
     before = {path.name: path.read_bytes() for path in run.glob("*.tsv")}
     assert len(before) == 32
-    assert main(corrupted) == 0  # nothing is done twice
+    assert main(corrupted) == 0  # nothing is certified again
     assert {path.name: path.read_bytes() for path in run.glob("*.tsv")} == before
     capsys.readouterr()
     assert main(["report", str(run), "--json"]) == 0
@@ -399,7 +396,7 @@ def test_generate_certify_and_read(mini_c, tmp_path, monkeypatch, capsys):
     assert again["accuracy"]["clean"] == 100.0
     assert main(["predict", *arguments[1:5], "--data", "mnist-mini-c", "--data-dir", str(mini_c), "--skip", "250"]) == 0
     assert "mnist-mini-c/zigzag: images 4, accuracy" in capsys.readouterr().out
-    # Fog and translation break the network, dotted lines and shot noise hardly do: as in the paper.
+    # As in the paper, fog and translation break the network, dotted lines and shot noise hardly do.
     assert again["accuracy"]["by_corruption"]["fog"] < 60 < again["accuracy"]["by_corruption"]["dotted_line"]
 
 
@@ -421,7 +418,7 @@ def test_bad_options(mini_c, capsys, options, message):
 
 
 def test_severities_and_partial_sets(tmp_path, capsys, monkeypatch):
-    """Five severities of colour images: rows are chosen alike in each, and files say which."""
+    """Five severities of colour images: the same images are chosen at each, and files state their severities."""
     rng = np.random.default_rng(0)
     folder = tmp_path / "cifar10-c"
     folder.mkdir()

@@ -1,0 +1,200 @@
+"""One job on a dataset: the classifier, the chosen images, and the settings that its results depend on.
+
+Fixed and sequential certification, prediction and the comparison of precisions all begin with `prepare_job`.
+"""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from smoothcert.certification.model_hash import network_hash
+from smoothcert.data.image_data import ImageData
+from smoothcert.dataset_names import classes_of, dimensions_of
+from smoothcert.distributed.ranks import Ranks, current_ranks
+from smoothcert.errors import UsageError
+from smoothcert.results.reader import Prediction, Record
+from smoothcert.results.writer import ResultWriter
+from smoothcert.runtime.environment import describe_environment, describe_function
+from smoothcert.smoothing.classifier import SmoothedClassifier
+from smoothcert.smoothing.counting import inputs_at_once
+
+R = TypeVar("R", Record, Prediction)
+_MOST_VALUES = 1 << 28  # floats of the images in memory at once
+
+
+@dataclass(frozen=True)
+class Progress(Generic[R]):
+    """Progress of a job: images done of all, and the records just made with the seconds they took."""
+
+    done: int
+    total: int
+    records: Sequence[R]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DatasetJob:
+    """The classifier, the chosen images, and everything that the results depend on.
+
+    `out` is None on ranks that do not write, and where no file is wanted.
+    """
+
+    classifier: SmoothedClassifier
+    data: ImageData
+    indices: list[int]
+    settings: dict[str, Any]
+    out: Path | None
+    device: torch.device
+    ranks: Ranks
+
+    @property
+    def segment(self) -> dict[str, Any]:
+        """Sidecar entry on who computes the results from here on."""
+        return {**describe_environment(self.device), "processes": self.ranks.size}
+
+    def evaluate(
+        self,
+        kind: type[R],
+        samples: int,
+        make: Callable[[Tensor, list[int], list[int]], Iterable[R]],
+        on_progress: Callable[[Progress[R]], None] | None,
+    ) -> list[R]:
+        """Make the records that are not on disk yet, a group of images at a time; write and return them.
+
+        `make` maps inputs, indices and labels to records, taking `samples` noise samples per image.
+        """
+        ranks, total = self.ranks, len(self.indices)
+        writer = ResultWriter(self.out, kind, self.indices, self.settings, self.segment) if self.out else None
+        done = ranks.broadcast_from_rank0(writer.done if writer else 0)
+        groups = self._groups(self.indices[done:], inputs_at_once(samples, self.device))
+
+        def work(number: int) -> tuple[list[R], float]:
+            group, started = groups[number], perf_counter()
+            images = self.data.floats(group, self.device)
+            self.classifier.check_values(images)
+            records = list(make(images, group, self.data.labels[group].tolist()))
+            return records, perf_counter() - started
+
+        made = list[R]()
+        with writer or nullcontext():
+            for records, seconds in ranks.map_in_order(len(groups), work):
+                if writer:
+                    writer.append(records)
+                made += records
+                if on_progress:
+                    on_progress(Progress(done + len(made), total, records, seconds))
+        ranks.wait_for_rank0()  # until the file is closed
+        return made
+
+    def _groups(self, indices: list[int], most: int) -> list[list[int]]:
+        """Divide images into groups that fit into memory, small enough to keep all ranks busy to the end."""
+        fair = -(-len(indices) // (4 * self.ranks.size)) if self.ranks.size > 1 else most
+        size = max(1, min(most, fair, _MOST_VALUES // self.data.shape.numel()))
+        return [indices[first : first + size] for first in range(0, len(indices), size)]
+
+
+def prepare_job(
+    classifier: SmoothedClassifier,
+    data: ImageData,
+    out: str | Path | None,
+    indices: Sequence[int] | None,
+    model: Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+) -> DatasetJob:
+    """Check that classifier and images fit together, and that all ranks have the same job."""
+    if not isinstance(classifier, SmoothedClassifier):
+        raise UsageError(f"Expected `classifier` to be a SmoothedClassifier, but got a {type(classifier).__name__}.")
+    if not isinstance(data, ImageData):
+        raise UsageError(f"Expected `data` as `load_dataset` returns it, but got a {type(data).__name__}.")
+    if "stop" in settings and classifier.num_classes is None:
+        raise UsageError("Expected the classifier to know its `num_classes`.")
+    chosen = _select_images(data, indices)
+    if classifier.num_classes is not None and int(data.labels.max()) >= classifier.num_classes:
+        raise UsageError(
+            f"{data.name} has label {int(data.labels.max())}, but the model has only {classifier.num_classes} classes."
+        )
+    ranks, device = current_ranks(), classifier.device_for(torch.empty(0))
+    everything = {**settings, **_describe(classifier, data, chosen, model, device)}
+    if "stop" in settings:
+        everything["classes"] = classifier.num_classes
+    ranks.require_same_on_all_ranks(everything)
+    path = Path(out) if out is not None and ranks.first else None
+    return DatasetJob(classifier, data, chosen, everything, path, device, ranks)
+
+
+def _select_images(data: ImageData, indices: Sequence[int] | None) -> list[int]:
+    """Return the indices of the images to evaluate: all by default, each at most once."""
+    try:
+        chosen = [_whole_number(index) for index in (range(len(data)) if indices is None else indices)]
+    except TypeError:
+        raise UsageError(f"Expected `indices` to be whole numbers, but got {reprlib.repr(indices)}.") from None
+    if not all(0 <= index < len(data) for index in chosen):
+        raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
+    if len({*chosen}) < len(chosen):
+        raise UsageError("Expected `indices` to name every image once.")
+    return chosen
+
+
+def _whole_number(index: Any) -> int:
+    if isinstance(index, bool) or getattr(index, "dtype", None) == torch.bool:  # a mask is not a list of indices
+        raise TypeError
+    return operator.index(index)
+
+
+def _describe(
+    classifier: SmoothedClassifier,
+    data: ImageData,
+    chosen: list[int],
+    model: Mapping[str, Any] | None,
+    device: torch.device,
+) -> dict[str, Any]:
+    """Return the sidecar's settings besides the protocol: the function that votes, and the images."""
+    noise, classes = classifier.noise.settings(), classifier.num_classes
+    return {
+        "sigma": classifier.sigma,
+        "precision": classifier.precision,
+        "form": classifier.form,
+        "micro_batch": classifier.micro_batch_for(data.shape, device),
+        "device": device.type,
+        "images": _compact(chosen),
+        "data": _describe_data(data),
+        "model": _describe_model(classifier.model, model or {}),
+        # A model may have more classes than its dataset; re-certification must share alpha among all of them.
+        **({} if classes in (None, classes_of(data.name)) else {"classes": classes}),
+        **noise,
+        # A sound certificate is about one function: the same kernels on the same device for all rows.
+        **({"pinned": describe_function(device)} if noise.get("noise") == "grid" else {}),
+    }
+
+
+def _describe_model(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe the base classifier. A module without a given hash gets its fingerprint, so that others are refused."""
+    if "sha256" in given or not isinstance(model, nn.Module):
+        return dict(given)
+    return {**given, "weights": network_hash(model)}
+
+
+def _describe_data(data: ImageData) -> dict[str, Any]:
+    """Describe the images, with the rows of a corrupted set, and the input size if the name implies another."""
+    size = {} if dimensions_of(data.name) == data.shape.numel() else {"dimensions": data.shape.numel()}
+    rows = {"severities": data.severities, "rows": len(data)} if "/" in data.name else {}
+    return {"name": data.name, "split": data.split, "sha256": data.fingerprint, **rows, **size}
+
+
+def _compact(indices: list[int]) -> str | list[int]:
+    """Write an arithmetic progression as start:stop:step, and any other list as it is."""
+    if not indices:
+        return []
+    step = indices[1] - indices[0] if len(indices) > 1 else 1
+    stop = indices[-1] + 1
+    return f"{indices[0]}:{stop}:{step}" if step > 0 and indices == list(range(indices[0], stop, step)) else indices

@@ -1,0 +1,51 @@
+"""The sampling protocol of a certification, as one frozen value that is checked when it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from smoothcert.errors import UsageError
+from smoothcert.statistics import bounds
+from smoothcert.statistics.certify import check_bound
+from smoothcert.statistics.look_plan import Plan, fixed_plan
+from smoothcert.statistics.stopping import StopRule
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingProtocol:
+    """Sample sizes, error probability, seed of the noise, bound, and stopping rule (None for a fixed n)."""
+
+    n0: int
+    n: int
+    alpha: float
+    seed: int
+    bound: str = "one-sided"
+    stop: StopRule | None = None
+
+    def __post_init__(self) -> None:
+        """Raise if a value is invalid, or nothing could be certified with these."""
+        check_bound(self.bound)
+        bounds.check_budget(self.n0, self.n, self.alpha, self.bound)
+        bounds.check_seed(self.seed)
+        if not (self.stop is None or isinstance(self.stop, StopRule)):
+            expected = "one of `smoothcert.stopping`, such as TableStop()"
+            raise UsageError(f"Expected the stopping rule to be {expected}, but got {self.stop!r}.")
+        if self.stop and self.bound != "one-sided":
+            raise UsageError("A stopping rule uses the one-sided bound; `recertify` computes others from its votes.")
+
+    @property
+    def plan(self) -> Plan:
+        """Looks at which the votes are read."""
+        return self.stop.plan(self.n, self.alpha) if self.stop else fixed_plan(self.n, self.alpha)
+
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """Sample numbers between which votes are counted: the selection, then one stage per look."""
+        return (0, self.n0, *(self.n0 + look for look in self.plan.looks))
+
+    def settings(self) -> dict[str, Any]:
+        """Return the sidecar's entries on the protocol; the published bound and a fixed n go without saying."""
+        settings = {"task": "certify", "n0": self.n0, "n": self.n, "alpha": self.alpha, "seed": self.seed}
+        settings |= {} if self.bound == "one-sided" else {"bound": self.bound}
+        return settings | ({"stop": {**self.stop.settings(), **self.plan.settings()}} if self.stop else {})

@@ -1,0 +1,76 @@
+"""Convolution, ReLU and max pooling of LeNet as one matrix product, which GPUs compute faster than three layers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_MAX_BANDED_BATCH = 4_096  # the banded product is faster up to this batch size, see benchmarks/README.md
+
+
+def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
+    """Return max_pool2d(relu(conv(x)), 2) for a convolution with an odd kernel size, no padding and stride 1.
+
+    GPUs are slow at convolutions with few channels. There it is computed as a matrix product and a maximum: a banded
+    product for training batches, which are limited by memory, and a blocked product for the large batches of voting,
+    which are limited by arithmetic.
+    """
+    if not isinstance(conv, nn.Conv2d):
+        pooled: Tensor = conv(x)  # the fused CUDA kernel that deployment puts in its place
+        return pooled
+    if not x.is_cuda:
+        return F.max_pool2d(F.relu(conv(x)), 2)
+    return banded_conv_relu_pool(x, conv) if len(x) <= _MAX_BANDED_BATCH else blocked_conv_relu_pool(x, conv)
+
+
+def blocked_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
+    """Compute `conv_relu_pool` as a product of small patches with the filters.
+
+    Each 2x2 block of pixels becomes one pixel with four times the channels; the four positions that a pooling window
+    covers become four sets of filters.
+    """
+    # Padding an odd kernel to even size in four ways moves it to the four positions of a block.
+    moved = [F.pad(conv.weight, (dx, 1 - dx, dy, 1 - dy)) for dy in (0, 1) for dx in (0, 1)]
+    weight = torch.cat([F.pixel_unshuffle(kernel, 2) for kernel in moved])
+    size = weight.shape[-1]
+    patches = F.pixel_unshuffle(x, 2).permute(0, 2, 3, 1).unfold(1, size, 1).unfold(2, size, 1)
+    count, height, width = patches.shape[:3]
+    products = patches.reshape(count * height * width, -1) @ weight.flatten(1).t()
+    return _pooled(products.view(count, height, width, 4, -1), conv)
+
+
+def banded_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
+    """Compute `conv_relu_pool` as a product of whole image rows with a banded matrix.
+
+    More than half of the matrix is zero, but images are copied in whole rows instead of gathered patches.
+    """
+    count, _, height, width = x.shape
+    reach = conv.kernel_size[0] + 1  # rows of pixels that a row of pooling windows depends on
+    rows, columns = (height - reach) // 2 + 1, (width - reach) // 2 + 1
+    pairs = x.permute(0, 2, 3, 1).reshape(count, height // 2, -1)
+    strips = pairs.unfold(1, reach // 2, 1).transpose(2, 3).reshape(count * rows, -1)
+    where = _taps(reach - 1, width, columns, x.device).to(conv.weight.dtype)
+    band = (conv.weight.flatten(2) @ where).view(*conv.weight.shape[:2], reach, width, columns, 4)
+    matrix = band.permute(2, 3, 1, 4, 5, 0).reshape(strips.shape[1], -1)
+    return _pooled((strips @ matrix).view(count, rows, columns, 4, -1), conv)
+
+
+def _taps(size: int, width: int, columns: int, device: torch.device) -> Tensor:
+    """Return True where a filter tap meets a pixel of a strip, for every column and the four positions in a window.
+
+    The shape is [size * size, (size + 1) * width * columns * 4].
+    """
+    tap, place = torch.arange(size, device=device), torch.arange(2, device=device)
+    row, column = torch.arange(size + 1, device=device), torch.arange(width, device=device)
+    pool = torch.arange(columns, device=device)
+    down = row.view(-1, 1) == tap.view(-1, 1, 1) + place  # [tap, row, place]
+    across = column.view(-1, 1, 1) == tap.view(-1, 1, 1, 1) + 2 * pool.view(-1, 1) + place  # [tap, column, pool, place]
+    both = down.view(size, 1, size + 1, 1, 1, 2, 1) & across.view(1, size, 1, width, columns, 1, 2)
+    return both.reshape(size * size, -1)
+
+
+def _pooled(products: Tensor, conv: nn.Conv2d) -> Tensor:
+    """Return relu(maximum + bias) over the four positions of products [count, rows, columns, position, filter]."""
+    largest = products.amax(dim=3)
+    return F.relu(largest if conv.bias is None else largest + conv.bias).permute(0, 3, 1, 2)

@@ -1,0 +1,90 @@
+"""Joins results files on corrupted images into one set of results per network, with its clean images."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smoothcert.dataset_names import CORRUPTIONS, canonical_name
+from smoothcert.errors import SmoothcertError
+from smoothcert.report.corrupted.files import CorruptedFile, make_part, read_file
+from smoothcert.report.corrupted.results import CorruptedResults, CorruptionPart
+
+
+def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedResults]:
+    """Read results files on corrupted images and join those of each network.
+
+    Files belong to one network if folder, dataset, weights, noise level, protocol and n agree. Several files of one
+    corruption, such as shards, are merged. Results on the clean images are found in a folder of the same name. `given`
+    has `dataset` and `sigma` of files without a sidecar.
+    """
+    files = [read_file(Path(path), given) for path in paths]
+    clean = [file for file in files if not file.parts]
+    networks: dict[tuple[Any, ...], list[CorruptedFile]] = {}
+    for file in files:
+        if file.parts:
+            networks.setdefault(file.network, []).append(file)
+    return _make_names_unique([(files[0].folder.name, _join(files, clean)) for files in networks.values()])
+
+
+def _join(files: Sequence[CorruptedFile], clean: Sequence[CorruptedFile]) -> CorruptedResults:
+    first, entry = files[0], files[0].entry
+    keys = dict.fromkeys(key for file in files for key in file.parts)
+    parts = {key: _merge([file.parts[key] for file in files if key in file.parts]) for key in keys}
+    clean_results = [file.entry.results for file in clean if file.is_clean_version_of(first)]
+    return CorruptedResults(
+        name=entry.name,
+        dataset=first.dataset,
+        sigma=entry.sigma,
+        method=entry.method,
+        n=entry.n,
+        suite=first.suite or _find_suite(parts, first.dataset),
+        parts=parts,
+        clean=_merge([make_part(results, results.idx) for results in clean_results]) if clean_results else None,
+        protocol=entry.protocol,
+    )
+
+
+def _merge(parts: Sequence[CorruptionPart]) -> CorruptionPart:
+    """Merge parts; for an image in several of them, the largest part counts."""
+    largest = sorted(parts, key=lambda part: -len(part.images))
+    images, first = np.unique(np.concatenate([part.images for part in largest]), return_index=True)
+    radius, correct = (np.concatenate([getattr(part, name) for part in largest]) for name in ("radius", "correct"))
+    return CorruptionPart(images, radius[first], correct[first])
+
+
+def _find_suite(parts: Mapping[tuple[str, int], CorruptionPart], dataset: str | None) -> str:
+    """Return the suite with these corruptions; if both have them, decide by dataset, then by severity."""
+    names = {corruption for corruption, _ in parts}
+    matching = [suite for suite, known in CORRUPTIONS.items() if names <= set(known)]
+    if not matching:
+        known_suites = " nor ".join(CORRUPTIONS)
+        raise SmoothcertError(f"Neither {known_suites} has all of the corruptions {', '.join(sorted(names))}.")
+    by_name = canonical_name(dataset or "").removesuffix("-c") + "-c"
+    if by_name in matching:
+        return by_name
+    return matching[-1] if any(severity > 1 for _, severity in parts) else matching[0]
+
+
+def _make_names_unique(networks: Sequence[tuple[str, CorruptedResults]]) -> list[CorruptedResults]:
+    """Add the folder name to networks of one method, such as seeds, and a number if the folder names agree too."""
+
+    def key(entry: CorruptedResults) -> tuple[Any, ...]:
+        return entry.name, entry.dataset, entry.sigma, entry.n
+
+    seen = Counter(key(entry) for _, entry in networks)
+    named = [
+        replace(entry, name=f"{entry.name} ({folder})") if seen[key(entry)] > 1 else entry for folder, entry in networks
+    ]
+    repeated, number = Counter(map(key, named)), Counter[tuple[Any, ...]]()
+    entries = []
+    for entry in named:
+        number[key(entry)] += 1
+        suffix = f" {number[key(entry)]}" if repeated[key(entry)] > 1 else ""
+        entries.append(replace(entry, name=entry.name + suffix))
+    return entries

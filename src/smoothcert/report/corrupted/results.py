@@ -1,0 +1,94 @@
+"""Results of one network on every corruption of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcert.dataset_names import CORRUPTIONS
+from smoothcert.report.tables.paper_numbers import method_rank
+
+
+@dataclass(frozen=True)
+class CorruptionPart:
+    """Rows of one corruption at one severity: image index, robust radius and correctness of each."""
+
+    images: NDArray[np.int64]
+    radius: NDArray[np.float64]
+    correct: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CorruptedResults:
+    """Results of one network by corruption and severity.
+
+    `suite` is the published benchmark ("mnist-c" or "cifar10-c") that defines the corruptions of the mean. Other
+    corruptions are held out of the mean, unless there are no others.
+    """
+
+    name: str
+    dataset: str | None
+    sigma: float | None
+    method: str | None
+    n: int | None
+    suite: str
+    parts: Mapping[tuple[str, int], CorruptionPart]
+    clean: CorruptionPart | None = None
+    protocol: str = ""  # differences from the published CERTIFY, empty if there are none
+
+    @property
+    def corruptions(self) -> list[str]:
+        """Corruptions of the mean, in the suite's order."""
+        present = {corruption for corruption, _ in self.parts}
+        return [name for name in CORRUPTIONS[self.suite] if name in present] or sorted(present)
+
+    @property
+    def held_out(self) -> list[str]:
+        """Corruptions that are present but not part of the mean."""
+        return sorted({corruption for corruption, _ in self.parts}.difference(self.corruptions))
+
+    @property
+    def missing(self) -> list[str]:
+        """Corruptions of the suite without results, if others of the suite have some."""
+        known = CORRUPTIONS[self.suite]
+        return [name for name in known if name not in self.corruptions] if set(self.corruptions) & set(known) else []
+
+    @property
+    def severities(self) -> list[int]:
+        """Severities of the corruptions of the mean."""
+        return sorted({severity for corruption, severity in self.parts if corruption in self.corruptions})
+
+    @property
+    def images(self) -> NDArray[np.int64]:
+        """Indices of all images that have a result, sorted."""
+        return np.unique(np.concatenate([part.images for part in self.parts.values()]))
+
+    @property
+    def uneven(self) -> list[str]:
+        """Corruptions without results for some images or severities that others have."""
+        levels = {name: {level for other, level in self.parts if other == name} for name in self.corruptions}
+        return [
+            name
+            for name in self.corruptions
+            if levels[name] != set(self.severities)
+            or any(len(self.parts[name, level].images) < len(self.images) for level in levels[name])
+        ]
+
+
+def same_images(members: Sequence[CorruptedResults]) -> bool:
+    """Return True if all networks were certified on the same images, so that they can be ranked."""
+    return len({entry.images.tobytes() for entry in members}) == 1
+
+
+def corruption_groups(entries: Sequence[CorruptedResults]) -> list[list[CorruptedResults]]:
+    """Return the networks grouped by dataset, noise level and n, methods in the paper's order."""
+
+    def key(entry: CorruptedResults) -> tuple[str, str, float, int]:
+        return entry.suite, entry.dataset or "", entry.sigma or 0.0, entry.n or 0
+
+    ranked = sorted(entries, key=lambda entry: (*key(entry), method_rank(entry.method)))
+    return [list(same) for _, same in groupby(ranked, key=key)]

@@ -1,0 +1,116 @@
+"""Tables of results on corrupted images, for printing and as JSON, with the paper's numbers on request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from smoothcert.dataset_names import CORRUPTIONS, canonical_name
+from smoothcert.report.corrupted.means import KINDS, Summary, summarize
+from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, same_images
+from smoothcert.report.tables.formats import Cell, Lines, Sheet
+from smoothcert.report.tables.paper_numbers import paper_corruptions
+from smoothcert.report.tables.table import rank_marks
+
+_SHORT = {"canny_edges": "edges", "dotted_line": "line", "brightness": "bright", "pixelate": "pixel"}
+
+
+def short_name(corruption: str) -> str:
+    """Return the paper's short name of a corruption.
+
+    >>> short_name("gaussian_noise"), short_name("canny_edges")
+    ('gaussian', 'edges')
+    """
+    return _SHORT.get(corruption, corruption.partition("_")[0])
+
+
+def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[Sheet]:
+    """Return one table per dataset, noise level and n, with a group of lines for ACR and one for accuracy."""
+    sheets = []
+    for members in corruption_groups(entries):
+        levels = sorted({level for entry in members for level in entry.severities})
+        levels = levels if len(levels) > 1 else []
+        present = {name for entry in members for name, _ in entry.parts}
+        names = [name for name in CORRUPTIONS[members[0].suite] if name in present]
+        held_out = sorted(present.difference(names))
+        titles = [members[0].dataset or "", "sigma", "method", "mean", "+-", *map(short_name, names), *held_out]
+        titles += [*(f"sev {level}" for level in levels), "clean", "images", "n"]
+        names += held_out
+        sheets.append(Sheet(titles, [_group_lines(members, kind, names, levels, paper) for kind in KINDS]))
+    return sheets
+
+
+def _group_lines(
+    members: Sequence[CorruptedResults], kind: str, names: Sequence[str], levels: Sequence[int], paper: bool
+) -> Lines:
+    title, _, _, form = KINDS[kind]
+    summaries = [summarize(entry, kind) for entry in members]
+    texts = [[_text(value, form) for value in _values(summary, names, levels)] for summary in summaries]
+    ranked = same_images(members)
+    marks = [
+        rank_marks([float(text) if text and ranked else None for text in column]) for column in zip(*texts, strict=True)
+    ]
+    lines = []
+    for row, (entry, summary) in enumerate(zip(members, summaries, strict=True)):
+        cells = [Cell(text, column[row]) for text, column in zip(texts[row], marks, strict=True)]
+        error = Cell(f"{summary.mean.standard_error:{form}}")
+        start = [Cell(title), Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"), Cell(entry.name)]
+        end = [Cell(f"{len(entry.images):,}"), Cell(f"{entry.n:,}" if entry.n else "?")]
+        lines.append([*start, cells[0], error, *cells[1:], *end])
+        if paper and (printed := paper_values(entry, kind)):
+            lines.append(_paper_line(entry, printed, names, levels, form))
+    return lines
+
+
+def _text(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
+def _values(summary: Summary, names: Sequence[str], levels: Sequence[int]) -> list[float | None]:
+    by_type = [summary.by_corruption.get(name) for name in names]
+    return [summary.mean.value, *by_type, *(summary.by_severity.get(level) for level in levels), summary.clean]
+
+
+def _paper_line(
+    entry: CorruptedResults, printed: dict[str, float], names: Sequence[str], levels: Sequence[int], form: str
+) -> list[Cell]:
+    known = CORRUPTIONS[entry.suite]
+    by_type = [printed.get(short_name(name)) if name in known else None for name in names]
+    by_severity = [printed.get(f"sev {level}") for level in levels]
+    values = [printed.get("mean"), None, *by_type, *by_severity, printed.get("clean"), None, None]
+    return [Cell(""), Cell(""), Cell("  paper"), *(Cell(_text(value, form)) for value in values)]
+
+
+def paper_values(entry: CorruptedResults, kind: str) -> dict[str, float]:
+    """Return the paper's numbers for a network; they exist for MNIST-C and CIFAR-10-C at sigma 0.25 only."""
+    published = canonical_name(entry.dataset or entry.suite) == entry.suite and entry.sigma in (None, 0.25)
+    return paper_corruptions(entry.suite, entry.method, kind) if published and not entry.protocol else {}
+
+
+def corruptions_json(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[dict[str, Any]]:
+    """Return the means (mACR, mAcc) with their intervals, and all values they average, as plain values."""
+    return [_entry_json(entry, paper) for entry in entries]
+
+
+def _entry_json(entry: CorruptedResults, paper: bool) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "name": entry.name,
+        "dataset": entry.dataset,
+        "sigma": entry.sigma,
+        "method": entry.method,
+        "n": entry.n,
+        "images": len(entry.images),
+        "missing": entry.missing,
+    }
+    for kind, name in (("acr", "mACR"), ("accuracy", "mAcc")):
+        summary = summarize(entry, kind)
+        about[name] = vars(summary.mean)
+        about[kind] = {
+            "by_corruption": dict(summary.by_corruption),
+            "by_severity": {str(level): value for level, value in summary.by_severity.items()},
+            "cells": {f"{corruption}/{severity}": value for (corruption, severity), value in summary.cells.items()},
+            "clean": summary.clean,
+        }
+        if paper:
+            about[kind]["paper"] = paper_values(entry, kind)
+    return about

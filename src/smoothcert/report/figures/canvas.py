@@ -1,0 +1,47 @@
+"""Creates and saves matplotlib figures (the extra `plots`); the same figure always gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from smoothcert.errors import SmoothcertError, unknown_name
+from smoothcert.runtime.atomic_files import replacing
+
+SUFFIXES = (".pdf", ".svg", ".png")
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "smoothcert",
+    "pdf.fonttype": 42,
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "legend.fontsize": 7.5,
+}
+_NO_DATE: Mapping[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {}}
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure; the size is in inches."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise SmoothcertError("Figures need matplotlib: pip install 'smoothcert[plots]'.") from None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure to a file of any type that matplotlib supports."""
+    import matplotlib
+
+    known = figure.canvas.get_supported_filetypes()
+    if path.suffix.lstrip(".") not in known:
+        raise unknown_name("image format", path.suffix, [f".{kind}" for kind in known])
+    image = io.BytesIO()  # in memory first, since matplotlib fails in many ways on a full disk
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(image, dpi=200, format=path.suffix.lstrip("."), metadata=_NO_DATE.get(path.suffix))
+    with replacing(path) as part:
+        part.write_bytes(image.getvalue())

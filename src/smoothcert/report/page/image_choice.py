@@ -1,0 +1,77 @@
+"""Chooses the test images in the page's gallery.
+
+All runs of a dataset share one set of images. Among equally interesting images, those that several runs can show are
+preferred, which keeps a page of many runs small.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from smoothcert.results.reader import Results
+
+KINDS = ("most robust", "least robust", "wrong", "abstained")
+_MAX_IMAGES = 8  # per kind and run
+_EXTREME = 0.02  # share of images that count as most or least robust
+
+Picks = dict[str, list[int]]
+"""Rows of a results file by kind."""
+
+
+def candidates(results: Results) -> Picks:
+    """Return the rows of each kind, most interesting first.
+
+    These are the 2 % of images with the largest and the smallest radius among the correct ones, the wrong ones with
+    the largest radius, and all abstentions.
+    """
+    correct = np.flatnonzero(results.correct & (results.predict >= 0))
+    wrong = np.flatnonzero(~results.correct & (results.predict >= 0))
+    ascending = correct[np.argsort(results.radius[correct], kind="stable")]
+    few = max(_MAX_IMAGES, round(_EXTREME * len(results)))
+    # Many images share the largest radius that n noise samples allow: all of them are equally interesting.
+    largest = results.radius[ascending[-1]] if len(ascending) else 0.0
+    ties = int((results.radius[ascending] == largest).sum())
+    picks = {
+        "most robust": ascending[::-1][: max(few, ties)],
+        "least robust": ascending[:few],
+        "wrong": wrong[np.argsort(-results.radius[wrong], kind="stable")][:few],
+        "abstained": np.flatnonzero(results.predict < 0),
+    }
+    return {kind: [int(row) for row in rows] for kind, rows in picks.items()}
+
+
+def choose(runs: Sequence[Results], room: int) -> list[Picks]:
+    """Return the rows each run shows, as many per kind as possible with at most `room` different images."""
+    offered = [candidates(results) for results in runs]
+    popularity = Counter(_kinds_and_images(runs, offered))
+    ranked = [
+        {kind: sorted(rows, key=lambda row: -popularity[kind, int(results.idx[row])]) for kind, rows in picks.items()}
+        for results, picks in zip(runs, offered, strict=True)
+    ]
+    chosen: list[Picks] = []
+    for most in range(_MAX_IMAGES, 0, -1):
+        chosen = [{kind: rows[:most] for kind, rows in picks.items()} for picks in ranked]
+        if len(shown_images(runs, chosen)) <= room:
+            break
+    kept = set(shown_images(runs, chosen)[:room])  # one image per kind and run can still be too many
+    for results, picks in zip(runs, chosen, strict=True):
+        for kind, rows in picks.items():
+            sign = 1 if kind == "least robust" else -1
+            shown = [row for row in rows if int(results.idx[row]) in kept]
+            picks[kind] = [row for *_, row in sorted((sign * results.radius[r], results.idx[r], r) for r in shown)]
+    return chosen
+
+
+def shown_images(runs: Sequence[Results], chosen: Sequence[Picks]) -> list[int]:
+    """Return the indices of all images that are shown, the most frequent first."""
+    frequency = Counter(index for _, index in _kinds_and_images(runs, chosen))
+    return sorted(frequency, key=lambda index: (-frequency[index], index))
+
+
+def _kinds_and_images(runs: Sequence[Results], chosen: Sequence[Picks]) -> Iterator[tuple[str, int]]:
+    for results, picks in zip(runs, chosen, strict=True):
+        for kind, rows in picks.items():
+            yield from ((kind, int(results.idx[row])) for row in rows)

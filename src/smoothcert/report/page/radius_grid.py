@@ -1,0 +1,72 @@
+"""Certified accuracy as stored in the page: the number of images whose radius falls into each step of a common grid.
+
+The step divides 0.25, so that the paper's radii lie on the grid. At the grid's radii, all curves, bands, envelopes and
+paired differences that the page computes are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smoothcert.report.tables.entries import Entry
+from smoothcert.results.reader import Results
+
+_DIVISIONS = (64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
+_MAX_STEPS = 250  # the step of an image must fit into a byte
+
+
+@dataclass(frozen=True)
+class RadiusGrid:
+    """The radii 0, step, 2 step, ..., up to the first one that no image reaches."""
+
+    step: float
+    count: int
+
+    @property
+    def radii(self) -> NDArray[np.float64]:
+        """All radii of the grid."""
+        return self.step * np.arange(self.count).astype(np.float64)
+
+    def steps_of(self, radius: ArrayLike) -> NDArray[np.int64]:
+        """Return the index of the largest grid radius that does not exceed each radius."""
+        return np.searchsorted(self.radii, np.asarray(radius, dtype=np.float64), side="right") - 1
+
+
+def choose_grid(largest: float) -> RadiusGrid:
+    """Return the finest grid of at most 250 steps that covers all radii up to `largest`.
+
+    >>> choose_grid(0.95), choose_grid(3.81).step
+    (RadiusGrid(step=0.00390625, count=245), 0.015625)
+    """
+    largest = max(largest, 0.25)
+    for division in _DIVISIONS:
+        if largest * 4 * division < _MAX_STEPS - 1:
+            return RadiusGrid(0.25 / division, math.floor(largest * 4 * division) + 2)
+    step = 0.25 * math.ceil(largest * 4 / (_MAX_STEPS - 2))
+    return RadiusGrid(step, math.floor(largest / step) + 2)
+
+
+def grid_for(entries: Sequence[Entry]) -> RadiusGrid:
+    """Return a common grid for several entries."""
+    return choose_grid(max(float(entry.results.radius.max()) for entry in entries))
+
+
+def radius_counts(results: Results, grid: RadiusGrid, chosen: NDArray[np.bool_]) -> list[int]:
+    """Return the number of chosen images in each step of the grid."""
+    return [int(count) for count in np.bincount(grid.steps_of(results.radius[chosen]), minlength=grid.count)]
+
+
+def image_codes(results: Results, grid: RadiusGrid) -> NDArray[np.uint8]:
+    """Return one byte per image, ordered by index: 0 if wrong or abstained, else the image's step plus one."""
+    order = np.argsort(results.idx, kind="stable")
+    return np.where(results.correct, grid.steps_of(results.radius) + 1, 0)[order].astype(np.uint8)
+
+
+def vote_counts(share: NDArray[np.float64]) -> list[int]:
+    """Return a histogram of vote shares with 50 bins over [0, 1]."""
+    return [int(number) for number in np.histogram(share, bins=50, range=(0.0, 1.0))[0]]

@@ -1,0 +1,91 @@
+"""Training curves, cost and provenance of a run, from the files in its folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from smoothcert.report.sources import Run
+from smoothcert.results.reader import counts_path, sidecar_path
+from smoothcert.runtime.atomic_files import file_hash
+
+Json = dict[str, Any]
+_NOT_CURVES = ("epoch", "seconds")
+
+
+def training_curves(run: Run, points: int = 100) -> Json | None:
+    """Return the training curves by name at no more than `points` epochs, including the last one."""
+    epochs = list(run.epochs)
+    if not epochs:
+        return None
+    stride = -(-len(epochs) // points)
+    kept = epochs[::-1][::stride][::-1]
+    names = [key for key, value in epochs[-1].items() if key not in _NOT_CURVES and isinstance(value, int | float)]
+    curves = {name: [_round(row.get(name)) for row in kept] for name in names}
+    return {"epochs": [row.get("epoch") for row in kept], "curves": curves}
+
+
+def cost(run: Run, paper_hours: float | None) -> Json:
+    """Return the seconds and devices of training and certification (None if unknown), and the paper's hours."""
+    results = run.entry.results
+    segments = results.about.get("segments", [])
+    certification = sum(float(segment.get("seconds", 0.0)) for segment in segments)
+    training = sum(float(epoch.get("seconds", 0.0)) for epoch in run.epochs)
+    return {
+        "training": training or None,
+        "trainedOn": _devices(run.segments),
+        "certification": certification or float(results.seconds.sum()) or None,
+        "certifiedOn": _devices(segments),
+        "paperHours": paper_hours,
+    }
+
+
+def provenance(run: Run, about: str) -> Json:
+    """Return settings, configuration, devices, versions and file hashes of a run."""
+    results, settings = run.entry.results, run.entry.settings
+    segments = results.about.get("segments") or [{}]
+    last: Mapping[str, Any] = segments[-1]
+    files = [path for path in (run.path, counts_path(run.path), sidecar_path(run.path)) if path.is_file()]
+    facts = {
+        "dataset": " ".join(str(settings.get("data", {}).get(key, "")) for key in ("name", "split")).strip(),
+        "images": f"{len(results):,}" + (f" ({settings['images']})" if "images" in settings else ""),
+        "sigma": run.entry.sigma,
+        "n0": settings.get("n0"),
+        "n": settings.get("n"),
+        "alpha": settings.get("alpha"),
+        "seed": settings.get("seed"),
+        "precision": settings.get("precision"),
+        "architecture": settings.get("model", {}).get("architecture"),
+        "model SHA-256": settings.get("model", {}).get("sha256"),
+        "certified on": _devices(segments),
+        "trained on": _devices(run.segments),
+        "certified at": last.get("started"),
+        "versions": ", ".join(f"{name} {version}" for name, version in last.get("versions", {}).items()),
+    }
+    return {
+        "label": run.entry.title,
+        "about": about,
+        "facts": {key: str(value) for key, value in facts.items() if value not in (None, "")},
+        "config": _configuration(run),
+        "files": [{"name": path.name, "sha256": file_hash(path)} for path in files],
+    }
+
+
+def _configuration(run: Run) -> dict[str, str]:
+    if run.config is None:
+        return {}
+    values = dataclasses.asdict(run.config)
+    options = values.pop("options")
+    return {key: str(value) for key, value in {**values, **options}.items() if value != ""}
+
+
+def _devices(segments: Any) -> str | None:
+    names = dict.fromkeys(str(segment["device"]) for segment in segments if segment.get("device"))
+    return ", ".join(names) or None
+
+
+def _round(value: Any) -> float | None:
+    """Round to four digits; return None for NaN and infinity, which JSON does not have."""
+    return float(f"{value:.4g}") if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,0 +1,80 @@
+"""Results files as table entries: the dataset, noise level, method and protocol of each file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from smoothcert.report.tables.paper_numbers import ALIASES, METHODS
+from smoothcert.report.tables.protocol import protocol_of
+from smoothcert.results.reader import Results
+from smoothcert.statistics.bounds import largest_radius
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Results of one run, with the properties the table needs."""
+
+    results: Results
+    name: str
+    dataset: str | None
+    sigma: float | None
+    method: str | None
+    n: int | None
+    alpha: float | None
+    protocol: str = ""  # differences from the published CERTIFY, empty if there are none
+    paper: tuple[str | None, str] = (None, "")  # table (None: the main one) and setup of the matching row in the paper
+    seed: int | None = None  # set if runs differ in their seed only
+    qualifier: str = ""  # distinguishes runs with equal name, dataset and noise level
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Certification settings from the sidecar, empty without one."""
+        settings: Mapping[str, Any] = self.results.about.get("settings", {})
+        return settings
+
+    @property
+    def group(self) -> tuple[str, float]:
+        """Dataset and noise level (0 if unknown): rows with equal values form a block of the table."""
+        return (self.dataset or "", self.sigma or 0.0)
+
+    @property
+    def rivals(self) -> tuple[str, float, str]:
+        """Dataset, noise level and protocol: rows with equal values are ranked against each other."""
+        return (*self.group, self.protocol)
+
+    @property
+    def title(self) -> str:
+        """Name of the table row."""
+        if self.seed is not None:
+            return f"{self.name}, seed {self.seed}"
+        return f"{self.name} ({self.qualifier})" if self.qualifier else self.name
+
+
+def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
+    """Return the table entry for results, by default named after their method.
+
+    Published files have no sidecar: method and noise level are in the file name, METHOD-SIGMA.tsv. `given` has
+    `dataset` and `sigma` of files that do not state them.
+    """
+    settings = results.about.get("settings", {})
+    file_name = re.fullmatch(r"(?P<method>.+)-(?P<sigma>\d+(\.\d+)?)", results.name)
+    sigma = settings.get("sigma") or given.get("sigma") or (float(file_name["sigma"]) if file_name else None)
+    if not settings and sigma and results.radius.max() > largest_radius(sigma, 10**7, 0.001) * 1.01:
+        sigma = given.get("sigma")  # radii this large cannot come from the noise level in the file name
+    method = settings.get("model", {}).get("method") or (file_name["method"] if file_name else results.name)
+    method = ALIASES.get(method.lower(), method.lower())
+    protocol = protocol_of(settings)
+    label = name or METHODS.get(method, results.name)
+    return Entry(
+        results=results,
+        name=f"{label} [{protocol}]" if protocol else label,
+        dataset=settings.get("data", {}).get("name") or given.get("dataset"),
+        sigma=sigma,
+        method=method if method in METHODS else None,
+        n=settings.get("n"),
+        alpha=settings.get("alpha"),
+        protocol=protocol,
+    )

@@ -1,0 +1,105 @@
+"""The base classifier as it votes: in eval mode, in one precision and form, with scores that have been checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
+from smoothcert.models import Classifier
+from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype
+from smoothcert.smoothing.precision import check_precision, numerics
+
+Model = Callable[[Tensor], Any]
+
+
+class BaseClassifier:
+    """Calls a model with micro-batches of noisy inputs and returns scores [micro_batch, classes].
+
+    `num_classes` may be None until the first scores are known.
+    """
+
+    def __init__(self, model: Model, form: str, precision: str, num_classes: int | None) -> None:
+        check_precision(precision)
+        if form not in FORMS:
+            raise unknown_name("form", form, FORMS)
+        if not callable(model):
+            raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
+        if form == "folded" and not isinstance(model, Classifier):
+            raise UsageError(f"Only networks of `create_model` can be folded, but got a {type(model).__name__}.")
+        self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
+        self.deployed = Deployed(form, precision)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type that noisy inputs are cast to, once, after the noise was added in float32."""
+        return input_dtype(self.model, self.form, self.precision)
+
+    @contextmanager
+    def voting(self, model: Model, device: torch.device) -> Iterator[None]:
+        """Deploy `model`, in eval mode and the chosen precision, and restore every module's mode afterwards."""
+        self.model = model
+        modules = list(model.modules()) if isinstance(model, nn.Module) else []
+        modes = [module.training for module in modules]
+        for module in modules:
+            module.training = False
+        precision = self.precision if self.dtype == torch.float32 else "fp32"  # inputs that were cast need no autocast
+        try:
+            with torch.no_grad(), numerics(precision, device):
+                self.deployed.renew(model)
+                yield
+        finally:
+            for module, mode in zip(modules, modes, strict=True):
+                module.training = mode
+
+    def scores(self, noisy: Tensor) -> Tensor:
+        """Return the scores of one micro-batch. Call within `voting`."""
+        try:
+            returned = self.deployed.network(noisy)
+        except RuntimeError as error:
+            if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
+                other = "folded" if isinstance(self.model, Classifier) else "plain"
+                text = f"The network cannot be compiled ({first_line(error)})"
+                raise SmoothcertError(f"{text}; choose `--form {other}`.") from error
+            if "type" in str(error) and not isinstance(error, torch.OutOfMemoryError):
+                self._check_dtype(noisy.dtype)
+            raise
+        scores = _as_tensor(returned, noisy.device)
+        if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
+            expected = [len(noisy), self.num_classes or "classes"]
+            raise UsageError(f"Expected scores of shape {expected} from the model, but got {list(scores.shape)}.")
+        if scores.shape[1] == 1:
+            raise UsageError(
+                "Expected a score for each class from the model, but got a single one; wrap a model that scores only "
+                "the second of two classes in a function that returns both, such as (-score, score)."
+            )
+        self.num_classes = scores.shape[1]
+        return scores
+
+    def _check_dtype(self, given: torch.dtype) -> None:
+        """Raise with advice if the model failed because its weights have another dtype than its inputs."""
+        if not isinstance(self.model, nn.Module) or given != torch.float32:  # inputs cast here are cast to fit
+            return
+        kinds = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
+        if kinds and given not in kinds:
+            raise UsageError(
+                f"The model's weights are {kinds.pop()}, but its inputs {given}; convert it with `model.float()`, or "
+                "wrap it in a module that converts its inputs."
+            )
+
+
+def _as_tensor(returned: Any, device: torch.device) -> Tensor:
+    try:
+        scores = torch.as_tensor(returned, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"Expected an array of scores from the model, but got a {type(returned).__name__}; wrap it in a module "
+            "that returns the scores alone, such as its `logits`."
+        ) from error
+    if scores.is_complex() or scores.dtype == torch.bool:
+        raise UsageError(f"Expected scores that are numbers from the model, but got {scores.dtype}.")
+    return scores
