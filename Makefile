@@ -1,36 +1,40 @@
-# Everything runs in .venv, which the first target makes. System packages needed: make, python3-venv, g++;
-# chromium for the tests of the report page.
+# Everything runs in .venv, which the first target creates. Required system packages: make, python3-venv, g++, and
+# chromium for the tests of the report page. CONTRIBUTING.md describes the targets.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/
+# One thread per test process: the processes share the cores. loadscope keeps a module's tests in one process, so that
+# its fixtures are built once; worksteal balances tests of which one can take longer than many others.
+PROCESSES ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(RUN)pytest -n $(PROCESSES)
 
-.PHONY: browser demo test test-slow test-kernels verify-results check format clean
+.PHONY: browser demo test test-slow test-kernels verify-results check format docs clean
 
 demo: $(VENV)/ready
 	$(RUN)python examples/demo.py
 
 test: check browser
-	$(RUN)pytest -m "not slow"
+	$(PYTEST) --dist loadscope -m "not slow"
 
-test-slow: $(VENV)/ready browser
-	$(RUN)pytest -m slow
+test-slow: $(VENV)/docs-ready browser
+	$(PYTEST) --dist worksteal -m slow
 
-# What the CUDA kernels compute, by Triton's interpreter, which lies apart: PyTorch for CPUs need not find it.
+# Runs the CUDA kernels in Triton's interpreter. Triton is installed outside .venv, so that no other target sees it.
 TRITON := .cache/triton
 test-kernels: $(VENV)/ready $(TRITON)/ready
-	PYTHONPATH=$(TRITON) $(RUN)pytest tests/kernels
+	PYTHONPATH=$(TRITON) $(PYTEST) --dist worksteal tests/kernels
 
 $(TRITON)/ready:
 	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --target $(TRITON) triton==3.6.0
 	touch $@
 
-# The page's tests need Chromium: found, or installed where that may be done; without it they are skipped and say so.
+# The tests of the report page need Chromium. Root on Debian installs it; without it these tests are skipped.
 browser:
 	@command -v "$${SMOOTHCERT_BROWSER:-chromium}" >/dev/null || \
-	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Chromium for the page's tests" && \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Chromium for the tests of the report page" && \
 	export DEBIAN_FRONTEND=noninteractive && apt-get update -qq -o Acquire::Retries=3 && \
 	apt-get install -y -qq -o Acquire::Retries=3 chromium >/dev/null; } || \
-	echo "No Chromium: the page's tests are skipped unless another browser is found. SMOOTHCERT_BROWSER names one."
+	echo "No Chromium: the tests of the report page are skipped. SMOOTHCERT_BROWSER names another browser."
 
 verify-results: $(VENV)/ready
 	$(RUN)python scripts/results.py verify
@@ -47,16 +51,13 @@ format: $(VENV)/ready
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(RUN)pip install --quiet --disable-pip-version-check --no-deps imagecorruptions==1.1.2  # its photographs of frost
+	$(RUN)pip install --quiet --disable-pip-version-check --no-deps imagecorruptions==1.1.2  # frost images
 	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
-.PHONY: docs
 docs: $(VENV)/docs-ready
 	NO_MKDOCS_2_WARNING=1 $(RUN)mkdocs build --strict
 	@echo "The site is in site/; open site/index.html."
-
-test-slow: $(VENV)/docs-ready
 
 $(VENV)/docs-ready: $(VENV)/ready requirements-docs.txt
 	$(RUN)pip install --quiet --disable-pip-version-check -r requirements-docs.txt

@@ -17,8 +17,9 @@ from torch.nn import functional as F
 
 import smoothcert
 from smoothcert.certification.dataset import certify_sequentially
+from smoothcert.kernels import triton_kernels
 from smoothcert.methods import METHODS, create_method
-from smoothcert.philox import Purpose, normal, triton_kernels, uniform
+from smoothcert.philox import Purpose, normal, uniform
 from smoothcert.runtime.environment import choose_device
 from smoothcert.smoothing.deploy import fold
 from smoothcert.smoothing.noising import add_noise

@@ -1,6 +1,8 @@
-"""Where tests find what does not travel with the repository, and what they share."""
+"""Fixtures that tests share, and the settings of a test run."""
 
+import gzip
 import os
+import shutil
 from pathlib import Path
 
 import hypothesis
@@ -9,43 +11,60 @@ import torch
 
 import smoothcert
 
-# The run that decides must not depend on luck; everyone else's explores. None depends on how busy the machine is.
-hypothesis.settings.register_profile("decides", derandomize=True, deadline=None)
-hypothesis.settings.register_profile("explores", deadline=None)
-hypothesis.settings.load_profile("decides" if os.environ.get("SMOOTHCERT_NO_SKIPS") else "explores")
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the children
+KEPT_DATA = Path(__file__).parent / "data"
+
+# CI must be reproducible; other runs explore new examples. No deadline: the machine may be busy.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.load_profile("ci" if os.environ.get("SMOOTHCERT_NO_SKIPS") else "explore")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Turn skips into failures where nothing may be skipped: in the run that decides whether a change lands."""
+    """Turn skips into failures if `$SMOOTHCERT_NO_SKIPS` is set, as in CI."""
     report = yield
     if report.skipped and os.environ.get("SMOOTHCERT_NO_SKIPS") and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
-        report.longrepr = f"skipped where nothing may be skipped: {report.longrepr}"
+        report.longrepr = f"skipped although SMOOTHCERT_NO_SKIPS is set: {report.longrepr}"
     return report
 
 
 @pytest.fixture(autouse=True)
-def same_numbers_every_time():
-    """Random tensors of a test are the same in every run."""
+def fixed_torch_seed():
+    """Seed torch, so that random tensors of a test are the same in every run."""
     torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")
-def shared():
-    """The folder of published results and sample data; tests that need it are skipped where it is not."""
-    folder = os.environ.get("SMOOTHCERT_TEST_DATA")
-    if not folder:
-        pytest.skip("SMOOTHCERT_TEST_DATA is not set: no published results and sample data to test against")
-    return Path(folder)
+def shared(tmp_path_factory):
+    """Folder with `published/...`: `$SMOOTHCERT_TEST_DATA` if set, otherwise tests/data with its tables unpacked."""
+    if folder := os.environ.get("SMOOTHCERT_TEST_DATA"):
+        return Path(folder)
+    folder = tmp_path_factory.mktemp("shared")
+    shutil.copytree(KEPT_DATA / "published", folder / "published")
+    for packed in folder.rglob("*.tsv.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sample_data():
+    """Folder with samples of MNIST-C, CIFAR-10-C and ImageNet, which the repository may not contain."""
+    folder = Path(os.environ.get("SMOOTHCERT_TEST_DATA", "")) / "data"
+    if not (folder / "mnist-c").is_dir():
+        pytest.skip("needs a download: $SMOOTHCERT_TEST_DATA/data with samples of MNIST-C, CIFAR-10-C and ImageNet")
+    return folder
 
 
 @pytest.fixture(scope="session")
 def real_data():
-    """The folder with the real MNIST, Fashion-MNIST and CIFAR-10."""
+    """Folder with the complete MNIST, Fashion-MNIST and CIFAR-10."""
     folder = Path(os.environ.get("SMOOTHCERT_DATA", ""))
     if not (folder / "cifar10").is_dir():
-        pytest.skip("SMOOTHCERT_DATA does not hold the real data sets")
+        pytest.skip("needs a download: $SMOOTHCERT_DATA with MNIST, Fashion-MNIST and CIFAR-10")
     return folder
 
 
@@ -56,7 +75,7 @@ def mini():
 
 @pytest.fixture(scope="session")
 def trained_lenet():
-    """A LeNet trained for a few seconds with Gaussian noise: good enough to have certificates."""
+    """LeNet trained with Gaussian noise for 120 steps: good enough for non-trivial certificates."""
     torch.manual_seed(0)
     data = smoothcert.load_dataset("mnist-mini", "train")
     model = smoothcert.create_model("lenet")
@@ -80,5 +99,5 @@ def checkpoint(trained_lenet, tmp_path):
 
 @pytest.fixture(scope="session")
 def few(mini):
-    """100 images: the last mini-batch is a small one."""
+    """Every tenth image of mnist-mini: 100, so that the last mini-batch is a small one."""
     return mini.subset(range(0, 1000, 10))

@@ -7,19 +7,18 @@ et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 
 from __future__ import annotations
 
-import importlib
 import math
 from enum import IntEnum
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from smoothcert.kernels import triton_kernels
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
 _UNIT = 2.0**-32
-_kernels: Any = None
 
 Word = Tensor | int
 Words = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -66,17 +65,6 @@ def normal(seed: int, address: tuple[Word, Word, Word], size: int, *, device: to
     words = _words(seed, address, size, device)
     pairs = [part for pair in (words[:2], words[2:]) for part in _box_muller(*pair)]
     return _interleave(pairs, size)
-
-
-def triton_kernels() -> Any:
-    """Return the module with the CUDA version of these functions, or False if Triton is not installed."""
-    global _kernels  # torch.compile would trace through functools.cache
-    if _kernels is None:
-        try:
-            _kernels = importlib.import_module("smoothcert.kernels.noise")
-        except ImportError:
-            _kernels = False
-    return _kernels
 
 
 def uniform(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:

@@ -132,7 +132,13 @@ def test_killed_and_resumed_rows_are_the_same(checkpoint, tmp_path, kind, skip):
             time.sleep(0.01)
         time.sleep(generator.random() * 0.1)
         if process.poll() is not None:
-            break
+            if kills >= 2:
+                break
+            for path in tmp_path.glob("broken*"):  # a busy machine: it was too fast for us, so from the start
+                path.unlink()
+            process.communicate()
+            kills, codes = 0, []
+            continue
         process.send_signal(kind)
         _, errors = process.communicate()
         if process.returncode == 130:

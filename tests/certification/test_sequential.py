@@ -281,9 +281,12 @@ def test_killed_and_resumed_rows_are_the_same(checkpoint, tmp_path, flags):
         if kills < 3:
             process.kill()
         process.communicate()
-        if process.returncode == 0:
+        if process.returncode == 0 and kills >= 2:
             break
-        kills += 1
+        if process.returncode == 0:
+            for path in tmp_path.glob("broken*"):  # a busy machine: it was too fast for us, so from the start
+                path.unlink()
+        kills = kills + 1 if process.returncode else 0
     assert process.returncode == 0
     assert kills >= 2
     assert rows(broken) == rows(whole)

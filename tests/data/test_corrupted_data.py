@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from launching import HANGS
 
 import smoothcert
 from smoothcert.cli import main
@@ -95,10 +96,10 @@ def test_archives_are_in_memory_one_at_a_time(tmp_path):
     assert [data.fingerprint for data in sets] == [plain.load(name).fingerprint for name in names]
 
 
-def test_the_samples_are_read(shared):
-    data = smoothcert.load_dataset(str(shared / "data/cifar10-c-sample/frost"))
+def test_the_samples_are_read(sample_data):
+    data = smoothcert.load_dataset(str(sample_data / "cifar10-c-sample/frost"))
     assert (len(data), data.severities, tuple(data.shape)) == (500, 5, (3, 32, 32))
-    assert find_corrupted("mnist-c", shared / "data").available == list(CORRUPTIONS["mnist-c"])
+    assert find_corrupted("mnist-c", sample_data).available == list(CORRUPTIONS["mnist-c"])
 
 
 def spoil(folder, what):
@@ -245,7 +246,7 @@ def test_no_process_outlives_a_kill(tmp_path):
         status = Path(f"/proc/{pid}/stat")
         return status.exists() and status.read_text().split()[2] != "Z"  # dead, but not yet reaped
 
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + HANGS
     while any(map(alive, workers)) and time.monotonic() < ends:
         time.sleep(0.1)
     assert not any(map(alive, workers))

@@ -19,9 +19,9 @@ DETERMINED = ("defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate",
 
 
 @pytest.fixture(scope="module")
-def mnist_c(shared):
+def mnist_c(sample_data):
     return {
-        name: np.load(shared / f"data/mnist-c/{name}.npz")["images"] for name in (*CORRUPTIONS["mnist-c"], "identity")
+        name: np.load(sample_data / f"mnist-c/{name}.npz")["images"] for name in (*CORRUPTIONS["mnist-c"], "identity")
     }
 
 
@@ -80,9 +80,9 @@ def test_random_corruptions_of_mnist_c_have_their_distribution(mnist_c, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORRUPTIONS["cifar10-c"])
-def test_cifar10_c_at_every_severity(shared, real_data, name):
+def test_cifar10_c_at_every_severity(sample_data, real_data, name):
     clean = np.moveaxis(smoothcert.load_dataset("cifar10", "test", real_data).images[::100].numpy(), 1, -1)
-    sample = np.load(shared / f"data/cifar10-c-sample/{name}.npy")
+    sample = np.load(sample_data / f"cifar10-c-sample/{name}.npy")
     before = 0.0
     for severity in range(1, 6):
         theirs = sample[100 * (severity - 1) : 100 * severity]

@@ -243,9 +243,9 @@ def test_images_of_ones_own_are_bytes(images):
         smoothcert.ImageData("mine", "test", torch.zeros(2, 1, 4, 4).byte(), [0, 1], ("a", "b"), (0.0,), (1.0,))
 
 
-def test_imagenet_is_cut_as_published(tmp_path, shared):
+def test_imagenet_is_cut_as_published(tmp_path, sample_data):
     (tmp_path / "imagenet").mkdir()
-    (tmp_path / "imagenet/val").symlink_to(shared / "data/imagenet-sample")
+    (tmp_path / "imagenet/val").symlink_to(sample_data / "imagenet-sample")
     data = smoothcert.load_dataset("imagenet", "test", tmp_path)
     assert len(data) == 40
     for number, path in enumerate(data.images.paths):
@@ -259,8 +259,8 @@ def test_imagenet_is_cut_as_published(tmp_path, shared):
         assert torch.equal(pixels, torch.from_numpy(np.array(cut)).permute(2, 0, 1)), path.name
 
 
-def test_tiny_imagenet_folder(shared):
-    data = smoothcert.load_dataset(str(shared / "data/tiny-imagenet-sample"), "train")
+def test_tiny_imagenet_folder(sample_data):
+    data = smoothcert.load_dataset(str(sample_data / "tiny-imagenet-sample"), "train")
     assert data.images.shape == (1000, 3, 64, 64)
     assert torch.bincount(data.labels).tolist() == [100] * 10
 

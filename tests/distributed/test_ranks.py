@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from launching import HANGS
 from torch.distributed import HashStore
 from training_child import configure, train
 
@@ -20,11 +21,16 @@ from smoothcert.training.pacing import Clock
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setenv("SMOOTHCERT_RANK_TIMEOUT", "1")
+def short_waits(monkeypatch):
     monkeypatch.setattr(heartbeats, "SECONDS_BETWEEN_BEATS", 0.1)
     monkeypatch.setattr(consensus, "_SECONDS_TO_APPEAR", 0.2)
     monkeypatch.setattr(work_queue, "_SECONDS_BETWEEN_HEARTBEAT_CHECKS", 0.1)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Three seconds of silence are a rank's death: enough for the living ones on a busy machine."""
+    monkeypatch.setenv("SMOOTHCERT_RANK_TIMEOUT", "3")
 
 
 def together(work, size, *, absent=()):
@@ -51,7 +57,7 @@ def together(work, size, *, absent=()):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANGS)
         assert not thread.is_alive(), "it hangs"
     return [found.get(rank) for rank in range(size)]
 
@@ -131,12 +137,10 @@ def test_an_error_of_another_rank_is_said_by_rank_0():
     assert isinstance(third, PeerError)
 
 
-def test_a_silent_rank_is_not_waited_for():
-    began = time.monotonic()
+def test_a_silent_rank_is_not_waited_for(impatient):
     first, second, _ = together(lambda ranks: ranks.require_same_on_all_ranks({}), 3, absent=[2])
-    assert "Rank 2 has not been heard of for 1 seconds" in str(first)
+    assert "Rank 2 has not been heard of for 3 seconds" in str(first)
     assert isinstance(second, PeerError)
-    assert time.monotonic() - began < 20
 
 
 def test_a_folder_that_is_not_shared(tmp_path):
@@ -162,7 +166,7 @@ def test_shared_work_is_done_once_and_comes_in_order(size):
     assert sorted(done) == list(range(40))
 
 
-def test_the_items_of_a_dead_rank_are_taken_over():
+def test_the_items_of_a_dead_rank_are_taken_over(impatient):
     """Rank 1 draws a ticket and is never heard of again; another did not even say which ticket it drew."""
 
     def work(ranks):

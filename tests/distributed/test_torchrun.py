@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from launching import SOURCE, environment, finish, kill_rank, smoothcert_group, torchrun
+from launching import HANGS, SOURCE, environment, finish, kill_rank, smoothcert_group, torchrun
 from safetensors.torch import load_file
 from training_child import configure
 
@@ -117,7 +117,7 @@ def test_certification_survives_the_death_of_a_rank(certified, tmp_path):
 def test_the_images_of_a_dead_rank_are_taken_over_without_a_restart(certified, tmp_path):
     command, expected, counts = certified
     out = tmp_path / "two.tsv"
-    group = smoothcert_group(*[([*command, "--out", out], {})] * 2, SMOOTHCERT_RANK_TIMEOUT=5)
+    group = smoothcert_group(*[([*command, "--out", out], {})] * 2, SMOOTHCERT_RANK_TIMEOUT=10)
     while not out.exists() or len(rows(out)) < 3:
         assert group[0].poll() is None, finish(group[0])
         time.sleep(0.05)
@@ -167,9 +167,9 @@ def test_a_tables_runs_and_images_are_shared_out(tmp_path):
 TRAIN = ["train", "--dataset", "mnist-mini", "--epochs", "50"]
 
 
-def two_data_folders(folder, shared):
+def two_data_folders(folder, sample_data):
     """Two copies of a small ImageNet: b lacks a class, c an image, d a class of test images."""
-    source = shared / "data/tiny-imagenet-sample"
+    source = sample_data / "tiny-imagenet-sample"
     for name in "abcd":
         for split in ("train", "val"):
             for number, wnid in enumerate(sorted(path.name for path in (source / split).iterdir())[:3]):
@@ -186,15 +186,15 @@ def two_data_folders(folder, shared):
 
 
 def group_error(*commands):
-    """Return what rank 0 says; every rank stops with an error, within the time, and the others are silent."""
-    results = [finish(process, 90) for process in smoothcert_group(*commands, SMOOTHCERT_RANK_TIMEOUT=20)]
+    """Return what rank 0 says; every rank stops with an error, and the others are silent."""
+    results = [finish(process) for process in smoothcert_group(*commands)]
     assert all(code in (1, 2) for code, _ in results), results
     assert all("smoothcert:" not in text for _, text in results[1:]), results
     assert results[0][1].count("smoothcert:") == 1, results
     return results[0][1]
 
 
-def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, shared):
+def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, sample_data):
     runs = ["--runs", tmp_path / "runs"]
     error = group_error(([*TRAIN, *runs], {}), ([*TRAIN, *runs, "--seed", 3], {}))
     assert "The ranks do not agree on seed of run: 0 on rank 0, 3 on rank 1" in error
@@ -205,7 +205,7 @@ def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, shared):
     error = group_error(([*TRAIN, *runs], {}), ([*TRAIN, *runs], {"PYTHONPATH": str(tmp_path / "other")}))
     assert "do not agree on code version" in error
     assert "install the same smoothcert on every node" in error
-    missing = two_data_folders(tmp_path, shared)
+    missing = two_data_folders(tmp_path, sample_data)
     imagenet = ["train", "imagenet-gaussian-1.00", *runs]
     error = group_error(*(([*imagenet, "--data-dir", tmp_path / name], {}) for name in "ab"))
     assert "do not agree on class folders" in error
@@ -241,7 +241,7 @@ def run_script(path, *arguments, **variables):
         env={**environment(), **variables},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=HANGS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

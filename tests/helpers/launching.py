@@ -1,4 +1,4 @@
-"""Starting groups of processes as users do: with torchrun, or by a launcher that only sets the variables."""
+"""Start groups of processes as users do: with torchrun, or with a launcher that only sets the variables."""
 
 import os
 import signal
@@ -11,6 +11,8 @@ from pathlib import Path
 import smoothcert
 
 SOURCE = Path(smoothcert.__file__).parents[1]
+HANGS = 900
+"""Seconds after which a process counts as hanging: far more than any takes, also on a busy machine."""
 
 
 def environment(**more):
@@ -25,7 +27,7 @@ def torchrun(count, *arguments, restarts=0):
 
 
 def smoothcert_group(*commands, **more):
-    """Start one `smoothcert` a rank, each with its own command, without torchrun."""
+    """Start one `smoothcert` per rank, each with its own command and variables, without torchrun."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -39,19 +41,19 @@ def smoothcert_group(*commands, **more):
     return group
 
 
-def finish(process, seconds=240):
-    """Wait for a process; one that hangs is an error."""
+def finish(process):
+    """Wait for a process and return its exit code and output; one that hangs is killed, which is an error."""
     try:
-        out, err = process.communicate(timeout=seconds)
+        out, err = process.communicate(timeout=HANGS)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
     return process.returncode, out + (err or "")
 
 
-def kill_rank(launcher, rank, *, when, seconds=120):
-    """SIGKILL the process of a rank once `when()` holds."""
-    end = time.monotonic() + seconds
+def kill_rank(launcher, rank, *, when):
+    """Send SIGKILL to the process of a rank as soon as `when()` is true."""
+    end = time.monotonic() + HANGS
     while not when():
         assert launcher.poll() is None, launcher.communicate()
         assert time.monotonic() < end

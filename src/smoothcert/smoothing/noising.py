@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from smoothcert.errors import UsageError
-from smoothcert.philox import long_words, normal, triton_kernels, uniform
+from smoothcert.kernels import triton_kernels
+from smoothcert.philox import long_words, normal, uniform
 from smoothcert.statistics.integer_noise import LEVELS, thresholds
 from smoothcert.statistics.noise import GaussianNoise, GridNoise, Noise, UniformNoise
 

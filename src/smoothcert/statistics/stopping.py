@@ -126,8 +126,8 @@ class BudgetStop(TableStop):
         shard: (i, n) if this job is the i-th of n shards, counted from 1.
 
     Example:
-        >>> BudgetStop(samples=24_000, radii=(0.25, 0.5)).pool_budgets(48)[:2]
-        [1000, 1000]
+        >>> BudgetStop(samples=24_000, radii=(0.25, 0.5)).plan(n=1000, alpha=0.001).alphas[0] < 0.001
+        True
     """
 
     name: ClassVar[str] = "budget"
