@@ -49,7 +49,8 @@ def train(method, network, ranks):
         first, size = plan[number]
         part = ranks.share_of(size)
         indices = torch.arange(first + part.first, first + part.first + part.size)
-        stepper.run((indices,), size, epoch, step, 0.02)
+        stepper.set_position(epoch, step, 0.02)
+        stepper.take_step((indices,), size)
     return {**model.state_dict(), "sums": stepper.sums}
 
 

@@ -22,8 +22,8 @@ from smoothcert.paper.jobs import Workplace, list_jobs
 from smoothcert.paper.reproduce import reproduce
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.training.fit import fit, fit_together
-from smoothcert.training.loop import Training
 from smoothcert.training.run_folder import RunFolder
+from smoothcert.training.setup import setup_run
 from smoothcert.training.stepper import Stepper
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -45,15 +45,15 @@ def signal_in(monkeypatch):
     """Have signals come in a step of the run of some seed."""
 
     def arrange(at, *numbers, seed=0):
-        step_of = Stepper.run
+        set_position = Stepper.set_position
 
-        def run(self, inputs, size, epoch, step, rate):
+        def signal_and_set(self, epoch, step, rate):
             if (self.seed, step) == (seed, at):
                 for number in numbers:
                     signal.raise_signal(number)
-            step_of(self, inputs, size, epoch, step, rate)
+            set_position(self, epoch, step, rate)
 
-        monkeypatch.setattr(Stepper, "run", run)
+        monkeypatch.setattr(Stepper, "set_position", signal_and_set)
 
     return arrange
 
@@ -69,7 +69,7 @@ def saved_steps(folder):
 
 def new_runs(few, folder, count):
     configs = [configure("gaussian", name=name, seed=seed) for seed, name in enumerate("abc"[:count])]
-    return [Training(config, folder / config.name, few, few) for config in configs]
+    return [setup_run(config, folder / config.name, few, few) for config in configs]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -77,7 +77,7 @@ def new_runs(few, folder, count):
 def test_the_step_in_hand_is_the_last_and_is_saved(number, method, few, tmp_path, signal_in, monkeypatch):
     config, soft = configure(method), torch.full((100, 10), 0.1)
     whole = fit(config, tmp_path / "whole", few, few, soft=soft)
-    total = Training(config, tmp_path / "run", few, few, soft=soft).total
+    total = setup_run(config, tmp_path / "run", few, few, soft=soft).total
     for step in (0, 5, 6):
         signal_in(step, number)
         text = f"^test-{method}: interrupted after {step + 1} of {total} steps; the state is saved.$"

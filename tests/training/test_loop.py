@@ -18,8 +18,8 @@ from smoothcert.runtime.deadline import OutOfTimeError
 from smoothcert.training.config import read_config
 from smoothcert.training.epochs import noisy_accuracy, plan_epoch
 from smoothcert.training.fit import fit, fit_together
-from smoothcert.training.loop import Training
 from smoothcert.training.run_folder import RunFolder
+from smoothcert.training.setup import setup_run
 
 
 def launch(config, folder, data):
@@ -141,7 +141,7 @@ def test_whole_and_split_steps(few):
 def test_sgd_steps_are_torchs(few, tmp_path):
     """Two epochs of the loop against plain PyTorch with the same draws: momentum, weight decay, mean loss and all."""
     from smoothcert.philox import Purpose, permutation
-    from smoothcert.training.loop import new_model
+    from smoothcert.training.setup import new_model
     from smoothcert.training.step_draws import StepDraws
 
     config = configure("gaussian", batch=50, epochs=2, learning_rate=0.1)
@@ -170,22 +170,22 @@ def test_runs_together_are_the_runs_alone(few, tmp_path):
     configs = [configure("catrs", name="a", sigma=0.5), configure("gaussian", name="b", epochs=2)]
     soft = torch.full((100, 10), 0.1)
     alone = [fit(config, tmp_path / "alone" / config.name, few, few, soft=soft) for config in configs]
-    together = [Training(config, tmp_path / "together" / config.name, few, few, soft=soft) for config in configs]
+    together = [setup_run(config, tmp_path / "together" / config.name, few, few, soft=soft) for config in configs]
     fit_together(together)
     for model, training in zip(alone, together, strict=True):
         assert same(model, training.folder.model)
-    fit_together([Training(config, tmp_path / "alone" / config.name, few, few, soft=soft) for config in configs])
+    assert [setup_run(c, tmp_path / "alone" / c.name, few, few, soft=soft) for c in configs] == [None, None]
 
 
 def test_steps_whose_shapes_vary_are_not_compiled_and_say_so(few, tmp_path):
     config, soft = configure("catrs", options={"attack": "masked"}), torch.full((100, 10), 0.1)
     with pytest.warns(Notice, match="steps run uncompiled: their shapes vary"):
-        assert not Training(config, tmp_path / "run", few, few, soft=soft, compile=True).compiled
+        assert not setup_run(config, tmp_path / "run", few, few, soft=soft, compile=True).compiled
 
 
 def test_a_failing_run_does_not_stop_the_others(few, tmp_path):
     bad, good = configure("gaussian", name="bad", learning_rate=1e12), configure("gaussian", name="good")
-    runs = [Training(config, tmp_path / config.name, few, few) for config in (bad, good)]
+    runs = [setup_run(config, tmp_path / config.name, few, few) for config in (bad, good)]
     with pytest.raises(SmoothcertError, match="bad: the loss of gaussian is not a reasonable number"):
         fit_together(runs)
     assert runs[1].folder.finished
@@ -193,19 +193,19 @@ def test_a_failing_run_does_not_stop_the_others(few, tmp_path):
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("no memory"), RuntimeError("CUDA error: out of memory")])
 def test_a_run_without_memory_says_so_and_the_others_go_on(few, tmp_path, monkeypatch, error):
-    runs = [Training(configure("gaussian", name=name), tmp_path / name, few, few) for name in ("large", "small")]
+    runs = [setup_run(configure("gaussian", name=name), tmp_path / name, few, few) for name in ("large", "small")]
 
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(runs[0].stepper, "run", fail)
+    monkeypatch.setattr(runs[0].stepper, "take_step", fail)
     with pytest.raises(SmoothcertError, match="large: the device's memory is full; train fewer runs at once"):
         fit_together(runs)
     assert [run.folder.finished for run in runs] == [False, True]
 
 
 def test_several_runs_out_of_time_say_so_together(few, tmp_path):
-    runs = [Training(configure("gaussian", name=name), tmp_path / name, few, few) for name in "ab"]
+    runs = [setup_run(configure("gaussian", name=name), tmp_path / name, few, few) for name in "ab"]
     with pytest.raises(OutOfTimeError, match=r"a: time is up.*b: time is up"):
         fit_together(runs, 0.0)
 
@@ -230,15 +230,15 @@ def test_without_momentum(few, tmp_path):
 
 
 def test_two_processes_cannot_train_one_run(few, tmp_path):
-    run = Training(configure("gaussian"), tmp_path / "run", few, few)
+    run = setup_run(configure("gaussian"), tmp_path / "run", few, few)
     with RunFolder(tmp_path / "run").locked(), pytest.raises(UsageError, match="run is being trained by another"):
         fit_together([run])
-    fit_together([Training(configure("gaussian"), tmp_path / "run", few, few)])
+    fit_together([setup_run(configure("gaussian"), tmp_path / "run", few, few)])
 
 
 def test_a_run_that_another_process_finished_meanwhile_is_left_alone(few, tmp_path):
     """On a GPU its network would be another one, and the certificates of the first of no use."""
-    late = Training(configure("gaussian"), tmp_path / "run", few, few)
+    late = setup_run(configure("gaussian"), tmp_path / "run", few, few)
     path = fit(configure("gaussian"), tmp_path / "run", few, few)
     before = path.stat().st_mtime_ns
     fit_together([late])

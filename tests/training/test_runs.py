@@ -1,7 +1,10 @@
 """Runs from nothing, and from the command line: teachers, soft labels, training, certification."""
 
 import json
+import sys
 import time
+import traceback
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,10 +15,31 @@ from training_child import configure
 import smoothcert
 from smoothcert.cli import main
 from smoothcert.errors import Notice
+from smoothcert.methods import METHODS
+from smoothcert.methods.gaussian import Gaussian
 from smoothcert.runtime.deadline import OutOfTimeError
 from smoothcert.training.runs import train_run
 from smoothcert.training.soft_labels import make_soft_labels
 from smoothcert.training.teachers import teacher_config
+
+
+def test_a_methods_loss_is_five_frames_below_train_run(tmp_path, monkeypatch):
+    """The road that a reader follows: the frames between `train_run` and `Method.step`, without these two."""
+    roads = []
+
+    @dataclass(frozen=True, kw_only=True)
+    class Traced(Gaussian):
+        name = "traced"
+
+        def step(self, *args, **more):
+            names = [frame.f_code.co_name for frame, _ in traceback.walk_stack(sys._getframe(1))]
+            roads.append(names[: names.index("train_run")][::-1])
+            return super().step(*args, **more)
+
+    monkeypatch.setitem(METHODS, "traced", Traced)
+    smoothcert.register_method(Traced)
+    train_run(configure("traced", options={}, epochs=1, batch=512), tmp_path)
+    assert roads[-1] == ["train_runs", "fit_together", "train_loop", "take_step", "loss"]
 
 
 def test_teachers_are_shared_only_where_all_settings_are_the_same():
@@ -81,7 +105,7 @@ def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
 
 
 def test_soft_labels_are_of_the_view_and_the_noise_that_are_asked_for(tmp_path, monkeypatch):
-    from smoothcert.training import runs
+    from smoothcert.training import prepare
 
     asked = []
 
@@ -89,7 +113,7 @@ def test_soft_labels_are_of_the_view_and_the_noise_that_are_asked_for(tmp_path, 
         asked.append((how["sigma"], how["samples"], how["augmentation"]))
         return torch.nn.functional.one_hot(data.labels, 10).float()
 
-    monkeypatch.setattr(runs, "make_soft_labels", note)
+    monkeypatch.setattr(prepare, "make_soft_labels", note)
     same = {"dataset": "mnist-mini", "augmentation": "crop-flip", "epochs": 1, "batch": 8, "teacher": "any"}
     same |= {"sigma": 0.5, "label_sigma": 0.12, "label_samples": 7}
     for view in ("clean", "augmented"):
@@ -99,7 +123,7 @@ def test_soft_labels_are_of_the_view_and_the_noise_that_are_asked_for(tmp_path, 
 
 
 def test_a_time_limit_is_that_of_all_stages(tmp_path, monkeypatch):
-    from smoothcert.training import runs
+    from smoothcert.training import prepare, runs
 
     limits = []
 
@@ -108,8 +132,8 @@ def test_a_time_limit_is_that_of_all_stages(tmp_path, monkeypatch):
         on_progress(SimpleNamespace(done=1, total=2))
         return torch.nn.functional.one_hot(data.labels, 10).float()
 
-    monkeypatch.setattr(runs, "make_soft_labels", label)
-    monkeypatch.setattr(runs, "fit_together", lambda trainings, limit: limits.append(limit))
+    monkeypatch.setattr(prepare, "make_soft_labels", label)
+    monkeypatch.setattr(runs, "fit_together", lambda ready, limit, progress: limits.append(limit))
     config = configure("catrs", teacher="any")
     train_run(config, tmp_path, time_limit=1000)
     assert 900 < limits[0] <= 1000 - 0.05

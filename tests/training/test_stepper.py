@@ -13,8 +13,9 @@ from smoothcert.methods import METHODS, create_method
 from smoothcert.methods.base import StepOutput
 from smoothcert.methods.gaussian import Gaussian
 from smoothcert.smoothing.precision import numerics
-from smoothcert.training import stepper as stepping
+from smoothcert.training import compiled_loss
 from smoothcert.training.batches import ResidentData
+from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.step_draws import StepDraws
 from smoothcert.training.stepper import Stepper
 
@@ -28,7 +29,7 @@ def options(name):
 def train(method, *, compiled, left=2, steps=3, size=8, graphs=False, network=lambda: smoothcert.create_model("lenet")):
     """Take a few steps, with warm-ups and schedules under way, and return weights and watched sums.
 
-    `left` is how many ways to compile a step are left in the end.
+    `left` is the number of compiled variants of the step that are left in the end.
     """
     torch.manual_seed(0)
     images = torch.randint(256, (64, 1, 28, 28), dtype=torch.uint8)
@@ -36,12 +37,15 @@ def train(method, *, compiled, left=2, steps=3, size=8, graphs=False, network=la
     data = ResidentData(images, torch.randint(10, (64,)), soft, "crop-flip")
     model = network().train()
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=1e-4)
-    stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32", graphs=graphs)
+    kind = GraphStepper if graphs else Stepper
+    stepper = kind(model, method, optimizer, data, seed=3, precision="fp32")
     if compiled:
         stepper.compile(size)
     for step in range(steps):
-        stepper.run((torch.arange(size * step, size * (step + 1)),), size, 5 * step, step, 0.05)
-    assert [len(ways) for ways in stepper._compiled.values()] == ([left] if compiled and left else []), "it fell back"
+        stepper.set_position(5 * step, step, 0.05)
+        stepper.take_step((torch.arange(size * step, size * (step + 1)),), size)
+    variants = stepper.compiled_loss.variants if stepper.compiled_loss else []
+    assert len(variants) == (left if compiled else 0), "it fell back"
     gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
     return {**model.state_dict(), **gradients, "sums": stepper.sums}
 
@@ -51,7 +55,7 @@ def train(method, *, compiled, left=2, steps=3, size=8, graphs=False, network=la
     ("name", "layers"), [*((name, 64) for name in METHODS), ("gaussian", 0), ("smoothmix", 0), ("catrs", 0)]
 )
 def test_compiled_steps_are_the_eager_ones(monkeypatch, name, layers):
-    monkeypatch.setattr(stepping, "_MOST_LAYERS", layers)  # beyond which the network alone is compiled
+    monkeypatch.setattr(compiled_loss, "_MOST_LAYERS", layers)  # beyond which the network alone is compiled
     method = create_method(name, 0.25, options(name))
     eager, compiled = (train(method, compiled=compiled, left=2 if layers else 1) for compiled in (False, True))
     torch._dynamo.reset()
@@ -109,7 +113,7 @@ class Limited(Gaussian):
 
 
 def test_real_numbers_become_tensors_and_nothing_else():
-    found = stepping._in_tensors(Limited(sigma=1), torch.zeros(1, dtype=torch.float64))
+    found = compiled_loss._with_tensors(Limited(sigma=1), torch.zeros(1, dtype=torch.float64))
     torch.testing.assert_close(found.sigma, torch.tensor(1.0, dtype=torch.float64))
     assert (found.limit, found.steps) == (None, 5)
 
@@ -136,7 +140,7 @@ def test_steps_that_cannot_be_captured_run_one_by_one_with_the_same_numbers(monk
     def refuse(*_):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(Stepper, "_capture", refuse)
+    monkeypatch.setattr(GraphStepper, "_capture", refuse)
     method = Gaussian(sigma=0.25)
     expected = train(method, compiled=False, steps=7)
     with pytest.warns(Notice, match="Steps run one by one: they cannot be captured") as told:
@@ -146,7 +150,7 @@ def test_steps_that_cannot_be_captured_run_one_by_one_with_the_same_numbers(monk
 
 
 def test_one_run_more_than_the_compiler_keeps_runs_uncompiled_with_the_same_numbers(monkeypatch):
-    monkeypatch.setattr(stepping, "_MOST_COMPILED", 1)
+    monkeypatch.setattr(compiled_loss, "_MOST_COMPILED", 1)
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     torch._dynamo.reset()
     with torch._dynamo.config.patch(recompile_limit=1):

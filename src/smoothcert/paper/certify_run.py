@@ -14,7 +14,7 @@ from smoothcert.results.naming import results_name
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.deploy import choose_deployment
-from smoothcert.training.runs import OnStage, silent
+from smoothcert.training.prepare import OnStage, silent
 
 
 def certify_run(

@@ -20,8 +20,9 @@ from smoothcert.report.tables.table import Entry, describe
 from smoothcert.results.reader import Results, certificates_in, read_results
 from smoothcert.runtime.deadline import Deadline, OutOfTimeError
 from smoothcert.runtime.failures import collected
+from smoothcert.training.prepare import OnStage, prepare_runs
 from smoothcert.training.run_folder import RunFolder
-from smoothcert.training.runs import OnStage, prepare_runs, train_runs
+from smoothcert.training.runs import train_runs
 
 _SMALL_TOGETHER = 6  # LeNet runs on a GPU; more add nothing, see benchmarks/README.md
 

@@ -23,11 +23,11 @@ from smoothcert.philox import Purpose, uniform
 _PADDING = 4
 
 Inputs = tuple[Tensor, ...]
-Schedule = Iterable[tuple[int, BatchShare, Tensor]]
+BatchSchedule = Iterable[tuple[int, BatchShare, Tensor]]
 Batch = tuple[Tensor, Tensor, Tensor | None]
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """What a training run reads its mini-batches from."""
 
     @property
@@ -38,7 +38,7 @@ class Source(Protocol):
     def home(self) -> torch.device:
         """Where it wants the indices of images."""
 
-    def stream(self, schedule: Schedule) -> Iterator[Inputs]:
+    def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
         """Yield what `batch` needs of each step, on the device, prepared ahead where that helps."""
 
     def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
@@ -61,7 +61,7 @@ class ResidentData:
 
     home = device
 
-    def stream(self, schedule: Schedule) -> Iterator[Inputs]:
+    def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
         """Yield the indices of each step: all else is there."""
         for _, _, indices in schedule:
             yield (indices,)

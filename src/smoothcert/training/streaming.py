@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from smoothcert.data.folder import FolderImages, view_draws
 from smoothcert.data.image_data import ImageData
-from smoothcert.training.batches import AUGMENTATIONS, Batch, Inputs, Schedule, Source, to_device
+from smoothcert.training.batches import AUGMENTATIONS, Batch, BatchSchedule, BatchSource, Inputs, to_device
 from smoothcert.training.packed_labels import PackedLabels
 
 _MOST_RESIDENT = 4 * 2**30  # bytes of a folder's images that are decoded once and kept
@@ -40,7 +40,7 @@ class StreamedData:
         self.augmentation, self.workers = augmentation, workers
         self._views = _Views(data, augmentation == "resized-crop-flip", soft, seed)
 
-    def stream(self, schedule: Schedule) -> Iterator[Inputs]:
+    def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
         """Yield images, labels and soft labels of each step."""
         pinned = self.device.type == "cuda"
         more: dict[str, Any] = {"prefetch_factor": 2} if self.workers else {}
@@ -96,7 +96,7 @@ def choose_source(
     *,
     seed: int = 0,
     workers: int | None = None,
-) -> Source:
+) -> BatchSource:
     """Return where training reads a data set from: memory, if it fits and is not cut anew from files each time."""
     if isinstance(data.images, FolderImages):
         large = data.images.shape.numel() > _MOST_RESIDENT
