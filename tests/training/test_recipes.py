@@ -1,6 +1,7 @@
 """Every recipe against the paper's hyperparameters (Appendix B) and what was really run."""
 
 import dataclasses
+import hashlib
 import re
 
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import create_method
 from smoothcert.report.tables.paper_numbers import METHODS, paper_numbers
-from smoothcert.training.config import TrainConfig, make_config, read_config, to_toml
+from smoothcert.training.config import TrainConfig, field_groups, make_config, read_config, to_toml
 from smoothcert.training.recipes import list_recipes, load_recipe, paper_tables
+from smoothcert.training.teachers import teacher_config
 
 SIGMAS = (0.25, 0.5, 1.0)
 NEARLY_ONE = 255 / 256
@@ -57,6 +59,19 @@ def test_main_tables(group, sigma, method):
     assert (config.steps, config.lr_drops) == ("split", "late")
     assert (config.label_sigma, config.label_samples) == (0.25, 10_000)
     assert config.label_view == ("augmented" if method == "catrs" and not small else "clean")
+
+
+def test_the_text_of_a_configuration_never_changes():
+    """Names of teachers end in a hash of it, and run folders from before are resumed by it."""
+    teacher = teacher_config(load_recipe("cifar10-catrs-0.50", precision="bf16"))
+    assert teacher.name == "cifar10-cifar_resnet110-teacher-07e2de"
+    every = "".join(to_toml(config) for config in (TrainConfig(), *map(load_recipe, list_recipes("*-catrs-?.??"))))
+    assert hashlib.sha256(every.encode()).hexdigest()[:12] == "48643ebe394b"
+
+
+def test_every_field_with_a_flag_is_in_one_group():
+    names = [name for group in field_groups().values() for name in group]
+    assert names == [field.name for field in dataclasses.fields(TrainConfig) if field.name != "options"]
 
 
 def test_imagenet():
@@ -188,7 +203,7 @@ def test_learning_rates_as_published_and_as_in_the_text():
         ({"steps": "both"}, "`--steps` must be one of split, whole"),
         ({"name": "a/b"}, "`--name` must consist of"),
         ({"colour": 1}, "unknown fields: colour"),
-        ({"options": {"weight": 2.0}}, "unknown fields: options. Options of the method stand beside its `name`"),
+        ({"options": {"weight": 2.0}}, "unknown fields: options. Put options of the method into the table `method`"),
         ({"method": 3}, "here: `method` must be a name, or a table with its `name` and options, got 3"),
         ({"method": ["catrs"]}, "`method` must be a name"),
         ({"epochs": 1.5}, "`epochs` must be of type int, got 1.5"),
@@ -208,7 +223,7 @@ def test_recipes_and_files_that_are_not_there(tmp_path):
     with pytest.raises(SmoothcertError, match="cannot be read as TOML"):
         load_recipe(str(tmp_path / "bad.toml"))
     (tmp_path / "bad.toml").write_text("# to be written\n")
-    with pytest.raises(SmoothcertError, match="bad.toml says nothing of a run; `smoothcert train NAME"):
+    with pytest.raises(SmoothcertError, match="bad.toml has no fields of a run; `smoothcert train NAME"):
         load_recipe(str(tmp_path / "bad.toml"))
 
 
@@ -223,7 +238,7 @@ def test_overrides():
     ("overrides", "message"),
     [
         ({"epoch": 5}, "^Unknown field 'epoch'; did you mean 'epochs'?"),
-        ({"num_noises": 2}, "Options of the method go into `options`, a dict.$"),
+        ({"num_noises": 2}, "Put options of the method into `options`, a dict.$"),
         ({"epochs": "many"}, "^`epochs` must be of type int, got 'many'"),
     ],
 )
