@@ -182,7 +182,7 @@ def test_packed_labels_are_the_votes(samples, tmp_path):
     torch.testing.assert_close(labels.dense(), torch.from_numpy(votes / samples).float())
     assert torch.equal(labels[torch.tensor([7, 2])], labels.dense()[[7, 2]])
     (tmp_path / "labels.safetensors").write_bytes(b"12345678{")
-    with pytest.raises(SmoothcertError, match="damaged .* made again"):
+    with pytest.raises(SmoothcertError, match="damaged .* make it again"):
         PackedLabels(tmp_path / "labels.safetensors", 400)
 
 

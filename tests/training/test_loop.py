@@ -278,7 +278,7 @@ def test_records_of_what_was_lost_give_way(tmp_path):
 @pytest.mark.parametrize(("seconds", "saved"), [(0.0, 2), (60.0, None)])
 def test_the_state_is_saved_within_an_epoch_after_a_while(seconds, saved, few, tmp_path, monkeypatch):
     """What a kill after two of an epoch's four steps leaves."""
-    monkeypatch.setattr("smoothcert.training.pacing._SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr("smoothcert.training.pacing._SECONDS_BETWEEN_REPORTS", 0.0)
     monkeypatch.setattr("smoothcert.training.run_log._SECONDS_BETWEEN_SAVES", seconds)
 
     def stop(progress):
@@ -297,7 +297,7 @@ def test_damaged_records_are_named(name, few, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(config, tmp_path / "run", few, few, on_progress=stop_after_an_epoch)
     (tmp_path / "run" / name).write_text("{")
-    with pytest.raises(SmoothcertError, match=rf"{name} is damaged .*; delete it to go on without it"):
+    with pytest.raises(SmoothcertError, match=rf"{name} is damaged .*; delete it to resume without it"):
         fit(config, tmp_path / "run", few, few)
     (tmp_path / "run" / name).unlink()
     fit(config, tmp_path / "run", few, few)

@@ -85,7 +85,7 @@ def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
         stages.append((kind, name))
         return lambda progress: None
 
-    with pytest.warns(Notice, match="small has no test images of its own: accuracy is measured on those"):
+    with pytest.warns(Notice, match="small has no separate test images: accuracy is measured on the training images"):
         file = train_run(config, str(tmp_path / "runs"), on_stage=watch)
     assert file == tmp_path / "runs/test-catrs/model.safetensors"
     teacher = teacher_config(config)

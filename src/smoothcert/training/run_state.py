@@ -1,4 +1,4 @@
-"""The state of a run between two steps, as tensors by name."""
+"""The state of a run between two steps, as named tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from smoothcert.training.stepper import Stepper
 
 
 def take_state(stepper: Stepper) -> dict[str, Tensor]:
-    """Return everything that the steps to come depend on: weights, momentum, and the sums of the epoch so far."""
+    """Return everything that later steps depend on: weights, momentum, and the epoch's sums so far."""
     tensors = {f"model.{name}": value for name, value in stepper.model.state_dict().items()}
     for name, buffer in _momentum(stepper.model, stepper.optimizer):
         tensors[f"momentum.{name}"] = buffer
@@ -21,7 +21,7 @@ def take_state(stepper: Stepper) -> dict[str, Tensor]:
 
 
 def restore_state(saved: tuple[dict[str, Tensor], int] | None, stepper: Stepper) -> int:
-    """Take over a saved state, if there is one, and return the number of steps it had taken."""
+    """Restore a saved state, if there is one, and return its number of steps."""
     if saved is None:
         return 0
     tensors, step = saved
