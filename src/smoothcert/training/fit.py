@@ -34,20 +34,10 @@ def fit(
 ) -> Path:
     """Train one run and return its network's file.
 
-    An interrupted run is resumed and ends with the same weights. A finished run is left as it is.
-
-    Args:
-        config: The run. The folder must not hold a run with another configuration.
-        folder: The run folder.
-        train: Training images.
-        test: Test images, for the accuracy under noise after each epoch.
-        soft: Soft labels [images, classes] of the training images, for a method that uses them.
-        device: Where to train.
-        compile: Compile the steps. By default, if that saves time.
-        workers: Processes that decode image folders. By default, this process's share of the cores.
-        on_progress: Called about once a second.
-        time_limit: Seconds after which the state is saved and OutOfTimeError is raised. The first interrupt (Ctrl-C)
-            likewise saves the state and raises KeyboardInterrupt; a second one ends at once.
+    An interrupted run is resumed and ends with the same weights. A finished run is left as it is; a folder with another
+    configuration is an error. `soft` holds the soft labels [images, classes] for a method that uses them. The other
+    options are those of `train_runs`. After `time_limit` seconds, the state is saved and OutOfTimeError is raised. The
+    first interrupt (Ctrl-C) saves the state, too, and raises KeyboardInterrupt; a second one is raised at once.
     """
     run = setup_run(config, folder, train, test, soft=soft, device=device, compile=compile, workers=workers)
     if run is not None:

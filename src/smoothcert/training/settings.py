@@ -27,7 +27,7 @@ def _field(default: Any, help: str, *checks: _Check) -> Any:
     return dataclasses.field(default=default, metadata={"help": help, "checks": checks})
 
 
-def _choice(help: str, *names: str) -> Any:
+def _choice(names: tuple[str, ...], help: str) -> Any:
     """Return a field that takes one of these names, by default the first."""
     return _field(names[0], help, (lambda value: value in names, f"be one of {', '.join(names)}"))
 
@@ -52,10 +52,9 @@ class BatchSettings:
     epochs: int = _field(150, "passes over the training images", _AT_LEAST_ONE)
     batch: int = _field(256, "images per mini-batch", _AT_LEAST_ONE)
     steps: str = _choice(
+        ("split", "whole"),
         "split: cut each mini-batch into as many steps as the method has noise samples per image, as in the published "
         "code; whole: one step per mini-batch",
-        "split",
-        "whole",
     )
 
 
@@ -64,20 +63,19 @@ class LearningRateSettings:
     """The learning rate as a function of the epoch."""
 
     learning_rate: float = _field(0.01, "initial learning rate; for one-cycle, the highest", _POSITIVE, _FINITE)
-    schedule: str = _choice("step: drop every lr_step epochs; one-cycle: one linear rise and fall", "step", "one-cycle")
+    schedule: str = _choice(
+        ("step", "one-cycle"), "step: drop every lr_step epochs; one-cycle: one linear rise and fall"
+    )
     lr_step: int = _field(50, "epochs between drops of the learning rate", _AT_LEAST_ONE)
     lr_factor: float = _field(0.1, "factor of each drop", _POSITIVE, _FINITE)
     lr_drops: str = _choice(
+        ("late", "on-time"),
         "late: drop one epoch later than the paper says, as in the published code; on-time: as the paper says",
-        "late",
-        "on-time",
     )
     final_drop: str = _choice(
-        "one more drop near the end; one-epoch: for a single epoch, as in the published code; to-the-end: for the rest "
-        "of the training, as the paper says",
-        "none",
-        "one-epoch",
-        "to-the-end",
+        ("none", "one-epoch", "to-the-end"),
+        "one more drop near the end; none; one-epoch: for a single epoch, as in the published code; to-the-end: for "
+        "the rest of the training, as the paper says",
     )
     final_drop_epoch: int = _field(85, "epoch of the final drop")
 
@@ -103,10 +101,9 @@ class OptimizerSettings:
     momentum: float = _field(0.9, "momentum of SGD", _NOT_NEGATIVE, _BELOW_ONE)
     weight_decay: float = _field(1e-4, "weight decay, applied to all parameters", _NOT_NEGATIVE, _FINITE)
     batch_norm: str = _choice(
+        ("local", "synced"),
         "BatchNorm statistics with several processes; local: of each process's share of the mini-batch; synced: of the "
         "whole mini-batch",
-        "local",
-        "synced",
     )
 
 
@@ -115,10 +112,8 @@ class ImageSettings:
     """The preparation of images."""
 
     augmentation: str = _choice(
-        "crop-flip: shift by up to 4 pixels and mirror; resized-crop-flip: enlarge a random part and mirror",
-        "none",
-        "crop-flip",
-        "resized-crop-flip",
+        ("none", "crop-flip", "resized-crop-flip"),
+        "none; crop-flip: shift by up to 4 pixels and mirror; resized-crop-flip: enlarge a random part and mirror",
     )
     resize: int = _field(
         0, "image folders: shorter side of a test image after resizing (0: the dataset's default)", _NOT_NEGATIVE
@@ -135,7 +130,7 @@ class ImageSettings:
 class ComputeSettings:
     """The arithmetic."""
 
-    precision: str = _choice("floating-point precision: fp32, tf32 or bf16", *PRECISIONS)
+    precision: str = _choice(PRECISIONS, "precision: fp32; tf32: TF32 products on a GPU; bf16: bfloat16 autocast")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,16 +138,14 @@ class SoftLabelSettings:
     """The soft labels of methods that use them."""
 
     teacher: str = _field(
-        "",
-        "checkpoint or run folder of the network that makes the soft labels (empty: train one first)",
+        "", "checkpoint or run folder of the network that makes the soft labels (empty: train one first)"
     )
     label_sigma: float = _field(0.25, "noise level of the soft labels (sigma_0 in the paper)", _POSITIVE, _FINITE)
     label_samples: int = _field(10_000, "noise samples per image for the soft labels (N in the paper)", _AT_LEAST_ONE)
     label_view: str = _choice(
+        ("clean", "augmented"),
         "clean: soft labels of the images themselves; augmented: of one augmented view of each, as in the published "
         "code",
-        "clean",
-        "augmented",
     )
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from smoothcert.data.image_data import ImageData
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import Notice, UsageError
+from smoothcert.methods import Method
 from smoothcert.models import Classifier, create_model
 from smoothcert.training.batches import BatchSource
 from smoothcert.training.compute import method_of, pays_to_compile, split_of
@@ -70,27 +71,21 @@ def setup_run(
 ) -> TrainingRun | None:
     """Return a run that is ready to train, or None if it is finished. All ranks must call this together."""
     ranks, device = current_ranks(), torch.device(device)
-    _check_method(config, soft, ranks)
-    soft = soft if method_of(config).uses_soft_labels else None
+    method = method_of(config)
+    if config.batch_norm == "synced" and not method.static and ranks.size > 1:
+        raise UsageError(f"{config.name}: `--attack masked` cannot be used with `--batch-norm synced`.")
     run_folder = _open_folder(config, folder, ranks)
     if run_folder is None:
         return None
     ranks.connect(device)
     plan = plan_epoch(len(train), config.batch, split_of(config))
     model = new_model(config, train).to(device)
+    soft = soft if method.uses_soft_labels else None
     source = choose_source(train, device, config.augmentation, soft, seed=config.seed, workers=workers)
-    stepper = _build_stepper(config, model, source, ranks)
+    stepper = _build_stepper(config, model, method, source, ranks)
     start = restore_state(ranks.broadcast_state(run_folder.load_state()), stepper)
     compiled = _compile_steps(stepper, config, compile, plan[0][1], config.epochs * len(plan) - start)
     return TrainingRun(config, run_folder, ranks, model, stepper, plan, len(train), test.to(device), start, compiled)
-
-
-def _check_method(config: TrainConfig, soft: SoftLabels | None, ranks: Ranks) -> None:
-    method = method_of(config)
-    if config.batch_norm == "synced" and not method.static and ranks.size > 1:
-        raise UsageError(f"{config.name}: `--attack masked` cannot be used with `--batch-norm synced`.")
-    if method.uses_soft_labels and soft is None:
-        raise UsageError(f"{config.name}: {config.method} needs soft labels of the training images.")
 
 
 def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | None:
@@ -103,8 +98,9 @@ def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | N
     return folder
 
 
-def _build_stepper(config: TrainConfig, model: Classifier, source: BatchSource, ranks: Ranks) -> Stepper:
-    method = method_of(config)
+def _build_stepper(
+    config: TrainConfig, model: Classifier, method: Method, source: BatchSource, ranks: Ranks
+) -> Stepper:
     kind = GraphStepper if source.device.type == "cuda" and method.static else Stepper
     return kind(
         model,
