@@ -1,4 +1,4 @@
-"""Under torchrun: a compiled step with synchronised BatchNorm against an uncompiled one."""
+"""Compares compiled and uncompiled steps with synchronised BatchNorm, under torchrun."""
 
 import torch
 from ranks_child import Doubles

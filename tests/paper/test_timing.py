@@ -1,4 +1,4 @@
-"""What a run would cost: arithmetic on the times of a trial, which are given here."""
+"""Estimates of a run's cost from fixed times of a trial."""
 
 from types import SimpleNamespace
 
@@ -11,8 +11,8 @@ from smoothcert.paper import timing
 CPU = torch.device("cpu")
 
 
-def test_steps_are_timed_from_the_first_look_on(few, monkeypatch):
-    """Ten steps in five seconds; what came before the first look, compilation say, is not theirs."""
+def test_steps_are_timed_from_the_first_report_on(few, monkeypatch):
+    """Ten steps in five seconds; time before the first report, such as compilation, does not count."""
     now = [0.0]
 
     def fit(config, folder, train, test, *, on_progress, **_):

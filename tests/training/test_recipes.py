@@ -1,4 +1,4 @@
-"""Every recipe against the paper's hyperparameters (Appendix B) and what was really run."""
+"""Every recipe against the hyperparameters of the paper (Appendix B) and of the published code."""
 
 import dataclasses
 import hashlib
@@ -19,7 +19,7 @@ MAIN = {"mnist": SIGMAS, "fashion-mnist": SIGMAS, "cifar10": SIGMAS, "cifar100":
 
 
 def expected_options(group, method, sigma):
-    """What the paper's Appendix B says, with the published code's values where it rounds or is silent."""
+    """Return the options of the paper's Appendix B, with the published code's values if they are rounded or missing."""
     i, small = SIGMAS.index(sigma), "mnist" in group
     if method == "gaussian":
         return {}
@@ -62,7 +62,7 @@ def test_main_tables(group, sigma, method):
 
 
 def test_the_text_of_a_configuration_never_changes():
-    """Names of teachers end in a hash of it, and run folders from before are resumed by it."""
+    """Names of teachers end in a hash of it, and existing run folders are compared with it."""
     teacher = teacher_config(load_recipe("cifar10-catrs-0.50", precision="bf16"))
     assert teacher.name == "cifar10-cifar_resnet110-teacher-07e2de"
     every = "".join(to_toml(config) for config in (TrainConfig(), *map(load_recipe, list_recipes("*-catrs-?.??"))))
@@ -96,7 +96,7 @@ def test_every_recipe_parses_and_round_trips(name, tmp_path):
 
 
 def test_every_row_of_every_table_has_a_recipe():
-    """Each (data set, sigma, method, setup) that the paper prints is a row of one of our tables, and no other is."""
+    """The rows of our tables are exactly the (dataset, sigma, method, setup) that the paper prints."""
     for name, table in paper_tables().items():
         if not table.paper:
             continue
@@ -127,7 +127,7 @@ def test_equal_budgets_change_nothing_but_the_epochs():
         assert (config.epochs, config.lr_step) == (150, 50)
         options = dict(published.options)
         if config.method == "macer":
-            options["defer_epochs"] = 51  # in both, it sets in with the first drop of the learning rate
+            options["defer_epochs"] = 51  # in both, it starts with the first drop of the learning rate
         same = {"name": config.name, "epochs": 150, "lr_step": 50, "options": options}
         assert dataclasses.replace(published, **same) == config
 
@@ -187,8 +187,8 @@ def test_learning_rates_as_published_and_as_in_the_text():
     cycle = TrainConfig(schedule="one-cycle", learning_rate=0.1)
     rates = [cycle.learning_rate_at(0, i / 100) for i in range(100)]
     assert rates.index(max(rates)) == 30
-    assert [rates[i] for i in (0, 15, 30, 65)] == pytest.approx([0.01, 0.055, 0.1, 0.05]), "straight up, straight down"
-    assert cycle.learning_rate_at(0, 0.9999) == pytest.approx(1e-4), "but never to nothing"
+    assert [rates[i] for i in (0, 15, 30, 65)] == pytest.approx([0.01, 0.055, 0.1, 0.05]), "linear up and down"
+    assert cycle.learning_rate_at(0, 0.9999) == pytest.approx(1e-4), "never to zero"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_bad_configurations(values, message):
         make_config(values, "here")
 
 
-def test_recipes_and_files_that_are_not_there(tmp_path):
+def test_missing_recipes_and_broken_files(tmp_path):
     with pytest.raises(UsageError, match=r"did you mean 'mnist-catrs-0.50'\? Nearest of \d+: [^:]{,120}$"):
         load_recipe("mnist-catrs-0.5")
     (tmp_path / "bad.toml").write_text("sigma = = 1")
@@ -242,6 +242,6 @@ def test_overrides():
         ({"epochs": "many"}, "^`epochs` must be of type int, got 'many'"),
     ],
 )
-def test_overrides_that_no_recipe_has(overrides, message):
+def test_wrong_overrides(overrides, message):
     with pytest.raises(UsageError, match=message):
         load_recipe("mnist-catrs-0.50", **overrides)

@@ -1,4 +1,4 @@
-"""What runs need before they train: images, and for CAT-RS a teacher and its soft labels."""
+"""Preparation of runs before they train: images and, for CAT-RS, a teacher and its soft labels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def silent(kind: str, name: str) -> Callable[[Any], None]:
 
 @dataclass(frozen=True)
 class Preparation:
-    """Makes what runs need before they train. `options` are the device, `compile` and `workers`."""
+    """Makes everything that runs need before they train. `options` are the keyword arguments of `setup_run`."""
 
     runs: Path
     images: RunImages

@@ -98,7 +98,7 @@ def choose_source(
     seed: int = 0,
     workers: int | None = None,
 ) -> BatchSource:
-    """Return a source in device memory, or one that reads files if they are too large or cropped anew for each step."""
+    """Return a source in device memory, or one that reads files if they are too large or cropped at random."""
     if isinstance(data.images, FolderImages):
         large = data.images.shape.numel() > _MOST_RESIDENT
         if large or augmentation == "resized-crop-flip":
