@@ -20,6 +20,7 @@ from smoothcert.methods import create_method
 from smoothcert.runtime.environment import choose_device, describe_environment
 from smoothcert.smoothing.deploy import choose_deployment
 from smoothcert.training.batches import ResidentData
+from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.stepper import Stepper
 
 SHAPE = (3, 224, 224)
@@ -49,19 +50,20 @@ def training(name, ranks, device, args):
         torch.cuda.reset_peak_memory_stats()
     rate = torch.tensor(0.01, device=device) if on_gpu else 0.01
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=1e-4, fused=on_gpu)
-    stepper = Stepper(
-        model, method, optimizer, data, seed=0, precision=args.precision, graphs=on_gpu and method.static, ranks=ranks
-    )
+    kind = GraphStepper if on_gpu and method.static else Stepper
+    stepper = kind(model, method, optimizer, data, seed=0, precision=args.precision, ranks=ranks)
     if args.compile:
         stepper.compile(images)
     inputs = (torch.arange(part.size, device=device),)
     warm = 5 if on_gpu else 1
     for step in range(warm):
-        stepper.run(inputs, images, 20, step, 0.01)
+        stepper.set_position(20, step, 0.01)
+        stepper.take_step(inputs, images)
     wait(device)
     began = time.perf_counter()
     for step in range(args.steps):
-        stepper.run(inputs, images, 20, warm + step, 0.01)
+        stepper.set_position(20, warm + step, 0.01)
+        stepper.take_step(inputs, images)
     wait(device)
     return images, (time.perf_counter() - began) / args.steps
 

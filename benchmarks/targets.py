@@ -22,6 +22,7 @@ import smoothcert
 from smoothcert.methods import create_method
 from smoothcert.runtime.environment import choose_device, describe_environment
 from smoothcert.training.batches import ResidentData
+from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.stepper import Stepper, new_stream
 
 TARGETS = {
@@ -132,7 +133,8 @@ def measure_eight(network, device, seconds, runs=8):
         for _ in range(count):
             for stepper, stream in members:
                 with torch.cuda.stream(stream):
-                    stepper.run((indices,), len(indices), 0, next(counter), 0.01)
+                    stepper.set_position(0, next(counter), 0.01)
+                    stepper.take_step((indices,), len(indices))
 
     lanes = list(zip(steppers, streams, strict=True))
     steps(lanes, 6)
@@ -170,7 +172,8 @@ def _stepper(network, device, data, seed=0):
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=1e-4, fused=on_gpu)
     method = create_method("catrs", SIGMA, {})
     precision = "fp32" if not on_gpu else "tf32" if network == "lenet" else "bf16"
-    stepper = Stepper(model, method, optimizer, data, seed=seed, precision=precision, graphs=on_gpu)
+    kind = GraphStepper if on_gpu else Stepper
+    stepper = kind(model, method, optimizer, data, seed=seed, precision=precision)
     if on_gpu:
         stepper.compile(64)
     return stepper

@@ -18,6 +18,7 @@ import smoothcert
 from smoothcert.methods import METHODS, create_method
 from smoothcert.runtime.environment import choose_device, describe_environment
 from smoothcert.training.batches import ResidentData
+from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.stepper import Stepper
 
 NETWORKS = {
@@ -41,13 +42,15 @@ def measure(name, network, device, precision, seconds):
     on_gpu = device.type == "cuda"
     rate = torch.tensor(0.01, device=device) if on_gpu else 0.01
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=1e-4, fused=on_gpu)
-    stepper = Stepper(model, method, optimizer, data, seed=0, precision=precision, graphs=on_gpu)
+    kind = GraphStepper if on_gpu else Stepper
+    stepper = kind(model, method, optimizer, data, seed=0, precision=precision)
     size = config.batch // method.split
     indices = torch.arange(size, device=device)
 
     def rounds(count, start):
         for step in range(start, start + count):
-            stepper.run((indices,), size, 20, step, 0.01)
+            stepper.set_position(20, step, 0.01)
+            stepper.take_step((indices,), size)
         if on_gpu:
             torch.cuda.synchronize()
 

@@ -27,8 +27,9 @@ from smoothcert.smoothing.precision import numerics
 from smoothcert.statistics.integer_noise import grid_noise
 from smoothcert.statistics.noise import UniformNoise
 from smoothcert.statistics.stopping import TableStop
-from smoothcert.training import stepper as stepping
+from smoothcert.training import compiled_loss, stepper
 from smoothcert.training.batches import ResidentData
+from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.stepper import Stepper
 
 DEVICE = torch.device("cuda")
@@ -347,14 +348,16 @@ def train(name, network, *, graphs=False, compiled=False, steps=12, rounding=0.0
     optimizer = torch.optim.SGD(model.parameters(), torch.tensor(0.01, device=DEVICE), momentum=0.9, fused=True)
     augmentation = "none" if network == "lenet" else "crop-flip"
     data = ResidentData(images, labels, soft, augmentation)
-    stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32", graphs=graphs)
+    kind = GraphStepper if graphs else Stepper
+    run = kind(model, method, optimizer, data, seed=3, precision="fp32")
     if compiled:
-        stepper.compile(32)
+        run.compile(32)
     for step in range(steps):
         first = 32 * step % 224
         indices = torch.arange(first, first + 32, device=DEVICE)
-        stepper.run((indices,), 32, step // 4, step, 0.01 if step < 8 else 0.001)
-    return copy.deepcopy(model.state_dict()), stepper.sums.clone()
+        run.set_position(step // 4, step, 0.01 if step < 8 else 0.001)
+        run.take_step((indices,), 32)
+    return copy.deepcopy(model.state_dict()), run.sums.clone()
 
 
 def check_steps(networks, compiled):
@@ -437,7 +440,8 @@ if __name__ == "__main__":
     warnings.filterwarnings("error", message="Steps run")
     warnings.filterwarnings("error", message="Votes are launched")
     # Convolutions by the same algorithms every time: steps take the fastest, which is another from run to run.
-    stepping.numerics = lambda precision, device, deterministic: numerics(precision, device)
+    for module in (stepper, compiled_loss):
+        module.numerics = lambda precision, device, deterministic: numerics(precision, device)
     for part, checks in {
         "noise": (check_noise, check_other_noises),
         "kernels": (

@@ -16,7 +16,7 @@ from smoothcert.distributed.ranks import PeerError, Ranks
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.runtime import environment
 from smoothcert.runtime.deadline import INTERRUPTED
-from smoothcert.training import loop
+from smoothcert.training import setup
 from smoothcert.training.pacing import Clock
 
 
@@ -237,7 +237,7 @@ def test_several_ranks_meet_about_once_a_second(monkeypatch):
 def test_masked_attacks_and_synchronised_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):
     """Ranks with nothing to attack would not take part in the exchange."""
     config = configure("catrs", options={"attack": "masked"}, batch_norm="synced", architecture="cifar_resnet8")
-    monkeypatch.setattr(loop, "current_ranks", lambda: Ranks(0, 2))
+    monkeypatch.setattr(setup, "current_ranks", lambda: Ranks(0, 2))
     with pytest.raises(UsageError, match="`--attack masked` cannot be used with `--batch-norm synced`"):
         train(config, tmp_path / "run", few)
 

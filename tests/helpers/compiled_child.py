@@ -1,4 +1,4 @@
-"""Under torchrun: a compiled step with synchronised BatchNorm against an uncompiled one."""
+"""Compares compiled and uncompiled steps with synchronised BatchNorm, under torchrun."""
 
 import torch
 from ranks_child import Doubles
@@ -24,8 +24,9 @@ def train(ranks, compiled):
     part = ranks.share_of(8)
     for step in range(2):
         first = 8 * step + part.first
-        stepper.run((torch.arange(first, first + part.size),), 8, 0, step, 0.02)
-    assert bool(stepper._compiled) == compiled, "it fell back to uncompiled steps"
+        stepper.set_position(0, step, 0.02)
+        stepper.take_step((torch.arange(first, first + part.size),), 8)
+    assert bool(stepper.compiled_loss and stepper.compiled_loss.variants) == compiled, "it fell back"
     return model.state_dict()
 
 

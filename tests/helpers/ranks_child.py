@@ -1,8 +1,8 @@
-"""Trains every method for twenty steps, on a network without and one with BatchNorm: alone or under torchrun.
+"""Trains every method for twenty steps, with and without BatchNorm: alone or under torchrun.
 
 python ranks_child.py FILE        torchrun --nproc-per-node 2 ranks_child.py FILE
 
-In double precision: in single precision a ReLU's input of 1e-8 has either sign, and twenty steps make much of it.
+In double precision: in single precision, rounding can flip the sign of a ReLU's input, which twenty steps amplify.
 """
 
 import sys
@@ -34,7 +34,7 @@ class Doubles(ResidentData):
 
 
 def train(method, network, ranks):
-    """Return the weights after mini-batches of 10 images, whole or in two, and a rest that four ranks cannot share."""
+    """Return the weights after mini-batches of 10 images, and a last one of 3, which four ranks cannot share."""
     torch.manual_seed(0)
     images = smoothcert.load_dataset("mnist-mini", "test").subset(range(0, 1000, 43)[:23])
     soft = torch.nn.functional.one_hot(images.labels, 10).float() * 0.9 + 0.01
@@ -49,7 +49,8 @@ def train(method, network, ranks):
         first, size = plan[number]
         part = ranks.share_of(size)
         indices = torch.arange(first + part.first, first + part.first + part.size)
-        stepper.run((indices,), size, epoch, step, 0.02)
+        stepper.set_position(epoch, step, 0.02)
+        stepper.take_step((indices,), size)
     return {**model.state_dict(), "sums": stepper.sums}
 
 
@@ -57,14 +58,14 @@ def main(path):
     torch.set_num_threads(1)
     ranks = join()
     ranks.connect(torch.device("cpu"))
-    found = {}
+    all_weights = {}
     for case, (name, given) in CASES.items():
         method = create_method(name, 0.25, {**options(name), **given})
         for network in ("lenet", "cifar_resnet8") if method.static else ("lenet",):
             weights = train(method, network, ranks)
-            found |= {f"{network} {case} {key}": value.contiguous() for key, value in weights.items()}
+            all_weights |= {f"{network} {case} {key}": value.contiguous() for key, value in weights.items()}
     if ranks.first:
-        save_file(found, path)
+        save_file(all_weights, path)
     leave()
 
 

@@ -1,4 +1,4 @@
-"""Makes three runs of MNIST's table from few images: alone or under torchrun."""
+"""Reproduces three rows of the MNIST table with few images: alone or under torchrun."""
 
 import dataclasses
 import sys

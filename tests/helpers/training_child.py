@@ -1,4 +1,4 @@
-"""What tests of training share: small configurations, and a training process to be killed, which must start fast."""
+"""Small configurations for tests of training, and training processes to be killed."""
 
 import multiprocessing
 import os
@@ -32,14 +32,14 @@ def train(config, folder, data, **more):
 
 
 def single_threaded(config, folder, data):
-    """Train on a disk slow enough that whoever watches sees a file in the middle of being saved."""
+    """Train with slow saves, so that the parent can observe a file while it is being written."""
     torch.set_num_threads(1)
     checkpoint.save_file = partial(save_slowly, seconds=0.03)
     train(config, folder, data)
 
 
-def command(log, arguments, *, slow_disk=False, afresh=False):
-    """Run a command as a terminal would, in a session of its own, with what it says in a file."""
+def command(log, arguments, *, slow_disk=False, spawn=False):
+    """Run a command in its own session, as a terminal does, with its output in a file."""
     from smoothcert.cli import main
 
     os.setsid()
@@ -49,7 +49,7 @@ def command(log, arguments, *, slow_disk=False, afresh=False):
     os.dup2(sys.stderr.fileno(), 2)
     if slow_disk:
         checkpoint.save_file = save_slowly
-    if afresh:
+    if spawn:
         multiprocessing.set_start_method("spawn", force=True)
     sys.exit(main(arguments))
 

@@ -1,4 +1,4 @@
-"""A table from nothing, in slices: nothing is done twice, and what is left is said."""
+"""Reproducing a table in slices: nothing is done twice, and the remaining work is reported."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ SMALL = {"epochs": 1, "label_samples": 4, "batch": 64}
 
 @pytest.fixture(scope="module")
 def small(mini, tmp_path_factory):
-    """What makes a recipe a matter of a second: 200 images, and a short training."""
+    """Overrides that train a recipe in a second: 200 images, one epoch."""
     path = tmp_path_factory.mktemp("data") / "few.npz"
     images, labels = mini.images.numpy(), mini.labels.numpy()
     np.savez(path, x_train=images[::5], y_train=labels[::5], x_test=images[:40], y_test=labels[:40])
@@ -46,7 +46,7 @@ def quiet(kind, name):
 
 
 class Watch:
-    """Records what is done, and stops after some parts of it."""
+    """Records the stages, and interrupts after a number of progress reports."""
 
     def __init__(self, stop=None):
         self.begun, self.stop, self.parts = [], stop, 0
@@ -62,7 +62,7 @@ class Watch:
 
 
 class StopIn:
-    """Stops a training after its first epoch."""
+    """Interrupts a training after its first epoch."""
 
     def __init__(self, name):
         self.name = name
@@ -146,12 +146,12 @@ def test_a_table_in_slices_is_the_table_at_once(small, tmp_path):
     reproduce(jobs, place, on_stage=watch.begin)
     assert not watch.begun
     RunFolder(place.runs / jobs[0].config.name).model.unlink()
-    assert [place.progress(job).finished for job in jobs] == [False, True, True], "certificates of no network"
+    assert [place.progress(job).finished for job in jobs] == [False, True, True], "certificates without a network"
 
 
 @pytest.mark.slow
 def test_a_table_of_corrupted_images(small, tmp_path, monkeypatch):
-    """All corruptions of the test images, in slices, with the clean images' numbers beside the means."""
+    """All corruptions of the test images, in slices, with the numbers of the clean images."""
     data = smoothcert.load_dataset(small["dataset"], "test")
     make_corrupted(data, tmp_path / "few-c", workers=1)
     (job,) = (dataclasses.replace(j, skip=5) for j in list_jobs("mnist-c", "gaussian-*", **small))
@@ -162,14 +162,14 @@ def test_a_table_of_corrupted_images(small, tmp_path, monkeypatch):
     assert 0 < place.progress(job).images < 15 * 8
     reproduce([job, dataclasses.replace(job, data="")], place, on_stage=quiet)
     assert place.progress(job).images == 15 * 8
-    (tmp_path / "runs" / job.config.name / "certify-few-stop.looks.tsv").write_text("idx\tlook\n")  # no certificates
+    (tmp_path / "runs" / job.config.name / "certify-few-stop.looks.tsv").write_text("idx\tlook\n")  # not certificates
     (entry,) = read_corrupted_entries([job], place)
     assert (entry.method, entry.suite, entry.missing, len(entry.images)) == ("gaussian", "mnist-c", [], 8)
     summary = summarize(entry, "accuracy")
     assert summary.clean is not None
     assert len(summary.by_corruption) == 15
     other = Workplace(tmp_path / "runs", str(tmp_path), n=200)
-    monkeypatch.delattr("smoothcert.paper.jobs.load_dataset")  # nobody needs the clean images
+    monkeypatch.delattr("smoothcert.paper.jobs.load_dataset")  # the clean images are not needed
     assert read_corrupted_entries([job], other)[0].clean is not None
     (tmp_path / "few-c" / "fog.npy").unlink()
     other = Workplace(tmp_path / "runs", tmp_path, n=200)
@@ -177,7 +177,7 @@ def test_a_table_of_corrupted_images(small, tmp_path, monkeypatch):
         other.progress(job)
 
 
-def test_out_of_time_keeps_what_is_there(small, tmp_path):
+def test_out_of_time_keeps_finished_work(small, tmp_path):
     jobs = small_jobs(small)
     with pytest.raises(OutOfTimeError):
         reproduce(jobs, Workplace(tmp_path, n=200), on_stage=quiet, time_limit=0.0)
@@ -226,15 +226,15 @@ def test_a_run_that_fails_does_not_stop_the_others(small, tmp_path):
 
 
 def test_a_run_that_cannot_begin_does_not_stop_those_beside_it(small, tmp_path):
-    """One of a group has a damaged state, another a teacher that somebody else is training."""
+    """One run of a group has a damaged state, another a teacher that another process is training."""
     jobs = small_jobs(small, only="*-0.25")
     jobs = [job for job in jobs if job.config.method in ("gaussian", "stability", "catrs")]
     place, first, third = Workplace(tmp_path, n=200), jobs[0], jobs[2]
     damaged, teacher = tmp_path / first.config.name / "state.safetensors", teacher_config(third.config).name
     damaged.parent.mkdir()
     damaged.write_bytes(b"no tensors")
-    told = rf"{first.config.name}/state.safetensors is damaged .*{teacher} is being trained by another process"
-    with RunFolder(tmp_path / teacher).locked(), pytest.raises(SmoothcertError, match=told):
+    errors = rf"{first.config.name}/state.safetensors is damaged .*{teacher} is being trained by another process"
+    with RunFolder(tmp_path / teacher).locked(), pytest.raises(SmoothcertError, match=errors):
         reproduce(jobs, place, on_stage=quiet, together=3)
     assert [place.progress(job).finished for job in jobs] == [False, True, False]
     damaged.unlink()
@@ -242,18 +242,18 @@ def test_a_run_that_cannot_begin_does_not_stop_those_beside_it(small, tmp_path):
     assert all(place.progress(job).finished for job in jobs)
 
 
-def test_what_was_made_otherwise_is_refused(small, tmp_path):
+def test_results_with_other_settings_are_refused(small, tmp_path):
     (job,) = small_jobs(small, only="gaussian-0.25")
     place = Workplace(tmp_path, n=200)
     reproduce([job], place, on_stage=quiet)
     path = place.results_paths(job)[0]
     whole = path.read_text()
-    path.write_text(whole[:-5])  # a torn last row is no row
+    path.write_text(whole[:-5])  # an incomplete last row does not count
     assert place.progress(job).images == place.progress(job).total - 1
     reproduce([job], place, on_stage=quiet)
     assert path.read_text().count("\n") == whole.count("\n")
     votes = path.with_suffix(".counts.tsv")
-    votes.write_text("".join(votes.read_text().splitlines(keepends=True)[:3]))  # rows without their votes are none
+    votes.write_text("".join(votes.read_text().splitlines(keepends=True)[:3]))  # rows without votes do not count
     assert place.progress(job).images == 2
     reproduce([job], place, on_stage=quiet)
     assert votes.read_text().count("\n") == whole.count("\n")
@@ -267,7 +267,7 @@ def test_what_was_made_otherwise_is_refused(small, tmp_path):
 
 
 def test_certificates_of_another_network_are_refused(small, tmp_path):
-    """Its file is whole, so nothing else would look at it again."""
+    """Its file is complete, so nothing else would open it again."""
     (job,) = small_jobs(small, only="gaussian-0.25")
     place = Workplace(tmp_path, n=200)
     reproduce([job], place, on_stage=quiet)
@@ -292,8 +292,8 @@ def test_a_network_that_cannot_be_certified_does_not_stop_the_others(small, tmp_
     assert [place.progress(job).finished for job in jobs] == [False, True]
 
 
-def test_a_plan_counts_what_is_left(small, tmp_path, monkeypatch):
-    """The times of trials are given here: what is made of them is exact."""
+def test_a_plan_counts_the_remaining_work(small, tmp_path, monkeypatch):
+    """With fixed times of the trials, the plan is exact."""
     monkeypatch.setattr("smoothcert.paper.plan.estimate_labels", lambda *_, **__: (100.0, 50.0))
     monkeypatch.setattr("smoothcert.paper.plan.estimate_steps", lambda config, *_: (8, 1.0 + len(config.options)))
     seconds = {"lenet": 0.5, "cifar_resnet110": 7.0}
@@ -326,7 +326,7 @@ def test_a_plan_counts_what_is_left(small, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_plans_have_teachers_and_leave_out_what_is_done(small, tmp_path):
+def test_plans_include_teachers_and_omit_finished_work(small, tmp_path):
     jobs, place = small_jobs({**small, "epochs": 2}, only="catrs-*")[:2], Workplace(tmp_path, n=200)
     timed = []
 
@@ -378,7 +378,7 @@ def test_seeds_and_hours_are_in_every_output(small, tmp_path, capsys, monkeypatc
 
 
 @pytest.mark.slow
-def test_the_command_line_says_how_clean_images_come_beside(small, tmp_path, capsys, monkeypatch):
+def test_the_command_line_explains_the_empty_column_of_clean_images(small, tmp_path, capsys, monkeypatch):
     data = str(shutil.copyfile(small["dataset"], tmp_path / "mnist.npz"))
     few = {**small, "dataset": data}
     monkeypatch.setattr(
@@ -394,12 +394,12 @@ def test_the_command_line_says_how_clean_images_come_beside(small, tmp_path, cap
     assert main(command.split()) == 0
     capsys.readouterr()
     assert main(arguments) == 0
-    found = capsys.readouterr()
-    assert json.loads(found.out)[0]["acr"]["clean"] is not None
-    assert "`clean`" not in found.err
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)[0]["acr"]["clean"] is not None
+    assert "`clean`" not in captured.err
 
 
-def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch):
+def test_the_command_line_reports_the_remaining_work(small, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(
         "smoothcert.paper.jobs.load_recipe", lambda name, /, **o: smoothcert.load_recipe(name, **o, **small)
     )
@@ -410,14 +410,14 @@ def test_the_command_line_says_what_is_left(small, tmp_path, capsys, monkeypatch
         in capsys.readouterr().err
     )
     assert main([*arguments, "--time-limit", "0.01s", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out) == [], "JSON also of nothing"
+    assert json.loads(capsys.readouterr().out) == [], "valid JSON without results"
     assert main(arguments) == 0
     assert "Gaussian" in capsys.readouterr().out
     assert main([*arguments, "--plan"]) == 0
     assert "done" in capsys.readouterr().out
     assert main(["reproduce", *arguments[2:], "--plan", "--only", "gaussian-0.25", "mnist"]) == 0, "the table last"
     assert "done" in capsys.readouterr().out
-    config = tmp_path / "mnist-gaussian-0.25" / "config.toml"  # a run made on a GPU, say, in another precision
+    config = tmp_path / "mnist-gaussian-0.25" / "config.toml"  # for example a run from a GPU in another precision
     config.write_text(config.read_text().replace('"fp32"', '"tf32"'))
     assert main([*arguments, "--plan"]) == 0
     assert "done" in capsys.readouterr().out

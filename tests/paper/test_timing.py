@@ -1,4 +1,4 @@
-"""What a run would cost: arithmetic on the times of a trial, which are given here."""
+"""Estimates of a run's cost from fixed times of a trial."""
 
 from types import SimpleNamespace
 
@@ -11,8 +11,8 @@ from smoothcert.paper import timing
 CPU = torch.device("cpu")
 
 
-def test_steps_are_timed_from_the_first_look_on(few, monkeypatch):
-    """Ten steps in five seconds; what came before the first look, compilation say, is not theirs."""
+def test_steps_are_timed_from_the_first_report_on(few, monkeypatch):
+    """Ten steps in five seconds; time before the first report, such as compilation, does not count."""
     now = [0.0]
 
     def fit(config, folder, train, test, *, on_progress, **_):
@@ -26,8 +26,8 @@ def test_steps_are_timed_from_the_first_look_on(few, monkeypatch):
     assert timing.estimate_steps(configure("gaussian", epochs=5), None, CPU) == (5 * 4, 0.5)
 
 
-def test_labels_and_certificates_by_samples_a_second(few, monkeypatch):
-    monkeypatch.setattr(timing, "_samples_a_second", lambda *_: 50.0)
+def test_labels_and_certificates_by_samples_per_second(few, monkeypatch):
+    monkeypatch.setattr(timing, "_samples_per_second", lambda *_: 50.0)
     monkeypatch.setattr(timing, "_time_steps", lambda *_: (20, 3.0))
     monkeypatch.setattr(timing, "load_images", lambda config, split, data_dir: few)
     assert timing.estimate_certification(configure("gaussian"), few, CPU, 1000) == 20.0

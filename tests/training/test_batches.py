@@ -1,4 +1,4 @@
-"""Training images on the device: augmented as the field does."""
+"""Augmentation of training images on the device."""
 
 import torch
 
@@ -11,11 +11,11 @@ def test_crops_and_flips():
     views = crop_and_flip(many, 0, 5)
     assert torch.equal(views, crop_and_flip(many, 0, torch.tensor(5)))
     assert not torch.equal(views, crop_and_flip(many, 0, 6))
-    assert torch.equal(views[300:], crop_and_flip(many[300:], 0, 5, first=300)), "a rank's part of the mini-batch"
+    assert torch.equal(views[300:], crop_and_flip(many[300:], 0, 5, first=300)), "a rank's share of the mini-batch"
     shifts = set()
     for view, image in zip(views[:200], many, strict=False):
         padded = torch.nn.functional.pad(image, (4, 4, 4, 4))
-        found = [
+        matches = [
             (top, left, flip)
             for top in range(9)
             for left in range(9)
@@ -27,8 +27,8 @@ def test_crops_and_flips():
                 else padded[:, top : top + 32, left : left + 32],
             )
         ]
-        assert found, "every view is a shifted image, mirrored or not"
-        shifts.add(found[0])
+        assert matches, "every view is a shifted image, mirrored or not"
+        shifts.add(matches[0])
     tops, lefts, flips = (set(values) for values in zip(*shifts, strict=True))
     assert tops == lefts == set(range(9)), "by up to four pixels either way"
     assert len({shift[:2] for shift in shifts}) > 60

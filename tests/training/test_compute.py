@@ -1,4 +1,4 @@
-"""Counting the work of a run, and deciding by it what is worth compiling."""
+"""The cost of a run, and the decision whether compilation pays off."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def test_passes_of_each_method(name, options, expected):
 
 
 def test_passes_of_a_whole_step():
-    """3,584 of CAT-RS and 768 of Gaussian training, of which benchmarks/README.md has the milliseconds."""
+    """3,584 passes for CAT-RS and 768 for Gaussian training; benchmarks/README.md has the times."""
     catrs, gaussian = (smoothcert.load_recipe(f"mnist-{name}-0.50") for name in ("catrs", "gaussian"))
     assert (step_passes(catrs), step_passes(gaussian)) == (3584, 768)
     assert step_inputs(smoothcert.load_recipe("mnist-catrs-0.50", steps="whole")) == 4 * 256
@@ -36,7 +36,7 @@ def test_passes_of_a_whole_step():
     ("recipe", "steps", "expected"),
     [
         ("mnist-catrs-0.50", 141_000, True),
-        ("mnist-catrs-0.50", 20_000, False),  # what is left of a run that was interrupted
+        ("mnist-catrs-0.50", 20_000, False),  # the rest of an interrupted run
         ("mnist-smoothmix-0.25", 84_600, True),
         ("mnist-smoothadv-0.25", 84_600, True),
         ("mnist-gaussian-0.50", 21_150, False),

@@ -1,4 +1,4 @@
-"""ImageNet's way: photographs of any kind and size, cut anew for every step; packed soft labels; the recipe itself."""
+"""Training on ImageNet: photographs of all kinds, random crops per step, packed soft labels, and the recipe."""
 
 import json
 
@@ -41,7 +41,7 @@ def load(folder, split="train", **more):
     return smoothcert.load_dataset("imagenet", split, folder, resize=36, crop=32, **more)
 
 
-def test_random_parts_follow_the_fields_rule():
+def test_random_crops_follow_the_usual_rule():
     boxes = [random_box(500, 375, row.tolist()) for row in view_draws(0, 0, torch.arange(2000))]
     areas, ratios = [], []
     for left, top, width, height in boxes:
@@ -57,7 +57,7 @@ def test_random_parts_follow_the_fields_rule():
     assert float(np.mean(areas)) == pytest.approx(float(area[fits].mean()), abs=0.02)
     assert min(ratios) == pytest.approx(3 / 4, abs=0.02)
     assert max(ratios) == pytest.approx(4 / 3, abs=0.02)
-    assert random_box(1000, 10, [1.0] * DRAWS) == (493, 0, 13, 10), "nothing fits: the middle, as wide as allowed"
+    assert random_box(1000, 10, [1.0] * DRAWS) == (493, 0, 13, 10), "nothing fits: the centre, as wide as allowed"
 
 
 def schedule(parts, size=6):
@@ -105,10 +105,10 @@ def test_random_views_are_mirrored_half_of_the_time(photographs):
     assert not torch.equal(mirrored, straight)
 
 
-def test_a_folder_that_is_cut_otherwise_is_another_data_set(photographs):
+def test_resize_and_crop_change_the_fingerprint(photographs):
     cuts = ((36, 32), (40, 32), (36, 24))
-    found = {smoothcert.load_dataset("imagenet", "test", photographs, resize=r, crop=c).fingerprint for r, c in cuts}
-    assert len(found) == 3
+    hashes = {smoothcert.load_dataset("imagenet", "test", photographs, resize=r, crop=c).fingerprint for r, c in cuts}
+    assert len(hashes) == 3
 
 
 def test_processes_of_one_machine_share_its_cores(monkeypatch):
@@ -120,7 +120,7 @@ def test_processes_of_one_machine_share_its_cores(monkeypatch):
         assert usual_workers() == workers
 
 
-def test_where_training_reads_from(photographs, few):
+def test_choice_of_the_batch_source(photographs, few):
     assert isinstance(choose_source(few, CPU, "crop-flip"), ResidentData)
     assert isinstance(choose_source(load(photographs), CPU, "none"), ResidentData)
     assert isinstance(choose_source(load(photographs), CPU, "resized-crop-flip"), StreamedData)
@@ -140,11 +140,11 @@ def test_a_broken_file_is_named_and_skipped_only_when_asked(photographs):
     last.write_bytes(b"")
     with pytest.warns(UserWarning, match="3.png"):
         ((_, labels),) = source.stream([(0, BatchShare(0, 2, 2), torch.tensor([3, 0]))])
-    assert labels.tolist() == [1, 0], "the label is that of the image in its place"
+    assert labels.tolist() == [1, 0], "the label belongs to the image that replaces it"
 
 
 def test_no_test_image_is_skipped(photographs):
-    """A certificate under the name of another image would be a false one."""
+    """A replaced test image would get a certificate under the wrong index."""
     for split in ("train", "val"):
         (photographs / "imagenet" / split / "n01/0.JPEG").write_bytes(b"")
     config = TrainConfig(dataset="imagenet", resize=36, crop=32, skip_broken=True)
@@ -154,7 +154,7 @@ def test_no_test_image_is_skipped(photographs):
         load_images(config, "test", photographs).images[torch.tensor([0])]
 
 
-def test_runs_share_images_only_where_they_are_cut_alike(photographs):
+def test_runs_share_images_with_the_same_preprocessing(photographs):
     sets = RunImages(photographs)
     first, *others = (sets.of(TrainConfig(dataset="imagenet", resize=36, crop=crop)) for crop in (32, 32, 24))
     assert others[0][0] is first[0]
@@ -182,12 +182,12 @@ def test_packed_labels_are_the_votes(samples, tmp_path):
     torch.testing.assert_close(labels.dense(), torch.from_numpy(votes / samples).float())
     assert torch.equal(labels[torch.tensor([7, 2])], labels.dense()[[7, 2]])
     (tmp_path / "labels.safetensors").write_bytes(b"12345678{")
-    with pytest.raises(SmoothcertError, match="damaged .* made again"):
+    with pytest.raises(SmoothcertError, match="damaged .* make it again"):
         PackedLabels(tmp_path / "labels.safetensors", 400)
 
 
 def test_packed_labels_of_imagenet_fit_into_a_gigabyte_and_a_half(tmp_path):
-    """A row that votes for all 1,000 classes keeps 272; so many bytes a row, times all images, is the bound."""
+    """A row with votes for all 1,000 classes keeps 272, which bounds the bytes per image."""
     row = " ".join(f"{label}:{2000 - label}" for label in range(1000))
     (tmp_path / "counts.tsv").write_text("idx\tcounts\n" + "".join(f"{n}\t{row}\n" for n in range(50)))
     pack_labels(tmp_path / "counts.tsv", 50, tmp_path / "labels.safetensors")
@@ -208,7 +208,7 @@ def test_folders_as_users_have_them(photographs, place, tmp_path):
 
 @pytest.mark.slow
 def test_full_size_photographs_decode(sample_data, tmp_path):
-    """All 40: the middle for tests, random parts for training."""
+    """All 40, centre crops and random crops."""
     (tmp_path / "imagenet").mkdir()
     for split in ("train", "val"):
         (tmp_path / "imagenet" / split).symlink_to(sample_data / "imagenet-sample")
@@ -222,7 +222,7 @@ def test_full_size_photographs_decode(sample_data, tmp_path):
 
 @pytest.mark.slow
 def test_the_recipe_trains_and_certifies_end_to_end(sample_data, tmp_path, capsys):
-    """ResNet-50 by the recipe of CAT-RS, on real photographs of 64x64 pixels: teacher, soft labels, training, votes."""
+    """The CAT-RS recipe with ResNet-50 on real photographs of 64x64 pixels, from the teacher to the certificates."""
     for split, most in (("train", 3), ("val", 5)):
         for wnid in sorted((sample_data / "tiny-imagenet-sample" / split).iterdir()):
             (tmp_path / "imagenet" / split / wnid.name).mkdir(parents=True)

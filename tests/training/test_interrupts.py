@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while training: it ends after the step it is at, its state is saved, and nothing is lost."""
+"""Ctrl-C and SIGTERM during training: it stops after the current step, and the state is saved."""
 
 import multiprocessing
 import os
@@ -23,8 +23,8 @@ from smoothcert.paper.jobs import Workplace, list_jobs
 from smoothcert.paper.reproduce import reproduce
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.training.fit import fit, fit_together
-from smoothcert.training.loop import Training
 from smoothcert.training.run_folder import RunFolder
+from smoothcert.training.setup import setup_run
 from smoothcert.training.stepper import Stepper
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -33,28 +33,28 @@ COMMAND = ["train", "--name", "run", "--dataset", "mnist-mini", "--epochs", "1",
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Signals as the command line has them; a test may have been started where SIGINT is ignored."""
+    """Use the signal handlers of the command line; SIGINT may be ignored where the tests run."""
     before = [signal.signal(number, signal.default_int_handler) for number in SIGNALS]
     yield
-    assert [signal.getsignal(number) for number in SIGNALS] == [signal.default_int_handler] * 2, "all is as it was"
+    assert [signal.getsignal(number) for number in SIGNALS] == [signal.default_int_handler] * 2, "handlers are restored"
     for number, handler in zip(SIGNALS, before, strict=True):
         signal.signal(number, handler)
 
 
 @pytest.fixture
 def signal_in(monkeypatch):
-    """Have signals come in a step of the run of some seed."""
+    """Send signals during a given step of the run with a given seed."""
 
     def arrange(at, *numbers, seed=0):
-        step_of = Stepper.run
+        set_position = Stepper.set_position
 
-        def run(self, inputs, size, epoch, step, rate):
+        def signal_and_set(self, epoch, step, rate):
             if (self.seed, step) == (seed, at):
                 for number in numbers:
                     signal.raise_signal(number)
-            step_of(self, inputs, size, epoch, step, rate)
+            set_position(self, epoch, step, rate)
 
-        monkeypatch.setattr(Stepper, "run", run)
+        monkeypatch.setattr(Stepper, "set_position", signal_and_set)
 
     return arrange
 
@@ -70,15 +70,15 @@ def saved_steps(folder):
 
 def new_runs(few, folder, count):
     configs = [configure("gaussian", name=name, seed=seed) for seed, name in enumerate("abc"[:count])]
-    return [Training(config, folder / config.name, few, few) for config in configs]
+    return [setup_run(config, folder / config.name, few, few) for config in configs]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("method", ["gaussian", "catrs"])
-def test_the_step_in_hand_is_the_last_and_is_saved(number, method, few, tmp_path, signal_in, monkeypatch):
+def test_training_stops_after_the_current_step_and_saves(number, method, few, tmp_path, signal_in, monkeypatch):
     config, soft = configure(method), torch.full((100, 10), 0.1)
     whole = fit(config, tmp_path / "whole", few, few, soft=soft)
-    total = Training(config, tmp_path / "run", few, few, soft=soft).total
+    total = setup_run(config, tmp_path / "run", few, few, soft=soft).total
     for step in (0, 5, 6):
         signal_in(step, number)
         text = f"^test-{method}: interrupted after {step + 1} of {total} steps; the state is saved.$"
@@ -91,7 +91,7 @@ def test_the_step_in_hand_is_the_last_and_is_saved(number, method, few, tmp_path
     assert rows[0] == rows[1]
 
 
-def test_runs_together_are_all_saved(few, tmp_path, signal_in, monkeypatch):
+def test_all_runs_that_take_turns_are_saved(few, tmp_path, signal_in, monkeypatch):
     signal_in(5, signal.SIGINT, seed=1)
     with pytest.raises(KeyboardInterrupt) as stop:
         fit_together(new_runs(few, tmp_path / "broken", 3))
@@ -127,7 +127,7 @@ def test_a_second_interrupt_in_the_middle_of_saving_leaves_the_state_before(few,
     signal_in(5, signal.SIGINT)
     with pytest.raises(KeyboardInterrupt, match="^$"):
         fit(config, run.path, few, few)
-    assert saved_steps(run.path) == 4, "that of the first epoch's end"
+    assert saved_steps(run.path) == 4, "the state after the first epoch"
     assert not list(run.path.glob("*.part"))
     monkeypatch.undo()
     assert same(fit(config, run.path, few, few), whole)
@@ -140,15 +140,15 @@ def test_an_interrupt_in_the_last_step_is_not_forgotten(few, tmp_path, signal_in
     assert RunFolder(tmp_path / "run").finished
 
 
-def test_an_interrupt_goes_before_an_error(few, tmp_path, signal_in):
-    """Whoever goes on after errors, as a table of many runs does, must not go on after this."""
+def test_an_interrupt_takes_precedence_over_an_error(few, tmp_path, signal_in):
+    """Code that continues after errors, such as `reproduce`, must not continue after an interrupt."""
     signal_in(2, signal.SIGINT)
     with pytest.raises(KeyboardInterrupt, match="^test-gaussian: the loss of gaussian is not a reasonable number"):
         fit(configure("gaussian", learning_rate=1e12), tmp_path / "run", few, few)
 
 
-def test_a_signal_after_that_of_another_rank_is_the_first_here():
-    """A launcher signals its processes one after the other; those that come last must not leave the others alone."""
+def test_a_signal_after_an_interrupt_of_another_rank_counts_as_the_first():
+    """A launcher signals its processes one after the other; late ones must not abort while others save."""
     deadline, saved = Deadline(None), []
 
     def work():
@@ -161,7 +161,7 @@ def test_a_signal_after_that_of_another_rank_is_the_first_here():
     assert saved
 
 
-def test_an_interrupt_hides_no_fault():
+def test_an_interrupt_does_not_hide_a_bug():
     def fail():
         signal.raise_signal(signal.SIGINT)
         raise ZeroDivisionError
@@ -171,7 +171,7 @@ def test_an_interrupt_hides_no_fault():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_error_that_is_over_is_not_what_the_interrupt_says():
+def test_a_handled_error_is_not_the_message_of_an_interrupt():
     try:
         raise SmoothcertError("The first try failed.")
     except SmoothcertError:
@@ -179,7 +179,7 @@ def test_an_error_that_is_over_is_not_what_the_interrupt_says():
             signal.raise_signal(signal.SIGINT)
 
 
-def test_an_interrupt_before_both_signals_are_heeded_leaves_them_as_they_were(monkeypatch):
+def test_an_interrupt_while_handlers_are_installed_restores_them(monkeypatch):
     handle = signal.signal
 
     def handle_and_interrupt(number, handler):
@@ -189,11 +189,11 @@ def test_an_interrupt_before_both_signals_are_heeded_leaves_them_as_they_were(mo
 
     monkeypatch.setattr(signal, "signal", handle_and_interrupt)
     with pytest.raises(KeyboardInterrupt), Deadline(None).heeding_interrupts():
-        pytest.fail("it is not begun")
+        pytest.fail("the block must not run")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_a_program_does_on_a_signal_is_left_to_it(few, tmp_path, signal_in):
+def test_handlers_of_the_program_are_left_alone(few, tmp_path, signal_in):
     heard = []
     signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
     signal_in(5, signal.SIGINT)
@@ -205,7 +205,7 @@ def test_what_a_program_does_on_a_signal_is_left_to_it(few, tmp_path, signal_in)
     assert RunFolder(tmp_path / "run").finished
 
 
-def test_other_threads_train_and_touch_no_signals(few, tmp_path):
+def test_other_threads_install_no_handlers(few, tmp_path):
     seen = []
 
     def watch(progress):
@@ -219,7 +219,7 @@ def test_other_threads_train_and_touch_no_signals(few, tmp_path):
     assert set(seen) == {signal.default_int_handler}
 
 
-def test_the_command_line_says_so(tmp_path, capsys, signal_in, monkeypatch):
+def test_the_command_line_reports_an_interrupt(tmp_path, capsys, signal_in, monkeypatch):
     command = [*COMMAND, "--batch", "512", "--runs", str(tmp_path)]
     signal_in(2, signal.SIGTERM)
     assert main(command) == 130
@@ -230,7 +230,7 @@ def test_the_command_line_says_so(tmp_path, capsys, signal_in, monkeypatch):
     assert main(command) == 0
 
 
-def test_a_table_ends_with_the_training_in_hand(tmp_path, signal_in):
+def test_reproduce_stops_with_the_current_training(tmp_path, signal_in):
     jobs = list_jobs("mnist", "gaussian-*", dataset="mnist-mini", epochs=1, batch=512)
     signal_in(2, signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt, match="mnist-gaussian-0.25: interrupted after 3 of 12 steps"):
@@ -239,7 +239,7 @@ def test_a_table_ends_with_the_training_in_hand(tmp_path, signal_in):
     assert [path.name for path in tmp_path.iterdir()] == ["mnist-gaussian-0.25"]
 
 
-def test_a_trial_speaks_of_no_state(tmp_path, capsys, signal_in):
+def test_a_dry_run_mentions_no_saved_state(tmp_path, capsys, signal_in):
     signal_in(2, signal.SIGINT)
     assert main([*COMMAND, "--batch", "512", "--runs", str(tmp_path), "--dry-run"]) == 130
     error = capsys.readouterr().err
@@ -248,7 +248,7 @@ def test_a_trial_speaks_of_no_state(tmp_path, capsys, signal_in):
 
 
 def launch(log, *arguments, **options):
-    """Start `smoothcert` in a session of its own; the server it forks from has torch imported already."""
+    """Start `smoothcert` in its own session, forked from a server that has already imported torch."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["smoothcert.training.runs", "smoothcert.cli", "safetensors.torch", "torch._dynamo"])
     words = ["train", "--device", "cpu", *map(str, arguments)]
@@ -264,8 +264,8 @@ def wait_until(condition, process):
         time.sleep(0.001)
 
 
-def test_a_command_interrupted_at_any_moment_goes_on_to_the_same_weights(tmp_path):
-    """Three runs at once; some signals come while what the first of them asked for is being saved, to a slow disk."""
+def test_a_command_interrupted_at_any_moment_resumes_to_the_same_weights(tmp_path):
+    """Three runs at once on a slow disk; some second signals arrive while the state is being saved."""
     recipes = [tmp_path / f"{name}.toml" for name in "abc"]
     for seed, path in enumerate(recipes):
         fields = {"name": f'"{path.stem}"', "dataset": '"mnist-mini"', "epochs": 2, "batch": 64, "seed": seed}
@@ -276,7 +276,7 @@ def test_a_command_interrupted_at_any_moment_goes_on_to_the_same_weights(tmp_pat
     begun = folders[-1].path / ".lock"
     second = [None, signal.SIGKILL, None, signal.SIGINT, None, signal.SIGTERM]
     for number, then in enumerate(second):
-        for left in (tmp_path / "broken").glob("*/state*.part"):  # by a kill
+        for left in (tmp_path / "broken").glob("*/state*.part"):  # by SIGKILL
             left.unlink()
         begun.unlink(missing_ok=True)
         process = launch(log, *recipes, "--runs", tmp_path / "broken", slow_disk=True)
@@ -288,13 +288,13 @@ def test_a_command_interrupted_at_any_moment_goes_on_to_the_same_weights(tmp_pat
             os.kill(process.pid, then)
         process.join()
         said, before = log.read_text(), steps
-        steps = [(folder.load_state() or [{}, 0])[1] for folder in folders]  # which complains of damage
+        steps = [(folder.load_state() or [{}, 0])[1] for folder in folders]  # raises if it is damaged
         assert all(new >= old for new, old in zip(steps, before, strict=True))
         assert process.exitcode == (-then if then == signal.SIGKILL else 130), said
         assert "Traceback" not in said
         if not then:
-            found = dict(re.findall(r"(\w): interrupted after (\d+) of", said))
-            assert [int(found[name]) for name in "abc"] == steps
+            reported = dict(re.findall(r"(\w): interrupted after (\d+) of", said))
+            assert [int(reported[name]) for name in "abc"] == steps
     process = launch(log, *recipes, "--runs", tmp_path / "broken")
     for running in (process, whole):
         running.join()
@@ -304,8 +304,8 @@ def test_a_command_interrupted_at_any_moment_goes_on_to_the_same_weights(tmp_pat
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_processes_that_decode_images_work_on(number, tmp_path):
-    """A terminal and `timeout` signal them as well; they are started afresh here, as on systems that do not fork."""
+def test_workers_ignore_signals(number, tmp_path):
+    """A terminal and `timeout` signal all processes of a group. Workers are spawned here, not forked."""
     for photo in range(8):
         folder = tmp_path / "photos" / ("train" if photo < 4 else "test") / f"class{photo % 2}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -313,7 +313,7 @@ def test_processes_that_decode_images_work_on(number, tmp_path):
     options = {"dataset": tmp_path / "photos", "architecture": "cifar_resnet8", "resize": 36, "crop": 32, "batch": 2}
     options |= {"augmentation": "resized-crop-flip", "workers": 1, "epochs": 2000, "runs": tmp_path, "name": "run"}
     run, log = RunFolder(tmp_path / "run"), tmp_path / "log"
-    process = launch(log, *(text for name, value in options.items() for text in (f"--{name}", value)), afresh=True)
+    process = launch(log, *(text for name, value in options.items() for text in (f"--{name}", value)), spawn=True)
     wait_until(run.metrics.is_file, process)
     os.killpg(process.pid, number)
     process.join()

@@ -1,4 +1,4 @@
-"""The loop: bit-identical after a kill at any moment, a no-op when finished, honest when it fails."""
+"""The training loop: bit-identical after a kill at any moment, a no-op if finished, clear errors."""
 
 import multiprocessing
 import random
@@ -18,12 +18,12 @@ from smoothcert.runtime.deadline import OutOfTimeError
 from smoothcert.training.config import read_config
 from smoothcert.training.epochs import noisy_accuracy, plan_epoch
 from smoothcert.training.fit import fit, fit_together
-from smoothcert.training.loop import Training
 from smoothcert.training.run_folder import RunFolder
+from smoothcert.training.setup import setup_run
 
 
 def launch(config, folder, data):
-    """Start a training process; the server it forks from has torch imported already."""
+    """Start a training process, forked from a server that has already imported torch."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["smoothcert.training.fit", "safetensors.torch", "torch._dynamo"])
     process = context.Process(target=training_child.single_threaded, args=(config, folder, data))
@@ -45,7 +45,7 @@ def modified(path):
     [name if name in ("gaussian", "catrs") else pytest.param(name, marks=pytest.mark.slow) for name in METHODS],
 )
 def test_killed_and_resumed_weights_are_bit_identical(method, few, tmp_path):
-    """SIGKILL soon after a save and in the middle of one; the weights are those of an undisturbed run."""
+    """SIGKILL soon after a save and in the middle of one; the weights equal those of an uninterrupted run."""
     config, few = configure(method, epochs=16, batch=16), few.subset(range(36))
     reference = launch(config, tmp_path / "whole", few)
     broken, generator, kills = RunFolder(tmp_path / "broken"), random.Random(method), {"saving": 0, "training": 0}
@@ -92,8 +92,8 @@ def test_a_run_folder_holds_what_was_run(few, tmp_path):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_a_look_at_the_accuracy_leaves_the_network_as_it_was(training, few):
-    """Else BatchNorm would learn nothing more after the first epoch."""
+def test_measuring_the_accuracy_does_not_change_the_network(training, few):
+    """Otherwise BatchNorm would learn nothing after the first epoch."""
     model = smoothcert.create_model("cifar_resnet20", in_channels=1).train(training)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     noisy_accuracy(model, few.subset(range(10)), configure("gaussian"))
@@ -101,7 +101,7 @@ def test_a_look_at_the_accuracy_leaves_the_network_as_it_was(training, few):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_ranks_share_the_look_at_the_accuracy(few):
+def test_ranks_share_the_measurement_of_the_accuracy(few):
     class Unsummed(Ranks):
         def total(self, value):
             return value
@@ -122,7 +122,7 @@ def test_seeds_make_different_runs_and_the_same_one_again(few, tmp_path):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_an_autocast_of_the_caller_changes_nothing(few, tmp_path, precision):
-    """Casts of weights are kept as long as the outermost autocast, which must not be longer than a step."""
+    """Autocast caches casts of weights until the outermost block ends, which must be within a step."""
     config = configure("gaussian", epochs=1, batch=16, precision=precision)
     expected = fit(config, tmp_path / "expected", few, few)
     with torch.autocast("cpu", torch.bfloat16):
@@ -138,10 +138,10 @@ def test_whole_and_split_steps(few):
         plan_epoch(3, 32, 4)
 
 
-def test_sgd_steps_are_torchs(few, tmp_path):
-    """Two epochs of the loop against plain PyTorch with the same draws: momentum, weight decay, mean loss and all."""
+def test_steps_equal_plain_pytorch(few, tmp_path):
+    """Two epochs against plain PyTorch with the same draws: momentum, weight decay and mean loss."""
     from smoothcert.philox import Purpose, permutation
-    from smoothcert.training.loop import new_model
+    from smoothcert.training.setup import new_model
     from smoothcert.training.step_draws import StepDraws
 
     config = configure("gaussian", batch=50, epochs=2, learning_rate=0.1)
@@ -166,46 +166,46 @@ def test_sgd_steps_are_torchs(few, tmp_path):
         assert torch.allclose(ours, theirs, atol=1e-6), name
 
 
-def test_runs_together_are_the_runs_alone(few, tmp_path):
+def test_runs_that_take_turns_equal_runs_alone(few, tmp_path):
     configs = [configure("catrs", name="a", sigma=0.5), configure("gaussian", name="b", epochs=2)]
     soft = torch.full((100, 10), 0.1)
     alone = [fit(config, tmp_path / "alone" / config.name, few, few, soft=soft) for config in configs]
-    together = [Training(config, tmp_path / "together" / config.name, few, few, soft=soft) for config in configs]
+    together = [setup_run(config, tmp_path / "together" / config.name, few, few, soft=soft) for config in configs]
     fit_together(together)
     for model, training in zip(alone, together, strict=True):
         assert same(model, training.folder.model)
-    fit_together([Training(config, tmp_path / "alone" / config.name, few, few, soft=soft) for config in configs])
+    assert [setup_run(c, tmp_path / "alone" / c.name, few, few, soft=soft) for c in configs] == [None, None]
 
 
-def test_steps_whose_shapes_vary_are_not_compiled_and_say_so(few, tmp_path):
+def test_steps_with_varying_shapes_are_not_compiled(few, tmp_path):
     config, soft = configure("catrs", options={"attack": "masked"}), torch.full((100, 10), 0.1)
     with pytest.warns(Notice, match="steps run uncompiled: their shapes vary"):
-        assert not Training(config, tmp_path / "run", few, few, soft=soft, compile=True).compiled
+        assert not setup_run(config, tmp_path / "run", few, few, soft=soft, compile=True).compiled
 
 
 def test_a_failing_run_does_not_stop_the_others(few, tmp_path):
     bad, good = configure("gaussian", name="bad", learning_rate=1e12), configure("gaussian", name="good")
-    runs = [Training(config, tmp_path / config.name, few, few) for config in (bad, good)]
+    runs = [setup_run(config, tmp_path / config.name, few, few) for config in (bad, good)]
     with pytest.raises(SmoothcertError, match="bad: the loss of gaussian is not a reasonable number"):
         fit_together(runs)
     assert runs[1].folder.finished
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("no memory"), RuntimeError("CUDA error: out of memory")])
-def test_a_run_without_memory_says_so_and_the_others_go_on(few, tmp_path, monkeypatch, error):
-    runs = [Training(configure("gaussian", name=name), tmp_path / name, few, few) for name in ("large", "small")]
+def test_a_run_out_of_memory_does_not_stop_the_others(few, tmp_path, monkeypatch, error):
+    runs = [setup_run(configure("gaussian", name=name), tmp_path / name, few, few) for name in ("large", "small")]
 
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(runs[0].stepper, "run", fail)
+    monkeypatch.setattr(runs[0].stepper, "take_step", fail)
     with pytest.raises(SmoothcertError, match="large: the device's memory is full; train fewer runs at once"):
         fit_together(runs)
     assert [run.folder.finished for run in runs] == [False, True]
 
 
-def test_several_runs_out_of_time_say_so_together(few, tmp_path):
-    runs = [Training(configure("gaussian", name=name), tmp_path / name, few, few) for name in "ab"]
+def test_several_runs_out_of_time_raise_one_error(few, tmp_path):
+    runs = [setup_run(configure("gaussian", name=name), tmp_path / name, few, few) for name in "ab"]
     with pytest.raises(OutOfTimeError, match=r"a: time is up.*b: time is up"):
         fit_together(runs, 0.0)
 
@@ -230,24 +230,24 @@ def test_without_momentum(few, tmp_path):
 
 
 def test_two_processes_cannot_train_one_run(few, tmp_path):
-    run = Training(configure("gaussian"), tmp_path / "run", few, few)
+    run = setup_run(configure("gaussian"), tmp_path / "run", few, few)
     with RunFolder(tmp_path / "run").locked(), pytest.raises(UsageError, match="run is being trained by another"):
         fit_together([run])
-    fit_together([Training(configure("gaussian"), tmp_path / "run", few, few)])
+    fit_together([setup_run(configure("gaussian"), tmp_path / "run", few, few)])
 
 
 def test_a_run_that_another_process_finished_meanwhile_is_left_alone(few, tmp_path):
-    """On a GPU its network would be another one, and the certificates of the first of no use."""
-    late = Training(configure("gaussian"), tmp_path / "run", few, few)
+    """On a GPU, training again would give another network and invalidate its certificates."""
+    late = setup_run(configure("gaussian"), tmp_path / "run", few, few)
     path = fit(configure("gaussian"), tmp_path / "run", few, few)
     before = path.stat().st_mtime_ns
     fit_together([late])
     assert path.stat().st_mtime_ns == before
 
 
-def test_the_time_of_an_epoch_is_that_of_all_its_starts(few, tmp_path):
+def test_the_time_of_an_epoch_includes_all_processes(few, tmp_path):
     config, run = configure("gaussian", epochs=3), RunFolder(tmp_path / "run")
-    for number in range(6):  # a step each: epochs of four
+    for number in range(6):  # one step each; an epoch has four
         with pytest.raises(OutOfTimeError):
             fit(config, run.path, few, few, time_limit=0.0)
         if number in (0, 5):
@@ -260,8 +260,8 @@ def test_the_time_of_an_epoch_is_that_of_all_its_starts(few, tmp_path):
     assert third < 100
 
 
-def test_records_of_what_was_lost_give_way(tmp_path):
-    """After a kill, or where an older state was put back, later epochs and starts are as if they had not been."""
+def test_entries_of_lost_work_are_dropped(tmp_path):
+    """After a kill, or if an older state was restored, entries of later epochs and processes are dropped."""
     run = RunFolder(tmp_path / "run")
     for first_step, seconds in ((0, 100.0), (3, 50.0), (9, 70.0)):
         run.write_segment({"first_step": first_step, "seconds": seconds})
@@ -276,9 +276,9 @@ def test_records_of_what_was_lost_give_way(tmp_path):
 
 
 @pytest.mark.parametrize(("seconds", "saved"), [(0.0, 2), (60.0, None)])
-def test_the_state_is_saved_within_an_epoch_after_a_while(seconds, saved, few, tmp_path, monkeypatch):
-    """What a kill after two of an epoch's four steps leaves."""
-    monkeypatch.setattr("smoothcert.training.pacing._SECONDS_BETWEEN_LOOKS", 0.0)
+def test_the_state_is_saved_once_a_minute(seconds, saved, few, tmp_path, monkeypatch):
+    """The state that remains after a kill in the middle of an epoch."""
+    monkeypatch.setattr("smoothcert.training.pacing._SECONDS_BETWEEN_REPORTS", 0.0)
     monkeypatch.setattr("smoothcert.training.run_log._SECONDS_BETWEEN_SAVES", seconds)
 
     def stop(progress):
@@ -297,7 +297,7 @@ def test_damaged_records_are_named(name, few, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(config, tmp_path / "run", few, few, on_progress=stop_after_an_epoch)
     (tmp_path / "run" / name).write_text("{")
-    with pytest.raises(SmoothcertError, match=rf"{name} is damaged .*; delete it to go on without it"):
+    with pytest.raises(SmoothcertError, match=rf"{name} is damaged .*; delete it to resume without it"):
         fit(config, tmp_path / "run", few, few)
     (tmp_path / "run" / name).unlink()
     fit(config, tmp_path / "run", few, few)
@@ -318,7 +318,7 @@ def test_a_time_limit_saves_and_resumes(few, tmp_path):
     assert same(tmp_path / "run/model.safetensors", tmp_path / "whole/model.safetensors")
 
 
-@pytest.mark.parametrize("rate", [1e6, 1e38])  # too large a loss, and none at all
+@pytest.mark.parametrize("rate", [1e6, 1e38])  # a loss that is too large, and NaN
 def test_divergence_names_step_method_and_last_good_state(rate, few, tmp_path):
     with pytest.raises(SmoothcertError, match="loss of gaussian is not a reasonable number at step 1;") as stop:
         train(configure("gaussian", learning_rate=rate), tmp_path / "run", few)
@@ -343,11 +343,11 @@ def test_a_damaged_state_is_named(few, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_training_raises_acr_well_over_the_untrained_network(method, mini, tmp_path):
-    """A minute or less a method on mnist-mini."""
+    """At most a minute per method on mnist-mini."""
     from smoothcert.statistics.metrics import average_certified_radius
 
     data = smoothcert.load_dataset("mnist-mini", "train")
-    # MACER's radius term, at its usual weight, undoes two epochs of learning: it pays best for wrong answers.
+    # At its usual weight, MACER's radius term undoes two epochs of learning.
     few = {"options": {"num_noises": 4, "weight": 1.0}} if method == "macer" else {}
     config = configure(method, sigma=0.5, batch=64, epochs=2, learning_rate=0.02, lr_step=50, **few)
     soft = torch.nn.functional.one_hot(data.labels, 10).float() * 0.9 + 0.01

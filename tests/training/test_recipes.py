@@ -1,6 +1,7 @@
-"""Every recipe against the paper's hyperparameters (Appendix B) and what was really run."""
+"""Every recipe against the hyperparameters of the paper (Appendix B) and of the published code."""
 
 import dataclasses
+import hashlib
 import re
 
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import create_method
 from smoothcert.report.tables.paper_numbers import METHODS, paper_numbers
-from smoothcert.training.config import TrainConfig, make_config, read_config, to_toml
+from smoothcert.training.config import TrainConfig, field_groups, make_config, read_config, to_toml
 from smoothcert.training.recipes import list_recipes, load_recipe, paper_tables
+from smoothcert.training.teachers import teacher_config
 
 SIGMAS = (0.25, 0.5, 1.0)
 NEARLY_ONE = 255 / 256
@@ -17,7 +19,7 @@ MAIN = {"mnist": SIGMAS, "fashion-mnist": SIGMAS, "cifar10": SIGMAS, "cifar100":
 
 
 def expected_options(group, method, sigma):
-    """What the paper's Appendix B says, with the published code's values where it rounds or is silent."""
+    """Return the options of the paper's Appendix B, with the published code's values if they are rounded or missing."""
     i, small = SIGMAS.index(sigma), "mnist" in group
     if method == "gaussian":
         return {}
@@ -59,6 +61,19 @@ def test_main_tables(group, sigma, method):
     assert config.label_view == ("augmented" if method == "catrs" and not small else "clean")
 
 
+def test_the_text_of_a_configuration_never_changes():
+    """Names of teachers end in a hash of it, and existing run folders are compared with it."""
+    teacher = teacher_config(load_recipe("cifar10-catrs-0.50", precision="bf16"))
+    assert teacher.name == "cifar10-cifar_resnet110-teacher-07e2de"
+    every = "".join(to_toml(config) for config in (TrainConfig(), *map(load_recipe, list_recipes("*-catrs-?.??"))))
+    assert hashlib.sha256(every.encode()).hexdigest()[:12] == "48643ebe394b"
+
+
+def test_every_field_with_a_flag_is_in_one_group():
+    names = [name for group in field_groups().values() for name in group]
+    assert names == [field.name for field in dataclasses.fields(TrainConfig) if field.name != "options"]
+
+
 def test_imagenet():
     config = load_recipe("imagenet-catrs-1.00")
     assert dict(config.options) == {
@@ -81,7 +96,7 @@ def test_every_recipe_parses_and_round_trips(name, tmp_path):
 
 
 def test_every_row_of_every_table_has_a_recipe():
-    """Each (data set, sigma, method, setup) that the paper prints is a row of one of our tables, and no other is."""
+    """The rows of our tables are exactly the (dataset, sigma, method, setup) that the paper prints."""
     for name, table in paper_tables().items():
         if not table.paper:
             continue
@@ -112,7 +127,7 @@ def test_equal_budgets_change_nothing_but_the_epochs():
         assert (config.epochs, config.lr_step) == (150, 50)
         options = dict(published.options)
         if config.method == "macer":
-            options["defer_epochs"] = 51  # in both, it sets in with the first drop of the learning rate
+            options["defer_epochs"] = 51  # in both, it starts with the first drop of the learning rate
         same = {"name": config.name, "epochs": 150, "lr_step": 50, "options": options}
         assert dataclasses.replace(published, **same) == config
 
@@ -172,8 +187,8 @@ def test_learning_rates_as_published_and_as_in_the_text():
     cycle = TrainConfig(schedule="one-cycle", learning_rate=0.1)
     rates = [cycle.learning_rate_at(0, i / 100) for i in range(100)]
     assert rates.index(max(rates)) == 30
-    assert [rates[i] for i in (0, 15, 30, 65)] == pytest.approx([0.01, 0.055, 0.1, 0.05]), "straight up, straight down"
-    assert cycle.learning_rate_at(0, 0.9999) == pytest.approx(1e-4), "but never to nothing"
+    assert [rates[i] for i in (0, 15, 30, 65)] == pytest.approx([0.01, 0.055, 0.1, 0.05]), "linear up and down"
+    assert cycle.learning_rate_at(0, 0.9999) == pytest.approx(1e-4), "never to zero"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +203,7 @@ def test_learning_rates_as_published_and_as_in_the_text():
         ({"steps": "both"}, "`--steps` must be one of split, whole"),
         ({"name": "a/b"}, "`--name` must consist of"),
         ({"colour": 1}, "unknown fields: colour"),
-        ({"options": {"weight": 2.0}}, "unknown fields: options. Options of the method stand beside its `name`"),
+        ({"options": {"weight": 2.0}}, "unknown fields: options. Put options of the method into the table `method`"),
         ({"method": 3}, "here: `method` must be a name, or a table with its `name` and options, got 3"),
         ({"method": ["catrs"]}, "`method` must be a name"),
         ({"epochs": 1.5}, "`epochs` must be of type int, got 1.5"),
@@ -201,14 +216,14 @@ def test_bad_configurations(values, message):
         make_config(values, "here")
 
 
-def test_recipes_and_files_that_are_not_there(tmp_path):
+def test_missing_recipes_and_broken_files(tmp_path):
     with pytest.raises(UsageError, match=r"did you mean 'mnist-catrs-0.50'\? Nearest of \d+: [^:]{,120}$"):
         load_recipe("mnist-catrs-0.5")
     (tmp_path / "bad.toml").write_text("sigma = = 1")
     with pytest.raises(SmoothcertError, match="cannot be read as TOML"):
         load_recipe(str(tmp_path / "bad.toml"))
     (tmp_path / "bad.toml").write_text("# to be written\n")
-    with pytest.raises(SmoothcertError, match="bad.toml says nothing of a run; `smoothcert train NAME"):
+    with pytest.raises(SmoothcertError, match="bad.toml has no fields of a run; `smoothcert train NAME"):
         load_recipe(str(tmp_path / "bad.toml"))
 
 
@@ -223,10 +238,10 @@ def test_overrides():
     ("overrides", "message"),
     [
         ({"epoch": 5}, "^Unknown field 'epoch'; did you mean 'epochs'?"),
-        ({"num_noises": 2}, "Options of the method go into `options`, a dict.$"),
+        ({"num_noises": 2}, "Put options of the method into `options`, a dict.$"),
         ({"epochs": "many"}, "^`epochs` must be of type int, got 'many'"),
     ],
 )
-def test_overrides_that_no_recipe_has(overrides, message):
+def test_wrong_overrides(overrides, message):
     with pytest.raises(UsageError, match=message):
         load_recipe("mnist-catrs-0.50", **overrides)

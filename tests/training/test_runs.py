@@ -1,7 +1,10 @@
-"""Runs from nothing, and from the command line: teachers, soft labels, training, certification."""
+"""Whole runs from Python and the command line: teachers, soft labels, training, certification."""
 
 import json
+import sys
 import time
+import traceback
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,18 +15,39 @@ from training_child import configure
 import smoothcert
 from smoothcert.cli import main
 from smoothcert.errors import Notice
+from smoothcert.methods import METHODS
+from smoothcert.methods.gaussian import Gaussian
 from smoothcert.runtime.deadline import OutOfTimeError
 from smoothcert.training.runs import train_run
 from smoothcert.training.soft_labels import make_soft_labels
 from smoothcert.training.teachers import teacher_config
 
 
-def test_teachers_are_shared_only_where_all_settings_are_the_same():
+def test_a_methods_loss_is_five_frames_below_train_run(tmp_path, monkeypatch):
+    """The road that a reader follows: the frames between `train_run` and `Method.step`, without these two."""
+    roads = []
+
+    @dataclass(frozen=True, kw_only=True)
+    class Traced(Gaussian):
+        name = "traced"
+
+        def step(self, *args, **more):
+            names = [frame.f_code.co_name for frame, _ in traceback.walk_stack(sys._getframe(1))]
+            roads.append(names[: names.index("train_run")][::-1])
+            return super().step(*args, **more)
+
+    monkeypatch.setitem(METHODS, "traced", Traced)
+    smoothcert.register_method(Traced)
+    train_run(configure("traced", options={}, epochs=1, batch=512), tmp_path)
+    assert roads[-1] == ["train_runs", "fit_together", "train_loop", "take_step", "loss"]
+
+
+def test_teachers_are_shared_only_if_all_settings_are_the_same():
     config = configure("catrs", dataset="my data.npz")
     name = teacher_config(config).name
     assert name.startswith("my-data-lenet-teacher-")
     assert teacher_config(configure("catrs", dataset="my data.npz", sigma=1.0, seed=3)).name == name
-    labels = {"label_samples": 99, "label_view": "augmented"}  # which it never sees
+    labels = {"label_samples": 99, "label_view": "augmented"}  # do not affect the teacher
     assert teacher_config(configure("catrs", dataset="my data.npz", **labels)).name == name
     assert teacher_config(configure("catrs", dataset="other/my data.npz")).name != name
     assert teacher_config(configure("catrs", dataset="my data.npz", learning_rate=0.1)).name != name
@@ -45,10 +69,10 @@ def test_soft_labels_are_votes_made_once(trained_lenet, few, tmp_path):
     make_soft_labels(tmp_path, few, samples=30, sigma=1.0)
     smoothcert.save_checkpoint(tmp_path / "model.safetensors", smoothcert.create_model("lenet"), sigma=0.25)
     make_soft_labels(tmp_path, few, samples=30)
-    assert len(list(tmp_path.glob("soft-labels-*.json"))) == 5, "other settings and networks are other files"
+    assert len(list(tmp_path.glob("soft-labels-*.json"))) == 5, "one file per setting and network"
 
 
-def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
+def test_catrs_trains_its_teacher_and_keeps_it(tmp_path):
     np.savez(
         tmp_path / "small.npz",
         **{f"{split}_images": np.zeros((64, 28, 28), np.uint8) for split in ("train", "test")},
@@ -61,7 +85,7 @@ def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
         stages.append((kind, name))
         return lambda progress: None
 
-    with pytest.warns(Notice, match="small has no test images of its own: accuracy is measured on those"):
+    with pytest.warns(Notice, match="small has no separate test images: accuracy is measured on the training images"):
         file = train_run(config, str(tmp_path / "runs"), on_stage=watch)
     assert file == tmp_path / "runs/test-catrs/model.safetensors"
     teacher = teacher_config(config)
@@ -80,8 +104,8 @@ def test_catrs_makes_what_it_needs_and_keeps_it(tmp_path):
     assert [name for kind, name in stages if kind == "train"] == ["other"], "the teacher serves every seed"
 
 
-def test_soft_labels_are_of_the_view_and_the_noise_that_are_asked_for(tmp_path, monkeypatch):
-    from smoothcert.training import runs
+def test_soft_labels_use_the_view_and_noise_of_the_configuration(tmp_path, monkeypatch):
+    from smoothcert.training import prepare
 
     asked = []
 
@@ -89,7 +113,7 @@ def test_soft_labels_are_of_the_view_and_the_noise_that_are_asked_for(tmp_path, 
         asked.append((how["sigma"], how["samples"], how["augmentation"]))
         return torch.nn.functional.one_hot(data.labels, 10).float()
 
-    monkeypatch.setattr(runs, "make_soft_labels", note)
+    monkeypatch.setattr(prepare, "make_soft_labels", note)
     same = {"dataset": "mnist-mini", "augmentation": "crop-flip", "epochs": 1, "batch": 8, "teacher": "any"}
     same |= {"sigma": 0.5, "label_sigma": 0.12, "label_samples": 7}
     for view in ("clean", "augmented"):
@@ -98,8 +122,8 @@ def test_soft_labels_are_of_the_view_and_the_noise_that_are_asked_for(tmp_path, 
     assert asked == [(0.12, 7, "none"), (0.12, 7, "crop-flip")]
 
 
-def test_a_time_limit_is_that_of_all_stages(tmp_path, monkeypatch):
-    from smoothcert.training import runs
+def test_a_time_limit_covers_all_stages(tmp_path, monkeypatch):
+    from smoothcert.training import prepare, runs
 
     limits = []
 
@@ -108,8 +132,8 @@ def test_a_time_limit_is_that_of_all_stages(tmp_path, monkeypatch):
         on_progress(SimpleNamespace(done=1, total=2))
         return torch.nn.functional.one_hot(data.labels, 10).float()
 
-    monkeypatch.setattr(runs, "make_soft_labels", label)
-    monkeypatch.setattr(runs, "fit_together", lambda trainings, limit: limits.append(limit))
+    monkeypatch.setattr(prepare, "make_soft_labels", label)
+    monkeypatch.setattr(runs, "fit_together", lambda ready, limit, progress: limits.append(limit))
     config = configure("catrs", teacher="any")
     train_run(config, tmp_path, time_limit=1000)
     assert 900 < limits[0] <= 1000 - 0.05
@@ -194,7 +218,7 @@ def test_dry_run_prints_configuration_and_cost(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_dry_run_for_programs(tmp_path, capsys):
+def test_dry_run_as_json(tmp_path, capsys):
     """One JSON object, or a list of them for several recipes, alone on stdout."""
     recipes = ["mnist-mini-gaussian-1.00", "mnist-gaussian-0.25"]
     rest = ["--dry-run", "--json", "--runs", str(tmp_path), "--dataset", "mnist-mini", "--device", "cpu"]
@@ -206,7 +230,7 @@ def test_dry_run_for_programs(tmp_path, capsys):
     assert [plan["config"]["name"] for plan in json.loads(capsys.readouterr().out)] == recipes
 
 
-def test_several_runs_for_programs(tmp_path, capsys):
+def test_several_runs_as_json(tmp_path, capsys):
     for name in ("a", "b"):
         lines = [f'name = "{name}"', 'dataset = "mnist-mini"', "epochs = 1", "batch = 512"]
         (tmp_path / f"{name}.toml").write_text("\n".join(lines))

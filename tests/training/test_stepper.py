@@ -1,4 +1,4 @@
-"""Executing steps: compiled as eager, and back to eager, with a word, where a method does not allow it."""
+"""Training steps: compiled ones equal eager ones, and fall back to eager, with a notice, if need be."""
 
 import dataclasses
 import functools
@@ -13,8 +13,9 @@ from smoothcert.methods import METHODS, create_method
 from smoothcert.methods.base import StepOutput
 from smoothcert.methods.gaussian import Gaussian
 from smoothcert.smoothing.precision import numerics
-from smoothcert.training import stepper as stepping
+from smoothcert.training import compiled_loss
 from smoothcert.training.batches import ResidentData
+from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.step_draws import StepDraws
 from smoothcert.training.stepper import Stepper
 
@@ -26,9 +27,9 @@ def options(name):
 
 
 def train(method, *, compiled, left=2, steps=3, size=8, graphs=False, network=lambda: smoothcert.create_model("lenet")):
-    """Take a few steps, with warm-ups and schedules under way, and return weights and watched sums.
+    """Take a few steps in different epochs, and return weights, gradients and watched sums.
 
-    `left` is how many ways to compile a step are left in the end.
+    `left` is the number of compiled variants of the step that are left in the end.
     """
     torch.manual_seed(0)
     images = torch.randint(256, (64, 1, 28, 28), dtype=torch.uint8)
@@ -36,12 +37,15 @@ def train(method, *, compiled, left=2, steps=3, size=8, graphs=False, network=la
     data = ResidentData(images, torch.randint(10, (64,)), soft, "crop-flip")
     model = network().train()
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=1e-4)
-    stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32", graphs=graphs)
+    kind = GraphStepper if graphs else Stepper
+    stepper = kind(model, method, optimizer, data, seed=3, precision="fp32")
     if compiled:
         stepper.compile(size)
     for step in range(steps):
-        stepper.run((torch.arange(size * step, size * (step + 1)),), size, 5 * step, step, 0.05)
-    assert [len(ways) for ways in stepper._compiled.values()] == ([left] if compiled and left else []), "it fell back"
+        stepper.set_position(5 * step, step, 0.05)
+        stepper.take_step((torch.arange(size * step, size * (step + 1)),), size)
+    variants = stepper.compiled_loss.variants if stepper.compiled_loss else []
+    assert len(variants) == (left if compiled else 0), "it fell back"
     gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
     return {**model.state_dict(), **gradients, "sums": stepper.sums}
 
@@ -50,36 +54,36 @@ def train(method, *, compiled, left=2, steps=3, size=8, graphs=False, network=la
 @pytest.mark.parametrize(
     ("name", "layers"), [*((name, 64) for name in METHODS), ("gaussian", 0), ("smoothmix", 0), ("catrs", 0)]
 )
-def test_compiled_steps_are_the_eager_ones(monkeypatch, name, layers):
-    monkeypatch.setattr(stepping, "_MOST_LAYERS", layers)  # beyond which the network alone is compiled
+def test_compiled_steps_equal_eager_ones(monkeypatch, name, layers):
+    monkeypatch.setattr(compiled_loss, "_MOST_LAYERS", layers)  # beyond which the network alone is compiled
     method = create_method(name, 0.25, options(name))
     eager, compiled = (train(method, compiled=compiled, left=2 if layers else 1) for compiled in (False, True))
     torch._dynamo.reset()
     assert_close(compiled, eager)
 
 
-def assert_close(found, expected):
-    assert found.keys() == expected.keys()
+def assert_close(actual, expected):
+    assert actual.keys() == expected.keys()
     for key, value in expected.items():
-        torch.testing.assert_close(found[key], value, rtol=1e-5, atol=1e-5, msg=lambda text, key=key: f"{key} {text}")
+        torch.testing.assert_close(actual[key], value, rtol=1e-5, atol=1e-5, msg=lambda text, key=key: f"{key} {text}")
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_losses_in_bfloat16_are_computed_in_float32(name):
-    """Autocast casts fewer functions back on a CPU than on a GPU; what a method does with scores is float32 on both."""
+    """Autocast casts fewer functions back on a CPU than on a GPU; losses are computed in float32 on both."""
     torch.manual_seed(0)
     model, x, y = smoothcert.create_model("cifar_resnet8"), torch.rand(8, 3, 8, 8), torch.randint(10, (8,))
     method, soft = create_method(name, 0.25, options(name)), torch.softmax(torch.randn(8, 10), dim=1)
     with numerics("bf16", torch.device("cpu")):
         assert model.network(x).dtype == torch.bfloat16
         output = method.step(model, x, y, draws=StepDraws(0, 0), epoch=torch.tensor(5.0), soft=soft)
-    found = [output.loss, *(part for part in output.parts.values() if part.is_floating_point())]
-    assert {value.dtype for value in found} == {torch.float32}
+    values = [output.loss, *(part for part in output.parts.values() if part.is_floating_point())]
+    assert {value.dtype for value in values} == {torch.float32}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Branching(Gaussian):
-    """Gaussian training that decides by a hyperparameter what to do."""
+    """Gaussian training that branches on a hyperparameter."""
 
     def step(self, model, x, y, *, draws, epoch, soft=None):
         output = super().step(model, x, y, draws=draws, epoch=epoch, soft=soft)
@@ -88,13 +92,13 @@ class Branching(Gaussian):
 
 @pytest.mark.slow
 def test_runs_that_differ_in_real_numbers_are_compiled_once():
-    """Unless they decide by these numbers what to do."""
+    """Unless they branch on these numbers."""
     torch._dynamo.reset()
     for kind, left, graphs in ((Gaussian, 2, 1), (Branching, 1, 2)):
         before = counters["stats"]["unique_graphs"]
         for sigma in (0.25, 0.5):
             method = kind(sigma=sigma)
-            # One step: in float32 a pool's maximum that is nearly shared may move, and later steps make much of it.
+            # One step only: rounding can change which input of a pool is the maximum, and later steps amplify that.
             assert_close(train(method, compiled=True, left=left, steps=1), train(method, compiled=False, steps=1))
         assert counters["stats"]["unique_graphs"] - before == graphs
     torch._dynamo.reset()
@@ -102,21 +106,21 @@ def test_runs_that_differ_in_real_numbers_are_compiled_once():
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limited(Gaussian):
-    """Gaussian training with an option that may be left out."""
+    """Gaussian training with an optional option."""
 
     limit: float = None
     steps: int = 5
 
 
-def test_real_numbers_become_tensors_and_nothing_else():
-    found = stepping._in_tensors(Limited(sigma=1), torch.zeros(1, dtype=torch.float64))
-    torch.testing.assert_close(found.sigma, torch.tensor(1.0, dtype=torch.float64))
-    assert (found.limit, found.steps) == (None, 5)
+def test_only_real_hyperparameters_become_tensors():
+    method = compiled_loss._with_tensors(Limited(sigma=1), torch.zeros(1, dtype=torch.float64))
+    torch.testing.assert_close(method.sigma, torch.tensor(1.0, dtype=torch.float64))
+    assert (method.limit, method.steps) == (None, 5)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Synchronising(Gaussian):
-    """Gaussian training that looks at a value on the way."""
+    """Gaussian training that reads a value back to the host."""
 
     def step(self, model, x, y, *, draws, epoch, soft=None):
         output = super().step(model, x, y, draws=draws, epoch=epoch, soft=soft)
@@ -128,38 +132,38 @@ def test_a_method_that_synchronises_runs_uncompiled_with_the_same_numbers():
     method = Synchronising(sigma=0.25)
     expected = train(method, compiled=False)
     with pytest.warns(UserWarning, match="Steps run uncompiled: "):
-        found = train(method, compiled=True, left=0)
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
+        actual = train(method, compiled=True, left=0)
+    assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
 
 def test_steps_that_cannot_be_captured_run_one_by_one_with_the_same_numbers(monkeypatch):
     def refuse(*_):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(Stepper, "_capture", refuse)
+    monkeypatch.setattr(GraphStepper, "_capture", refuse)
     method = Gaussian(sigma=0.25)
     expected = train(method, compiled=False, steps=7)
-    with pytest.warns(Notice, match="Steps run one by one: they cannot be captured") as told:
-        found = train(method, compiled=False, steps=7, graphs=True)
-    assert len(told) == 1
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
+    with pytest.warns(Notice, match="Steps run one by one: they cannot be captured") as notices:
+        actual = train(method, compiled=False, steps=7, graphs=True)
+    assert len(notices) == 1
+    assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
 
-def test_one_run_more_than_the_compiler_keeps_runs_uncompiled_with_the_same_numbers(monkeypatch):
-    monkeypatch.setattr(stepping, "_MOST_COMPILED", 1)
+def test_a_run_beyond_the_recompile_limit_runs_uncompiled_with_the_same_numbers(monkeypatch):
+    monkeypatch.setattr(compiled_loss, "_MOST_COMPILED", 1)
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     torch._dynamo.reset()
     with torch._dynamo.config.patch(recompile_limit=1):
         train(Gaussian(sigma=0.25), compiled=True, steps=1)
         expected = train(Gaussian(sigma=0.25), compiled=False, size=4)
         with pytest.warns(UserWarning, match="Steps run uncompiled: .*limit"):
-            found = train(Gaussian(sigma=0.25), compiled=True, left=0, size=4)
+            actual = train(Gaussian(sigma=0.25), compiled=True, left=0, size=4)
     torch._dynamo.reset()
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
+    assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
 
 def wrong_by(factor):
-    """Return a compiler of steps whose loss is so many times the right one."""
+    """Return a compiler that multiplies the loss by `factor`."""
 
     def compiler(function, **_):
         def run(*args, **options):
@@ -172,22 +176,22 @@ def wrong_by(factor):
 
 
 def normalised():
-    """Return a network whose BatchNorm changes with every forward pass in training."""
+    """Return a network with BatchNorm, whose buffers change with every forward pass."""
     return torch.nn.Sequential(torch.nn.BatchNorm2d(1), torch.nn.Flatten(), torch.nn.Linear(784, 10))
 
 
 @pytest.mark.parametrize(("factor", "off"), [(-1.0, "200%"), (float("nan"), "nan%")])
-def test_what_a_compiler_gets_wrong_runs_uncompiled_with_the_same_numbers(monkeypatch, factor, off):
+def test_wrongly_compiled_steps_run_uncompiled_with_the_same_numbers(monkeypatch, factor, off):
     monkeypatch.setattr(torch, "compile", wrong_by(factor))
     expected = train(Gaussian(sigma=0.25), compiled=False, network=normalised)
-    with pytest.warns(Notice, match=f"Steps run uncompiled: the compiler's gradients are off by {off}") as told:
-        found = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
-    assert len(told) == 1
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
+    with pytest.warns(Notice, match=f"Steps run uncompiled: the compiler's gradients are off by {off}") as notices:
+        actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
+    assert len(notices) == 1
+    assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
 
 def failing(backwards):
-    """Return a compiler of steps that change BatchNorm's statistics and fail then, or not before their gradients."""
+    """Return a compiler whose code changes BatchNorm's buffers and then fails, forwards or backwards."""
 
     def fail(*_):
         raise AssertionError("expected stride 1==576\nmore of it")
@@ -206,13 +210,13 @@ def failing(backwards):
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_compiled_steps_that_fail_when_they_are_run_are_given_up_with_the_same_numbers(monkeypatch, backwards):
+def test_failing_compiled_steps_run_uncompiled_with_the_same_numbers(monkeypatch, backwards):
     monkeypatch.setattr(torch, "compile", failing(backwards))
     expected = train(Gaussian(sigma=0.25), compiled=False, network=normalised)
-    with pytest.warns(Notice, match="Steps run uncompiled: expected stride 1==576.$") as told:
-        found = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
-    assert len(told) == 1
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
+    with pytest.warns(Notice, match="Steps run uncompiled: expected stride 1==576.$") as notices:
+        actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
+    assert len(notices) == 1
+    assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
 
 def test_the_comparison_leaves_no_trace_and_allows_dropout(monkeypatch):
@@ -221,5 +225,5 @@ def test_the_comparison_leaves_no_trace_and_allows_dropout(monkeypatch):
     plain, compiled = (train(Gaussian(sigma=0.25), compiled=compiled, network=normalised) for compiled in (False, True))
     assert all(torch.equal(plain[key], compiled[key]) for key in plain)
     dropping = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.9), torch.nn.Linear(784, 10))  # noqa: E731
-    train(Gaussian(sigma=0.25), compiled=True, network=dropping)  # which asserts that it did not fall back
+    train(Gaussian(sigma=0.25), compiled=True, network=dropping)  # asserts that it does not fall back
     torch._dynamo.reset()

@@ -14,7 +14,7 @@ from smoothcert.results.naming import results_name
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.deploy import choose_deployment
-from smoothcert.training.runs import OnStage, silent
+from smoothcert.training.prepare import OnStage, silent
 
 
 def certify_run(
@@ -31,7 +31,7 @@ def certify_run(
 ) -> None:
     """Certify a trained run on every `skip`-th image of the given datasets, in the fastest form for the device.
 
-    Results files lie in the run folder; unfinished ones are resumed. Raises OutOfTimeError after `time_limit` seconds.
+    Results are written to the run folder; unfinished ones are resumed. Raises OutOfTimeError after the time limit.
     """
     checkpoint, deadline = load_checkpoint(run), Deadline(time_limit)
     model, sigma = checkpoint.model.to(device), checkpoint.about["sigma"]

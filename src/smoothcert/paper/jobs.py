@@ -1,6 +1,6 @@
-"""The runs that a table of the paper needs, and how far each is.
+"""The runs of a paper table as jobs, and their status.
 
-Runs are shared between tables: each has one folder, by its recipe's name and seed, and is made once.
+Tables share runs: each run has one folder, named by recipe and seed, and is made once.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PROTOCOL: dict[str, Any] = {"n0": 100, "alpha": 0.001}
 
 @dataclass(frozen=True)
 class Job:
-    """A run that a table needs: its configuration, its row, and every how many-th image is certified.
+    """A run that a table needs, for the row `setup` of paper.csv. Every `skip`-th image is certified.
 
-    `data` names a corrupted set, where it is not the run's own test images that are.
+    `data` names a corrupted dataset to certify instead of the run's own test images.
     """
 
     config: TrainConfig
@@ -39,14 +39,14 @@ class Job:
 
     @property
     def label(self) -> str:
-        """What the table calls it."""
+        """Name in the table."""
         name = METHODS.get(self.config.method, self.config.method)
         return name if self.setup in ("", "-", "5 seeds") else f"{name}, {self.setup}"
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a job is."""
+class JobStatus:
+    """The part of a job that is done: `images` of `total` images are certified."""
 
     job: Job
     trained: bool
@@ -55,12 +55,12 @@ class Progress:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do."""
+        """True if nothing is left to do."""
         return self.trained and self.images == self.total
 
 
 def find_table(name: str) -> PaperTable:
-    """Return a table of the paper by its name."""
+    """Return a table of the paper by its name. Raise if there is none."""
     tables = paper_tables()
     if name not in tables:
         raise unknown_name("table", name, tables)
@@ -68,26 +68,26 @@ def find_table(name: str) -> PaperTable:
 
 
 def list_jobs(name: str, *only: str, skip: int | None = None, **overrides: Any) -> list[Job]:
-    """Return the runs a table needs; `only` are globs for the recipe's or run's name, with or without its data set.
+    """Return the jobs of a table. `only` are globs for recipe or run names, with or without the dataset's name.
 
-    `skip` certifies fewer images than the table does.
+    `skip` replaces the table's own. `overrides` replace fields of the configurations.
 
     >>> [job.config.name for job in list_jobs("variance", "catrs-0.25")][:2]
     ['mnist-catrs-0.25', 'mnist-catrs-0.25-seed1']
     >>> [job.config.name for job in list_jobs("variance", "catrs-*-seed4")][:2]
     ['mnist-catrs-0.25-seed4', 'mnist-catrs-0.50-seed4']
     """
-    table, jobs, fitting = find_table(name), [], set[str]()
+    table, jobs, matched = find_table(name), [], set[str]()
     for recipe, setup in table.rows:
         for seed in table.seeds:
             run = f"{recipe}-seed{seed}" if seed else recipe
-            found = {glob for glob in only for row in (recipe, run) if fnmatch(row, glob) or fnmatch(row, f"*-{glob}")}
-            if found or not only:
+            matching = {g for g in only for row in (recipe, run) if fnmatch(row, g) or fnmatch(row, f"*-{g}")}
+            if matching or not only:
                 config = load_recipe(recipe, name=run, seed=seed, **overrides)
                 jobs.append(Job(config, setup, skip or table.skip, table.data))
-            fitting |= found
+            matched |= matching
     for glob in only:
-        if glob not in fitting:
+        if glob not in matched:
             rows = ", ".join(recipe for recipe, _ in table.rows)
             raise UsageError(f"No row of the table {name} matches {glob!r}; its rows are {rows}.")
     return jobs
@@ -95,19 +95,19 @@ def list_jobs(name: str, *only: str, skip: int | None = None, **overrides: Any) 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where jobs are done: the folder of runs, the data, and the noises an image is certified with."""
+    """The folder of runs, the data folder, and the number of noise samples per certified image."""
 
     runs: Path
     data_dir: str | Path | None = None
     n: int = 100_000
 
     def test_sets(self, job: Job) -> list[ImageData]:
-        """Return the images a job certifies: its test images, or every corruption of them."""
+        """Return the datasets a job certifies: its test images, or all corruptions of them."""
         config = job.config
         return _test_sets(config.dataset, config.resize, config.crop, job.data, self.data_dir)
 
     def results_paths(self, job: Job) -> list[Path]:
-        """Return where a job's certificates lie."""
+        """Return the results files of a job, one per dataset."""
         folder, sigma = self.runs / job.config.name, job.config.sigma
         return [
             folder / results_name("certify", data.name, data.split, sigma, self.n, skip=job.skip)
@@ -115,14 +115,14 @@ class Workplace:
         ]
 
     def as_begun(self, job: Job) -> Job:
-        """Return a job in the precision its run was begun with, whatever the recipe's: a table may mix them."""
-        before = RunFolder(self.runs / job.config.name).read_config()
-        if before is None:
+        """Return the job with the precision of its existing run, if there is one. A table may mix precisions."""
+        existing = RunFolder(self.runs / job.config.name).read_config()
+        if existing is None:
             return job
-        return dataclasses.replace(job, config=dataclasses.replace(job.config, precision=before.precision))
+        return dataclasses.replace(job, config=dataclasses.replace(job.config, precision=existing.precision))
 
-    def progress(self, job: Job) -> Progress:
-        """Return how far a job is, from its files; a run or certificates made with other settings are refused."""
+    def progress(self, job: Job) -> JobStatus:
+        """Return the status of a job from its files. Raise if they were made with other settings."""
         run = RunFolder(self.runs / job.config.name)
         if run.config.is_file():
             run.open(job.config)
@@ -132,21 +132,21 @@ class Workplace:
             min(self._rows(path, data, network), total)
             for path, data, total in zip(self.results_paths(job), self.test_sets(job), totals, strict=True)
         ]
-        return Progress(job, run.finished, sum(done), sum(totals))
+        return JobStatus(job, run.finished, sum(done), sum(totals))
 
     def _rows(self, path: Path, data: ImageData, network: str | None) -> int:
-        """Return how many images of a results file are done: those whose row and votes are there."""
+        """Return the number of images in a results file that have a row and votes."""
         files = (path, counts_path(path))
         if not all(file.is_file() for file in (*files, sidecar_path(path))):
             return 0
         rows = min(file.read_bytes().count(b"\n") - 1 for file in files)
         if rows < 1:
             return 0
-        made = read_sidecar(sidecar_path(path)).get("settings", {})
-        other = [key for key, value in PROTOCOL.items() if made.get(key) != value]
-        # A finished file is not opened again, so nobody else would notice that it is of an earlier network.
-        other += ["network"] if network and made.get("model", {}).get("sha256") != network else []
-        other += ["data set"] if made.get("data", {}).get("sha256") != data.fingerprint else []
+        settings = read_sidecar(sidecar_path(path)).get("settings", {})
+        other = [key for key, value in PROTOCOL.items() if settings.get(key) != value]
+        # Nothing else would notice that a complete file belongs to an earlier network: it is not opened again.
+        other += ["network"] if network and settings.get("model", {}).get("sha256") != network else []
+        other += ["dataset"] if settings.get("data", {}).get("sha256") != data.fingerprint else []
         if other:
             raise UsageError(f"{path} was made with another {', '.join(other)}; move it away.")
         return rows
@@ -154,9 +154,9 @@ class Workplace:
 
 @lru_cache(maxsize=4)
 def _test_sets(dataset: str, resize: int, crop: int, corrupted: str, data_dir: str | Path | None) -> list[ImageData]:
-    found = find_corrupted(corrupted, data_dir) if corrupted else None
-    if found is None:
+    suite = find_corrupted(corrupted, data_dir) if corrupted else None
+    if suite is None:
         return [load_dataset(dataset, "test", data_dir, resize=resize or None, crop=crop or None)]
-    if found.missing:
-        raise SmoothcertError(f"{found.name} lacks {', '.join(found.missing)} in {found.folder}.")
-    return [found.load(name) for name in found.corruptions]
+    if suite.missing:
+        raise SmoothcertError(f"{suite.name} lacks {', '.join(suite.missing)} in {suite.folder}.")
+    return [suite.load(name) for name in suite.corruptions]

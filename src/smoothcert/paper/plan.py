@@ -1,4 +1,4 @@
-"""What is left of a table's runs, and the time that trials of a few seconds promise for it."""
+"""The remaining work of a table, with times estimated from short trials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from smoothcert.paper.jobs import Job, Progress, Workplace
+from smoothcert.paper.jobs import Job, JobStatus, Workplace
 from smoothcert.paper.timing import estimate_certification, estimate_labels, estimate_steps
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.run_data import load_images
@@ -18,7 +18,7 @@ from smoothcert.training.teachers import teacher_config, uses_soft_labels
 
 @dataclass(frozen=True)
 class PlanLine:
-    """A run, or a teacher, with what is left of it: the images it still has to certify or label, and the seconds."""
+    """The remaining work of a run or teacher: its stages, the images to certify or label, and the seconds."""
 
     run: str
     left: str
@@ -29,10 +29,10 @@ class PlanLine:
 def plan(
     jobs: Sequence[Job], place: Workplace, device: torch.device, on_trial: Callable[[str], None]
 ) -> Iterator[PlanLine]:
-    """Yield a line for every run, before it one for a teacher it still needs.
+    """Yield a line for every run, preceded by one for its teacher if that is not finished.
 
-    Runs are timed one at a time; those of one network, method and length promise the same. `on_trial` is called with
-    the name of what is about to be timed.
+    Runs with the same network, method and length are timed once, as if trained alone. `on_trial` is called with the
+    name of a run before it is timed.
     """
     trials = _Trials(place, device, on_trial)
     teachers = set[str]()
@@ -47,15 +47,15 @@ def plan(
             spent += trials.training(config)
         if item.images < item.total:
             spent += trials.certification(item.job) * (item.total - item.images)
-        yield PlanLine(config.name, _state(item), item.total - item.images, spent)
+        yield PlanLine(config.name, _remaining_stages(item), item.total - item.images, spent)
 
 
-def _state(item: Progress) -> str:
+def _remaining_stages(item: JobStatus) -> str:
     return "done" if item.finished else "certify" if item.trained else "train, certify"
 
 
 class _Trials:
-    """Times each kind of work once."""
+    """Times each kind of work once, and remembers the result."""
 
     def __init__(self, place: Workplace, device: torch.device, on_trial: Callable[[str], None]) -> None:
         self._place, self._device, self._on_trial = place, device, on_trial
@@ -63,14 +63,14 @@ class _Trials:
         self._images: dict[Any, float] = {}
 
     def teacher(self, config: TrainConfig, name: str) -> Iterator[PlanLine]:
-        """Yield what is left of a teacher and its soft labels, if anything is."""
+        """Yield the remaining work of a teacher and its soft labels, if there is any."""
         training, labels = estimate_labels(config, self._place.data_dir, self._device, runs=self._place.runs)
         if training or labels:
             images = len(load_images(config, "train", self._place.data_dir))
             yield PlanLine(name, "train, label" if training else "label", images, training + labels)
 
     def training(self, config: TrainConfig) -> float:
-        """Return the seconds of the steps that a run has left."""
+        """Return the seconds for the remaining steps of a run."""
         kind = (config.dataset, config.architecture, config.method, str(config.options), config.epochs, config.batch)
         if kind not in self._steps:
             self._on_trial(config.name)
@@ -80,7 +80,7 @@ class _Trials:
         return (steps - done) * seconds
 
     def certification(self, job: Job) -> float:
-        """Return the seconds of an image's certificate."""
+        """Return the seconds per certified image."""
         config, images = job.config, self._place.test_sets(job)[0]
         kind = (config.dataset, config.architecture)
         if kind not in self._images:

@@ -1,4 +1,4 @@
-"""The paper's tables from nothing: making their runs, in slices if need be, and reading them."""
+"""Reproducing the paper's tables: train and certify their runs, then read the results."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from smoothcert.results.reader import read_results
 from smoothcert.results.records import Results
 from smoothcert.runtime.deadline import Deadline, OutOfTimeError
 from smoothcert.runtime.failures import collected
+from smoothcert.training.prepare import OnStage, prepare_runs
 from smoothcert.training.run_folder import RunFolder
-from smoothcert.training.runs import OnStage, prepare_runs, train_runs
+from smoothcert.training.runs import train_runs
 
-_SMALL_TOGETHER = 6  # LeNet runs on a GPU; more add nothing, see benchmarks/README.md
+_SMALL_TOGETHER = 6  # LeNet runs on a GPU; more are not faster, see benchmarks/README.md
 
 
 def reproduce(
@@ -38,26 +39,27 @@ def reproduce(
     on_stage: OnStage,
     time_limit: float | None = None,
 ) -> None:
-    """Train and certify what is not there yet, `together` runs at a time, each group certified when it is trained.
+    """Train and certify the unfinished jobs, `together` runs at a time; each group is certified once it is trained.
 
-    By default that is several small networks on a GPU, else one run. A run that fails does not stop the others; what
-    went wrong is raised at the end. OutOfTimeError is raised when the time is up; everything made so far is kept.
+    By default, several small networks train together on a GPU, and other runs one by one. A run that fails does not
+    stop the others; its error is raised at the end. After `time_limit` seconds OutOfTimeError is raised, and everything
+    made so far is kept.
 
-    Ranks share the work: first groups of runs, each trained by the rank that is free, unless `data_parallel` has all
-    of them train each run together; then the images of every run's certification.
+    Several ranks share the work: each trains whole groups of runs or, with `data_parallel`, all train each run
+    together. Then they share the images of every certification.
     """
     deadline, errors = Deadline(time_limit), list[SmoothcertError]()
     options: dict[str, Any] = {"data_dir": place.data_dir, "device": device, "on_stage": on_stage}
     unfinished = [number for number, job in enumerate(jobs) if not place.progress(job).finished]
-    left = [jobs[number] for number in current_ranks().broadcast_from_rank0(unfinished)]
-    groups = list(_groups(left, together, torch.device(device)))
-    apart = current_ranks().size > 1 and not data_parallel
+    remaining = [jobs[number] for number in current_ranks().broadcast_from_rank0(unfinished)]
+    groups = list(_groups(remaining, together, torch.device(device)))
+    separately = current_ranks().size > 1 and not data_parallel
     try:
-        if apart:
-            errors += _train_apart(groups, place, deadline, options)
+        if separately:
+            errors += _train_on_free_ranks(groups, place, deadline, options)
         for group in groups:
             deadline.check()
-            if not apart:
+            if not separately:
                 configs = [job.config for job in group]
                 with collected(errors):
                     train_runs(configs, place.runs, time_limit=deadline.left, **options)
@@ -65,19 +67,19 @@ def reproduce(
                 folder = place.runs / job.config.name
                 if current_ranks().broadcast_from_rank0(RunFolder(folder).finished):
                     deadline.check()
-                    done = {"skip": job.skip, "n": place.n, "device": device, "on_stage": on_stage, **PROTOCOL}
+                    protocol = {"skip": job.skip, "n": place.n, "device": device, "on_stage": on_stage, **PROTOCOL}
                     with collected(errors):
-                        certify_run(folder, place.test_sets(job), time_limit=deadline.left, **done)
+                        certify_run(folder, place.test_sets(job), time_limit=deadline.left, **protocol)
     except OutOfTimeError as error:
         raise OutOfTimeError(" ".join(map(str, [*errors, error]))) from error
     if errors:
         raise SmoothcertError(" ".join(map(str, errors))) from errors[0]
 
 
-def _train_apart(
+def _train_on_free_ranks(
     groups: Sequence[Sequence[Job]], place: Workplace, deadline: Deadline, options: dict[str, Any]
 ) -> list[SmoothcertError]:
-    """Train each group of runs on the rank that is free, after what several of them need; return what went wrong."""
+    """Make teachers and soft labels, then train each group of runs on the next free rank. Return the errors."""
     configs = [[job.config for job in group] for group in groups]
     prepare_runs([config for group in configs for config in group], place.runs, time_limit=deadline.left, **options)
 
@@ -93,7 +95,7 @@ def _train_apart(
 
 
 def _groups(jobs: Sequence[Job], together: int | None, device: torch.device) -> Iterator[list[Job]]:
-    """Yield jobs that train together: consecutive ones of one data set and network."""
+    """Yield jobs that train together: consecutive ones with the same dataset and network."""
     for (_, network), same in groupby(jobs, key=lambda job: (job.config.dataset, job.config.architecture)):
         members = list(same)
         small = device.type == "cuda" and network == "lenet"
@@ -103,13 +105,13 @@ def _groups(jobs: Sequence[Job], together: int | None, device: torch.device) -> 
 
 
 def read_entries(name: str, jobs: Sequence[Job], place: Workplace) -> list[Entry]:
-    """Return the certified rows of a table, with the paper's row each belongs to."""
+    """Return the results of the finished jobs, each with its row in the paper."""
     finished = [job for job in jobs if place.progress(job).finished]
     return [row_of(name, job, read_results(place.results_paths(job)[0])) for job in finished]
 
 
 def row_of(name: str, job: Job, results: Results) -> Entry:
-    """Return a job's certificates as a row of a table; the l_inf table's stand beside the paper's main one."""
+    """Return a job's results with its row in the paper. For the l_inf table that is a row of the main table."""
     table = find_table(name)
     paper = (None, "") if linf_of(name) else (table.paper, job.setup)
     seed = job.config.seed if len(table.seeds) > 1 else None
@@ -117,12 +119,12 @@ def row_of(name: str, job: Job, results: Results) -> Entry:
 
 
 def linf_of(name: str) -> tuple[float, ...]:
-    """Return the l_inf radii that a table has columns of."""
+    """Return the l_inf radii for which a table has columns."""
     return (2 / 255,) if name == "linf" else ()
 
 
 def read_corrupted_entries(jobs: Sequence[Job], place: Workplace) -> list[CorruptedResults]:
-    """Return the certified rows of a table of corrupted images, beside them the clean images where they are there."""
+    """Return the finished results of a table of corrupted images, with those of clean images if they exist."""
     entries = []
     for job in jobs:
         if place.progress(job).finished:

@@ -1,4 +1,4 @@
-"""What a run would cost, from a few real steps."""
+"""Estimates of a run's cost from a few real steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SECONDS = 4.0
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Steps, and seconds of the training, of its teacher and of its soft labels (0 where there are none)."""
+    """Steps of a run, seconds per step, and seconds for its teacher and its soft labels (0 if not needed)."""
 
     steps: int
     seconds_per_step: float
@@ -39,7 +39,7 @@ class TrainingCost:
 
     @property
     def training(self) -> float:
-        """Seconds of the training itself."""
+        """Seconds for the training itself."""
         return self.steps * self.seconds_per_step
 
 
@@ -51,9 +51,9 @@ def estimate_training(
     runs: Path | None = None,
     compile: bool | None = None,
 ) -> TrainingCost:
-    """Time a few steps of a run, and of what it needs first, without leaving anything behind.
+    """Time a few steps of a run, and of its teacher and soft labels, without keeping any files.
 
-    What is there already, in the folder of runs, costs nothing.
+    A teacher or soft labels that exist in the folder `runs` cost nothing.
     """
     steps, seconds = _time_steps(config, load_images(config, "train", data_dir), device, compile)
     return TrainingCost(steps, seconds, *estimate_labels(config, data_dir, device, runs=runs, compile=compile))
@@ -67,7 +67,7 @@ def estimate_labels(
     runs: Path | None = None,
     compile: bool | None = None,
 ) -> tuple[float, float]:
-    """Return the seconds of a run's teacher and of its soft labels; 0 for what is there, or is not needed."""
+    """Return the seconds for a run's teacher and for its soft labels: 0 if they exist or are not needed."""
     if not uses_soft_labels(config):
         return 0.0, 0.0
     folder = Path(config.teacher) if config.teacher else runs and runs / teacher_config(config).name
@@ -80,23 +80,23 @@ def estimate_labels(
     model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device)
     form, precision = choose_deployment(model, data.shape, len(data) * config.label_samples)
     smoothed = SmoothedClassifier(model, config.label_sigma, form=form, precision=precision)
-    return teacher, len(data) * config.label_samples / _samples_a_second(smoothed, data, device)
+    return teacher, len(data) * config.label_samples / _samples_per_second(smoothed, data, device)
 
 
 def estimate_steps(config: TrainConfig, data_dir: str | Path | None, device: torch.device) -> tuple[int, float]:
-    """Return the number of steps of a run and the seconds of one, without what it needs first."""
+    """Return the number of steps of a run and the seconds per step, without teacher and soft labels."""
     return _time_steps(config, load_images(config, "train", data_dir), device)
 
 
 def estimate_certification(config: TrainConfig, data: ImageData, device: torch.device, n: int) -> float:
-    """Return the seconds an image takes, from a short trial of an untrained network."""
+    """Return the seconds per certified image, from a short trial with an untrained network."""
     model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device).eval()
     form, precision = choose_deployment(model, data.shape, n * len(data))
     smoothed = SmoothedClassifier(model, config.sigma, form=form, precision=precision)
-    return n / _samples_a_second(smoothed, data, device)
+    return n / _samples_per_second(smoothed, data, device)
 
 
-def _samples_a_second(smoothed: SmoothedClassifier, data: ImageData, device: torch.device) -> float:
+def _samples_per_second(smoothed: SmoothedClassifier, data: ImageData, device: torch.device) -> float:
     image, few = data.floats([0], device)[0], 4 * smoothed.micro_batch_for(data.shape, device)
     smoothed.counts(image, few)
     started = time.perf_counter()
@@ -105,21 +105,21 @@ def _samples_a_second(smoothed: SmoothedClassifier, data: ImageData, device: tor
 
 
 class _EnoughError(Exception):
-    """Enough steps were timed."""
+    """Raised to stop a trial."""
 
 
 def _time_steps(
     config: TrainConfig, data: ImageData, device: torch.device, compile: bool | None = None
 ) -> tuple[int, float]:
-    """Return the number of steps of a run, and the seconds of one."""
+    """Return the number of steps of a run and the seconds per step."""
     steps = config.epochs * len(plan_epoch(len(data), config.batch, split_of(config)))
     compiled = pays_to_compile(config, steps, device) if compile is None else compile
     soft = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
-    seen: list[tuple[int, float]] = []
+    times: list[tuple[int, float]] = []
 
     def watch(progress: TrainProgress) -> None:
-        seen.append((progress.step, time.perf_counter()))
-        if len(seen) > 1 and seen[-1][1] - seen[0][1] > _SECONDS:
+        times.append((progress.step, time.perf_counter()))
+        if len(times) > 1 and times[-1][1] - times[0][1] > _SECONDS:
             raise _EnoughError
 
     with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +128,7 @@ def _time_steps(
         try:
             with suppress(_EnoughError):
                 fit(trial, Path(folder), data, data.subset([0]), soft=soft, **options)
-        except KeyboardInterrupt:  # it speaks of a state that is saved; not for long, here
+        except KeyboardInterrupt:  # its message mentions a saved state, which is deleted here
             raise KeyboardInterrupt from None
-    (first, began), (last, ended) = seen[0], seen[-1]
+    (first, began), (last, ended) = times[0], times[-1]
     return steps, (ended - began) / max(1, last - first)

@@ -1,1 +1,1 @@
-"""The process around the work: environment, deadlines, files."""
+"""Environment, deadlines, errors of several runs, and atomic files."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from smoothcert.errors import SmoothcertError, UsageError
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse a folder, and a device such as /dev/null, which others need."""
+    """Raise if `path` is a folder, or a device such as /dev/null, which must not be replaced."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file.")
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is no plain file, and is not to be replaced by one; name another.")
+        raise UsageError(f"{path} is no plain file and will not be replaced; name another file.")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a name to write to; it takes the place of `path`, in one step, when the block ends without an error."""
+    """Yield a temporary path to write to. It replaces `path` atomically if the block succeeds."""
     check_replaceable(path)
     part = path.with_name(path.name + ".part")
     try:
@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise SmoothcertError(f"{path} cannot be written ({error.strerror or error}).") from error
     finally:
-        with suppress(OSError):  # it is not there, or nothing can be removed either; what went wrong was told
+        with suppress(OSError):  # it may not exist, and an error of the block must not be hidden
             part.unlink()
 
 
@@ -44,23 +44,23 @@ def _umask() -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small text file in one step."""
+    """Write a small text file atomically."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
-def open_locked(path: Path, taken: str = "") -> IO[str]:
-    """Open a file to read and append; refuse it, saying `taken`, while another process has it open in this way."""
+def open_locked(path: Path, message: str = "") -> IO[str]:
+    """Open a file to read and append. Raise, with `message`, while another process has it open in this way."""
     file = path.open("a+", encoding="utf-8", newline="\n")
     try:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # no such locks on this platform
+    except ImportError:  # there are no such locks on this platform
         pass
     except BlockingIOError:
         file.close()
-        raise UsageError(taken or f"{path} is being written by another process.") from None
+        raise UsageError(message or f"{path} is being written by another process.") from None
     return file
 
 

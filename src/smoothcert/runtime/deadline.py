@@ -1,4 +1,4 @@
-"""Time limits and interrupts: work stops at a moment when nothing is lost."""
+"""Time limits and interrupts that stop work between two steps, when everything can be saved."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TIME_IS_UP, INTERRUPTED = "time is up", "interrupted"
 
 
 class OutOfTimeError(SmoothcertError):
-    """The time limit was reached; the work goes on from what is saved when the same command is given again."""
+    """The time limit is over. Everything is saved; the same command resumes the work."""
 
 
 class Deadline:
-    """A moment some seconds from now, or never; an interrupt that is heeded brings it about at once."""
+    """A moment some seconds from now, or never. An interrupt within `heeding_interrupts` moves it to now."""
 
     def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
@@ -27,28 +27,28 @@ class Deadline:
 
     @property
     def left(self) -> float | None:
-        """Seconds until then, not below 0; None for never."""
+        """Seconds left, at least 0; None if there is no limit."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     @property
     def reason(self) -> str:
-        """Why it is too late; empty while it is not."""
+        """The reason to stop: `TIME_IS_UP`, `INTERRUPTED`, or empty before the deadline."""
         if self.interrupted:
             return INTERRUPTED
         return TIME_IS_UP if self.left == 0.0 else ""
 
     @property
     def passed(self) -> bool:
-        """Whether it is too late."""
+        """True after the deadline."""
         return bool(self.reason)
 
     def check(self) -> None:
-        """Stop if it is too late."""
+        """Raise OutOfTimeError after the deadline."""
         if self.passed:
             raise OutOfTimeError("Time is up.")
 
     def watching(self, on_progress: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Return a callback that stops after the first part of some work that ends too late, unless it was the last."""
+        """Return a progress callback that raises OutOfTimeError after the deadline, unless all work is done."""
 
         def watch(progress: Any) -> None:
             on_progress(progress)
@@ -59,32 +59,32 @@ class Deadline:
 
     @contextmanager
     def heeding_interrupts(self) -> Iterator[None]:
-        """Have the first interrupt only bring the deadline about; it is raised when the block ends, a second at once.
+        """Let the first interrupt only move the deadline; KeyboardInterrupt is raised when the block ends.
 
-        That goes for the signals that raise KeyboardInterrupt, and in the main thread alone: no other gets signals.
-        Whatever else a program does on a signal is left as it is.
+        A second interrupt is raised at once. This concerns signals that would raise KeyboardInterrupt, in the main
+        thread; handlers that a program has installed itself are left alone.
         """
-        heard = list[int]()  # here; the deadline may be brought about by an interrupt of another rank
+        received = list[int]()  # by this process; `interrupted` may be set by another rank, too
 
-        def heed(number: int, frame: Any) -> None:
-            if heard:
+        def handle(number: int, frame: Any) -> None:
+            if received:
                 signal.default_int_handler(number, frame)
-            heard.append(number)
+            received.append(number)
             self.interrupted = True
 
         signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-        heeded = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
-        told = ""
+        handled = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
+        message = ""
         try:
-            for number in heeded:
-                signal.signal(number, heed)
+            for number in handled:
+                signal.signal(number, handle)
             yield
         except SmoothcertError as error:
             if not self.interrupted:
                 raise
-            told = str(error)
+            message = str(error)
         finally:
-            for number in heeded:
+            for number in handled:
                 signal.signal(number, signal.default_int_handler)
         if self.interrupted:
-            raise KeyboardInterrupt(told)
+            raise KeyboardInterrupt(message)

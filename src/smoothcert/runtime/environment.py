@@ -1,4 +1,4 @@
-"""Where a result was computed: versions, device, threads."""
+"""The environment of a computation: versions, device, threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
-    """Return what results depend on beside their settings, as plain values."""
+    """Return device, threads, code version and package versions, as plain values for a results file."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
@@ -40,24 +40,24 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
 
 
 def describe_function(device: torch.device) -> dict[str, Any]:
-    """Return what decides how a network's arithmetic rounds, beside its precision, form and micro-batch."""
-    about = describe_environment(device)
+    """Return the parts of the environment that affect how a network's arithmetic rounds."""
+    environment = describe_environment(device)
     return {
-        "device": about["device"],
-        "threads": about["threads"],
-        "source": about["source"],
-        "versions": {key: about["versions"][key] for key in ("torch", "cuda") if key in about["versions"]},
+        "device": environment["device"],
+        "threads": environment["threads"],
+        "source": environment["source"],
+        "versions": {key: environment["versions"][key] for key in ("torch", "cuda") if key in environment["versions"]},
     }
 
 
 def facts(device: torch.device) -> dict[str, str]:
-    """Return what processes that work together must have in common."""
+    """Return the facts that all ranks must agree on."""
     return {"code version": source_hash(), "torch": torch.__version__, "device": device.type}
 
 
 @cache
 def source_hash() -> str:
-    """Return a short hash of the package's own sources: the code version, also where it was changed since."""
+    """Return a short hash of the package's sources, which identifies modified code, too."""
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
@@ -65,9 +65,9 @@ def source_hash() -> str:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Return the named device, or the best one here; refuse one that is not.
+    """Return the named device, or for "auto" the best one. Raise if it cannot be used.
 
-    Of several processes that a launcher starts on a machine, each has the GPU of its own number.
+    If a launcher started several processes on this machine, each gets the GPU of its local rank.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -79,7 +79,7 @@ def choose_device(name: str = "auto") -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
         if device.type == "cuda" and device.index is not None:
-            torch.cuda.set_device(device)  # streams and kernels go where nothing else is said
+            torch.cuda.set_device(device)  # the default for streams and kernels
     except (RuntimeError, AssertionError) as error:
         reason = first_line(error)
         raise UsageError(f"`--device` {name} cannot be used here ({reason}); try `--device cpu`.") from error

@@ -1,4 +1,4 @@
-"""Several pieces of work, of which some fail: the others go on, and what went wrong is said at the end."""
+"""Errors of several runs: the others continue, and the errors are raised together at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smoothcert.runtime.deadline import OutOfTimeError
 
 @contextmanager
 def collected(errors: list[SmoothcertError]) -> Iterator[None]:
-    """Note what goes wrong with a piece of work among others; not that time is up, nor where ranks would wait."""
+    """Append an error to `errors` instead of raising it, unless the time is up or other ranks would wait."""
     try:
         yield
     except OutOfTimeError:
@@ -24,7 +24,7 @@ def collected(errors: list[SmoothcertError]) -> Iterator[None]:
 
 
 def raise_together(errors: Sequence[SmoothcertError]) -> None:
-    """Raise what went wrong with some of several runs, if anything did; out of time if any of them was."""
+    """Raise the errors as one, if there are any: as OutOfTimeError if one of them is."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

@@ -1,1 +1,4 @@
-"""From a recipe to trained weights."""
+"""From a recipe to trained weights.
+
+recipes -> runs (prepare: images, teacher, soft labels) -> setup -> fit -> loop -> stepper -> methods -> run_folder
+"""

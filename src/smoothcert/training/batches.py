@@ -1,8 +1,8 @@
-"""Where training images come from: a data set in the device's memory, augmented there in batched tensor code.
+"""Mini-batches from a dataset in device memory, augmented there in batched tensor code.
 
-A source is told the schedule of the run, `(step, part, indices)` for every step that is left, and yields each step's
-inputs in turn; `batch` then makes images of them, inside the step. Data sets that do not fit are read from their files
-as they are needed: see `smoothcert.training.streaming`.
+A batch source gets the schedule of a run, `(step, share, indices)` for every remaining step, and yields the inputs of
+each step in turn; `batch` then turns them into images, inside the step. `smoothcert.training.streaming` reads datasets
+that do not fit into memory.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from smoothcert.philox import Purpose, uniform
 _PADDING = 4
 
 Inputs = tuple[Tensor, ...]
-Schedule = Iterable[tuple[int, BatchShare, Tensor]]
+BatchSchedule = Iterable[tuple[int, BatchShare, Tensor]]
 Batch = tuple[Tensor, Tensor, Tensor | None]
 
 
-class Source(Protocol):
-    """What a training run reads its mini-batches from."""
+class BatchSource(Protocol):
+    """The source of a run's mini-batches."""
 
     @property
     def device(self) -> torch.device:
-        """Where mini-batches come to lie."""
+        """Device of the mini-batches."""
 
     @property
     def home(self) -> torch.device:
-        """Where it wants the indices of images."""
+        """Device on which it expects the indices of images."""
 
-    def stream(self, schedule: Schedule) -> Iterator[Inputs]:
-        """Yield what `batch` needs of each step, on the device, prepared ahead where that helps."""
+    def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
+        """Yield the inputs of each step for `batch`, on the device, perhaps prepared ahead."""
 
     def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
-        """Return images in [0, 1], labels and soft labels; draws are named by (seed, step, position)."""
+        """Return images in [0, 1], labels and soft labels. Augmentation depends on (seed, step, position) only."""
 
 
 @dataclass(frozen=True)
 class ResidentData:
-    """A data set as uint8 on a device, with soft labels where the method uses them."""
+    """A dataset as uint8 on a device, with soft labels if the method uses them."""
 
     images: Tensor
     labels: Tensor
@@ -56,18 +56,18 @@ class ResidentData:
 
     @property
     def device(self) -> torch.device:
-        """Where everything lies."""
+        """Device of all tensors."""
         return self.labels.device
 
     home = device
 
-    def stream(self, schedule: Schedule) -> Iterator[Inputs]:
-        """Yield the indices of each step: all else is there."""
+    def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
+        """Yield the indices of each step."""
         for _, _, indices in schedule:
             yield (indices,)
 
     def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
-        """Gather the images at these indices; crops and flips are named by (seed, step, position)."""
+        """Gather and augment the images at these indices."""
         (indices,) = inputs
         images = self.images[indices]
         if self.augmentation != "none":
@@ -79,14 +79,14 @@ class ResidentData:
 
 
 def to_device(data: ImageData, device: torch.device, augmentation: str, soft: Tensor | None = None) -> ResidentData:
-    """Read a data set into the device's memory."""
+    """Copy a dataset to a device."""
     images = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))]
     placed_soft = None if soft is None else soft.to(device)
     return ResidentData(images.to(device), data.labels.to(device), placed_soft, augmentation)
 
 
 def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:
-    """Shift each image by up to 4 pixels, zeros coming in, and mirror it half of the time."""
+    """Shift each image by up to 4 pixels, padding with zeros, and mirror half of the images."""
     count, _, height, width = images.shape
     rows = torch.arange(count, device=images.device)
     draws = uniform(seed, (first + rows, step, Purpose.AUGMENTATION), 3, device=images.device)
@@ -99,7 +99,7 @@ def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0)
 
 
 def resized_crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:
-    """Stretch a random part of each image, 8 to 100 % of it and of ratio 3:4 to 4:3, to full size; mirror half."""
+    """Enlarge a random part of each image (8 to 100 % of its area, ratio 3:4 to 4:3), and mirror half of the images."""
     rows = torch.arange(first, first + len(images), device=images.device)
     draws = uniform(seed, (rows, step, Purpose.AUGMENTATION), 5, device=images.device)
     area, ratio = 0.08 + 0.92 * draws[:, 0], torch.exp((2 * draws[:, 1] - 1) * math.log(4 / 3))

@@ -1,4 +1,4 @@
-"""An epoch of training: the steps it is cut into, and the quick look at its end."""
+"""An epoch of training: its steps, and the test accuracy at its end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from smoothcert.training.config import TrainConfig
 def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
     """Return (first, size) of every step of an epoch.
 
-    Each mini-batch of consecutive images is cut into `split` equal steps; what does not divide is dropped, and the
-    last, smaller mini-batch is cut likewise, as published.
+    Each mini-batch of consecutive images is cut into `split` equal steps, also the last, smaller one. Images left over
+    by the division are dropped, as in the published code.
 
     >>> plan_epoch(10, 4, 2)
     [(0, 2), (2, 2), (4, 2), (6, 2), (8, 1), (9, 1)]
@@ -29,24 +29,24 @@ def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
         size = min(batch, images - first) // split
         steps += [(first + number * size, size) for number in range(split) if size]
     if not steps:
-        raise UsageError(f"{images} images are too few for steps of a {split}th of a mini-batch; try `--steps whole`.")
+        raise UsageError(f"{images} images are too few for {split} steps per mini-batch; try `--steps whole`.")
     return steps
 
 
 def noisy_accuracy(model: nn.Module, data: ImageData, config: TrainConfig, ranks: Ranks | None = None) -> float:
-    """Return the base classifier's accuracy in percent under one noise an image: the field's quick look."""
+    """Return the base classifier's accuracy in percent with one noise sample per image."""
     ranks = ranks or Ranks()
     device = next(model.parameters()).device
     training = model.training
     model.eval()
-    right = torch.zeros((), dtype=torch.int64, device=device)
+    correct = torch.zeros((), dtype=torch.int64, device=device)
     with torch.no_grad(), numerics(config.precision, device):
-        mine = torch.arange(ranks.rank, len(data), ranks.size, device=data.labels.device)
+        of_this_rank = torch.arange(ranks.rank, len(data), ranks.size, device=data.labels.device)
         most = 1000 if device.type == "cpu" else 10_000
-        for chosen in torch.split(mine, max(1, min(most, 2**24 // data.shape.numel()))):
+        for chosen in torch.split(of_this_rank, max(1, min(most, 2**24 // data.shape.numel()))):
             images = data.floats(chosen, device)
             noise = normal(config.seed, (chosen.to(device), 0, Purpose.EVALUATION), images[0].numel(), device=device)
             scores = model(images + config.sigma * noise.view_as(images))
-            right += (scores.argmax(dim=1) == data.labels[chosen].to(device)).sum()
+            correct += (scores.argmax(dim=1) == data.labels[chosen].to(device)).sum()
     model.train(training)
-    return round(100 * int(ranks.total(right)) / len(data), 4)
+    return round(100 * int(ranks.total(correct)) / len(data), 4)

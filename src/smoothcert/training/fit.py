@@ -1,22 +1,21 @@
-"""Training one run, or several at once, from the outside; what a run does is in `smoothcert.training.loop`."""
+"""Training prepared runs: one, or several that take turns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import SmoothcertError
-from smoothcert.runtime.deadline import Deadline
+from smoothcert.runtime.deadline import Deadline, OutOfTimeError
 from smoothcert.runtime.failures import raise_together
 from smoothcert.training.config import TrainConfig
-from smoothcert.training.loop import OnProgress, Training
-from smoothcert.training.packed_labels import PackedLabels
+from smoothcert.training.loop import OnProgress, train_loop
+from smoothcert.training.run_folder import RunFolder
+from smoothcert.training.setup import SoftLabels, TrainingRun, setup_run
 from smoothcert.training.stepper import new_stream
 
 
@@ -26,51 +25,51 @@ def fit(
     train: ImageData,
     test: ImageData,
     *,
-    soft: Tensor | PackedLabels | None = None,
+    soft: SoftLabels | None = None,
     device: torch.device | str = "cpu",
     compile: bool | None = None,
     workers: int | None = None,
     on_progress: OnProgress | None = None,
     time_limit: float | None = None,
 ) -> Path:
-    """Train a network and return its file; goes on where an earlier call was interrupted, to the same weights.
+    """Train one run and return its network's file.
 
-    A finished run is left as it is, one of another configuration is refused. `soft` holds the training images' soft
-    labels [images, classes], for a method that uses them. Steps are compiled where that pays, unless `compile` says
-    so or not. `workers` processes decode image folders (default: this process's share of the cores). After `time_limit`
-    seconds the state is saved and OutOfTimeError raised; after an interrupt (Ctrl-C) likewise, and KeyboardInterrupt. A
-    second one is raised at once.
+    An interrupted run is resumed and ends with the same weights. A finished run is left as it is; a folder with another
+    configuration is an error. `soft` holds the soft labels [images, classes] for a method that uses them. The other
+    options are those of `train_runs`. After `time_limit` seconds, the state is saved and OutOfTimeError is raised. The
+    first interrupt (Ctrl-C) saves the state, too, and raises KeyboardInterrupt; a second one is raised at once.
     """
-    options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
-    run = Training(config, folder, train, test, soft=soft, on_progress=on_progress, **options)
-    fit_together([run], time_limit)
-    return run.folder.model
+    run = setup_run(config, folder, train, test, soft=soft, device=device, compile=compile, workers=workers)
+    if run is not None:
+        fit_together([run], time_limit, on_progress)
+    return RunFolder(folder).model
 
 
-def fit_together(runs: Sequence[Training], time_limit: float | None = None) -> None:
-    """Train several runs at once, a step of each in turn; on a CUDA device each has a stream of its own.
+def fit_together(
+    runs: Sequence[TrainingRun], time_limit: float | None = None, on_progress: OnProgress | None = None
+) -> None:
+    """Train several runs at once, taking turns step by step. On a CUDA device each has its own stream.
 
-    One that fails does not stop the others; what went wrong is raised at the end.
+    A run that fails does not stop the others; its error is raised at the end.
     """
     deadline, errors = Deadline(time_limit), list[SmoothcertError]()
-    with deadline.heeding_interrupts(), ExitStack() as open_steps:
-        left = []
+    with deadline.heeding_interrupts(), ExitStack() as open_loops:
+        lanes = []
         for run in runs:
-            if not run.finished:
-                run.deadline = deadline
-                left.append((run, open_steps.enter_context(closing(run.steps())), new_stream(run.device)))
-        if any(run.on_gpu for run, *_ in left):
+            loop = open_loops.enter_context(closing(train_loop(run, deadline, on_progress)))
+            lanes.append((run, loop, new_stream(run.stepper.device)))
+        if any(run.stepper.device.type == "cuda" for run in runs):
             torch.cuda.synchronize()
-        while left:
-            for lane in list(left):
-                run, steps, stream = lane
+        while lanes:
+            for lane in list(lanes):
+                run, loop, stream = lane
                 try:
                     with torch.cuda.stream(stream):
-                        if next(steps, None) is None:
-                            left.remove(lane)
+                        if next(loop, None) is None:
+                            lanes.remove(lane)
                 except SmoothcertError as error:
-                    if not run.survives(error):
-                        raise
+                    if run.ranks.size > 1 and not isinstance(error, OutOfTimeError):
+                        raise  # the other ranks may have no error, and would wait for this one
                     errors.append(error)
-                    left.remove(lane)
+                    lanes.remove(lane)
         raise_together(errors)

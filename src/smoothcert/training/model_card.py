@@ -1,4 +1,4 @@
-"""The card of a trained network: what it is, how it was made, how to use it."""
+"""The model card of a trained network."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def model_card(config: TrainConfig, metrics: Sequence[Mapping[str, Any]], enviro
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
     return f"""# {config.name}
 
-A {config.architecture} for {config.dataset}, trained with {config.method} to be smoothed by Gaussian noise of standard
-deviation {config.sigma:g} (on images in [0, 1]).
+A {config.architecture} for {config.dataset}, trained with {config.method} for randomized smoothing with Gaussian noise
+of standard deviation {config.sigma:g} (on images in [0, 1]).
 
 - {config.epochs} epochs in {seconds:,.0f} s on {environment["device"]} ({versions})
-- base classifier under one noise an image, last epoch: {accuracy:.2f} % of the test images
+- accuracy of the base classifier with one noise sample per image, last epoch: {accuracy:.2f} % of the test images
 
-Its certified accuracy is not known from that; measure it:
+This is not its certified accuracy; measure that with
 
     smoothcert certify PATH_OF_THIS_FOLDER
 
-The configuration in full:
+Configuration:
 
 ```toml
 {to_toml(config)}```

@@ -1,8 +1,8 @@
-"""Soft labels of many images and classes: packed by rows in one file, which is mapped into memory and read as needed.
+"""Soft labels in sparse rows, in one file that is mapped into memory and read on demand.
 
-A safetensors file of three arrays: `offsets` [images + 1], and for every class that an image's votes went to, its
-number (`classes`) and its votes (`votes`). A row keeps its 272 most voted classes; few images have more, and with
-that ImageNet's 1,281,167 rows of 1,000 classes take 1.41 GB at the very most.
+A safetensors file of three arrays: `offsets` [images + 1] and, for every class that got votes, `classes` and `votes`.
+A row keeps the 272 classes with the most votes; few images have more. ImageNet's 1,281,167 rows of 1,000 classes take
+at most 1.41 GB.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DTYPES = {"I64": np.int64, "U16": np.uint16, "U32": np.uint32}
 
 
 class PackedLabels:
-    """Soft labels by image, as `labels[indices]`: float32 shares [len(indices), classes] that sum to 1."""
+    """Soft labels, indexed by image: `labels[indices]` is float32 [len(indices), classes] with rows that sum to 1."""
 
     def __init__(self, path: Path, num_classes: int) -> None:
         self.path, self.num_classes = path, num_classes
@@ -37,7 +37,7 @@ class PackedLabels:
         return len(self.offsets) - 1
 
     def __getitem__(self, indices: Tensor) -> Tensor:
-        """Return the rows of these images."""
+        """Return the soft labels of these images."""
         rows = np.zeros((len(indices), self.num_classes), dtype=np.float32)
         for row, index in zip(rows, indices.tolist(), strict=True):
             first, end = self.offsets[index], self.offsets[index + 1]
@@ -51,11 +51,11 @@ class PackedLabels:
 
 
 def pack_labels(counts: Path, images: int, out: Path) -> None:
-    """Pack the rows of a file of counts; the file appears when it is whole."""
+    """Pack a counts file into `out`, which appears only when it is complete."""
     offsets = np.zeros(images + 1, dtype=np.int64)
     classes, votes = [], []
     for number, pairs in enumerate(_rows(counts)):
-        kept = pairs[:MOST_CLASSES]  # the most voted come first
+        kept = pairs[:MOST_CLASSES]  # sorted by votes
         classes.append(kept[:, 0].astype(np.uint16))
         votes.append(kept[:, 1].astype(np.uint32))
         offsets[number + 1] = offsets[number] + len(kept)
@@ -74,7 +74,7 @@ def _rows(counts: Path) -> Iterator[NDArray[np.int64]]:
 
 
 def _map(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a safetensors file without reading them: its header says where each lies."""
+    """Map the arrays of a safetensors file into memory."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -88,4 +88,4 @@ def _map(path: Path) -> dict[str, NDArray[Any]]:
             mapped[name] = np.memmap(path, _DTYPES[about["dtype"]], "r", start, shape)
         return mapped
     except (OSError, ValueError, KeyError) as error:
-        raise SmoothcertError(f"{path} is damaged ({error}); delete it, and it is made again.") from error
+        raise SmoothcertError(f"{path} is damaged ({error}); delete it to make it again.") from error

@@ -1,4 +1,4 @@
-"""The paper's rows as recipes, and its tables as lists of them: TOML files, found by name."""
+"""Recipes: the rows of the paper as TOML files, and its tables as lists of recipes."""
 
 from __future__ import annotations
 
@@ -19,35 +19,53 @@ FOLDER = Path(__file__).with_name("recipe_files")
 def list_recipes(pattern: str = "*") -> list[str]:
     """Return the names of the recipes that match a glob.
 
-    >>> list_recipes("mnist-catrs-?.??")
-    ['mnist-catrs-0.25', 'mnist-catrs-0.50', 'mnist-catrs-1.00']
+    Args:
+        pattern: A glob such as `"mnist-*"`.
+
+    Returns:
+        The sorted names, which `load_recipe` takes.
+
+    Example:
+        >>> list_recipes("mnist-catrs-?.??")
+        ['mnist-catrs-0.25', 'mnist-catrs-0.50', 'mnist-catrs-1.00']
     """
     names = sorted(path.name.removesuffix(".toml") for path in FOLDER.glob("*/*.toml"))
     return [name for name in names if fnmatch(name, pattern)]
 
 
 def load_recipe(name: str, /, **overrides: Any) -> TrainConfig:
-    """Return a recipe by its name, or read a TOML file by its path.
+    """Load a recipe by its name, or a TOML file by its path.
 
-    Overrides take the place of single fields of the `TrainConfig`; those of the method's options stand in `options`.
+    Args:
+        name: The name of a recipe (see `list_recipes`), or a path that ends in `.toml`.
+        **overrides: Fields of `TrainConfig` to replace. `options` is merged into the options of the recipe's method.
 
-    >>> load_recipe("mnist-consistency-0.50", epochs=10, options={"weight": 2.0}).epochs
-    10
+    Returns:
+        The configuration, for `train_run`.
+
+    Raises:
+        UsageError: If there is no such recipe or field, or if a value makes no sense.
+        SmoothcertError: If the file cannot be read.
+
+    Example:
+        >>> config = load_recipe("mnist-consistency-0.50", epochs=10, options={"weight": 2.0})
+        >>> config.epochs, config.options["weight"]
+        (10, 2.0)
     """
     if name.endswith(".toml"):
         return read_config(Path(name), **overrides)
-    found = next(FOLDER.glob(f"*/{name}.toml"), None) if name in list_recipes() else None
-    if found is None:
+    if name not in list_recipes():
         raise unknown_name("recipe", name, list_recipes())
-    return read_config(found, **{"name": name, **overrides})
+    return read_config(next(FOLDER.glob(f"*/{name}.toml")), **{"name": name, **overrides})
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of the paper: its rows as (recipe, setup in paper.csv), every how many-th test image, and the seeds.
+    """A table of the paper.
 
-    `paper` is its name there, empty for a table that the paper does not have. `data` names the corrupted set that is
-    certified in place of the recipe's own test images.
+    `rows` are pairs (recipe, setup in paper.csv). Every `skip`-th test image is certified. `paper` is the table's name
+    in paper.csv, or empty if the paper does not have it. `data` names a corrupted dataset to certify instead of the
+    recipe's own test images.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The images that runs are trained and tested on."""
+"""The training and test images of runs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from smoothcert.training.config import TrainConfig
 
 
 class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
-    """Training and test images, by the data set's name and how they are cut, read once, and the same on every rank."""
+    """Training and test images by dataset and preprocessing; read once, and checked to be the same on every rank."""
 
     def __init__(self, data_dir: str | Path | None) -> None:
         super().__init__()
         self.data_dir = data_dir
 
     def of(self, config: TrainConfig) -> tuple[ImageData, ImageData]:
-        """Return training and test images of a run."""
+        """Return the training and test images of a run."""
         key = (config.dataset, config.resize, config.crop, config.skip_broken)
         if key in self:
             return self[key]
         train, test = (load_images(config, split, self.data_dir) for split in ("train", "test"))
         if isinstance(train.images, FolderImages) and train.classes != test.classes:
             name = sorted(set(train.classes) ^ set(test.classes))[0]
-            here, there = ("training", "test") if name in train.classes else ("test", "training")
-            raise SmoothcertError(f"{train.name}: the {here} images have a class {name}, the {there} images do not.")
+            has, lacks = ("training", "test") if name in train.classes else ("test", "training")
+            raise SmoothcertError(f"{train.name}: the {has} images have a class {name}, the {lacks} images do not.")
         if _same_images(train, test):
-            text = f"{train.name} has no test images of its own: accuracy is measured on those it is trained on."
+            text = f"{train.name} has no separate test images: accuracy is measured on the training images."
             warnings.warn(text, Notice, stacklevel=2)
         current_ranks().require_same_on_all_ranks(
             {"class folders": " ".join(train.classes), "images": f"{len(train)} + {len(test)}"}
@@ -52,7 +52,7 @@ def _same_images(train: ImageData, test: ImageData) -> bool:
 
 
 def load_images(config: TrainConfig, split: str, data_dir: str | Path | None) -> ImageData:
-    """Return the images of a run; only among training images may others stand in for broken ones."""
+    """Return the images of a run. Broken images are skipped among training images only, and if the run allows it."""
     return load_dataset(
         config.dataset,
         split,

@@ -1,12 +1,12 @@
-"""A run's folder: configuration, metrics, the state to resume from, and in the end the network and its card.
+"""The folder of a run.
 
-config.toml          what was asked for
-metrics.jsonl        one line an epoch
-tensorboard/         the same for TensorBoard, where that is installed
-segments.json        who computed it: device, versions, seconds and memory of each start
-state.safetensors    weights, momentum and sums, until the run is finished
-model.safetensors    the network, once it is
-README.md            its card
+config.toml          configuration
+metrics.jsonl        metrics, one line per epoch
+tensorboard/         the same for TensorBoard, if that is installed
+segments.json        device, versions, seconds and memory of each process that trained the run
+state.safetensors    weights, momentum and sums to resume from, until the run is finished
+model.safetensors    the trained network
+README.md            its model card
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from smoothcert.training.config import TrainConfig, read_config, to_toml
 
 
 class RunFolder:
-    """The files of one run; each is replaced in one step, so that a kill leaves the old one or the new."""
+    """The files of one run. Each is replaced atomically, so that a kill leaves the old file or the new one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,27 +39,27 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the network is there."""
+        """True if the trained network exists."""
         return self.model.is_file()
 
     def read_config(self) -> TrainConfig | None:
-        """Return the configuration of a run that has begun."""
+        """Return the configuration, or None if the run has not begun."""
         return read_config(self.config) if self.config.is_file() else None
 
     def open(self, config: TrainConfig) -> None:
-        """Begin or continue a run; a folder with another configuration is refused."""
+        """Begin or resume a run. Raise if the folder holds a run with another configuration."""
         if self.config.is_file():
             before = read_config(self.config)
             if before != config:
                 lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
                 fields = sorted({line.split(" = ")[0] for line in lines if line})
-                text = f"{self.path} holds a run of another configuration (other {', '.join(fields)})"
-                raise UsageError(f"{text}; choose another `--name`, or move it away.")
+                text = f"{self.path} holds a run with another configuration (other {', '.join(fields)})"
+                raise UsageError(f"{text}; choose another `--name`, or move the folder away.")
         else:
             write_text(self.config, to_toml(config))
 
     def write_network(self, card: str, model: Classifier, **about: Any) -> None:
-        """Write the network and its card; the state to resume from is no longer needed."""
+        """Write the network and its card, and delete the state."""
         write_text(self.card, card)
         save_checkpoint(self.model, model, **about)
         self.state.unlink(missing_ok=True)
@@ -72,47 +72,46 @@ class RunFolder:
             yield
 
     def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Write what is needed to resume after `step` steps."""
+        """Write the state after `step` steps."""
         write_tensors(self.state, tensors, {"step": str(step)})
 
     def load_state(self) -> tuple[dict[str, Tensor], int] | None:
-        """Return the tensors and the number of steps taken, or None where nothing was saved yet."""
+        """Return the saved tensors and the number of steps taken, or None if nothing was saved."""
         if not self.state.is_file():
             return None
         try:
             tensors, header = read_tensors(self.state)
             return tensors, int(header["step"])
         except (OSError, SafetensorError, KeyError, ValueError) as error:
-            raise SmoothcertError(f"{self.state} is damaged ({error}); delete it to begin anew.") from error
+            raise SmoothcertError(f"{self.state} is damaged ({error}); delete it to start over.") from error
 
     def write_segment(self, segment: Mapping[str, Any]) -> None:
-        """Add a start of the run, or bring it up to date; starts are told apart by their first step."""
+        """Add or update the entry of a process, which its first step identifies. Later entries are dropped."""
         kept = [other for other in self.read_segments() if other["first_step"] < segment["first_step"]]
         write_text(self.segments, json.dumps([*kept, dict(segment)], indent=2) + "\n")
 
     def read_segments(self) -> list[dict[str, Any]]:
-        """Return the starts of the run so far."""
+        """Return the entries of the processes so far."""
         return _parse(self.segments, self.segments.read_text(encoding="utf-8")) if self.segments.is_file() else []
 
     def seconds_since(self, epoch: int, step: int) -> float:
-        """Return what the starts before a step spent on an epoch: their time without that of the epochs before."""
-        starts = sum(float(part.get("seconds", 0)) for part in self.read_segments() if part["first_step"] < step)
-        return max(0.0, starts - sum(float(row["seconds"]) for row in self.read_metrics() if row["epoch"] < epoch))
+        """Return the seconds that earlier processes, which began before `step`, spent on `epoch`."""
+        spent = sum(float(part.get("seconds", 0)) for part in self.read_segments() if part["first_step"] < step)
+        return max(0.0, spent - sum(float(row["seconds"]) for row in self.read_metrics() if row["epoch"] < epoch))
 
     def write_metrics(self, line: Mapping[str, Any]) -> None:
-        """Append an epoch's metrics; an older line of the same epoch, or a later one, gives way."""
+        """Append an epoch's metrics. Lines of the same or later epochs are dropped."""
         kept = [row for row in self.read_metrics() if row["epoch"] < line["epoch"]]
         write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in [*kept, dict(line)]))
-        self._show(line)
+        self._write_to_tensorboard(line)
 
-    def _show(self, line: Mapping[str, Any]) -> None:
-        """Pass metrics on to TensorBoard."""
+    def _write_to_tensorboard(self, line: Mapping[str, Any]) -> None:
         if self._board is None:
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
                 return
-            # What a killed run had shown of this epoch and later ones is withdrawn.
+            # Remove what a killed process wrote for this epoch and later ones.
             self._board = SummaryWriter(str(self.path / "tensorboard"), purge_step=line["epoch"])
         for name, value in line.items():
             self._board.add_scalar(name, value, line["epoch"])
@@ -129,31 +128,31 @@ def _parse(path: Path, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise SmoothcertError(f"{path} is damaged ({error}); delete it to go on without it.") from error
+        raise SmoothcertError(f"{path} is damaged ({error}); delete it to resume without it.") from error
 
 
 class SilentRunFolder(RunFolder):
-    """A run's folder as a rank that does not write sees it: rank 0 does, for all."""
+    """The folder of a run on a rank other than 0, which writes nothing."""
 
     def open(self, config: TrainConfig) -> None:
-        """Leave it to rank 0, which refuses another configuration."""
+        """Leave it to rank 0."""
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Leave the lock to rank 0."""
+        """Leave it to rank 0."""
         yield
 
     def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Every rank has the same state; one copy is enough."""
+        """Leave it to rank 0."""
 
     def load_state(self) -> None:
-        """Rank 0 reads it and sends it on."""
+        """Return None: rank 0 reads the state and sends it."""
 
     def write_segment(self, segment: Mapping[str, Any]) -> None:
-        """Write nothing."""
+        """Leave it to rank 0."""
 
     def write_metrics(self, line: Mapping[str, Any]) -> None:
-        """Write nothing."""
+        """Leave it to rank 0."""
 
     def write_network(self, card: str, model: Classifier, **about: Any) -> None:
-        """Write nothing."""
+        """Leave it to rank 0."""

@@ -1,4 +1,4 @@
-"""What a start of a run writes into its folder as it goes, and when."""
+"""Writing to the run folder while a run trains."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ import torch
 
 from smoothcert.models import Classifier
 from smoothcert.runtime.environment import describe_environment
-from smoothcert.training.config import TrainConfig
 from smoothcert.training.model_card import model_card
-from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.run_state import take_state
+from smoothcert.training.setup import TrainingRun
 from smoothcert.training.stepper import Stepper
 
 _SECONDS_BETWEEN_SAVES = 60.0
 
 
-class Logbook:
-    """Writes metrics after every epoch, the state between two steps, the time that went by, and the network."""
+class RunLog:
+    """Writes metrics after every epoch, the state and the time spent between two steps, and in the end the network."""
 
-    def __init__(
-        self, folder: RunFolder, device: torch.device, *, processes: int, first_step: int, epoch_steps: int
-    ) -> None:
-        self.folder, self.device = folder, device
-        self._segment = {"first_step": first_step, "processes": processes, **describe_environment(device)}
+    def __init__(self, run: TrainingRun) -> None:
+        self.config, self.folder, self.dataset = run.config, run.folder, run.test.name
+        self.device = run.stepper.device
+        self._segment = {
+            "first_step": run.start,
+            "processes": run.ranks.size,
+            **describe_environment(self.device),
+        }
         self._began = self._epoch_began = self._saved = time.monotonic()
-        if first_step % epoch_steps:  # an epoch that an earlier start began takes as long as all of it
-            self._epoch_began -= folder.seconds_since(first_step // epoch_steps, first_step)
+        epoch, steps_of_epoch = divmod(run.start, len(run.plan))
+        if steps_of_epoch:  # the time of an epoch includes what earlier processes spent on it
+            self._epoch_began -= run.folder.seconds_since(epoch, run.start)
 
     @property
     def save_is_due(self) -> bool:
-        """Whether more would be lost by a kill than anyone likes to do again."""
+        """True if the last save is more than a minute old."""
         return time.monotonic() - self._saved > _SECONDS_BETWEEN_SAVES
 
     def write_epoch(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,21 +47,22 @@ class Logbook:
         return timed
 
     def save(self, stepper: Stepper, steps: int) -> None:
-        """Write the state after so many steps; with it the time of this start and, on a GPU, its process's memory."""
+        """Write the state after `steps` steps, the time this process has spent and, on a GPU, its peak memory."""
         self.folder.save_state(take_state(stepper), steps)
         self._saved = time.monotonic()
         spent: dict[str, Any] = {"seconds": round(self._saved - self._began, 3)}
         if self.device.type == "cuda":
-            spent["peak_memory"] = torch.cuda.max_memory_allocated(self.device)  # of all runs in it
+            spent["peak_memory"] = torch.cuda.max_memory_allocated(self.device)  # of all runs in this process
         self.folder.write_segment({**self._segment, **spent})
 
-    def write_network(self, config: TrainConfig, model: Classifier, dataset: str) -> None:
-        """Write the network and its card, which ends the run."""
+    def write_network(self, model: Classifier) -> None:
+        """Write the network and its card, which finishes the run."""
+        config = self.config
         self.folder.write_network(
             model_card(config, self.folder.read_metrics(), describe_environment(self.device)),
             model,
             name=config.name,
-            dataset=dataset,
+            dataset=self.dataset,
             sigma=config.sigma,
             method=config.method,
             epoch=config.epochs,

@@ -1,27 +1,26 @@
-"""The state of a run between two steps, as tensors by name."""
+"""The state of a run between two steps, as named tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from smoothcert.training.stepper import Stepper
 
 
 def take_state(stepper: Stepper) -> dict[str, Tensor]:
-    """Return everything that the steps to come depend on: weights, momentum, and the sums of the epoch so far."""
+    """Return everything that later steps depend on: weights, momentum, and the epoch's sums so far."""
     tensors = {f"model.{name}": value for name, value in stepper.model.state_dict().items()}
-    for name, buffer in _momentum(stepper.model, stepper.optimizer):
-        tensors[f"momentum.{name}"] = buffer
+    for name, parameter in stepper.model.named_parameters():
+        if (buffer := stepper.optimizer.state[parameter].get("momentum_buffer")) is not None:
+            tensors[f"momentum.{name}"] = buffer
     for name, value in zip(stepper.names, stepper.sums, strict=True):
         tensors[f"sum.{name}"] = value
     return tensors
 
 
 def restore_state(saved: tuple[dict[str, Tensor], int] | None, stepper: Stepper) -> int:
-    """Take over a saved state, if there is one, and return the number of steps it had taken."""
+    """Restore a saved state, if there is one, and return its number of steps."""
     if saved is None:
         return 0
     tensors, step = saved
@@ -33,9 +32,3 @@ def restore_state(saved: tuple[dict[str, Tensor], int] | None, stepper: Stepper)
     stepper.names = sorted(name.removeprefix("sum.") for name in tensors if name.startswith("sum."))
     stepper.sums = torch.stack([tensors[f"sum.{name}"] for name in stepper.names]).to(stepper.device)
     return step
-
-
-def _momentum(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    for name, parameter in model.named_parameters():
-        if (buffer := optimizer.state[parameter].get("momentum_buffer")) is not None:
-            yield name, buffer

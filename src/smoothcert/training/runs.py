@@ -1,41 +1,49 @@
-"""Runs from nothing: their data, for CAT-RS a teacher and its soft labels, the training, the certification."""
+"""Training runs from their configurations alone: prepare and set up each, then train them together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from smoothcert.data import ImageData
-from smoothcert.distributed.ranks import as_single_process, current_ranks
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.runtime.failures import collected, raise_together
 from smoothcert.training.config import TrainConfig
-from smoothcert.training.fit import fit, fit_together
-from smoothcert.training.loop import Training
-from smoothcert.training.packed_labels import PackedLabels
+from smoothcert.training.fit import fit_together
+from smoothcert.training.prepare import OnStage, Preparation, silent
 from smoothcert.training.run_data import RunImages
 from smoothcert.training.run_folder import RunFolder
-from smoothcert.training.soft_labels import make_soft_labels
-from smoothcert.training.teachers import teacher_config, uses_soft_labels
-
-OnStage = Callable[[str, str], Callable[[Any], None]]
-"""Called with what begins (train, label, certify or compile) and its name; returns what is called with progress."""
-
-
-def silent(kind: str, name: str) -> Callable[[Any], None]:
-    """Ignore all progress."""
-    return lambda progress: None
+from smoothcert.training.setup import TrainingRun
 
 
 def train_run(config: TrainConfig, runs: str | Path, **options: Any) -> Path:
-    """Make everything a configuration needs, each part kept in its folder below `runs`; return the network's file.
+    """Train one run, after everything it needs. See `train_runs`, which trains several at once.
 
-    `load_checkpoint` reads it. Options are those of `train_runs`.
+    Args:
+        config: The run, for example from `load_recipe`.
+        runs: The folder of all runs. The run gets a folder of its name in it, and so does the teacher it may need.
+        **options: The keyword arguments of `train_runs`.
+
+    Returns:
+        The file of the trained network, which `load_checkpoint` reads.
+
+    Raises:
+        SmoothcertError: If the run cannot be trained. The message names the run.
+        OutOfTimeError: If `time_limit` is over. The state is saved; the same call resumes the run.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     images, labels = np.zeros((8, 28, 28), np.uint8), np.arange(8) % 2
+        ...     np.savez(f"{folder}/tiny.npz", train_images=images, train_labels=labels,
+        ...              test_images=images[:4] + 1, test_labels=labels[:4])
+        ...     config = TrainConfig(name="first", dataset=f"{folder}/tiny.npz", epochs=1, batch=4)
+        ...     train_run(config, f"{folder}/runs").relative_to(folder).as_posix()
+        'runs/first/model.safetensors'
     """
     return train_runs([config], runs, **options)[0]
 
@@ -51,100 +59,61 @@ def train_runs(
     on_stage: OnStage = silent,
     time_limit: float | None = None,
 ) -> list[Path]:
-    """Make several runs: first what each needs, then their training, a step of each in turn.
+    """Train several runs at once: first everything they need, then one step of each in turn.
 
-    One that cannot begin does not stop the others; what went wrong is raised at the end.
+    Finished runs are left as they are, interrupted ones are resumed and end with the same weights. A run that fails
+    does not stop the others; its error is raised at the end.
+
+    Args:
+        configs: The runs, for example from `load_recipe`.
+        runs: The folder of all runs. Each run gets a folder of its name in it, and so do the teachers they need.
+        data_dir: Where datasets are looked for. By default, as `load_dataset` does.
+        device: Where to train.
+        compile: Compile the training steps. By default, if that saves time: on a GPU, for long runs.
+        workers: Processes that decode image folders. By default, this process's share of the cores.
+        on_stage: Called when a stage begins; returns a callback for its progress.
+        time_limit: Seconds after which the state of every run is saved and OutOfTimeError is raised.
+
+    Returns:
+        The files of the trained networks, which `load_checkpoint` reads, in the order of `configs`.
+
+    Raises:
+        UsageError: If `configs` does not hold configurations only.
+        SmoothcertError: If a run cannot be trained. The message names the run.
+        OutOfTimeError: If `time_limit` is over. The same call resumes the runs.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     images, labels = np.zeros((8, 28, 28), np.uint8), np.arange(8) % 2
+        ...     np.savez(f"{folder}/tiny.npz", train_images=images, train_labels=labels,
+        ...              test_images=images[:4] + 1, test_labels=labels[:4])
+        ...     common = {"dataset": f"{folder}/tiny.npz", "epochs": 1, "batch": 4}
+        ...     configs = [TrainConfig(name=f"seed{seed}", seed=seed, **common) for seed in range(2)]
+        ...     [file.parent.name for file in train_runs(configs, f"{folder}/runs")]
+        ['seed0', 'seed1']
     """
     if isinstance(configs, TrainConfig):
-        raise UsageError("Expected a list of configurations, but got a single one, which `train_run` takes.")
+        raise UsageError("Expected a list of configurations, but got a single one; `train_run` takes one.")
     for config in configs:
         if not isinstance(config, TrainConfig):
             raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {config!r}.")
     deadline, runs = Deadline(time_limit), Path(runs)
     options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
-    sets = RunImages(data_dir)
-    trainings, errors = list[Training](), list[SmoothcertError]()
+    preparation = Preparation(runs, RunImages(data_dir), on_stage, deadline, options)
+    ready, errors = list[TrainingRun](), list[SmoothcertError]()
     for config in configs:
-        folder = runs / config.name
         with collected(errors):
-            if current_ranks().broadcast_from_rank0(RunFolder(folder).finished):
-                RunFolder(folder).open(config)
-                continue
-            train, test = sets.of(config)
-            soft = None
-            if uses_soft_labels(config):
-                teacher = Path(config.teacher)
-                if not config.teacher:
-                    teacher = _train_teacher(teacher_config(config), runs, sets, on_stage, deadline, options)
-                soft = _soft_labels(config, teacher, train, device, on_stage, deadline)
-            trainings.append(Training(config, folder, train, test, soft=soft, **options))
-    names = [training.config.name for training in trainings]
-    if any(training.compiled for training in trainings):
+            if (run := preparation.setup(config)) is not None:
+                ready.append(run)
+    if any(run.compiled for run in ready):
         on_stage("compile", "the training step")
-    if names:
-        progress = on_stage("train", names[0] if len(names) == 1 else f"{len(names)} runs")
-        for training in trainings:
-            training.on_progress = progress
+    if ready:
+        progress = on_stage("train", ready[0].config.name if len(ready) == 1 else f"{len(ready)} runs")
         try:
-            fit_together(trainings, deadline.left)
+            fit_together(ready, deadline.left, progress)
         except SmoothcertError as error:
             errors.append(error)
     raise_together(errors)
     return [RunFolder(runs / config.name).model for config in configs]
-
-
-def prepare_runs(
-    configs: Sequence[TrainConfig],
-    runs: Path,
-    *,
-    data_dir: str | Path | None = None,
-    device: torch.device | str = "cpu",
-    on_stage: OnStage = silent,
-    time_limit: float | None = None,
-) -> None:
-    """Make what several runs need, shared out over the ranks: teachers, one on each, then the images of soft labels."""
-    deadline, sets = Deadline(time_limit), RunImages(data_dir)
-    needing = [config for config in configs if uses_soft_labels(config)]
-    wanted = {before.name: before for before in map(teacher_config, (c for c in needing if not c.teacher))}
-    teachers = list(wanted.values())
-    for before in teachers:
-        sets.of(before)  # all ranks compare what they have of it
-
-    def train(number: int) -> None:
-        with as_single_process():
-            _train_teacher(teachers[number], runs, sets, on_stage, deadline, {"device": device})
-
-    for _ in current_ranks().map_in_order(len(teachers), train):
-        pass
-    for config in needing:
-        teacher = Path(config.teacher or runs / teacher_config(config).name)
-        _soft_labels(config, teacher, sets.of(config)[0], device, on_stage, deadline)
-
-
-def _train_teacher(
-    config: TrainConfig, runs: Path, sets: RunImages, on_stage: OnStage, deadline: Deadline, options: dict[str, Any]
-) -> Path:
-    """Train the network that votes on soft labels, if it is not there, and return its folder."""
-    folder = runs / config.name
-    progress = None if RunFolder(folder).finished else on_stage("train", config.name)
-    fit(config, folder, *sets.of(config), on_progress=progress, time_limit=deadline.left, **options)
-    return folder
-
-
-def _soft_labels(
-    config: TrainConfig,
-    teacher: Path,
-    train: ImageData,
-    device: torch.device | str,
-    on_stage: OnStage,
-    deadline: Deadline,
-) -> Tensor | PackedLabels:
-    return make_soft_labels(
-        teacher,
-        train,
-        sigma=config.label_sigma,
-        samples=config.label_samples,
-        augmentation=config.augmentation if config.label_view == "augmented" else "none",
-        device=device,
-        on_progress=deadline.watching(on_stage("label", f"soft labels of {train.name}")),
-    )

@@ -1,8 +1,8 @@
-"""Soft labels: a teacher's votes on the training images under noise (the paper's Eq. 9).
+"""Soft labels: a teacher's votes on the training images under noise (Eq. 9 of the paper).
 
-They are kept beside the teacher as an ordinary file of predictions with counts, named by a hash of everything they
-depend on; so they can be read without us, are resumed after an interruption, and are made only once. When they are
-whole they are packed into a second file, from which training reads them.
+They are stored next to the teacher as an ordinary predictions file with counts, named by a hash of everything they
+depend on: so they are computed once, can be resumed after an interruption, and can be read by other tools. Once
+complete, they are packed into a second file, which training reads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from smoothcert.training.batches import AUGMENTATIONS
 from smoothcert.training.packed_labels import PackedLabels, pack_labels
 
 _MOST_IN_MEMORY = 1 << 28  # values: CIFAR-100 has 5 million
-_ONE_VIEW = 0xFFFFFFFF  # the step that names the single augmented view; no training step has that number
+_ONE_VIEW = 0xFFFFFFFF  # step number for the draws of the single augmented view; no training step has it
 
 
 def make_soft_labels(
@@ -48,23 +48,22 @@ def make_soft_labels(
     device: torch.device | str = "cpu",
     on_progress: Callable[[Progress[Prediction]], None] | None = None,
 ) -> Tensor | PackedLabels:
-    """Return y_hat [images, classes]: each class's share of the teacher's votes under `samples` noises.
+    """Return soft labels [images, classes]: each class's share of the teacher's votes under `samples` noise samples.
 
-    Labels that would fill the memory are returned as an object that reads rows from the file.
-
-    `teacher` is a run folder or checkpoint. With an augmentation the votes are on one random view of each image, as
-    in the published code. They are counted in the form and precision that suit the device.
+    `teacher` is a run folder or checkpoint. With an augmentation, the votes are on one random view of each image, as in
+    the published code. Votes are counted in the fastest form and precision for the device. Labels that would not fit
+    into memory are returned as `PackedLabels`, which read rows from the file.
     """
     checkpoint = load_checkpoint(teacher)
     shown = data if augmentation == "none" else one_view(data, augmentation, seed)
     model = checkpoint.model.to(device)
     form, precision = choose_deployment(model, data.shape, samples * len(data))
-    usual = default_micro_batch(data.shape.numel(), torch.device(device))
-    micro_batch = -(-samples // -(-samples // usual))  # cuts the samples evenly, so that few are padding
+    default_size = default_micro_batch(data.shape.numel(), torch.device(device))
+    micro_batch = -(-samples // -(-samples // default_size))  # divides the samples evenly, with little padding
     options: dict[str, Any] = {"form": form, "precision": precision, "micro_batch": micro_batch}
     classifier = SmoothedClassifier(model, sigma, model.num_classes, **options)
-    place = torch.device(device).type
-    parts = (checkpoint.sha256, shown.fingerprint, sigma, samples, seed, form, precision, micro_batch, place)
+    kind = torch.device(device).type
+    parts = (checkpoint.sha256, shown.fingerprint, sigma, samples, seed, form, precision, micro_batch, kind)
     out = labels_path(teacher, *parts)
     packed = out.with_suffix(".safetensors")
     if not current_ranks().broadcast_from_rank0(packed.is_file()):
@@ -75,30 +74,30 @@ def make_soft_labels(
             n=samples,
             alpha=0.5,
             seed=seed,
-            batch=16 * usual,  # images of few samples share a pass
+            batch=16 * default_size,  # so that images with few samples share a pass
             purpose=Purpose.SOFT_LABELS,
             model={"sha256": checkpoint.sha256},
             on_progress=on_progress,
         )
         if current_ranks().first:
             pack_labels(counts_path(out), len(data), packed)
-        current_ranks().wait_for_rank0()  # it is there from here on
+        current_ranks().wait_for_rank0()  # so that every rank finds the file
     labels = PackedLabels(packed, model.num_classes)
     return labels.dense() if len(data) * model.num_classes <= _MOST_IN_MEMORY else labels
 
 
 def labels_path(teacher: Path, *parts: Any) -> Path:
-    """Return the file beside a teacher that holds the labels made of these parts."""
+    """Return the file next to the teacher for labels that depend on these parts."""
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
     folder = teacher if teacher.is_dir() else teacher.parent
     return folder / f"soft-labels-{digest}.tsv"
 
 
 def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:
-    """Return the data set with every image augmented once."""
+    """Return the dataset with every image augmented once."""
     if isinstance(data.images, FolderImages):
         if augmentation != "resized-crop-flip":
-            raise UsageError("Soft labels of an image folder can be of views by `resized-crop-flip` only, or `clean`.")
+            raise UsageError("For an image folder, `--label-view augmented` needs `--augmentation resized-crop-flip`.")
         return replace(data, images=FolderViews(data.images, seed, _ONE_VIEW))
     everything = data.images[torch.arange(len(data))]
     images = AUGMENTATIONS[augmentation](everything, seed, _ONE_VIEW).round().byte().contiguous()

@@ -1,6 +1,6 @@
 """The random numbers of training, as functions of seed, step and position in the mini-batch: no state to save.
 
-The position is that in the whole mini-batch, so that a rank which has a part of it draws what one process would.
+Positions are those in the whole mini-batch, so that a rank draws the same numbers for its share as a single process.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _DIRECTION, _UNIFORM = 1 << 14, 1 << 15
 
 
 class StepDraws:
-    """The draws of one step; what is asked for in turn gets addresses of its own."""
+    """The random numbers of one step. Every call returns new ones."""
 
-    def __init__(self, seed: int, step: Word, part: BatchShare | None = None) -> None:
+    def __init__(self, seed: int, step: Word, share: BatchShare | None = None) -> None:
         self.seed, self.step, self._noises, self._directions, self._uniforms = seed, step, 0, 0, 0
-        self._part = part
+        self._share = share
 
     def images(self, x: Tensor) -> int:
-        """Return the number of images in the whole mini-batch, of which x may be a part."""
-        return self._part.images if self._part else len(x)
+        """Return the number of images in the whole mini-batch, of which `x` may be a share."""
+        return self._share.images if self._share else len(x)
 
     def noise(self, x: Tensor, count: int) -> Tensor:
         """Return standard normals [count, *x.shape]."""
@@ -32,12 +32,12 @@ class StepDraws:
         return self._normal(x, Purpose.TRAINING + numbers).view(count, *x.shape)
 
     def direction(self, x: Tensor) -> Tensor:
-        """Return standard normals shaped like x."""
+        """Return standard normals of the shape of `x`."""
         self._directions += 1
         return self._normal(x, Purpose.TRAINING + _DIRECTION + self._directions).view_as(x)
 
     def uniform(self, x: Tensor, count: int) -> Tensor:
-        """Return numbers in [0, 1), [images, count]."""
+        """Return uniform numbers in [0, 1), of shape [images, count]."""
         self._uniforms += 1
         last = Purpose.TRAINING + _UNIFORM + self._uniforms
         return uniform(self.seed, (self._positions(x), self.step, last), count, device=x.device)
@@ -46,5 +46,5 @@ class StepDraws:
         return normal(self.seed, (self._positions(x), self.step, last), x[0].numel(), device=x.device).to(x.dtype)
 
     def _positions(self, x: Tensor) -> Tensor:
-        first = self._part.first if self._part else 0
+        first = self._share.first if self._share else 0
         return torch.arange(first, first + len(x), device=x.device)

@@ -1,4 +1,4 @@
-"""Training images that are decoded as they are needed, by worker processes that run ahead of the steps."""
+"""Mini-batches from image files, decoded by worker processes ahead of the steps."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from torch.utils.data import DataLoader, Dataset
 
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.folder import FolderImages, view_draws
-from smoothcert.training.batches import AUGMENTATIONS, Batch, Inputs, Schedule, Source, to_device
+from smoothcert.training.batches import AUGMENTATIONS, Batch, BatchSchedule, BatchSource, Inputs, to_device
 from smoothcert.training.packed_labels import PackedLabels
 
-_MOST_RESIDENT = 4 * 2**30  # bytes of a folder's images that are decoded once and kept
+_MOST_RESIDENT = 4 * 2**30  # bytes of images that are decoded once and kept in memory
 _MOST_WORKERS = 16
 
 
 class StreamedData:
-    """A folder of images, read mini-batch by mini-batch; what is random in a view is named by (seed, step, position).
+    """A folder of images, read mini-batch by mini-batch.
 
-    Workers make uint8 images, labels and soft labels; the device gets those and scales them.
+    Workers produce uint8 images, labels and soft labels; the device scales the images. Random views depend on (seed,
+    step, position) only.
     """
 
     def __init__(
@@ -40,24 +41,24 @@ class StreamedData:
         self.augmentation, self.workers = augmentation, workers
         self._views = _Views(data, augmentation == "resized-crop-flip", soft, seed)
 
-    def stream(self, schedule: Schedule) -> Iterator[Inputs]:
-        """Yield images, labels and soft labels of each step."""
+    def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
+        """Yield the images, labels and soft labels of each step."""
         pinned = self.device.type == "cuda"
-        more: dict[str, Any] = {"prefetch_factor": 2} if self.workers else {}
+        prefetch: dict[str, Any] = {"prefetch_factor": 2} if self.workers else {}
         loader = DataLoader(
             self._views,
             batch_size=None,
-            sampler=((step, part.first, indices) for step, part, indices in schedule),
+            sampler=((step, share.first, indices) for step, share, indices in schedule),
             num_workers=self.workers,
             pin_memory=pinned,
-            worker_init_fn=_leave_signals_to_the_parent,
-            **more,
+            worker_init_fn=_ignore_signals,
+            **prefetch,
         )
         for inputs in loader:
             yield tuple(value.to(self.device, non_blocking=pinned) for value in inputs)
 
     def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
-        """Scale images to [0, 1], after shifting and mirroring them where that is wanted."""
+        """Scale images to [0, 1], after shifting and mirroring them if requested."""
         images, labels, *soft = inputs
         if self.augmentation == "crop-flip":
             images = AUGMENTATIONS["crop-flip"](images, seed, step, first)
@@ -65,7 +66,7 @@ class StreamedData:
 
 
 class _Views(Dataset[Inputs]):
-    """What workers do: decode the images of one step."""
+    """Decodes the images of one step, in a worker."""
 
     def __init__(self, data: ImageData, random: bool, soft: Tensor | PackedLabels | None, seed: int) -> None:
         self.data, self.random, self.soft, self.seed = data, random, soft, seed
@@ -82,8 +83,8 @@ class _Views(Dataset[Inputs]):
         return pixels, self.data.labels[used], *(() if self.soft is None else (self.soft[used],))
 
 
-def _leave_signals_to_the_parent(worker: int) -> None:
-    """Work on after Ctrl-C or SIGTERM, which may go to all processes: the parent may need more images to end well."""
+def _ignore_signals(worker: int) -> None:
+    """Ignore Ctrl-C and SIGTERM, which may reach all processes: the parent may need more images to finish its step."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
@@ -96,8 +97,8 @@ def choose_source(
     *,
     seed: int = 0,
     workers: int | None = None,
-) -> Source:
-    """Return where training reads a data set from: memory, if it fits and is not cut anew from files each time."""
+) -> BatchSource:
+    """Return a source in device memory, or one that reads files if they are too large or cropped at random."""
     if isinstance(data.images, FolderImages):
         large = data.images.shape.numel() > _MOST_RESIDENT
         if large or augmentation == "resized-crop-flip":
@@ -107,6 +108,6 @@ def choose_source(
 
 
 def usual_workers() -> int:
-    """Return how many processes decode for this one: its share of the machine's cores."""
+    """Return the number of workers for this process: its share of the machine's cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(_MOST_WORKERS, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))

@@ -1,4 +1,4 @@
-"""Which network votes on the soft labels of a run, where it needs some."""
+"""The teacher of a run: the network whose votes are its soft labels."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from smoothcert.training.config import TrainConfig, to_toml
 
 
 def uses_soft_labels(config: TrainConfig) -> bool:
-    """Whether a run needs a teacher's votes on its training images."""
+    """Return True if a run needs soft labels."""
     return method_of(config).uses_soft_labels
 
 
 def teacher_config(config: TrainConfig) -> TrainConfig:
-    """Return the Gaussian training whose network votes on soft labels: the run's own settings at sigma_0."""
+    """Return the run that trains the teacher: Gaussian training with the run's own settings at noise level sigma_0."""
     changes: dict[str, Any] = {"method": "gaussian", "options": {}, "sigma": config.label_sigma, "seed": 0}
     unused: dict[str, Any] = {"label_samples": 1, "label_view": "clean"}
     teacher = dataclasses.replace(config, name="teacher", **changes, **unused)
-    # Runs share a teacher when all its settings are the same: its name ends in a hash of them.
+    # Runs share a teacher if all its settings are the same: its name ends in a hash of them.
     digest = hashlib.sha256(to_toml(teacher).encode()).hexdigest()[:6]
     stem = re.sub(r"[^\w.-]", "-", Path(config.dataset).stem, flags=re.ASCII)
     return dataclasses.replace(teacher, name=f"{stem}-{config.architecture}-teacher-{digest}")

@@ -1,0 +1,54 @@
+"""Training steps as CUDA graphs: captured once for each size of mini-batch, then replayed."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+
+from smoothcert.distributed.ranks import BatchShare
+from smoothcert.errors import Notice, first_line
+from smoothcert.smoothing.cuda_graphs import capturing
+from smoothcert.training.batches import Inputs
+from smoothcert.training.stepper import Stepper, new_stream
+
+_WARM_UP_STEPS = 3
+
+
+class GraphStepper(Stepper):
+    """A `Stepper` on a CUDA device that replays steps as graphs, after a few ordinary ones of each size."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._replays = True
+        self._taken: dict[BatchShare, int] = {}
+        self._captured: dict[BatchShare, tuple[Inputs, torch.cuda.CUDAGraph]] = {}
+        self._capture_stream = new_stream(self.device)  # its own, for cuBLAS's scratch memory
+
+    def take_step(self, inputs: Inputs, images: int) -> None:
+        """Take one step, by a graph if it has been captured or can be captured now."""
+        share = self.ranks.share_of(images)
+        self._taken[share] = self._taken.get(share, 0) + 1
+        if not self._replays or self._taken[share] <= _WARM_UP_STEPS:
+            super().take_step(inputs, images)
+            return
+        if share not in self._captured:
+            try:
+                self._captured[share] = self._capture(inputs, images)
+            except RuntimeError as error:
+                self._replays = False
+                text = f"Steps run one by one: they cannot be captured ({first_line(error)})."
+                warnings.warn(text, Notice, stacklevel=2)
+                super().take_step(inputs, images)
+                return
+        places, graph = self._captured[share]
+        for place, value in zip(places, inputs, strict=True):
+            place.copy_(value)
+        graph.replay()
+
+    def _capture(self, inputs: Inputs, images: int) -> tuple[Inputs, torch.cuda.CUDAGraph]:
+        places, graph = tuple(value.clone() for value in inputs), torch.cuda.CUDAGraph()
+        with capturing(graph, self._capture_stream):
+            super().take_step(places, images)
+        return places, graph

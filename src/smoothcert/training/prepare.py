@@ -1,0 +1,107 @@
+"""Preparation of runs before they train: images and, for CAT-RS, a teacher and its soft labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from smoothcert.data import ImageData
+from smoothcert.distributed.ranks import as_single_process, current_ranks
+from smoothcert.runtime.deadline import Deadline
+from smoothcert.training.config import TrainConfig
+from smoothcert.training.fit import fit
+from smoothcert.training.run_data import RunImages
+from smoothcert.training.run_folder import RunFolder
+from smoothcert.training.setup import SoftLabels, TrainingRun, setup_run
+from smoothcert.training.soft_labels import make_soft_labels
+from smoothcert.training.teachers import teacher_config, uses_soft_labels
+
+OnStage = Callable[[str, str], Callable[[Any], None]]
+"""Called with the kind (train, label, certify or compile) and name of a stage; returns its progress callback."""
+
+
+def silent(kind: str, name: str) -> Callable[[Any], None]:
+    """Ignore all progress."""
+    return lambda progress: None
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Makes everything that runs need before they train. `options` are the keyword arguments of `setup_run`."""
+
+    runs: Path
+    images: RunImages
+    on_stage: OnStage
+    deadline: Deadline
+    options: dict[str, Any]
+
+    def setup(self, config: TrainConfig) -> TrainingRun | None:
+        """Make everything a run needs and set it up. Return None if it is finished."""
+        folder = self.runs / config.name
+        if current_ranks().broadcast_from_rank0(RunFolder(folder).finished):
+            RunFolder(folder).open(config)
+            return None
+        train, test = self.images.of(config)
+        soft = None
+        if uses_soft_labels(config):
+            teacher = Path(config.teacher) if config.teacher else self.train_teacher(teacher_config(config))
+            soft = self.soft_labels(config, teacher, train)
+        return setup_run(config, folder, train, test, soft=soft, **self.options)
+
+    def train_teacher(self, config: TrainConfig) -> Path:
+        """Train a teacher, unless it is finished, and return its folder."""
+        folder = self.runs / config.name
+        progress = None if RunFolder(folder).finished else self.on_stage("train", config.name)
+        fit(
+            config,
+            folder,
+            *self.images.of(config),
+            on_progress=progress,
+            time_limit=self.deadline.left,
+            **self.options,
+        )
+        return folder
+
+    def soft_labels(self, config: TrainConfig, teacher: Path, train: ImageData) -> SoftLabels:
+        """Return the teacher's soft labels of the training images."""
+        return make_soft_labels(
+            teacher,
+            train,
+            sigma=config.label_sigma,
+            samples=config.label_samples,
+            augmentation=config.augmentation if config.label_view == "augmented" else "none",
+            device=self.options["device"],
+            on_progress=self.deadline.watching(self.on_stage("label", f"soft labels of {train.name}")),
+        )
+
+
+def prepare_runs(
+    configs: Sequence[TrainConfig],
+    runs: Path,
+    *,
+    data_dir: str | Path | None = None,
+    device: torch.device | str = "cpu",
+    on_stage: OnStage = silent,
+    time_limit: float | None = None,
+) -> None:
+    """Make the teachers and soft labels of several runs. Ranks share the teachers, then the images to be labelled."""
+    preparation = Preparation(runs, RunImages(data_dir), on_stage, Deadline(time_limit), {"device": device})
+    labelled = [config for config in configs if uses_soft_labels(config)]
+    by_name = {teacher.name: teacher for teacher in (teacher_config(c) for c in labelled if not c.teacher)}
+    teachers = list(by_name.values())
+    for teacher in teachers:
+        preparation.images.of(teacher)  # all ranks check together that they have the same images
+
+    def train(number: int) -> None:
+        with as_single_process():
+            preparation.train_teacher(teachers[number])
+
+    for _ in current_ranks().map_in_order(len(teachers), train):
+        pass
+    for config in labelled:
+        teacher_path = Path(config.teacher or runs / teacher_config(config).name)
+        preparation.soft_labels(config, teacher_path, preparation.images.of(config)[0])

@@ -1,0 +1,160 @@
+"""The fields of a training configuration, in groups: one frozen dataclass per group, with help and checks per field."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from smoothcert.smoothing.precision_names import PRECISIONS
+
+_Check = tuple[Callable[[Any], bool], str]
+_POSITIVE: _Check = (lambda value: value > 0, "be > 0")
+_NOT_NEGATIVE: _Check = (lambda value: value >= 0, "be >= 0")
+_AT_LEAST_ONE: _Check = (lambda value: value >= 1, "be at least 1")
+_FINITE: _Check = (lambda value: value < math.inf, "be finite")
+_BELOW_ONE: _Check = (lambda value: value < 1, "be below 1")
+_BELOW_2_63: _Check = (lambda value: value < 1 << 63, "be below 2**63")
+_FILE_NAME: _Check = (
+    lambda name: name.replace("-", "").replace("_", "").replace(".", "").isalnum(),
+    "consist of letters, digits, '-', '_' and '.'",
+)
+
+
+def _field(default: Any, help: str, *checks: _Check) -> Any:
+    return dataclasses.field(default=default, metadata={"help": help, "checks": checks})
+
+
+def _choice(names: tuple[str, ...], help: str) -> Any:
+    """Return a field that takes one of these names, by default the first."""
+    return _field(names[0], help, (lambda value: value in names, f"be one of {', '.join(names)}"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The network, its training data and the method."""
+
+    name: str = _field("run", "name of the run and of its folder", _FILE_NAME)
+    dataset: str = _field("mnist", "dataset, .npz file or image folder")
+    architecture: str = _field("lenet", "network architecture (see `smoothcert list models`)")
+    method: str = _field("gaussian", "training method (see `smoothcert list methods`)")
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict, metadata={"help": "options of the method"})
+    sigma: float = _field(0.25, "standard deviation of the noise, on images in [0, 1]", _POSITIVE, _FINITE)
+    seed: int = _field(0, "seed of all random numbers of the run", _NOT_NEGATIVE, _BELOW_2_63)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSettings:
+    """The division of the training images into steps."""
+
+    epochs: int = _field(150, "passes over the training images", _AT_LEAST_ONE)
+    batch: int = _field(256, "images per mini-batch", _AT_LEAST_ONE)
+    steps: str = _choice(
+        ("split", "whole"),
+        "split: cut each mini-batch into as many steps as the method has noise samples per image, as in the published "
+        "code; whole: one step per mini-batch",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningRateSettings:
+    """The learning rate as a function of the epoch."""
+
+    learning_rate: float = _field(0.01, "initial learning rate; for one-cycle, the highest", _POSITIVE, _FINITE)
+    schedule: str = _choice(
+        ("step", "one-cycle"), "step: drop every lr_step epochs; one-cycle: one linear rise and fall"
+    )
+    lr_step: int = _field(50, "epochs between drops of the learning rate", _AT_LEAST_ONE)
+    lr_factor: float = _field(0.1, "factor of each drop", _POSITIVE, _FINITE)
+    lr_drops: str = _choice(
+        ("late", "on-time"),
+        "late: drop one epoch later than the paper says, as in the published code; on-time: as the paper says",
+    )
+    final_drop: str = _choice(
+        ("none", "one-epoch", "to-the-end"),
+        "one more drop near the end; none; one-epoch: for a single epoch, as in the published code; to-the-end: for "
+        "the rest of the training, as the paper says",
+    )
+    final_drop_epoch: int = _field(85, "epoch of the final drop")
+
+    def learning_rate_at(self, epoch: int, progress: float = 0.0) -> float:
+        """Return the learning rate of an epoch or, for one-cycle, after a fraction `progress` of all steps."""
+        if self.schedule == "one-cycle":
+            rising = 0.3
+            if progress < rising:
+                return self.learning_rate * (0.1 + 0.9 * progress / rising)
+            return self.learning_rate * max(1e-3, (1 - progress) / (1 - rising))
+        drops = max(0, epoch - 1) // self.lr_step if self.lr_drops == "late" else epoch // self.lr_step
+        if self.final_drop == "to-the-end":
+            drops += epoch >= self.final_drop_epoch
+        elif self.final_drop == "one-epoch":
+            drops += epoch == self.final_drop_epoch
+        return self.learning_rate * self.lr_factor**drops
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerSettings:
+    """SGD and BatchNorm."""
+
+    momentum: float = _field(0.9, "momentum of SGD", _NOT_NEGATIVE, _BELOW_ONE)
+    weight_decay: float = _field(1e-4, "weight decay, applied to all parameters", _NOT_NEGATIVE, _FINITE)
+    batch_norm: str = _choice(
+        ("local", "synced"),
+        "BatchNorm statistics with several processes; local: of each process's share of the mini-batch; synced: of the "
+        "whole mini-batch",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSettings:
+    """The preparation of images."""
+
+    augmentation: str = _choice(
+        ("none", "crop-flip", "resized-crop-flip"),
+        "none; crop-flip: shift by up to 4 pixels and mirror; resized-crop-flip: enlarge a random part and mirror",
+    )
+    resize: int = _field(
+        0, "image folders: shorter side of a test image after resizing (0: the dataset's default)", _NOT_NEGATIVE
+    )
+    crop: int = _field(
+        0,
+        "image folders: side of the square cut out of it, and of training images (0: the dataset's default)",
+        _NOT_NEGATIVE,
+    )
+    skip_broken: bool = _field(False, "image folders: replace training images that cannot be decoded by the next one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputeSettings:
+    """The arithmetic."""
+
+    precision: str = _choice(PRECISIONS, "precision: fp32; tf32: TF32 products on a GPU; bf16: bfloat16 autocast")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftLabelSettings:
+    """The soft labels of methods that use them."""
+
+    teacher: str = _field(
+        "", "checkpoint or run folder of the network that makes the soft labels (empty: train one first)"
+    )
+    label_sigma: float = _field(0.25, "noise level of the soft labels (sigma_0 in the paper)", _POSITIVE, _FINITE)
+    label_samples: int = _field(10_000, "noise samples per image for the soft labels (N in the paper)", _AT_LEAST_ONE)
+    label_view: str = _choice(
+        ("clean", "augmented"),
+        "clean: soft labels of the images themselves; augmented: of one augmented view of each, as in the published "
+        "code",
+    )
+
+
+GROUPS = {
+    "Run": RunSettings,
+    "Mini-batches": BatchSettings,
+    "Learning rate": LearningRateSettings,
+    "Optimizer": OptimizerSettings,
+    "Images": ImageSettings,
+    "Compute": ComputeSettings,
+    "Soft labels": SoftLabelSettings,
+}

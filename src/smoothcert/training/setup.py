@@ -1,0 +1,144 @@
+"""Setting up a run: check it, open its folder, connect the ranks, build the network, restore the state, compile.
+
+`setup_run` does this in order and returns a `TrainingRun`, which `smoothcert.training.loop` trains. Only the stepper
+in it changes from then on.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from smoothcert.data.image_data import ImageData
+from smoothcert.distributed.ranks import Ranks, current_ranks
+from smoothcert.errors import Notice, UsageError
+from smoothcert.methods import Method
+from smoothcert.models import Classifier, create_model
+from smoothcert.training.batches import BatchSource
+from smoothcert.training.compute import method_of, pays_to_compile, split_of
+from smoothcert.training.config import TrainConfig
+from smoothcert.training.epochs import plan_epoch
+from smoothcert.training.graph_stepper import GraphStepper
+from smoothcert.training.packed_labels import PackedLabels
+from smoothcert.training.run_folder import RunFolder, SilentRunFolder
+from smoothcert.training.run_state import restore_state
+from smoothcert.training.stepper import Stepper
+from smoothcert.training.streaming import choose_source
+
+SoftLabels = Tensor | PackedLabels
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A run that is ready to train from step `start`.
+
+    `plan` holds (first, size) of every step of an epoch over `images` training images. With several ranks, every rank
+    has the same run; each takes its share of every mini-batch, and rank 0 writes the folder.
+    """
+
+    config: TrainConfig
+    folder: RunFolder
+    ranks: Ranks
+    model: Classifier
+    stepper: Stepper
+    plan: list[tuple[int, int]]
+    images: int
+    test: ImageData
+    start: int
+    compiled: bool
+
+    @property
+    def total(self) -> int:
+        """Steps of the whole run."""
+        return self.config.epochs * len(self.plan)
+
+
+def setup_run(
+    config: TrainConfig,
+    folder: Path,
+    train: ImageData,
+    test: ImageData,
+    *,
+    soft: SoftLabels | None = None,
+    device: torch.device | str = "cpu",
+    compile: bool | None = None,
+    workers: int | None = None,
+) -> TrainingRun | None:
+    """Return a run that is ready to train, or None if it is finished. All ranks must call this together."""
+    ranks, device = current_ranks(), torch.device(device)
+    method = method_of(config)
+    if config.batch_norm == "synced" and not method.static and ranks.size > 1:
+        raise UsageError(f"{config.name}: `--attack masked` cannot be used with `--batch-norm synced`.")
+    run_folder = _open_folder(config, folder, ranks)
+    if run_folder is None:
+        return None
+    ranks.connect(device)
+    plan = plan_epoch(len(train), config.batch, split_of(config))
+    model = new_model(config, train).to(device)
+    soft = soft if method.uses_soft_labels else None
+    source = choose_source(train, device, config.augmentation, soft, seed=config.seed, workers=workers)
+    stepper = _build_stepper(config, model, method, source, ranks)
+    start = restore_state(ranks.broadcast_state(run_folder.load_state()), stepper)
+    compiled = _compile_steps(stepper, config, compile, plan[0][1], config.epochs * len(plan) - start)
+    return TrainingRun(config, run_folder, ranks, model, stepper, plan, len(train), test.to(device), start, compiled)
+
+
+def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | None:
+    """Return the open run folder, or None if the run is finished."""
+    folder = RunFolder(path) if ranks.first else SilentRunFolder(path)
+    folder.open(config)
+    if ranks.broadcast_from_rank0(folder.finished):
+        folder.state.unlink(missing_ok=True)  # in case the process was killed right after it wrote the network
+        return None
+    return folder
+
+
+def _build_stepper(
+    config: TrainConfig, model: Classifier, method: Method, source: BatchSource, ranks: Ranks
+) -> Stepper:
+    kind = GraphStepper if source.device.type == "cuda" and method.static else Stepper
+    return kind(
+        model,
+        method,
+        new_optimizer(model, config),
+        source,
+        seed=config.seed,
+        precision=config.precision,
+        ranks=ranks,
+        sync=config.batch_norm == "synced",
+    )
+
+
+def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, images: int, steps_left: int) -> bool:
+    """Compile steps on `images` images if that is wanted, or pays off. Return True if they are compiled."""
+    static = stepper.method.static
+    if wanted and not static:
+        warnings.warn(f"{config.name}: steps run uncompiled: their shapes vary.", Notice, stacklevel=3)
+    if not static or not (pays_to_compile(config, steps_left, stepper.device) if wanted is None else wanted):
+        return False
+    stepper.compile(images)
+    return True
+
+
+def new_model(config: TrainConfig, data: ImageData) -> Classifier:
+    """Return a network for `data` with initial weights that depend on the run's seed only."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return create_model(
+            config.architecture, len(data.classes), in_channels=data.shape[0], mean=data.mean, std=data.std
+        )
+
+
+def new_optimizer(model: Classifier, config: TrainConfig) -> torch.optim.SGD:
+    """Return the optimizer of a network that is already on its device."""
+    device = next(model.parameters()).device
+    on_gpu = device.type == "cuda"  # there the learning rate is a tensor, which a captured step reads each time
+    rate: Any = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
+    return torch.optim.SGD(
+        model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=on_gpu
+    )
