@@ -114,16 +114,21 @@ def test_certification_survives_the_death_of_a_rank(certified, tmp_path):
     assert "images" in output
 
 
-def test_the_images_of_a_dead_rank_are_taken_over_without_a_restart(certified, tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_images_of_a_dead_or_frozen_rank_are_taken_over_without_a_restart(sent, certified, tmp_path):
     command, expected, counts = certified
     out = tmp_path / "two.tsv"
     group = smoothcert_group(*[([*command, "--out", out], {})] * 2, SMOOTHCERT_RANK_TIMEOUT=5)
     while not out.exists() or len(rows(out)) < 3:
         assert group[0].poll() is None, finish(group[0])
         time.sleep(0.05)
-    group[1].kill()
-    code, output = finish(group[0])
+    group[1].send_signal(sent)
+    try:
+        code, output = finish(group[0])
+    finally:
+        group[1].kill()
     assert code == 0, output
+    assert "Rank 1 has not been heard of for 5 seconds; other ranks take over its work." in output
     assert rows(out) == expected
     assert (tmp_path / "two.counts.tsv").read_text() == counts
     finish(group[1])
