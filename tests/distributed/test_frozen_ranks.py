@@ -78,3 +78,21 @@ def test_torchrun_ends_and_the_rank_is_named(job, frozen, monkeypatch):
     assert code == 1, output
     assert output.count("smoothcert: ") == 1, output
     assert f"smoothcert: Rank {frozen} has not been heard of for {LIMIT} seconds; the work stops.\n" in output
+
+
+@pytest.mark.parametrize("job", ["train"], indirect=True)
+def test_a_job_stopped_and_continued_as_a_whole_survives(job):
+    command, has_begun = job
+    group = smoothcert_group(*[(command, {})] * 2, SMOOTHCERT_RANK_TIMEOUT=LIMIT)
+    try:
+        wait_until(has_begun, group[0])
+        for sent, pause in ((signal.SIGSTOP, 3 * LIMIT), (signal.SIGCONT, LIMIT), (signal.SIGINT, 0)):
+            for process in group:
+                process.send_signal(sent)
+            time.sleep(pause)
+        results = [finish(process, PATIENCE) for process in group]
+    finally:
+        for process in group:
+            process.kill()
+    assert [code for code, _ in results] == [130, 130], results
+    assert "interrupted after" in results[0][1]
