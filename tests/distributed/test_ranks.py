@@ -132,6 +132,7 @@ def test_a_rank_that_never_starts_is_silent_after_ten_minutes():
 
 def test_a_rank_ends_only_when_it_may_wait_forever(monkeypatch):
     """Rank 0 without collectives does without a silent rank; a rank that has left is not waited for."""
+    monkeypatch.setenv("SMOOTHCERT_RANK_TIMEOUT", "1")
     store = HashStore()
     every = [Heartbeats(rank, 3, store) for rank in range(3)]
 
@@ -261,7 +262,7 @@ def test_the_items_of_a_dead_rank_are_taken_over(impatient):
         time.sleep(0.2)
         return list(ranks.map_in_order(12, lambda item: (item, ranks.rank), tuple))
 
-    with pytest.warns(Notice, match="Rank 1 has not been heard of for 1 seconds; other ranks take over its work"):
+    with pytest.warns(Notice, match="Rank 1 has not been heard of for 3 seconds; other ranks take over its work"):
         first, _, other = together(work, 3, absent=[1])
     assert [item for item, _ in first] == list(range(12))
     assert other == []
