@@ -134,25 +134,13 @@ def _parse(path: Path, text: str) -> Any:
 class SilentRunFolder(RunFolder):
     """The folder of a run on a rank other than 0, which writes nothing."""
 
-    def open(self, config: TrainConfig) -> None:
-        """Leave it to rank 0."""
+    def _leave_to_rank0(self, *args: Any, **options: Any) -> Any:
+        return None
+
+    open = save_state = write_segment = write_metrics = write_network = _leave_to_rank0
+    load_state = _leave_to_rank0  # rank 0 reads the state and sends it
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Leave it to rank 0."""
+        """Lock nothing."""
         yield
-
-    def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Leave it to rank 0."""
-
-    def load_state(self) -> None:
-        """Return None: rank 0 reads the state and sends it."""
-
-    def write_segment(self, segment: Mapping[str, Any]) -> None:
-        """Leave it to rank 0."""
-
-    def write_metrics(self, line: Mapping[str, Any]) -> None:
-        """Leave it to rank 0."""
-
-    def write_network(self, card: str, model: Classifier, **about: Any) -> None:
-        """Leave it to rank 0."""

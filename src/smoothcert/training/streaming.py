@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,33 +21,28 @@ _MOST_RESIDENT = 4 * 2**30  # bytes of images that are decoded once and kept in 
 _MOST_WORKERS = 16
 
 
-class StreamedData:
+@dataclass(frozen=True, eq=False)
+class StreamedData(Dataset[Inputs]):
     """A folder of images, read mini-batch by mini-batch.
 
     Workers produce uint8 images, labels and soft labels; the device scales the images. Random views depend on (seed,
     step, position) only.
     """
 
-    def __init__(
-        self,
-        data: ImageData,
-        device: torch.device,
-        augmentation: str,
-        soft: Tensor | PackedLabels | None,
-        *,
-        seed: int,
-        workers: int,
-    ) -> None:
-        self.device, self.home = device, torch.device("cpu")
-        self.augmentation, self.workers = augmentation, workers
-        self._views = _Views(data, augmentation == "resized-crop-flip", soft, seed)
+    data: ImageData
+    device: torch.device
+    augmentation: str
+    soft: Tensor | PackedLabels | None
+    seed: int
+    workers: int
+    home: ClassVar[torch.device] = torch.device("cpu")
 
     def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
         """Yield the images, labels and soft labels of each step."""
         pinned = self.device.type == "cuda"
         prefetch: dict[str, Any] = {"prefetch_factor": 2} if self.workers else {}
         loader = DataLoader(
-            self._views,
+            self,
             batch_size=None,
             sampler=((step, share.first, indices) for step, share, indices in schedule),
             num_workers=self.workers,
@@ -64,17 +60,11 @@ class StreamedData:
             images = AUGMENTATIONS["crop-flip"](images, seed, step, first)
         return images.float() / 255, labels, soft[0] if soft else None
 
-
-class _Views(Dataset[Inputs]):
-    """Decodes the images of one step, in a worker."""
-
-    def __init__(self, data: ImageData, random: bool, soft: Tensor | PackedLabels | None, seed: int) -> None:
-        self.data, self.random, self.soft, self.seed = data, random, soft, seed
-
     def __getitem__(self, address: tuple[int, int, Tensor]) -> Inputs:
+        """Decode the images of one step, in a worker."""
         step, first, indices = address
         images = self.data.images
-        if self.random and isinstance(images, FolderImages):
+        if self.augmentation == "resized-crop-flip" and isinstance(images, FolderImages):
             draws = view_draws(self.seed, step, torch.arange(first, first + len(indices)))
             pixels, decoded = images.views(indices.tolist(), draws)
             used = torch.tensor(decoded)
@@ -103,7 +93,7 @@ def choose_source(
         large = data.images.shape.numel() > _MOST_RESIDENT
         if large or augmentation == "resized-crop-flip":
             count = usual_workers() if workers is None else workers
-            return StreamedData(data, device, augmentation, soft, seed=seed, workers=count)
+            return StreamedData(data, device, augmentation, soft, seed, count)
     return to_device(data, device, augmentation, soft.dense() if isinstance(soft, PackedLabels) else soft)
 
 
