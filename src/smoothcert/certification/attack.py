@@ -105,16 +105,15 @@ def attack_dataset(
     *,
     n: int = 1000,
     alpha: float = 0.001,
-    steps: int = 20,
-    num_noises: int = 32,
     seed: int = 0,
     batch: int | None = None,
     on_progress: Callable[[int, Sequence[Trial]], None] | None = None,
+    **options: int,
 ) -> list[Trial]:
     """Attack images within each of `radii` and, if they have a certificate, within their certified radius.
 
     The attack is against the certified class, or the label if there is none. The smoothed answer is PREDICT's with n
-    votes. Every image must be in `certificates`.
+    votes. Every image must be in `certificates`. `options` are `steps` and `num_noises` of `perturb_images`.
     """
     device = classifier.device_for(torch.empty(0))
     rows = {int(idx): row for row, idx in enumerate(certificates.idx)}
@@ -127,8 +126,8 @@ def attack_dataset(
         label = int(data.labels[index])
         target = torch.full((len(tested),), certified if certified >= 0 else label, device=device)
         same = [index] * len(tested)
-        options = {"steps": steps, "num_noises": num_noises, "seed": seed}
-        perturbed = perturb_images(classifier, clean, target, torch.tensor(tested, device=device), same, **options)
+        limits = torch.tensor(tested, device=device)
+        perturbed = perturb_images(classifier, clean, target, limits, same, seed=seed, **options)
         votes = classifier.count_stages(perturbed, (0, n), seed=seed, index=same, batch=batch, purpose=Purpose.PREDICT)
         answers = bounds.predict_counts(votes[:, 0].numpy(), alpha).tolist()
         distances = lengths(perturbed.double() - clean.double()).flatten().tolist()

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.folder import FolderImages, view_draws
-from smoothcert.training.batches import AUGMENTATIONS, Batch, BatchSchedule, BatchSource, Inputs, to_device
+from smoothcert.training.batches import AUGMENTATIONS, Batch, BatchSchedule, Inputs, ResidentData, to_device
 from smoothcert.training.packed_labels import PackedLabels
 
 _MOST_RESIDENT = 4 * 2**30  # bytes of images that are decoded once and kept in memory
@@ -77,6 +77,9 @@ def _ignore_signals(worker: int) -> None:
     """Ignore Ctrl-C and SIGTERM, which may reach all processes: the parent may need more images to finish its step."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+
+
+BatchSource = ResidentData | StreamedData
 
 
 def choose_source(

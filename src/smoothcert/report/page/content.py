@@ -13,7 +13,7 @@ import numpy as np
 from smoothcert.report.page.gallery import Load, build_gallery
 from smoothcert.report.page.heatmap import HeatMapValues, heat_map
 from smoothcert.report.page.paired_differences import compare_pairs
-from smoothcert.report.page.radius_grid import RadiusGrid, grid_for, image_codes, radius_counts, vote_counts
+from smoothcert.report.page.radius_grid import RadiusGrid, grid_for, image_codes, radius_counts
 from smoothcert.report.page.run_history import cost, training_curves
 from smoothcert.report.page.votes import Votes, read_estimation, vote_shares
 from smoothcert.report.sources import Run
@@ -95,7 +95,8 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
         "abstained": int(outcomes["abstained"].sum()),
         "votes": None
         if shares is None
-        else {"exact": votes is not None} | {kind: vote_counts(shares[chosen]) for kind, chosen in outcomes.items()},
+        else {"exact": votes is not None}
+        | {kind: np.histogram(shares[chosen], 50, (0.0, 1.0))[0].tolist() for kind, chosen in outcomes.items()},
         "paper": None
         if paper is None
         else {"acr": paper.acr, "accuracy": [[r, a] for r, a in sorted(paper.accuracy.items())]},
