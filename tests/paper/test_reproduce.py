@@ -350,7 +350,7 @@ def test_plans_include_teachers_and_omit_finished_work(small, tmp_path):
 
 def test_deadlines():
     assert Deadline(None).left is None
-    assert not Deadline(100).passed
+    assert not Deadline(100).reason
     with pytest.raises(OutOfTimeError):
         Deadline(0).check()
     seen = list[SimpleNamespace]()

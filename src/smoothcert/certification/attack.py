@@ -7,6 +7,7 @@ false certificates that alpha allows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 
@@ -131,18 +132,14 @@ def attack_dataset(
         votes = classifier.count_stages(perturbed, (0, n), seed=seed, index=same, batch=batch, purpose=Purpose.PREDICT)
         answers = bounds.predict_counts(votes[:, 0].numpy(), alpha).tolist()
         distances = lengths(perturbed.double() - clean.double()).flatten().tolist()
-        new = [
-            Trial(index, label, certified, radius, limit, length, answer, _breaks(certified, radius, length, answer))
-            for limit, length, answer in zip(tested, distances, answers, strict=True)
-        ]
+        new = []
+        for limit, length, answer in zip(tested, distances, answers, strict=True):
+            broken = certified >= 0 and length <= radius and answer not in (certified, bounds.ABSTAIN)
+            new.append(Trial(index, label, certified, radius, limit, length, answer, int(broken)))
         trials += new
         if on_progress:
             on_progress(done, new)
     return trials
-
-
-def _breaks(certified: int, radius: float, length: float, answer: int) -> int:
-    return int(certified >= 0 and length <= radius and answer not in (certified, bounds.ABSTAIN))
 
 
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
@@ -150,12 +147,8 @@ def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
 
     A certificate is false with probability at most alpha, and so is each answer that contradicts it.
     """
-    tested, broken = dict[int, int](), dict[int, int]()
-    for trial in trials:
-        if trial.certified >= 0 and trial.length <= trial.radius:
-            tested[trial.idx] = tested.get(trial.idx, 0) + 1
-            broken[trial.idx] = max(broken.get(trial.idx, 0), trial.broken)
-    count, failed = len(tested), sum(broken.values())
+    tested = Counter(trial.idx for trial in trials if trial.certified >= 0 and trial.length <= trial.radius)
+    count, failed = len(tested), len({trial.idx for trial in trials if trial.broken})
     chance = min(1.0, alpha * (1 + max(tested.values(), default=0)))
     return count, failed, float(special.bdtrc(failed - 1, count, chance)) if failed else 1.0
 

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from smoothcert.data.image_data import ImageData
 from smoothcert.distributed.ranks import BatchShare
 from smoothcert.philox import Purpose, uniform
 
@@ -58,13 +57,6 @@ class ResidentData:
 
     def __len__(self) -> int:
         return len(self.labels)
-
-
-def to_device(data: ImageData, device: torch.device, augmentation: str, soft: Tensor | None = None) -> ResidentData:
-    """Copy a dataset to a device."""
-    images = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))]
-    placed_soft = None if soft is None else soft.to(device)
-    return ResidentData(images.to(device), data.labels.to(device), placed_soft, augmentation)
 
 
 def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:

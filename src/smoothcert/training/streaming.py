@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.folder import FolderImages, view_draws
-from smoothcert.training.batches import AUGMENTATIONS, Batch, BatchSchedule, Inputs, ResidentData, to_device
+from smoothcert.training.batches import AUGMENTATIONS, Batch, BatchSchedule, Inputs, ResidentData
 from smoothcert.training.packed_labels import PackedLabels
 
 _MOST_RESIDENT = 4 * 2**30  # bytes of images that are decoded once and kept in memory
@@ -40,7 +40,6 @@ class StreamedData(Dataset[Inputs]):
     def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
         """Yield the images, labels and soft labels of each step."""
         pinned = self.device.type == "cuda"
-        prefetch: dict[str, Any] = {"prefetch_factor": 2} if self.workers else {}
         loader = DataLoader(
             self,
             batch_size=None,
@@ -48,7 +47,6 @@ class StreamedData(Dataset[Inputs]):
             num_workers=self.workers,
             pin_memory=pinned,
             worker_init_fn=_ignore_signals,
-            **prefetch,
         )
         for inputs in loader:
             yield tuple(value.to(self.device, non_blocking=pinned) for value in inputs)
@@ -97,7 +95,10 @@ def choose_source(
         if large or augmentation == "resized-crop-flip":
             count = usual_workers() if workers is None else workers
             return StreamedData(data, device, augmentation, soft, seed, count)
-    return to_device(data, device, augmentation, soft.dense() if isinstance(soft, PackedLabels) else soft)
+    images = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))]
+    soft = soft.dense() if isinstance(soft, PackedLabels) else soft
+    placed_soft = None if soft is None else soft.to(device)
+    return ResidentData(images.to(device), data.labels.to(device), placed_soft, augmentation)
 
 
 def usual_workers() -> int:

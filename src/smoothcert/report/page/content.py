@@ -25,11 +25,7 @@ Json = dict[str, Any]
 
 
 def build_content(
-    runs: Sequence[Run],
-    table: Table,
-    *,
-    load: Load | None = None,
-    corruptions: Mapping[str, HeatMapValues] | None = None,
+    runs: Sequence[Run], table: Table, load: Load | None, corruptions: Mapping[str, HeatMapValues]
 ) -> Json:
     """Return the data that the page's scripts draw; runs must be in the order of the table's rows."""
     entries = [run.entry for run in runs]
@@ -49,7 +45,7 @@ def build_content(
         "pairs": [[a, b, _round(gap), _round(error), images] for a, b, gap, error, images in compare_pairs(entries)],
         "images": _images_json(runs, grid),
         "gallery": build_gallery(runs, votes, load),
-        "heatmaps": [heat_map(title, values) for title, values in (corruptions or {}).items()],
+        "heatmaps": [heat_map(title, values) for title, values in corruptions.items()],
     }
 
 

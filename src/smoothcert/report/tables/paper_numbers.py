@@ -13,13 +13,6 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-MAIN_TABLES = {
-    "mnist": "tab:mnist",
-    "fashion_mnist": "tab:FMNIST",
-    "cifar10": "tab:cifar10",
-    "cifar100": "tab:cifar100",
-    "imagenet": "tab:imagenet",
-}
 METHODS = {
     "gaussian": "Gaussian",
     "stability": "Stability",
@@ -75,7 +68,8 @@ def paper_row(
     >>> paper_row("cifar10", 0.5, "catrs").acr
     0.757
     """
-    tables = (table,) if table else (MAIN_TABLES.get(dataset or ""), _LINF_TABLE)
+    main_table = "tab:FMNIST" if dataset == "fashion_mnist" else f"tab:{dataset}"
+    tables = (table,) if table else (main_table, _LINF_TABLE)
     rows = [row for row in paper_numbers() if row["table"] in tables]
     rows = [row for row in rows if (row["dataset"], row["setup"]) == (dataset, setup)]
     if any(row["method"] == method for row in rows) or not setup:  # ablations list their baseline under CAT-RS
