@@ -55,9 +55,6 @@ class ResidentData:
             images = AUGMENTATIONS[self.augmentation](images, seed, step, first)
         return images.float() / 255, self.labels[indices], None if self.soft is None else self.soft[indices]
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
 
 def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:
     """Shift each image by up to 4 pixels, padding with zeros, and mirror half of the images."""

@@ -25,9 +25,8 @@ def split_of(config: TrainConfig) -> int:
 
 def passes(method: Method) -> int:
     """Return the cost of a training step per input, in forward passes."""
-    attack = 2 * getattr(method, "attack_steps", 0)
-    twice = method.name in ("stability", "smoothmix", "catrs")
-    return int(attack + (6 if twice else 3))
+    forward_and_backward = 6 if method.name in ("stability", "smoothmix", "catrs") else 3
+    return forward_and_backward + 2 * int(getattr(method, "attack_steps", 0))
 
 
 def step_passes(config: TrainConfig) -> int:

@@ -7,13 +7,11 @@ at most 1.41 GB.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import Tensor
@@ -60,20 +58,15 @@ def pack_labels(counts: Path, images: int, out: Path) -> None:
     """Pack a counts file into `out`, which appears only when it is complete."""
     offsets = np.zeros(images + 1, dtype=np.int64)
     classes, votes = [], []
-    for number, pairs in enumerate(_rows(counts)):
-        kept = pairs[:MOST_CLASSES]  # sorted by votes
-        classes.append(kept[:, 0].astype(np.uint16))
-        votes.append(kept[:, 1].astype(np.uint32))
-        offsets[number + 1] = offsets[number] + len(kept)
+    with counts.open(encoding="utf-8") as lines:
+        next(lines)
+        for number, line in enumerate(lines):
+            numbers = np.array(line.rstrip("\n").split("\t")[1].replace(":", " ").split(), dtype=np.int64)
+            kept = numbers.reshape(-1, 2)[:MOST_CLASSES]  # sorted by votes
+            classes.append(kept[:, 0].astype(np.uint16))
+            votes.append(kept[:, 1].astype(np.uint32))
+            offsets[number + 1] = offsets[number] + len(kept)
     flat = np.concatenate(votes)
     narrow = flat.astype(np.uint16) if int(flat.max()) < 1 << 16 else flat
     with replacing(out) as part:
         save_file({"offsets": offsets, "classes": np.concatenate(classes), "votes": narrow}, part)
-
-
-def _rows(counts: Path) -> Iterator[NDArray[np.int64]]:
-    with counts.open(encoding="utf-8") as lines:
-        next(lines)
-        for line in lines:
-            numbers = np.array(line.rstrip("\n").split("\t")[1].replace(":", " ").split(), dtype=np.int64)
-            yield numbers.reshape(-1, 2)

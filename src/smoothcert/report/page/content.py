@@ -51,20 +51,18 @@ def build_content(
 
 def varied_options(runs: Sequence[Run]) -> list[Json | None]:
     """Return the single option, if any, that varies among the runs of a method, dataset and noise level."""
-    groups: dict[Any, list[Run]] = {}
-    for run in runs:
+    groups: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
+    for position, run in enumerate(runs):
         if run.config and run.entry.method:
-            groups.setdefault((run.entry.method, run.entry.group), []).append(run)
-    varied: dict[int, Json] = {}
+            groups.setdefault((run.entry.method, run.entry.group), []).append((position, run.config.options))
+    varied: list[Json | None] = [None] * len(runs)
     for members in groups.values():
-        options = [run.config.options if run.config else {} for run in members]
-        numbers = {key for option in options for key, value in option.items() if isinstance(value, int | float)}
-        differing = [key for key in sorted(numbers) if len({option.get(key) for option in options}) > 1]
-        if len(differing) == 1:
-            for run, option in zip(members, options, strict=True):
-                if differing[0] in option:
-                    varied[id(run)] = {"name": differing[0], "value": option[differing[0]]}
-    return [varied.get(id(run)) for run in runs]
+        numbers = {key for _, options in members for key, value in options.items() if isinstance(value, int | float)}
+        differing = [key for key in sorted(numbers) if len({options.get(key) for _, options in members}) > 1]
+        for position, options in members:
+            if len(differing) == 1 and differing[0] in options:
+                varied[position] = {"name": differing[0], "value": options[differing[0]]}
+    return varied
 
 
 def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) -> Json:
