@@ -41,9 +41,8 @@ def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = Fals
 def _group_lines(members: Sequence[CorruptedResults], kind: str, columns: Sequence[str], paper: bool) -> Lines:
     title, _, _, form = KINDS[kind]
     summaries = [summarize(entry, kind) for entry in members]
-    texts = [
-        _texts(_by_column(entry, summary), columns, form) for entry, summary in zip(members, summaries, strict=True)
-    ]
+    values = map(_by_column, members, summaries)
+    texts = [_texts(row, columns, form) for row in values]
     ranked = same_images(members)
     marks = [
         rank_marks([float(text) if text and ranked else None for text in column]) for column in zip(*texts, strict=True)

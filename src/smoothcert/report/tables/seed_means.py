@@ -49,12 +49,10 @@ def _cells(row: SeedRow) -> list[Cell]:
     deviation = "" if row.deviation is None else f"{row.deviation:.4f}"
     texts = [dataset_title(row.dataset), f"{row.sigma or 0:.2f}", row.name, str(row.seeds)]
     texts += [f"{row.mean:.4f}", deviation]
-    if row.paper is None:
-        texts += ["", ""]
-    elif row.paper.acr_std is None:  # a single seed, printed with three decimals
-        texts += [f"{row.paper.acr:.3f}", ""]
-    else:
+    if row.paper and row.paper.acr_std is not None:
         texts += [f"{row.paper.acr:.4f}", f"{row.paper.acr_std:.4f}"]
+    else:  # of a single seed, printed with three decimals
+        texts += [f"{row.paper.acr:.3f}" if row.paper else "", ""]
     return [Cell(text) for text in texts]
 
 
