@@ -18,7 +18,7 @@ from smoothcert.paper.jobs import Workplace, list_jobs
 from smoothcert.paper.plan import plan
 from smoothcert.paper.reproduce import read_corrupted_entries, read_entries, reproduce
 from smoothcert.report.corrupted.means import summarize
-from smoothcert.report.tables.formats import groups
+from smoothcert.report.tables.formats import sheet
 from smoothcert.report.tables.paper_numbers import paper_corruptions, paper_row
 from smoothcert.report.tables.seed_means import over_seeds, seed_annex
 from smoothcert.report.tables.table import build_table
@@ -196,7 +196,7 @@ def test_seeds_are_summed_up(small, tmp_path):
     assert [job.config.seed for job in jobs] == [0, 1, 2]
     reproduce(jobs, Workplace(tmp_path, n=200), on_stage=quiet, together=3)
     table = build_table(read_entries("variance", jobs, Workplace(tmp_path, n=200)), paper=True)
-    assert [line[1].text for line in groups(table)[0]] == [f"Gaussian, seed {seed}" for seed in range(3)]
+    assert [line[1].text for line in sheet(table).groups[0]] == [f"Gaussian, seed {seed}" for seed in range(3)]
     (row,) = over_seeds(table.rows)
     values = [line.acr.value for line in table.rows]
     assert row.seeds == 3
@@ -350,7 +350,7 @@ def test_plans_include_teachers_and_omit_finished_work(small, tmp_path):
 
 def test_deadlines():
     assert Deadline(None).left is None
-    assert not Deadline(100).passed
+    assert not Deadline(100).reason
     with pytest.raises(OutOfTimeError):
         Deadline(0).check()
     seen = list[SimpleNamespace]()

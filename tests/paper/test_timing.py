@@ -1,5 +1,6 @@
 """Estimates of a run's cost from fixed times of a trial."""
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -27,8 +28,11 @@ def test_steps_are_timed_from_the_first_report_on(few, monkeypatch):
 
 
 def test_labels_and_certificates_by_samples_per_second(few, monkeypatch):
-    monkeypatch.setattr(timing, "_samples_per_second", lambda *_: 50.0)
-    monkeypatch.setattr(timing, "_time_steps", lambda *_: (20, 3.0))
+    smoothed = SimpleNamespace(micro_batch_for=lambda *_: 25, counts=lambda *_: None)
+    now = itertools.count(0, 2)  # 4 * 25 votes in two seconds
+    monkeypatch.setattr(timing, "SmoothedClassifier", lambda *_, **__: smoothed)
+    monkeypatch.setattr("smoothcert.paper.timing.time.perf_counter", lambda: next(now))
+    monkeypatch.setattr(timing, "estimate_steps", lambda *_: (20, 3.0))
     monkeypatch.setattr(timing, "load_images", lambda config, split, data_dir: few)
     assert timing.estimate_certification(configure("gaussian"), few, CPU, 1000) == 20.0
     catrs = configure("catrs", label_samples=7)

@@ -228,11 +228,12 @@ def test_figures_of_networks_on_different_images_state_their_number(tmp_path, mo
             write_own(tmp_path / run / f"{kind}.tsv", f"mnist-c/{kind}", range(images), [True] * images, sha256=run)
     entries, drawn = read_folder(tmp_path), []
     monkeypatch.setattr(heatmap, "save_figure", lambda figure, path: drawn.append(figure.axes[0]))
-    heatmap.draw_network_map(entries, tmp_path / "map.png")
-    heatmap.draw_network_map([entries[0], entries[0]], tmp_path / "map.png")
+    heatmap.draw_heat_map(entries, tmp_path / "map.png")
+    same = [entries[0], dataclasses.replace(entries[0], name="again")]
+    heatmap.draw_heat_map(same, tmp_path / "map.png")
     uneven, even = ([label.get_text() for label in axes.get_xticklabels()] for axes in drawn)
-    assert uneven == ["CAT-RS (first)\n20 images", "CAT-RS (second)\n10 images"]
-    assert even == ["CAT-RS (first)"] * 2
+    assert uneven == ["CAT-RS (first), 20 images", "CAT-RS (second), 10 images"]
+    assert even == ["CAT-RS (first)", "again"]
     rows = [label.get_text() for label in drawn[0].get_yticklabels()]
     assert rows == ["stripe", "fog", "mean", "snow"], "the mean is below the corruptions that it averages"
     shown = [text.get_text() for text in drawn[0].texts]

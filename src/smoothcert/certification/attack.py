@@ -7,6 +7,7 @@ false certificates that alpha allows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 
@@ -105,16 +106,15 @@ def attack_dataset(
     *,
     n: int = 1000,
     alpha: float = 0.001,
-    steps: int = 20,
-    num_noises: int = 32,
     seed: int = 0,
     batch: int | None = None,
     on_progress: Callable[[int, Sequence[Trial]], None] | None = None,
+    **options: int,
 ) -> list[Trial]:
     """Attack images within each of `radii` and, if they have a certificate, within their certified radius.
 
     The attack is against the certified class, or the label if there is none. The smoothed answer is PREDICT's with n
-    votes. Every image must be in `certificates`.
+    votes. Every image must be in `certificates`. `options` are `steps` and `num_noises` of `perturb_images`.
     """
     device = classifier.device_for(torch.empty(0))
     rows = {int(idx): row for row, idx in enumerate(certificates.idx)}
@@ -127,23 +127,19 @@ def attack_dataset(
         label = int(data.labels[index])
         target = torch.full((len(tested),), certified if certified >= 0 else label, device=device)
         same = [index] * len(tested)
-        options = {"steps": steps, "num_noises": num_noises, "seed": seed}
-        perturbed = perturb_images(classifier, clean, target, torch.tensor(tested, device=device), same, **options)
+        limits = torch.tensor(tested, device=device)
+        perturbed = perturb_images(classifier, clean, target, limits, same, seed=seed, **options)
         votes = classifier.count_stages(perturbed, (0, n), seed=seed, index=same, batch=batch, purpose=Purpose.PREDICT)
         answers = bounds.predict_counts(votes[:, 0].numpy(), alpha).tolist()
         distances = lengths(perturbed.double() - clean.double()).flatten().tolist()
-        new = [
-            Trial(index, label, certified, radius, limit, length, answer, _breaks(certified, radius, length, answer))
-            for limit, length, answer in zip(tested, distances, answers, strict=True)
-        ]
+        new = []
+        for limit, length, answer in zip(tested, distances, answers, strict=True):
+            broken = certified >= 0 and length <= radius and answer not in (certified, bounds.ABSTAIN)
+            new.append(Trial(index, label, certified, radius, limit, length, answer, int(broken)))
         trials += new
         if on_progress:
             on_progress(done, new)
     return trials
-
-
-def _breaks(certified: int, radius: float, length: float, answer: int) -> int:
-    return int(certified >= 0 and length <= radius and answer not in (certified, bounds.ABSTAIN))
 
 
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
@@ -151,12 +147,8 @@ def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
 
     A certificate is false with probability at most alpha, and so is each answer that contradicts it.
     """
-    tested, broken = dict[int, int](), dict[int, int]()
-    for trial in trials:
-        if trial.certified >= 0 and trial.length <= trial.radius:
-            tested[trial.idx] = tested.get(trial.idx, 0) + 1
-            broken[trial.idx] = max(broken.get(trial.idx, 0), trial.broken)
-    count, failed = len(tested), sum(broken.values())
+    tested = Counter(trial.idx for trial in trials if trial.certified >= 0 and trial.length <= trial.radius)
+    count, failed = len(tested), len({trial.idx for trial in trials if trial.broken})
     chance = min(1.0, alpha * (1 + max(tested.values(), default=0)))
     return count, failed, float(special.bdtrc(failed - 1, count, chance)) if failed else 1.0
 

@@ -72,23 +72,21 @@ class Sampler:
             first, end = self._held[place].next_block, -(-self._edges[stage + 1] // self.micro_batch)
             if end > first:
                 work[place] = range(first, end)
-        if work:
-            self._count(list(work), list(work.values()))
-
-    def _count(self, places: Sequence[int], blocks: Sequence[range]) -> None:
+        if not work:
+            return
         started = time.perf_counter()
-        slots = torch.tensor([slot for slot, part in enumerate(blocks) for _ in part])
-        numbers = torch.tensor([block for part in blocks for block in part])
+        slots = torch.tensor([slot for slot, part in enumerate(work.values()) for _ in part])
+        numbers = torch.tensor([block for part in work.values() for block in part])
         votes = self._classifier.count_stages(
-            torch.stack([self._held[place].inputs for place in places]),
+            torch.stack([self._held[place].inputs for place in work]),
             self._edges,
             seed=self._seed,
-            index=[self._indices[place] for place in places],
+            index=[self._indices[place] for place in work],
             batch=self._batch,
             work=(slots, numbers),
         ).numpy()
         each = (time.perf_counter() - started) / len(numbers)
-        for place, part, seen in zip(places, blocks, votes, strict=True):
+        for (place, part), seen in zip(work.items(), votes, strict=True):
             held = self._held[place]
             held.votes[held.first_stage :] += seen[held.first_stage :]
             held.next_block = part.stop

@@ -96,7 +96,10 @@ class InTurn:
         """Request the next stages of begun images, and of new ones if there is room; nothing when all are done."""
         waiting = self.tracker.waiting(busy)
         fresh = self.tracker.stage[waiting] == 0
-        return _fill(self.tracker, np.concatenate([waiting[~fresh], waiting[fresh]]), self.capacity, self.unit)
+        places = np.concatenate([waiting[~fresh], waiting[fresh]])
+        work = self.tracker.work(places, self.unit)
+        chosen = places[np.cumsum(work) - work < self.capacity]
+        return [(int(place), int(self.tracker.stage[place])) for place in chosen]
 
 
 class ByBudget:
@@ -131,12 +134,6 @@ class ByBudget:
             spent += int(cost[i])
         self.left[pool] -= spent
         return requests
-
-
-def _fill(tracker: Tracker, places: NDArray[np.int64], capacity: int, unit: int) -> list[Request]:
-    """Request the next stages of the first images, as many as fill the device."""
-    work = tracker.work(places, unit)
-    return [(int(place), int(tracker.stage[place])) for place in places[np.cumsum(work) - work < capacity]]
 
 
 Schedule = InTurn | ByBudget

@@ -56,7 +56,7 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
     from smoothcert.report.corrupted.results import corruption_groups
     from smoothcert.report.figures.canvas import SUFFIXES
     from smoothcert.report.figures.figure_set import file_name, write_figures
-    from smoothcert.report.figures.heatmap import draw_heat_map, draw_network_map
+    from smoothcert.report.figures.heatmap import draw_heat_map
     from smoothcert.report.figures.montage import draw_montage
 
     for path in write_figures(found.runs, args.figures, paper=args.paper):
@@ -67,10 +67,7 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
             about = [entry.dataset or entry.suite, *([] if together else [entry.name]), f"{entry.sigma or 0:.2f}"]
             stem = file_name("-".join(["corruption", *about, *([f"n{entry.n}"] if entry.n else [])]))
             for suffix in SUFFIXES:
-                if together:
-                    draw_network_map(networks, args.figures / (stem + suffix))
-                else:
-                    draw_heat_map(entry, args.figures / (stem + suffix))
+                draw_heat_map(networks if together else [entry], args.figures / (stem + suffix))
                 say(f"Wrote {args.figures / stem}{suffix}")
     for name, pictures in _montages(found, args.data_dir).items():
         for suffix in SUFFIXES:

@@ -17,20 +17,21 @@ def show_table(table: Table, console: Console | None = None) -> bool:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    from smoothcert.report.tables.formats import TEXT_COLUMNS, groups, header
+    from smoothcert.report.tables.formats import TEXT_COLUMNS, sheet
     from smoothcert.report.tables.sparkline import curve_line
 
     console = console or Console(file=sys.stdout)
     if console.options.ascii_only:  # it cannot show sparklines
         return False
-    titles = header(table)
+    printed = sheet(table)
+    titles = printed.titles
     shown = RichTable(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
     after = titles.index("method") + 1
     for title in [*titles[:after], "curve", *titles[after:]]:
         left = title in (*TEXT_COLUMNS, "curve")
         shown.add_column(title, justify="left" if left else "right", no_wrap=True)
     styles = {"best": "bold green", "second": "underline", "": ""}
-    for rows, lines in zip(table.groups(), groups(table), strict=True):
+    for rows, lines in zip(table.groups(), printed.groups, strict=True):
         # With `--paper`, the paper's numbers are a second line of each row, without a curve.
         curves = iter([curve_line(row.entry.results, table.radii[-1]) for row in rows])
         for number, line in enumerate(lines):

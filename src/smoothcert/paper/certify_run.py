@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,16 +23,16 @@ def certify_run(
     sets: Sequence[ImageData],
     *,
     skip: int = 1,
-    n0: int = 100,
     n: int = 100_000,
-    alpha: float = 0.001,
     device: torch.device | str = "cpu",
     on_stage: OnStage = silent,
     time_limit: float | None = None,
+    **protocol: Any,
 ) -> None:
     """Certify a trained run on every `skip`-th image of the given datasets, in the fastest form for the device.
 
     Results are written to the run folder; unfinished ones are resumed. Raises OutOfTimeError after the time limit.
+    `protocol` are further options of `certify_dataset`, `n0` and `alpha`.
     """
     checkpoint, deadline = load_checkpoint(run), Deadline(time_limit)
     model, sigma = checkpoint.model.to(device), checkpoint.about["sigma"]
@@ -46,10 +47,9 @@ def certify_run(
             classifier,
             data,
             run / results_name("certify", data.name, data.split, sigma, n, skip=skip),
-            n0=n0,
             n=n,
-            alpha=alpha,
             indices=select_rows(data, skip),
             model=checkpoint.describe(),
             on_progress=deadline.watching(on_stage("certify", title)),
+            **protocol,
         )

@@ -127,12 +127,11 @@ class Workplace:
         if run.config.is_file():
             run.open(job.config)
         network = file_hash(run.model) if run.finished else None
-        totals = [len(select_rows(data, job.skip)) for data in self.test_sets(job)]
-        done = [
-            min(self._rows(path, data, network), total)
-            for path, data, total in zip(self.results_paths(job), self.test_sets(job), totals, strict=True)
-        ]
-        return JobStatus(job, run.finished, sum(done), sum(totals))
+        done = total = 0
+        for path, data in zip(self.results_paths(job), self.test_sets(job), strict=True):
+            selected = len(select_rows(data, job.skip))
+            done, total = done + min(self._rows(path, data, network), selected), total + selected
+        return JobStatus(job, run.finished, done, total)
 
     def _rows(self, path: Path, data: ImageData, network: str | None) -> int:
         """Return the number of images in a results file that have a row and votes."""

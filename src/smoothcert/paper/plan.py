@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from smoothcert.paper.jobs import Job, JobStatus, Workplace
+from smoothcert.paper.jobs import Job, Workplace
 from smoothcert.paper.timing import estimate_certification, estimate_labels, estimate_steps
-from smoothcert.training.config import TrainConfig
 from smoothcert.training.run_data import load_images
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.teachers import teacher_config, uses_soft_labels
@@ -34,55 +33,31 @@ def plan(
     Runs with the same network, method and length are timed once, as if trained alone. `on_trial` is called with the
     name of a run before it is timed.
     """
-    trials = _Trials(place, device, on_trial)
+    steps_and_seconds, seconds_per_image = dict[Any, tuple[int, float]](), dict[Any, float]()
     teachers = set[str]()
     for item in map(place.progress, jobs):
-        config, spent = item.job.config, 0.0
+        config, images_left, spent = item.job.config, item.total - item.images, 0.0
         if not item.trained:
             name = teacher_config(config).name
             if uses_soft_labels(config) and name not in teachers:
                 teachers.add(name)
                 on_trial(name)
-                yield from trials.teacher(config, name)
-            spent += trials.training(config)
-        if item.images < item.total:
-            spent += trials.certification(item.job) * (item.total - item.images)
-        yield PlanLine(config.name, _remaining_stages(item), item.total - item.images, spent)
-
-
-def _remaining_stages(item: JobStatus) -> str:
-    return "done" if item.finished else "certify" if item.trained else "train, certify"
-
-
-class _Trials:
-    """Times each kind of work once, and remembers the result."""
-
-    def __init__(self, place: Workplace, device: torch.device, on_trial: Callable[[str], None]) -> None:
-        self._place, self._device, self._on_trial = place, device, on_trial
-        self._steps: dict[Any, tuple[int, float]] = {}
-        self._images: dict[Any, float] = {}
-
-    def teacher(self, config: TrainConfig, name: str) -> Iterator[PlanLine]:
-        """Yield the remaining work of a teacher and its soft labels, if there is any."""
-        training, labels = estimate_labels(config, self._place.data_dir, self._device, runs=self._place.runs)
-        if training or labels:
-            images = len(load_images(config, "train", self._place.data_dir))
-            yield PlanLine(name, "train, label" if training else "label", images, training + labels)
-
-    def training(self, config: TrainConfig) -> float:
-        """Return the seconds for the remaining steps of a run."""
-        kind = (config.dataset, config.architecture, config.method, str(config.options), config.epochs, config.batch)
-        if kind not in self._steps:
-            self._on_trial(config.name)
-            self._steps[kind] = estimate_steps(config, self._place.data_dir, self._device)
-        steps, seconds = self._steps[kind]
-        _, done = RunFolder(self._place.runs / config.name).load_state() or ({}, 0)
-        return (steps - done) * seconds
-
-    def certification(self, job: Job) -> float:
-        """Return the seconds per certified image."""
-        config, images = job.config, self._place.test_sets(job)[0]
-        kind = (config.dataset, config.architecture)
-        if kind not in self._images:
-            self._images[kind] = estimate_certification(config, images, self._device, self._place.n)
-        return self._images[kind]
+                training, labels = estimate_labels(config, place.data_dir, device, place.runs)
+                if training or labels:
+                    images = len(load_images(config, "train", place.data_dir))
+                    yield PlanLine(name, "train, label" if training else "label", images, training + labels)
+            options = str(config.options)
+            kind = (config.dataset, config.architecture, config.method, options, config.epochs, config.batch)
+            if kind not in steps_and_seconds:
+                on_trial(config.name)
+                steps_and_seconds[kind] = estimate_steps(config, place.data_dir, device)
+            steps, seconds = steps_and_seconds[kind]
+            _, done = RunFolder(place.runs / config.name).load_state() or ({}, 0)
+            spent += (steps - done) * seconds
+        if images_left:
+            network, data = (config.dataset, config.architecture), place.test_sets(item.job)[0]
+            if network not in seconds_per_image:
+                seconds_per_image[network] = estimate_certification(config, data, device, place.n)
+            spent += seconds_per_image[network] * images_left
+        stages = "done" if item.finished else "certify" if item.trained else "train, certify"
+        yield PlanLine(config.name, stages, images_left, spent)

@@ -55,15 +55,14 @@ def estimate_training(
 
     A teacher or soft labels that exist in the folder `runs` cost nothing.
     """
-    steps, seconds = _time_steps(config, load_images(config, "train", data_dir), device, compile)
-    return TrainingCost(steps, seconds, *estimate_labels(config, data_dir, device, runs=runs, compile=compile))
+    steps, seconds = estimate_steps(config, data_dir, device, compile)
+    return TrainingCost(steps, seconds, *estimate_labels(config, data_dir, device, runs, compile))
 
 
 def estimate_labels(
     config: TrainConfig,
     data_dir: str | Path | None,
     device: torch.device,
-    *,
     runs: Path | None = None,
     compile: bool | None = None,
 ) -> tuple[float, float]:
@@ -75,43 +74,32 @@ def estimate_labels(
         return 0.0, 0.0
     data, teacher = load_images(config, "train", data_dir), 0.0
     if not config.teacher and not (folder and RunFolder(folder).finished):
-        steps, seconds = _time_steps(teacher_config(config), data, device, compile)
+        steps, seconds = estimate_steps(teacher_config(config), data_dir, device, compile)
         teacher = steps * seconds
-    model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device)
-    form, precision = choose_deployment(model, data.shape, len(data) * config.label_samples)
-    smoothed = SmoothedClassifier(model, config.label_sigma, form=form, precision=precision)
-    return teacher, len(data) * config.label_samples / _samples_per_second(smoothed, data, device)
-
-
-def estimate_steps(config: TrainConfig, data_dir: str | Path | None, device: torch.device) -> tuple[int, float]:
-    """Return the number of steps of a run and the seconds per step, without teacher and soft labels."""
-    return _time_steps(config, load_images(config, "train", data_dir), device)
+    return teacher, len(data) * estimate_certification(config, data, device, config.label_samples)
 
 
 def estimate_certification(config: TrainConfig, data: ImageData, device: torch.device, n: int) -> float:
-    """Return the seconds per certified image, from a short trial with an untrained network."""
+    """Return the seconds per image for n votes, from a short trial with an untrained network."""
     model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device).eval()
     form, precision = choose_deployment(model, data.shape, n * len(data))
     smoothed = SmoothedClassifier(model, config.sigma, form=form, precision=precision)
-    return n / _samples_per_second(smoothed, data, device)
-
-
-def _samples_per_second(smoothed: SmoothedClassifier, data: ImageData, device: torch.device) -> float:
     image, few = data.floats([0], device)[0], 4 * smoothed.micro_batch_for(data.shape, device)
     smoothed.counts(image, few)
     started = time.perf_counter()
     smoothed.counts(image, few)
-    return few / (time.perf_counter() - started)
+    return n / few * (time.perf_counter() - started)
 
 
 class _EnoughError(Exception):
     """Raised to stop a trial."""
 
 
-def _time_steps(
-    config: TrainConfig, data: ImageData, device: torch.device, compile: bool | None = None
+def estimate_steps(
+    config: TrainConfig, data_dir: str | Path | None, device: torch.device, compile: bool | None = None
 ) -> tuple[int, float]:
-    """Return the number of steps of a run and the seconds per step."""
+    """Return the number of steps of a run and the seconds per step, without teacher and soft labels."""
+    data = load_images(config, "train", data_dir)
     steps = config.epochs * len(plan_epoch(len(data), config.batch, split_of(config)))
     compiled = pays_to_compile(config, steps, device) if compile is None else compile
     soft = torch.full((len(data), len(data.classes)), 1 / len(data.classes))

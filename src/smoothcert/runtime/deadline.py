@@ -37,14 +37,9 @@ class Deadline:
             return INTERRUPTED
         return TIME_IS_UP if self.left == 0.0 else ""
 
-    @property
-    def passed(self) -> bool:
-        """True after the deadline."""
-        return bool(self.reason)
-
     def check(self) -> None:
         """Raise OutOfTimeError after the deadline."""
-        if self.passed:
+        if self.reason:
             raise OutOfTimeError("Time is up.")
 
     def watching(self, on_progress: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -42,12 +42,8 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
 def describe_function(device: torch.device) -> dict[str, Any]:
     """Return the parts of the environment that affect how a network's arithmetic rounds."""
     environment = describe_environment(device)
-    return {
-        "device": environment["device"],
-        "threads": environment["threads"],
-        "source": environment["source"],
-        "versions": {key: environment["versions"][key] for key in ("torch", "cuda") if key in environment["versions"]},
-    }
+    versions = {key: version for key, version in environment["versions"].items() if key in ("torch", "cuda")}
+    return {**{key: environment[key] for key in ("device", "threads", "source")}, "versions": versions}
 
 
 def facts(device: torch.device) -> dict[str, str]:

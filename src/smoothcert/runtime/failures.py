@@ -15,10 +15,8 @@ def collected(errors: list[SmoothcertError]) -> Iterator[None]:
     """Append an error to `errors` instead of raising it, unless the time is up or other ranks would wait."""
     try:
         yield
-    except OutOfTimeError:
-        raise
     except SmoothcertError as error:
-        if current_ranks().size > 1:
+        if isinstance(error, OutOfTimeError) or current_ranks().size > 1:
             raise
         errors.append(error)
 

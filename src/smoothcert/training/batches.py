@@ -1,8 +1,9 @@
 """Mini-batches from a dataset in device memory, augmented there in batched tensor code.
 
 A batch source gets the schedule of a run, `(step, share, indices)` for every remaining step, and yields the inputs of
-each step in turn; `batch` then turns them into images, inside the step. `smoothcert.training.streaming` reads datasets
-that do not fit into memory.
+each step in turn; `batch` then turns them into images in [0, 1], labels and soft labels, inside the step. Augmentation
+depends on (seed, step, position) only. `home` is the device on which a source expects the indices of images.
+`smoothcert.training.streaming` reads datasets that do not fit into memory.
 """
 
 from __future__ import annotations
@@ -10,13 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from smoothcert.data.image_data import ImageData
 from smoothcert.distributed.ranks import BatchShare
 from smoothcert.philox import Purpose, uniform
 
@@ -25,24 +24,6 @@ _PADDING = 4
 Inputs = tuple[Tensor, ...]
 BatchSchedule = Iterable[tuple[int, BatchShare, Tensor]]
 Batch = tuple[Tensor, Tensor, Tensor | None]
-
-
-class BatchSource(Protocol):
-    """The source of a run's mini-batches."""
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the mini-batches."""
-
-    @property
-    def home(self) -> torch.device:
-        """Device on which it expects the indices of images."""
-
-    def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
-        """Yield the inputs of each step for `batch`, on the device, perhaps prepared ahead."""
-
-    def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
-        """Return images in [0, 1], labels and soft labels. Augmentation depends on (seed, step, position) only."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +54,6 @@ class ResidentData:
         if self.augmentation != "none":
             images = AUGMENTATIONS[self.augmentation](images, seed, step, first)
         return images.float() / 255, self.labels[indices], None if self.soft is None else self.soft[indices]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-def to_device(data: ImageData, device: torch.device, augmentation: str, soft: Tensor | None = None) -> ResidentData:
-    """Copy a dataset to a device."""
-    images = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))]
-    placed_soft = None if soft is None else soft.to(device)
-    return ResidentData(images.to(device), data.labels.to(device), placed_soft, augmentation)
 
 
 def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:

@@ -25,20 +25,14 @@ def split_of(config: TrainConfig) -> int:
 
 def passes(method: Method) -> int:
     """Return the cost of a training step per input, in forward passes."""
-    attack = 2 * getattr(method, "attack_steps", 0)
-    twice = method.name in ("stability", "smoothmix", "catrs")
-    return int(attack + (6 if twice else 3))
-
-
-def step_inputs(config: TrainConfig, gpus: int = 1) -> int:
-    """Return the noisy inputs of a step on each of several GPUs."""
-    images = max(1, config.batch // split_of(config))
-    return int(-(-images // gpus) * getattr(method_of(config), "num_noises", 1))
+    forward_and_backward = 6 if method.name in ("stability", "smoothmix", "catrs") else 3
+    return forward_and_backward + 2 * int(getattr(method, "attack_steps", 0))
 
 
 def step_passes(config: TrainConfig) -> int:
     """Return the cost of a whole step."""
-    return step_inputs(config) * passes(method_of(config))
+    method, images = method_of(config), max(1, config.batch // split_of(config))
+    return images * getattr(method, "num_noises", 1) * passes(method)
 
 
 def pays_to_compile(config: TrainConfig, steps: int, device: torch.device) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ from smoothcert.runtime.failures import raise_together
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.loop import OnProgress, train_loop
 from smoothcert.training.run_folder import RunFolder
-from smoothcert.training.setup import SoftLabels, TrainingRun, setup_run
+from smoothcert.training.setup import TrainingRun, setup_run
 from smoothcert.training.stepper import new_stream
 
 
@@ -25,21 +26,18 @@ def fit(
     train: ImageData,
     test: ImageData,
     *,
-    soft: SoftLabels | None = None,
-    device: torch.device | str = "cpu",
-    compile: bool | None = None,
-    workers: int | None = None,
     on_progress: OnProgress | None = None,
     time_limit: float | None = None,
+    **options: Any,
 ) -> Path:
     """Train one run and return its network's file.
 
     An interrupted run is resumed and ends with the same weights. A finished run is left as it is; a folder with another
-    configuration is an error. `soft` holds the soft labels [images, classes] for a method that uses them. The other
-    options are those of `train_runs`. After `time_limit` seconds, the state is saved and OutOfTimeError is raised. The
-    first interrupt (Ctrl-C) saves the state, too, and raises KeyboardInterrupt; a second one is raised at once.
+    configuration is an error. `options` are the keyword arguments of `setup_run`. After `time_limit` seconds, the state
+    is saved and OutOfTimeError is raised. The first interrupt (Ctrl-C) saves the state, too, and raises
+    KeyboardInterrupt; a second one is raised at once.
     """
-    run = setup_run(config, folder, train, test, soft=soft, device=device, compile=compile, workers=workers)
+    run = setup_run(config, folder, train, test, **options)
     if run is not None:
         fit_together([run], time_limit, on_progress)
     return RunFolder(folder).model

@@ -7,14 +7,12 @@ at most 1.41 GB.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import Tensor
 
@@ -22,7 +20,6 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.runtime.atomic_files import replacing
 
 MOST_CLASSES = 272
-_DTYPES = {"I64": np.int64, "U16": np.uint16, "U32": np.uint32}
 
 
 class PackedLabels:
@@ -30,8 +27,15 @@ class PackedLabels:
 
     def __init__(self, path: Path, num_classes: int) -> None:
         self.path, self.num_classes = path, num_classes
-        arrays = _map(path)
-        self.offsets, self.classes, self.votes = arrays["offsets"], arrays["classes"], arrays["votes"]
+        try:
+            with safe_open(path, "numpy") as file:
+                self.offsets = file.get_tensor("offsets")
+                self.classes, self.votes = file.get_slice("classes"), file.get_slice("votes")  # read on demand
+        except (OSError, SafetensorError) as error:
+            raise SmoothcertError(f"{path} is damaged ({error}); delete it to make it again.") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedLabels, (self.path, self.num_classes)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -40,7 +44,7 @@ class PackedLabels:
         """Return the soft labels of these images."""
         rows = np.zeros((len(indices), self.num_classes), dtype=np.float32)
         for row, index in zip(rows, indices.tolist(), strict=True):
-            first, end = self.offsets[index], self.offsets[index + 1]
+            first, end = self.offsets[index : index + 2].tolist()
             votes = self.votes[first:end].astype(np.float32)
             row[self.classes[first:end]] = votes / votes.sum()
         return torch.from_numpy(rows)
@@ -54,38 +58,15 @@ def pack_labels(counts: Path, images: int, out: Path) -> None:
     """Pack a counts file into `out`, which appears only when it is complete."""
     offsets = np.zeros(images + 1, dtype=np.int64)
     classes, votes = [], []
-    for number, pairs in enumerate(_rows(counts)):
-        kept = pairs[:MOST_CLASSES]  # sorted by votes
-        classes.append(kept[:, 0].astype(np.uint16))
-        votes.append(kept[:, 1].astype(np.uint32))
-        offsets[number + 1] = offsets[number] + len(kept)
+    with counts.open(encoding="utf-8") as lines:
+        next(lines)
+        for number, line in enumerate(lines):
+            numbers = np.array(line.rstrip("\n").split("\t")[1].replace(":", " ").split(), dtype=np.int64)
+            kept = numbers.reshape(-1, 2)[:MOST_CLASSES]  # sorted by votes
+            classes.append(kept[:, 0].astype(np.uint16))
+            votes.append(kept[:, 1].astype(np.uint32))
+            offsets[number + 1] = offsets[number] + len(kept)
     flat = np.concatenate(votes)
     narrow = flat.astype(np.uint16) if int(flat.max()) < 1 << 16 else flat
     with replacing(out) as part:
         save_file({"offsets": offsets, "classes": np.concatenate(classes), "votes": narrow}, part)
-
-
-def _rows(counts: Path) -> Iterator[NDArray[np.int64]]:
-    with counts.open(encoding="utf-8") as lines:
-        next(lines)
-        for line in lines:
-            numbers = np.array(line.rstrip("\n").split("\t")[1].replace(":", " ").split(), dtype=np.int64)
-            yield numbers.reshape(-1, 2)
-
-
-def _map(path: Path) -> dict[str, NDArray[Any]]:
-    """Map the arrays of a safetensors file into memory."""
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if length > path.stat().st_size:
-                raise ValueError("its header is longer than the file")
-            header = json.loads(file.read(length))
-        header.pop("__metadata__", None)
-        first, mapped = 8 + length, dict[str, NDArray[Any]]()
-        for name, about in header.items():
-            start, shape = first + about["data_offsets"][0], tuple(about["shape"])
-            mapped[name] = np.memmap(path, _DTYPES[about["dtype"]], "r", start, shape)
-        return mapped
-    except (OSError, ValueError, KeyError) as error:
-        raise SmoothcertError(f"{path} is damaged ({error}); delete it to make it again.") from error

@@ -56,14 +56,8 @@ class Preparation:
         """Train a teacher, unless it is finished, and return its folder."""
         folder = self.runs / config.name
         progress = None if RunFolder(folder).finished else self.on_stage("train", config.name)
-        fit(
-            config,
-            folder,
-            *self.images.of(config),
-            on_progress=progress,
-            time_limit=self.deadline.left,
-            **self.options,
-        )
+        options = {"on_progress": progress, "time_limit": self.deadline.left, **self.options}
+        fit(config, folder, *self.images.of(config), **options)
         return folder
 
     def soft_labels(self, config: TrainConfig, teacher: Path, train: ImageData) -> SoftLabels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
@@ -72,7 +72,7 @@ class PaperTable:
     paper: str
     rows: tuple[tuple[str, str], ...]
     skip: int
-    seeds: tuple[int, ...]
+    seeds: Sequence[int]
     data: str = ""
 
 
@@ -81,13 +81,6 @@ def paper_tables() -> Mapping[str, PaperTable]:
     """Return the paper's tables by name."""
     content = tomllib.loads((FOLDER / "tables.toml").read_text(encoding="utf-8"))
     return {
-        name: PaperTable(
-            table["title"],
-            table["paper"],
-            tuple((row["recipe"], row.get("setup", "")) for row in table["rows"]),
-            table["skip"],
-            tuple(table["seeds"]),
-            table.get("data", ""),
-        )
+        name: PaperTable(**table | {"rows": tuple((row["recipe"], row.get("setup", "")) for row in table["rows"])})
         for name, table in content.items()
     }

@@ -6,9 +6,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from smoothcert.data import ImageData, load_dataset
 from smoothcert.data.readers.folder import FolderImages
 from smoothcert.distributed.ranks import current_ranks
@@ -33,7 +30,7 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
             name = sorted(set(train.classes) ^ set(test.classes))[0]
             has, lacks = ("training", "test") if name in train.classes else ("test", "training")
             raise SmoothcertError(f"{train.name}: the {has} images have a class {name}, the {lacks} images do not.")
-        if _same_images(train, test):
+        if len(train) == len(test) and train.fingerprint == test.fingerprint:
             text = f"{train.name} has no separate test images: accuracy is measured on the training images."
             warnings.warn(text, Notice, stacklevel=2)
         current_ranks().require_same_on_all_ranks(
@@ -41,14 +38,6 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
         )
         self[key] = train, test
         return train, test
-
-
-def _same_images(train: ImageData, test: ImageData) -> bool:
-    if isinstance(train.images, FolderImages) and isinstance(test.images, FolderImages):
-        return train.images.paths == test.images.paths
-    if not (isinstance(train.images, Tensor) and isinstance(test.images, Tensor)):
-        return False
-    return torch.equal(train.images, test.images)
 
 
 def load_images(config: TrainConfig, split: str, data_dir: str | Path | None) -> ImageData:

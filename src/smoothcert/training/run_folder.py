@@ -48,15 +48,14 @@ class RunFolder:
 
     def open(self, config: TrainConfig) -> None:
         """Begin or resume a run. Raise if the folder holds a run with another configuration."""
-        if self.config.is_file():
-            before = read_config(self.config)
-            if before != config:
-                lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
-                fields = sorted({line.split(" = ")[0] for line in lines if line})
-                text = f"{self.path} holds a run with another configuration (other {', '.join(fields)})"
-                raise UsageError(f"{text}; choose another `--name`, or move the folder away.")
-        else:
+        before = self.read_config()
+        if before is None:
             write_text(self.config, to_toml(config))
+        elif before != config:
+            lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
+            fields = sorted({line.split(" = ")[0] for line in lines if line})
+            text = f"{self.path} holds a run with another configuration (other {', '.join(fields)})"
+            raise UsageError(f"{text}; choose another `--name`, or move the folder away.")
 
     def write_network(self, card: str, model: Classifier, **about: Any) -> None:
         """Write the network and its card, and delete the state."""
@@ -134,25 +133,13 @@ def _parse(path: Path, text: str) -> Any:
 class SilentRunFolder(RunFolder):
     """The folder of a run on a rank other than 0, which writes nothing."""
 
-    def open(self, config: TrainConfig) -> None:
-        """Leave it to rank 0."""
+    def _leave_to_rank0(self, *args: Any, **options: Any) -> Any:
+        return None
+
+    open = save_state = write_segment = write_metrics = write_network = _leave_to_rank0
+    load_state = _leave_to_rank0  # rank 0 reads the state and sends it
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Leave it to rank 0."""
+        """Lock nothing."""
         yield
-
-    def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Leave it to rank 0."""
-
-    def load_state(self) -> None:
-        """Return None: rank 0 reads the state and sends it."""
-
-    def write_segment(self, segment: Mapping[str, Any]) -> None:
-        """Leave it to rank 0."""
-
-    def write_metrics(self, line: Mapping[str, Any]) -> None:
-        """Leave it to rank 0."""
-
-    def write_network(self, card: str, model: Classifier, **about: Any) -> None:
-        """Leave it to rank 0."""

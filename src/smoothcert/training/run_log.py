@@ -24,11 +24,8 @@ class RunLog:
     def __init__(self, run: TrainingRun) -> None:
         self.config, self.folder, self.dataset = run.config, run.folder, run.test.name
         self.device = run.stepper.device
-        self._segment = {
-            "first_step": run.start,
-            "processes": run.ranks.size,
-            **describe_environment(self.device),
-        }
+        environment = describe_environment(self.device)
+        self._segment = {"first_step": run.start, "processes": run.ranks.size, **environment}
         self._began = self._epoch_began = self._saved = time.monotonic()
         epoch, steps_of_epoch = divmod(run.start, len(run.plan))
         if steps_of_epoch:  # the time of an epoch includes what earlier processes spent on it

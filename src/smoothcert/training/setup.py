@@ -17,9 +17,7 @@ from torch import Tensor
 from smoothcert.data.image_data import ImageData
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import Notice, UsageError
-from smoothcert.methods import Method
 from smoothcert.models import Classifier, create_model
-from smoothcert.training.batches import BatchSource
 from smoothcert.training.compute import method_of, pays_to_compile, split_of
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.epochs import plan_epoch
@@ -69,10 +67,14 @@ def setup_run(
     compile: bool | None = None,
     workers: int | None = None,
 ) -> TrainingRun | None:
-    """Return a run that is ready to train, or None if it is finished. All ranks must call this together."""
+    """Return a run that is ready to train, or None if it is finished. All ranks must call this together.
+
+    `soft` holds the soft labels [images, classes] for a method that uses them. The other options are those of
+    `train_runs`.
+    """
     ranks, device = current_ranks(), torch.device(device)
-    method = method_of(config)
-    if config.batch_norm == "synced" and not method.static and ranks.size > 1:
+    method, synced = method_of(config), config.batch_norm == "synced"
+    if synced and not method.static and ranks.size > 1:
         raise UsageError(f"{config.name}: `--attack masked` cannot be used with `--batch-norm synced`.")
     run_folder = _open_folder(config, folder, ranks)
     if run_folder is None:
@@ -82,7 +84,9 @@ def setup_run(
     model = new_model(config, train).to(device)
     soft = soft if method.uses_soft_labels else None
     source = choose_source(train, device, config.augmentation, soft, seed=config.seed, workers=workers)
-    stepper = _build_stepper(config, model, method, source, ranks)
+    options: dict[str, Any] = {"seed": config.seed, "precision": config.precision, "ranks": ranks, "sync": synced}
+    kind = GraphStepper if device.type == "cuda" and method.static else Stepper
+    stepper = kind(model, method, new_optimizer(model, config), source, **options)
     start = restore_state(ranks.broadcast_state(run_folder.load_state()), stepper)
     compiled = _compile_steps(stepper, config, compile, plan[0][1], config.epochs * len(plan) - start)
     return TrainingRun(config, run_folder, ranks, model, stepper, plan, len(train), test.to(device), start, compiled)
@@ -96,22 +100,6 @@ def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | N
         folder.state.unlink(missing_ok=True)  # in case the process was killed right after it wrote the network
         return None
     return folder
-
-
-def _build_stepper(
-    config: TrainConfig, model: Classifier, method: Method, source: BatchSource, ranks: Ranks
-) -> Stepper:
-    kind = GraphStepper if source.device.type == "cuda" and method.static else Stepper
-    return kind(
-        model,
-        method,
-        new_optimizer(model, config),
-        source,
-        seed=config.seed,
-        precision=config.precision,
-        ranks=ranks,
-        sync=config.batch_norm == "synced",
-    )
 
 
 def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, images: int, steps_left: int) -> bool:

@@ -64,7 +64,8 @@ def make_soft_labels(
     classifier = SmoothedClassifier(model, sigma, model.num_classes, **options)
     kind = torch.device(device).type
     parts = (checkpoint.sha256, shown.fingerprint, sigma, samples, seed, form, precision, micro_batch, kind)
-    out = labels_path(teacher, *parts)
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+    out = (teacher if teacher.is_dir() else teacher.parent) / f"soft-labels-{digest}.tsv"
     packed = out.with_suffix(".safetensors")
     if not current_ranks().broadcast_from_rank0(packed.is_file()):
         predict_dataset(
@@ -84,13 +85,6 @@ def make_soft_labels(
         current_ranks().wait_for_rank0()  # so that every rank finds the file
     labels = PackedLabels(packed, model.num_classes)
     return labels.dense() if len(data) * model.num_classes <= _MOST_IN_MEMORY else labels
-
-
-def labels_path(teacher: Path, *parts: Any) -> Path:
-    """Return the file next to the teacher for labels that depend on these parts."""
-    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
-    folder = teacher if teacher.is_dir() else teacher.parent
-    return folder / f"soft-labels-{digest}.tsv"
 
 
 def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:

@@ -13,9 +13,10 @@ from smoothcert.distributed.sync_batchnorm import SyncedBatchNorm2d, sync_batchn
 from smoothcert.errors import UsageError
 from smoothcert.methods import Method, StepOutput
 from smoothcert.smoothing.precision import numerics
-from smoothcert.training.batches import BatchSource, Inputs
+from smoothcert.training.batches import Inputs
 from smoothcert.training.compiled_loss import CompiledLoss
 from smoothcert.training.step_draws import StepDraws
+from smoothcert.training.streaming import BatchSource
 
 _DIVERGED = 1e6
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,46 +14,39 @@ from torch.utils.data import DataLoader, Dataset
 
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.folder import FolderImages, view_draws
-from smoothcert.training.batches import AUGMENTATIONS, Batch, BatchSchedule, BatchSource, Inputs, to_device
+from smoothcert.training.batches import AUGMENTATIONS, Batch, BatchSchedule, Inputs, ResidentData
 from smoothcert.training.packed_labels import PackedLabels
 
 _MOST_RESIDENT = 4 * 2**30  # bytes of images that are decoded once and kept in memory
 _MOST_WORKERS = 16
 
 
-class StreamedData:
+@dataclass(frozen=True, eq=False)
+class StreamedData(Dataset[Inputs]):
     """A folder of images, read mini-batch by mini-batch.
 
     Workers produce uint8 images, labels and soft labels; the device scales the images. Random views depend on (seed,
     step, position) only.
     """
 
-    def __init__(
-        self,
-        data: ImageData,
-        device: torch.device,
-        augmentation: str,
-        soft: Tensor | PackedLabels | None,
-        *,
-        seed: int,
-        workers: int,
-    ) -> None:
-        self.device, self.home = device, torch.device("cpu")
-        self.augmentation, self.workers = augmentation, workers
-        self._views = _Views(data, augmentation == "resized-crop-flip", soft, seed)
+    data: ImageData
+    device: torch.device
+    augmentation: str
+    soft: Tensor | PackedLabels | None
+    seed: int
+    workers: int
+    home: ClassVar[torch.device] = torch.device("cpu")
 
     def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
         """Yield the images, labels and soft labels of each step."""
         pinned = self.device.type == "cuda"
-        prefetch: dict[str, Any] = {"prefetch_factor": 2} if self.workers else {}
         loader = DataLoader(
-            self._views,
+            self,
             batch_size=None,
             sampler=((step, share.first, indices) for step, share, indices in schedule),
             num_workers=self.workers,
             pin_memory=pinned,
             worker_init_fn=_ignore_signals,
-            **prefetch,
         )
         for inputs in loader:
             yield tuple(value.to(self.device, non_blocking=pinned) for value in inputs)
@@ -64,17 +58,11 @@ class StreamedData:
             images = AUGMENTATIONS["crop-flip"](images, seed, step, first)
         return images.float() / 255, labels, soft[0] if soft else None
 
-
-class _Views(Dataset[Inputs]):
-    """Decodes the images of one step, in a worker."""
-
-    def __init__(self, data: ImageData, random: bool, soft: Tensor | PackedLabels | None, seed: int) -> None:
-        self.data, self.random, self.soft, self.seed = data, random, soft, seed
-
     def __getitem__(self, address: tuple[int, int, Tensor]) -> Inputs:
+        """Decode the images of one step, in a worker."""
         step, first, indices = address
         images = self.data.images
-        if self.random and isinstance(images, FolderImages):
+        if self.augmentation == "resized-crop-flip" and isinstance(images, FolderImages):
             draws = view_draws(self.seed, step, torch.arange(first, first + len(indices)))
             pixels, decoded = images.views(indices.tolist(), draws)
             used = torch.tensor(decoded)
@@ -87,6 +75,9 @@ def _ignore_signals(worker: int) -> None:
     """Ignore Ctrl-C and SIGTERM, which may reach all processes: the parent may need more images to finish its step."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+
+
+BatchSource = ResidentData | StreamedData
 
 
 def choose_source(
@@ -103,8 +94,11 @@ def choose_source(
         large = data.images.shape.numel() > _MOST_RESIDENT
         if large or augmentation == "resized-crop-flip":
             count = usual_workers() if workers is None else workers
-            return StreamedData(data, device, augmentation, soft, seed=seed, workers=count)
-    return to_device(data, device, augmentation, soft.dense() if isinstance(soft, PackedLabels) else soft)
+            return StreamedData(data, device, augmentation, soft, seed, count)
+    images = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))]
+    soft = soft.dense() if isinstance(soft, PackedLabels) else soft
+    placed_soft = None if soft is None else soft.to(device)
+    return ResidentData(images.to(device), data.labels.to(device), placed_soft, augmentation)
 
 
 def usual_workers() -> int:

@@ -20,8 +20,8 @@ def uses_soft_labels(config: TrainConfig) -> bool:
 def teacher_config(config: TrainConfig) -> TrainConfig:
     """Return the run that trains the teacher: Gaussian training with the run's own settings at noise level sigma_0."""
     changes: dict[str, Any] = {"method": "gaussian", "options": {}, "sigma": config.label_sigma, "seed": 0}
-    unused: dict[str, Any] = {"label_samples": 1, "label_view": "clean"}
-    teacher = dataclasses.replace(config, name="teacher", **changes, **unused)
+    changes |= {"name": "teacher", "label_samples": 1, "label_view": "clean"}  # the teacher uses no soft labels
+    teacher = dataclasses.replace(config, **changes)
     # Runs share a teacher if all its settings are the same: its name ends in a hash of them.
     digest = hashlib.sha256(to_toml(teacher).encode()).hexdigest()[:6]
     stem = re.sub(r"[^\w.-]", "-", Path(config.dataset).stem, flags=re.ASCII)

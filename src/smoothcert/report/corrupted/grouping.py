@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -73,18 +72,11 @@ def _find_suite(parts: Mapping[tuple[str, int], CorruptionPart], dataset: str | 
 
 def _make_names_unique(networks: Sequence[tuple[str, CorruptedResults]]) -> list[CorruptedResults]:
     """Add the folder name to networks of one method, such as seeds, and a number if the folder names agree too."""
-
-    def key(entry: CorruptedResults) -> tuple[Any, ...]:
-        return entry.name, entry.dataset, entry.sigma, entry.n
-
-    seen = Counter(key(entry) for _, entry in networks)
-    named = [
-        replace(entry, name=f"{entry.name} ({folder})") if seen[key(entry)] > 1 else entry for folder, entry in networks
-    ]
-    repeated, number = Counter(map(key, named)), Counter[tuple[Any, ...]]()
+    keys = [(entry.name, entry.dataset, entry.sigma, entry.n) for _, entry in networks]
+    places = [(folder, key) for (folder, _), key in zip(networks, keys, strict=True)]
     entries = []
-    for entry in named:
-        number[key(entry)] += 1
-        suffix = f" {number[key(entry)]}" if repeated[key(entry)] > 1 else ""
-        entries.append(replace(entry, name=entry.name + suffix))
+    for i, (folder, entry) in enumerate(networks):
+        name = f"{entry.name} ({folder})" if keys.count(keys[i]) > 1 else entry.name
+        number = f" {places[: i + 1].count(places[i])}" if places.count(places[i]) > 1 else ""
+        entries.append(replace(entry, name=name + number))
     return entries

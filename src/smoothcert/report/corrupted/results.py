@@ -70,13 +70,9 @@ class CorruptedResults:
     @property
     def uneven(self) -> list[str]:
         """Corruptions without results for some images or severities that others have."""
-        levels = {name: {level for other, level in self.parts if other == name} for name in self.corruptions}
-        return [
-            name
-            for name in self.corruptions
-            if levels[name] != set(self.severities)
-            or any(len(self.parts[name, level].images) < len(self.images) for level in levels[name])
-        ]
+        complete = {(level, len(self.images)) for level in self.severities}
+        counts = [(name, (level, len(part.images))) for (name, level), part in self.parts.items()]
+        return [name for name in self.corruptions if {count for other, count in counts if other == name} != complete]
 
 
 def same_images(members: Sequence[CorruptedResults]) -> bool:

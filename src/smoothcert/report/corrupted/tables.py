@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from smoothcert.dataset_names import CORRUPTIONS, canonical_name
@@ -29,56 +29,47 @@ def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = Fals
     sheets = []
     for members in corruption_groups(entries):
         levels = sorted({level for entry in members for level in entry.severities})
-        levels = levels if len(levels) > 1 else []
         present = {name for entry in members for name, _ in entry.parts}
         names = [name for name in CORRUPTIONS[members[0].suite] if name in present]
-        held_out = sorted(present.difference(names))
-        titles = [members[0].dataset or "", "sigma", "method", "mean", "+-", *map(short_name, names), *held_out]
-        titles += [*(f"sev {level}" for level in levels), "clean", "images", "n"]
-        names += held_out
-        sheets.append(Sheet(titles, [_group_lines(members, kind, names, levels, paper) for kind in KINDS]))
+        columns = [*map(short_name, names), *sorted(present.difference(names))]
+        columns += [*(f"sev {level}" for level in levels if len(levels) > 1), "clean"]
+        titles = [members[0].dataset or "", "sigma", "method", "mean", "+-", *columns, "images", "n"]
+        sheets.append(Sheet(titles, [_group_lines(members, kind, ["mean", *columns], paper) for kind in KINDS]))
     return sheets
 
 
-def _group_lines(
-    members: Sequence[CorruptedResults], kind: str, names: Sequence[str], levels: Sequence[int], paper: bool
-) -> Lines:
+def _group_lines(members: Sequence[CorruptedResults], kind: str, columns: Sequence[str], paper: bool) -> Lines:
     title, _, _, form = KINDS[kind]
     summaries = [summarize(entry, kind) for entry in members]
-    texts = [[_text(value, form) for value in _values(summary, names, levels)] for summary in summaries]
+    values = map(_by_column, members, summaries)
+    texts = [_texts(row, columns, form) for row in values]
     ranked = same_images(members)
     marks = [
         rank_marks([float(text) if text and ranked else None for text in column]) for column in zip(*texts, strict=True)
     ]
     lines = []
     for row, (entry, summary) in enumerate(zip(members, summaries, strict=True)):
-        cells = [Cell(text, column[row]) for text, column in zip(texts[row], marks, strict=True)]
+        mean, *others = (Cell(text, column[row]) for text, column in zip(texts[row], marks, strict=True))
         error = Cell(f"{summary.mean.standard_error:{form}}")
         start = [Cell(title), Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"), Cell(entry.name)]
         end = [Cell(f"{len(entry.images):,}"), Cell(f"{entry.n:,}" if entry.n else "?")]
-        lines.append([*start, cells[0], error, *cells[1:], *end])
+        lines.append([*start, mean, error, *others, *end])
         if paper and (printed := paper_values(entry, kind)):
-            lines.append(_paper_line(entry, printed, names, levels, form))
+            mean_text, *other_texts = _texts(printed, columns, form)
+            lines.append([Cell(text) for text in ("", "", "  paper", mean_text, "", *other_texts, "", "")])
     return lines
 
 
-def _text(value: float | None, form: str) -> str:
-    return "" if value is None else f"{value:{form}}"
+def _texts(values: Mapping[str, float | None], columns: Sequence[str], form: str) -> list[str]:
+    return ["" if (value := values.get(column)) is None else f"{value:{form}}" for column in columns]
 
 
-def _values(summary: Summary, names: Sequence[str], levels: Sequence[int]) -> list[float | None]:
-    by_type = [summary.by_corruption.get(name) for name in names]
-    return [summary.mean.value, *by_type, *(summary.by_severity.get(level) for level in levels), summary.clean]
-
-
-def _paper_line(
-    entry: CorruptedResults, printed: dict[str, float], names: Sequence[str], levels: Sequence[int], form: str
-) -> list[Cell]:
+def _by_column(entry: CorruptedResults, summary: Summary) -> dict[str, float | None]:
+    """Return the values by column, as `paper_values` does; corruptions that the suite lacks keep their full names."""
     known = CORRUPTIONS[entry.suite]
-    by_type = [printed.get(short_name(name)) if name in known else None for name in names]
-    by_severity = [printed.get(f"sev {level}") for level in levels]
-    values = [printed.get("mean"), None, *by_type, *by_severity, printed.get("clean"), None, None]
-    return [Cell(""), Cell(""), Cell("  paper"), *(Cell(_text(value, form)) for value in values)]
+    by_type = {short_name(name) if name in known else name: value for name, value in summary.by_corruption.items()}
+    by_severity = {f"sev {level}": value for level, value in summary.by_severity.items()}
+    return {"mean": summary.mean.value, **by_type, **by_severity, "clean": summary.clean}
 
 
 def paper_values(entry: CorruptedResults, kind: str) -> dict[str, float]:
@@ -93,15 +84,8 @@ def corruptions_json(entries: Sequence[CorruptedResults], *, paper: bool = False
 
 
 def _entry_json(entry: CorruptedResults, paper: bool) -> dict[str, Any]:
-    about: dict[str, Any] = {
-        "name": entry.name,
-        "dataset": entry.dataset,
-        "sigma": entry.sigma,
-        "method": entry.method,
-        "n": entry.n,
-        "images": len(entry.images),
-        "missing": entry.missing,
-    }
+    about: dict[str, Any] = {key: getattr(entry, key) for key in ("name", "dataset", "sigma", "method", "n")}
+    about |= {"images": len(entry.images), "missing": entry.missing}
     for kind, name in (("acr", "mACR"), ("accuracy", "mAcc")):
         summary = summarize(entry, kind)
         about[name] = vars(summary.mean)

@@ -13,7 +13,7 @@ import numpy as np
 from smoothcert.report.page.gallery import Load, build_gallery
 from smoothcert.report.page.heatmap import HeatMapValues, heat_map
 from smoothcert.report.page.paired_differences import compare_pairs
-from smoothcert.report.page.radius_grid import RadiusGrid, grid_for, image_codes, radius_counts, vote_counts
+from smoothcert.report.page.radius_grid import RadiusGrid, grid_for, image_codes, radius_counts
 from smoothcert.report.page.run_history import cost, training_curves
 from smoothcert.report.page.votes import Votes, read_estimation, vote_shares
 from smoothcert.report.sources import Run
@@ -25,11 +25,7 @@ Json = dict[str, Any]
 
 
 def build_content(
-    runs: Sequence[Run],
-    table: Table,
-    *,
-    load: Load | None = None,
-    corruptions: Mapping[str, HeatMapValues] | None = None,
+    runs: Sequence[Run], table: Table, load: Load | None, corruptions: Mapping[str, HeatMapValues]
 ) -> Json:
     """Return the data that the page's scripts draw; runs must be in the order of the table's rows."""
     entries = [run.entry for run in runs]
@@ -49,26 +45,24 @@ def build_content(
         "pairs": [[a, b, _round(gap), _round(error), images] for a, b, gap, error, images in compare_pairs(entries)],
         "images": _images_json(runs, grid),
         "gallery": build_gallery(runs, votes, load),
-        "heatmaps": [heat_map(title, values) for title, values in (corruptions or {}).items()],
+        "heatmaps": [heat_map(title, values) for title, values in corruptions.items()],
     }
 
 
 def varied_options(runs: Sequence[Run]) -> list[Json | None]:
     """Return the single option, if any, that varies among the runs of a method, dataset and noise level."""
-    groups: dict[Any, list[Run]] = {}
-    for run in runs:
+    groups: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
+    for position, run in enumerate(runs):
         if run.config and run.entry.method:
-            groups.setdefault((run.entry.method, run.entry.group), []).append(run)
-    varied: dict[int, Json] = {}
+            groups.setdefault((run.entry.method, run.entry.group), []).append((position, run.config.options))
+    varied: list[Json | None] = [None] * len(runs)
     for members in groups.values():
-        options = [run.config.options if run.config else {} for run in members]
-        numbers = {key for option in options for key, value in option.items() if isinstance(value, int | float)}
-        differing = [key for key in sorted(numbers) if len({option.get(key) for option in options}) > 1]
-        if len(differing) == 1:
-            for run, option in zip(members, options, strict=True):
-                if differing[0] in option:
-                    varied[id(run)] = {"name": differing[0], "value": option[differing[0]]}
-    return [varied.get(id(run)) for run in runs]
+        numbers = {key for _, options in members for key, value in options.items() if isinstance(value, int | float)}
+        differing = [key for key in sorted(numbers) if len({options.get(key) for _, options in members}) > 1]
+        for position, options in members:
+            if len(differing) == 1 and differing[0] in options:
+                varied[position] = {"name": differing[0], "value": options[differing[0]]}
+    return varied
 
 
 def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) -> Json:
@@ -95,7 +89,8 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
         "abstained": int(outcomes["abstained"].sum()),
         "votes": None
         if shares is None
-        else {"exact": votes is not None} | {kind: vote_counts(shares[chosen]) for kind, chosen in outcomes.items()},
+        else {"exact": votes is not None}
+        | {kind: np.histogram(shares[chosen], 50, (0.0, 1.0))[0].tolist() for kind, chosen in outcomes.items()},
         "paper": None
         if paper is None
         else {"acr": paper.acr, "accuracy": [[r, a] for r, a in sorted(paper.accuracy.items())]},

@@ -52,15 +52,15 @@ def build_gallery(runs: Sequence[Run], votes: Sequence[Votes | None], load: Load
 
 
 def _sheet_json(name: str, indices: Sequence[int], pictures: Pictures, members: Mapping[int, Run]) -> Json:
-    sheet = make_sheet(indices, pictures)
+    png, size, shrink = make_sheet(indices, pictures)
     return {
         "dataset": name,
         "classes": list(pictures.classes),
         "indices": list(indices),
         "labels": [int(label) for label in pictures.labels[np.asarray(indices)]],
-        "size": [sheet.width, sheet.height],
-        "shrink": sheet.shrink,
-        "png": "data:image/png;base64," + base64.b64encode(sheet.png).decode(),
+        "size": size,
+        "shrink": shrink,
+        "png": "data:image/png;base64," + base64.b64encode(png).decode(),
         "verdicts": {position: _verdicts(run, indices) for position, run in members.items()},
     }
 

@@ -42,7 +42,7 @@ def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, HeatMap
     for kind, (measure, *_) in KINDS.items():
         for entry in sorted(entries, key=lambda entry: method_rank(entry.method)):
             summary = summarize(entry, kind)
-            together = entry.suite == "mnist-c" and {level for _, level in entry.parts} == {1}
+            together = {level for _, level in entry.parts} == {1}
             name = entry.name + (f", {len(entry.images):,} images" if id(entry) in uneven else "")
             printed = paper_values(entry, kind).get("mean") if not entry.missing else None
             results = _by_network(entry, summary, name, printed) if together else _by_severity(entry, summary)

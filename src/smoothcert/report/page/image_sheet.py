@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.page.png import encode_png
@@ -28,16 +28,6 @@ class Pictures:
     sha256: str
 
 
-@dataclass(frozen=True)
-class ImageSheet:
-    """Images of a dataset in one column; each pixel averages `shrink` x `shrink` of the original ones."""
-
-    png: bytes
-    height: int
-    width: int
-    shrink: int
-
-
 def check_same_dataset(results: Results, pictures: Pictures) -> None:
     """Raise if the results were not certified on these images."""
     sha256 = results.about.get("settings", {}).get("data", {}).get("sha256", "")
@@ -46,13 +36,16 @@ def check_same_dataset(results: Results, pictures: Pictures) -> None:
         raise SmoothcertError(f"the images in the data folder are not those that {results.name} was certified on")
 
 
-def make_sheet(indices: Sequence[int], pictures: Pictures) -> ImageSheet:
-    """Return the images as a sheet, shrunk to at most 64 pixels per side."""
+def make_sheet(indices: ArrayLike, pictures: Pictures) -> tuple[bytes, list[int], int]:
+    """Return images in one column as PNG, the [width, height] of each, and the factor by which they are shrunk.
+
+    A side has at most 64 pixels.
+    """
     pixels = pictures.pixels(np.asarray(indices, dtype=np.int64))
     shrink = -(-max(pixels.shape[1:3]) // _LARGEST_SIDE)
     small = shrink_images(pixels, shrink)
     count, height, width, channels = small.shape
-    return ImageSheet(encode_png(small.reshape(count * height, width, channels)), height, width, shrink)
+    return encode_png(small.reshape(count * height, width, channels)), [width, height], shrink
 
 
 def shrink_images(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
@@ -66,4 +59,5 @@ def shrink_images(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
 
 def room_for(pictures: Pictures, sample: NDArray[np.int64], budget: int) -> int:
     """Return the number of images that fit into `budget` bytes, estimated from a sample."""
-    return max(1, budget * len(sample) // max(1, len(make_sheet([int(i) for i in sample], pictures).png)))
+    png, _, _ = make_sheet(sample, pictures)
+    return max(1, budget * len(sample) // len(png))

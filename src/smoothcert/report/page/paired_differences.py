@@ -17,22 +17,15 @@ Pair = tuple[int, int, float, float, int]
 
 def compare_pairs(entries: Sequence[Entry]) -> list[Pair]:
     """Compare all pairs of one dataset and protocol that share at least two images."""
-    columns = []
-    for entry in entries:
-        order = np.argsort(entry.results.idx, kind="stable")
-        radius = robust_radius(entry.results.radius, entry.results.correct)
-        columns.append((entry.results.idx[order], radius[order]))
+    radii = [robust_radius(entry.results.radius, entry.results.correct) for entry in entries]
     pairs = []
     for first, second in combinations(range(len(entries)), 2):
         one, two = entries[first], entries[second]
         if (one.dataset, one.protocol) != (two.dataset, two.protocol):
             continue
-        (idx1, radius1), (idx2, radius2) = columns[first], columns[second]
-        if not np.array_equal(idx1, idx2):
-            _, at1, at2 = np.intersect1d(idx1, idx2, assume_unique=True, return_indices=True)
-            radius1, radius2 = radius1[at1], radius2[at2]
-        if len(radius1) > 1:
-            gap = radius1 - radius2
+        _, here, there = np.intersect1d(one.results.idx, two.results.idx, assume_unique=True, return_indices=True)
+        if len(here) > 1:
+            gap = radii[first][here] - radii[second][there]
             error = float(gap.std(ddof=1) / math.sqrt(len(gap)))
             pairs.append((first, second, float(gap.mean()), error, len(gap)))
     return pairs

@@ -65,8 +65,3 @@ def image_codes(results: Results, grid: RadiusGrid) -> NDArray[np.uint8]:
     """Return one byte per image, ordered by index: 0 if wrong or abstained, else the image's step plus one."""
     order = np.argsort(results.idx, kind="stable")
     return np.where(results.correct, grid.steps_of(results.radius) + 1, 0)[order].astype(np.uint8)
-
-
-def vote_counts(share: NDArray[np.float64]) -> list[int]:
-    """Return a histogram of vote shares with 50 bins over [0, 1]."""
-    return [int(number) for number in np.histogram(share, bins=50, range=(0.0, 1.0))[0]]

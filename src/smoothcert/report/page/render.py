@@ -54,7 +54,7 @@ def render_page(
         raise SmoothcertError("The page needs jinja2: pip install 'smoothcert[report]'.") from None
     by_entry = {id(run.entry): run for run in runs}
     ordered = [by_entry[id(row.entry)] for row in table.rows]
-    content = build_content(ordered, table, load=load, corruptions=corruptions)
+    content = build_content(ordered, table, load, corruptions or {})
     today = datetime.now(UTC)
     environment = Environment(loader=FileSystemLoader(_ASSETS), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("page.html.j2").render(

@@ -52,24 +52,18 @@ class Annex:
 
 def sheet(table: Table | Sheet) -> Sheet:
     """Return the printable form of a table."""
-    return table if isinstance(table, Sheet) else Sheet(header(table), groups(table))
-
-
-def header(table: Table) -> list[str]:
-    """Return the column titles."""
+    if isinstance(table, Sheet):
+        return table
     radii = [f"{radius:.2f}" for radius in table.radii]
     linf = [f"l_inf {_fraction(epsilon)}" for epsilon in table.linf]
     difference = [f"ACR - {table.baseline}"] if table.baseline else []
     dataset = ["dataset"] if table.several_sets else []
-    return [*dataset, "sigma", "method", "ACR", "+-", *radii, *linf, *difference, "images", "n"]
-
-
-def groups(table: Table) -> list[Lines]:
-    """Return the lines of every group of rows; the paper's numbers, if requested, are on separate lines."""
-    return [[line for row in group for line in _row_lines(row, table)] for group in table.groups()]
+    titles = [*dataset, "sigma", "method", "ACR", "+-", *radii, *linf, *difference, "images", "n"]
+    return Sheet(titles, [[line for row in group for line in _row_lines(row, table)] for group in table.groups()])
 
 
 def _row_lines(row: TableRow, table: Table) -> Lines:
+    """Return the line of a row, and one with the paper's numbers if requested."""
     entry = row.entry
     dataset = [Cell(dataset_title(entry.dataset))] if table.several_sets else []
     cells = [

@@ -13,13 +13,6 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-MAIN_TABLES = {
-    "mnist": "tab:mnist",
-    "fashion_mnist": "tab:FMNIST",
-    "cifar10": "tab:cifar10",
-    "cifar100": "tab:cifar100",
-    "imagenet": "tab:imagenet",
-}
 METHODS = {
     "gaussian": "Gaussian",
     "stability": "Stability",
@@ -34,7 +27,8 @@ METHODS = {
 ALIASES = {"cat-rs": "catrs", "cat_rs": "catrs", "cohen": "gaussian", "salman": "smoothadv", "stab": "stability"}
 """Method names used by published results files."""
 
-_METRICS = ("acr", "certified_accuracy", "acr_std", "titanx_pascal_hours")
+_LINF_TABLE = "tab:l_infty_robustness"  # more columns for a main table's rows
+_METRICS = ("acr", "certified_accuracy", "acr_std", "titanx_pascal_hours", "linf_certified_accuracy")
 
 
 @dataclass(frozen=True)
@@ -74,8 +68,10 @@ def paper_row(
     >>> paper_row("cifar10", 0.5, "catrs").acr
     0.757
     """
-    place = {"table": table or MAIN_TABLES.get(dataset or ""), "setup": setup, "dataset": dataset}
-    rows = [row for row in paper_numbers() if all(row[key] == value for key, value in place.items())]
+    main_table = "tab:FMNIST" if dataset == "fashion_mnist" else f"tab:{dataset}"
+    tables = (table,) if table else (main_table, _LINF_TABLE)
+    rows = [row for row in paper_numbers() if row["table"] in tables]
+    rows = [row for row in rows if (row["dataset"], row["setup"]) == (dataset, setup)]
     if any(row["method"] == method for row in rows) or not setup:  # ablations list their baseline under CAT-RS
         rows = [row for row in rows if row["method"] == method]
     rows = [row for row in rows if sigma and float(row["sigma"]) == sigma]
@@ -87,18 +83,8 @@ def paper_row(
         accuracy={float(key): value for key, value in values["certified_accuracy"].items()},
         acr_std=values["acr_std"].get(""),
         hours=values["titanx_pascal_hours"].get(""),
-        linf=_linf(dataset, sigma, method) if table is None else {},
+        linf={float(Fraction(key)): value for key, value in values["linf_certified_accuracy"].items()},
     )
-
-
-def _linf(dataset: str | None, sigma: float | None, method: str | None) -> dict[float, float]:
-    """Return the printed l_inf accuracies of a main table's row."""
-    return {
-        float(Fraction(row["key"])): float(row["value"])
-        for row in paper_numbers()
-        if row["metric"] == "linf_certified_accuracy"
-        and (row["dataset"], row["method"], float(row["sigma"])) == (dataset, method, sigma)
-    }
 
 
 def paper_corruptions(suite: str, method: str | None, kind: str) -> dict[str, float]:

@@ -40,23 +40,19 @@ def over_seeds(rows: Sequence[TableRow]) -> list[SeedRow]:
 
 def seed_annex(rows: Sequence[SeedRow], *, several_sets: bool = False) -> Annex:
     """Return the averages as a table, with the paper's numbers in its last columns."""
-    titles = ["sigma", "method", "seeds", "ACR", "+-", "paper", "+-"]
-    lines = [_cells(row) for row in rows]
-    if several_sets:
-        titles.insert(0, "dataset")
-        lines = [[Cell(dataset_title(row.dataset)), *line] for row, line in zip(rows, lines, strict=True)]
+    titles = [*(["dataset"] if several_sets else []), "sigma", "method", "seeds", "ACR", "+-", "paper", "+-"]
+    lines = [_cells(row)[not several_sets :] for row in rows]
     return Annex(Sheet(titles, [lines]), [_to_json(row) for row in rows])
 
 
 def _cells(row: SeedRow) -> list[Cell]:
     deviation = "" if row.deviation is None else f"{row.deviation:.4f}"
-    texts = [f"{row.sigma or 0:.2f}", row.name, str(row.seeds), f"{row.mean:.4f}", deviation]
-    if row.paper is None:
-        texts += ["", ""]
-    elif row.paper.acr_std is None:  # a single seed, printed with three decimals
-        texts += [f"{row.paper.acr:.3f}", ""]
-    else:
+    texts = [dataset_title(row.dataset), f"{row.sigma or 0:.2f}", row.name, str(row.seeds)]
+    texts += [f"{row.mean:.4f}", deviation]
+    if row.paper and row.paper.acr_std is not None:
         texts += [f"{row.paper.acr:.4f}", f"{row.paper.acr_std:.4f}"]
+    else:  # of a single seed, printed with three decimals
+        texts += [f"{row.paper.acr:.3f}" if row.paper else "", ""]
     return [Cell(text) for text in texts]
 
 

@@ -164,16 +164,9 @@ def _row_json(row: TableRow, table: Table) -> dict[str, Any]:
     bound = metrics.high_probability_accuracy([value / 100 for value in row.accuracy], len(results), alpha)
     errors = [math.sqrt(value * (100 - value) / len(results)) for value in row.accuracy]
     return {
-        "name": row.entry.name,
-        "title": row.entry.title,
-        "dataset": row.entry.dataset,
-        "sigma": row.entry.sigma,
-        "method": row.entry.method,
-        "seed": row.entry.seed,
+        **{key: getattr(row.entry, key) for key in ("name", "title", "dataset", "sigma", "method", "seed")},
         "images": len(results),
-        "n": row.entry.n,
-        "alpha": row.entry.alpha,
-        "protocol": row.entry.protocol,
+        **{key: getattr(row.entry, key) for key in ("n", "alpha", "protocol")},
         "acr": _estimate_json(row.acr),
         "radii": list(table.radii),
         "certified_accuracy": list(row.accuracy),

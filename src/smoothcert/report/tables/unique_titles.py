@@ -13,16 +13,14 @@ if TYPE_CHECKING:
 
 def make_titles_unique(runs: Sequence[Run]) -> list[Run]:
     """Return the runs with a seed or qualifier added to entries that would have the same title."""
-    same_title: dict[Any, list[int]] = {}
-    for position, run in enumerate(runs):
-        same_title.setdefault((run.entry.name, run.entry.group), []).append(position)
-    renamed = list(runs)
-    for positions in same_title.values():
-        members = [runs[position] for position in positions]
+    same_title: dict[Any, list[Run]] = {}
+    for run in runs:
+        same_title.setdefault((run.entry.name, run.entry.group), []).append(run)
+    changes: dict[int, dict[str, Any]] = {}
+    for members in same_title.values():
         if len(members) > 1:
-            for position, run, change in zip(positions, members, _distinctions(members), strict=True):
-                renamed[position] = replace(run, entry=replace(run.entry, **change))
-    return renamed
+            changes |= zip(map(id, members), _distinctions(members), strict=True)
+    return [replace(run, entry=replace(run.entry, **changes.get(id(run), {}))) for run in runs]
 
 
 def _distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
