@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.common_options import add_data_dir
 from smoothcert.cli.progress import say
+from smoothcert.errors import SmoothcertError, UsageError
 
 if TYPE_CHECKING:
     from smoothcert.report.figures.montage import Picture
@@ -30,8 +31,6 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
 
 def write_page(args: argparse.Namespace, found: Findings, table: Table | None) -> None:
     """Write the page and the figures that the options ask for."""
-    from smoothcert.errors import UsageError
-
     if args.html:
         if table is None:
             raise UsageError("`--html` needs certificates on clean images, got only corrupted ones.")
@@ -81,7 +80,6 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
 def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping[str, Picture]]:
     """Return the paper's figures 7 and 8, for certified corrupted datasets whose images are available."""
     from smoothcert.data import find_corrupted
-    from smoothcert.errors import SmoothcertError
     from smoothcert.report.figures.montage import corruption_pictures
 
     montages: dict[str, Mapping[str, Picture]] = {}
