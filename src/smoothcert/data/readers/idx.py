@@ -16,7 +16,7 @@ from smoothcert.errors import SmoothcertError
 _PREFIX = {"train": "train", "test": "t10k"}
 
 
-def find_idx(root: Path, places: tuple[str, ...], split: str) -> Callable[[], Arrays] | None:
+def find_idx(places: tuple[str, ...], root: Path, split: str) -> Callable[[], Arrays] | None:
     """Return a function that reads a split, or None if its files are in none of the `places` below `root`."""
     for folder in folders(root, places):
         images = _find(folder, f"{_PREFIX[split]}-images", 3)
