@@ -22,9 +22,8 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the page and the figures."""
     group = parser.add_argument_group("page and figures")
     group.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained HTML page")
-    group.add_argument(
-        "--title", default="Certified robustness", metavar="TEXT", help="title of the page (default: %(default)s)"
-    )
+    text = "title of the page (default: %(default)s)"
+    group.add_argument("--title", default="Certified robustness", metavar="TEXT", help=text)
     group.add_argument("--figures", type=Path, metavar="DIR", help="write the figures as PDF, SVG and PNG")
     add_data_dir(group)
 
