@@ -131,8 +131,8 @@ def spoil(folder, what):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("rows", "14 rows, which is not a multiple of 5 severities"),
-        ("labels", "15 rows, but there are 10 labels"),
+        ("rows", "the same labels at all 5 severities"),
+        ("labels", "15 images but 10 labels"),
         ("order", "the same labels at all 5 severities, but they differ"),
         ("shape", r"shape \[3, 32, 32\], but got \[3, 28, 32\]"),
         ("type", "expected uint8 images"),
@@ -207,7 +207,10 @@ def test_unavailable_corruptions_are_reported_before_anything_is_made(tmp_path, 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [(["--seed", "-1"], "`--seed` to be at least 0, but got -1"), (["--workers", "0"], "`--workers` to be at least 1")],
+    [
+        (["--seed", "-1"], "`seed` to be a whole number between 0 and"),
+        (["--workers", "0"], "`--workers` to be at least 1"),
+    ],
 )
 def test_bad_options_for_making(tmp_path, options, message, capsys):
     assert main(["data", "make", "mnist-mini-c", "--data-dir", str(tmp_path), *options]) == 2

@@ -38,8 +38,9 @@ NORMALIZATIONS: dict[str, Normalization | None] = {
 
 def load_published(path: Path, normalization: str | None) -> tuple[Classifier, Mapping[str, Any]]:
     """Load a published checkpoint; the architecture is inferred from the names and shapes of its layers."""
-    content = _read(path)
-    table: Any = next((content[key] for key in ("state_dict", "net", "model") if key in content), content)
+    table = content = _read(path)
+    if isinstance(content, Mapping):
+        table = next((content[key] for key in ("state_dict", "net", "model") if key in content), content)
     if not isinstance(table, Mapping) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in table.items()
     ):
@@ -48,16 +49,14 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
     name = infer_architecture(weights)
     if name is None:
         layers = ", ".join(list(weights)[:4])
-        raise SmoothcertError(
-            f"{path} has an unknown architecture (its layers: {layers}, ...); use your model from Python, with "
-            "`SmoothedClassifier`."
-        )
+        hint = "use your model from Python, with `SmoothedClassifier`"
+        raise SmoothcertError(f"{path} has an unknown architecture (its layers: {layers}, ...); {hint}.")
     if normalization is None and name != "lenet":  # no published LeNet normalises its inputs
         choices = ", ".join(NORMALIZATIONS)
-        raise UsageError(
-            f"{path} does not contain the normalisation of its inputs; choose a `--normalization`: {choices}."
-        )
-    mean, std = _normalization(normalization or "none") or (None, None)
+        raise UsageError(f"{path} does not contain its input normalisation; choose a `--normalization`: {choices}.")
+    if normalization not in (None, *NORMALIZATIONS):
+        raise unknown_name("normalization", str(normalization), NORMALIZATIONS)
+    mean, std = NORMALIZATIONS[normalization or "none"] or (None, None)
     head = weights["fc2.weight" if name == "lenet" else "fc.weight"]
     model = create_model(name, len(head), in_channels=weights["conv1.weight"].shape[1], mean=mean, std=std)
     own = {key: value for key, value in model.state_dict().items() if key.startswith("normalize.")}
@@ -74,7 +73,7 @@ def save_published(path: Path, model: Classifier, epoch: int) -> None:
     hundred = model.num_classes == 100 and model.architecture.startswith("cifar_")
     kind = {"lenet": "none", "resnet50": "imagenet"}.get(model.architecture, "cifar100" if hundred else "cifar10")
     channels = len(model.normalize.mean)
-    mean, std = _normalization(kind) or ((0.0,) * channels, (1.0,) * channels)
+    mean, std = NORMALIZATIONS[kind] or ((0.0,) * channels, (1.0,) * channels)
     own = torch.stack((model.normalize.mean, model.normalize.std)).cpu()
     if not torch.allclose(own, torch.tensor((mean, std))):
         raise UsageError(
@@ -115,9 +114,9 @@ def infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
     return f"cifar_resnet{6 * len(blocks) + 2}"
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(path: Path) -> Any:
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise SmoothcertError(
             f"{path} is damaged, or would run code when opened; only plain weights are read."
@@ -125,12 +124,3 @@ def _read(path: Path) -> Mapping[str, Any]:
     except Exception as error:  # a damaged file can raise anything
         reason = first_line(error) or type(error).__name__
         raise SmoothcertError(f"{path} cannot be read as a checkpoint ({reason}).") from error
-    if not isinstance(content, Mapping):
-        raise SmoothcertError(f"{path}: expected a table of weights, but got a {type(content).__name__}.")
-    return content
-
-
-def _normalization(name: str) -> Normalization | None:
-    if name not in NORMALIZATIONS:
-        raise unknown_name("normalization", name, NORMALIZATIONS)
-    return NORMALIZATIONS[name]

@@ -5,23 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.command_inputs import CommandInputs, load_inputs
-from smoothcert.cli.common_options import (
-    add_batch,
-    add_checkpoint_options,
-    add_data_options,
-    add_device,
-    add_sample_options,
-)
-from smoothcert.cli.corruption_options import add_corruption_options
+from smoothcert.cli.command_inputs import CommandInputs, load_inputs, select_images
+from smoothcert.cli.common_options import add_batch, add_device, add_input_options, add_sample_options
 from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import ProgressBar, say
+from smoothcert.errors import SmoothcertError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from smoothcert.certification.attack import Trial
     from smoothcert.data import ImageData
@@ -39,10 +34,8 @@ def add_command(commands: Any) -> None:
         "and compare the accuracy under attack with the certified accuracy. Every broken certificate is reported; "
         "more of them than alpha allows is an error.",
     )
-    add_checkpoint_options(parser)
+    add_input_options(parser)
     parser.add_argument("--certificates", type=Path, metavar="FILE", help="results file (default: the one in RUN)")
-    add_data_options(parser)
-    add_corruption_options(parser)
     group = parser.add_argument_group("protocol")
     add_several(group, "--radii", type=float, metavar="R", help="l2 radii of the attack (default: 0.25 0.5 1)")
     group.add_argument("--steps", type=int, default=20, metavar="N", help="steps of the attack (default: 20)")
@@ -61,7 +54,6 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Attack, write every trial, print the summary, and raise if too many certificates broke."""
     from smoothcert.certification.attack import COLUMNS, attack_dataset, surprise
-    from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.results.reader import read_results
     from smoothcert.runtime.atomic_files import check_replaceable, write_text
     from smoothcert.statistics import bounds
@@ -73,22 +65,24 @@ def run(args: argparse.Namespace) -> None:
     if args.out:
         check_replaceable(args.out)
     inputs = load_inputs(args)
-    data, selected = inputs.single_dataset(args)
+    if len(inputs.datasets) > 1:
+        raise UsageError(f"{args.data} has {len(inputs.datasets)} corruptions; choose one with `--corruption`.")
+    data = inputs.datasets[0]
     certificates = read_results(_find_certificates(args))
     settings = _check_settings(certificates, inputs, data)
     known = set(certificates.idx.tolist())
-    indices = [index for index in selected if index in known]
+    indices = [index for index in select_images(args, data, args.shard) if index in known]
     if not indices:
         raise UsageError(f"{certificates.name} has no certificates of the selected images.")
     options = {"n": args.n, "alpha": args.alpha, "steps": args.steps, "num_noises": args.noises, "seed": args.seed}
     with ProgressBar("attack", len(indices), "images") as bar:
-        options |= {"batch": args.batch, "on_progress": _show_progress(bar)}
+        options |= {"batch": args.batch, "on_progress": partial(_show_progress, bar)}
         trials = attack_dataset(_make_classifier(settings, inputs), data, certificates, indices, args.radii, **options)
     if args.out:
         write_text(args.out, "\t".join(COLUMNS) + "\n" + "".join(trial.row() for trial in trials))
         say(f"Attacks: {args.out}")
-    _print_summary(trials, args, settings["alpha"])
     count, broken, tail = surprise(trials, max(args.alpha, settings["alpha"]))
+    _print_summary(trials, args, count, broken)
     if tail < _TOO_UNLIKELY:
         raise SmoothcertError(
             f"{broken} of {count} certificates broke; the probability of that is at most {tail:.1e} if they are valid. "
@@ -97,7 +91,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _find_certificates(args: argparse.Namespace) -> Path:
-    from smoothcert.errors import UsageError
     from smoothcert.results.naming import certificates_in
 
     if args.certificates:
@@ -111,8 +104,6 @@ def _find_certificates(args: argparse.Namespace) -> Path:
 
 def _check_settings(certificates: Results, inputs: CommandInputs, data: ImageData) -> dict[str, Any]:
     """Return the settings of the certificates, or raise if they belong to another model or dataset."""
-    from smoothcert.errors import UsageError
-
     settings: dict[str, Any] = dict(certificates.about.get("settings", {}))
     if settings.get("task") != "certify":
         raise UsageError(f"{certificates.name} has no sidecar of `certify` beside it.")
@@ -126,38 +117,28 @@ def _check_settings(certificates: Results, inputs: CommandInputs, data: ImageDat
 
 
 def _make_classifier(settings: dict[str, Any], inputs: CommandInputs) -> Any:
-    from smoothcert.smoothing.classifier import SmoothedClassifier
     from smoothcert.statistics.noise import noise_of
 
-    model, device = inputs.checkpoint.model, inputs.device.type
+    device = inputs.device.type
     if settings["device"] != device:
         say(f"The certificates were made on {settings['device']}; on {device}, rounding differs slightly.")
-    return SmoothedClassifier(
-        model,
-        settings["sigma"],
-        model.num_classes,
-        noise=noise_of(settings),
-        **{key: settings[key] for key in ("precision", "form", "micro_batch")},
-    )
+    deployment = {key: settings[key] for key in ("precision", "form", "micro_batch")}
+    return inputs.classifier(settings["sigma"], noise=noise_of(settings), **deployment)
 
 
-def _show_progress(bar: ProgressBar) -> Callable[[int, Sequence[Trial]], None]:
-    def show(done: int, trials: Sequence[Trial]) -> None:
-        bar.update(done)
-        for trial in trials:
-            if trial.broken:
-                say(
-                    f"BROKEN: image {trial.idx}, certified as class {trial.certified} within {trial.radius:.4f}, "
-                    f"is predicted as class {trial.answer} at distance {trial.length:.4f}."
-                )
-
-    return show
+def _show_progress(bar: ProgressBar, done: int, trials: Sequence[Trial]) -> None:
+    bar.update(done)
+    for trial in trials:
+        if trial.broken:
+            say(
+                f"BROKEN: image {trial.idx}, certified as class {trial.certified} within {trial.radius:.4f}, "
+                f"is predicted as class {trial.answer} at distance {trial.length:.4f}."
+            )
 
 
-def _print_summary(trials: Sequence[Trial], args: argparse.Namespace, alpha: float) -> None:
-    from smoothcert.certification.attack import accuracies, surprise
+def _print_summary(trials: Sequence[Trial], args: argparse.Namespace, count: int, broken: int) -> None:
+    from smoothcert.certification.attack import accuracies
 
-    count, broken, _ = surprise(trials, max(args.alpha, alpha))
     rows = [(radius, *accuracies(trials, radius)) for radius in sorted(set(args.radii))]
     if args.json:
         shares = [{"radius": r, "certified_accuracy": 100 * c, "accuracy_under_attack": 100 * e} for r, c, e in rows]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import say
+from smoothcert.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from smoothcert.statistics.noise import Noise
@@ -27,31 +28,21 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
         help="fixed: draw --n samples per image (default); table: stop when every radius of the table is decided; "
         "radius: stop when --radius is decided; budget: spend --budget samples where they help most",
     )
-    add_several(
-        group,
-        "--grid",
-        type=float,
-        metavar="R",
-        help="--stop table or budget: radii of the table (default: the paper's)",
-    )
+    text = "--stop table or budget: radii of the table (default: the paper's)"
+    add_several(group, "--grid", type=float, metavar="R", help=text)
     group.add_argument("--radius", type=float, metavar="R", help="--stop radius: radius to decide")
     group.add_argument("--budget", metavar="B", help="--stop budget: samples for all images of a dataset, such as 5e8")
-    group.add_argument(
-        "--skip-wrong",
-        action="store_true",
-        help="do not sample images whose selected class is wrong; tables are not affected",
-    )
+    text = "do not sample images whose selected class is wrong; tables are not affected"
+    group.add_argument("--skip-wrong", action="store_true", help=text)
     group = parser.add_argument_group("kind of certificate")
     group.add_argument("--noise", default="gaussian", help="gaussian for l2 (default) or uniform for l1")
-    group.add_argument(
-        "--sound", action="store_true", help="exact integer noise; certificates of 8-bit images hold in floating point"
-    )
+    text = "exact integer noise; certificates of 8-bit images hold in floating point"
+    group.add_argument("--sound", action="store_true", help=text)
     group.add_argument("--bound", default="one-sided", help="one-sided (default), randomised or two-sided")
 
 
 def check_certificate_options(args: argparse.Namespace) -> None:
     """Raise if options contradict each other, before anything large is loaded."""
-    from smoothcert.errors import UsageError, unknown_name
     from smoothcert.statistics.certify import BOUNDS
     from smoothcert.statistics.noise import make_noise
 
@@ -63,15 +54,14 @@ def check_certificate_options(args: argparse.Namespace) -> None:
     if args.sound and args.form == "compiled":
         raise UsageError("`--form compiled` selects kernels by timing, which `--sound` does not allow; use `pinned`.")
     rules = {"grid": ("table", "budget"), "radius": ("radius",), "budget": ("budget",)}
+    rules["skip_wrong"] = ("table", "radius", "budget")
     for option, names in rules.items():
-        if getattr(args, option) is not None and args.stop not in names:
-            raise UsageError(f"`--{option}` requires `--stop {' or '.join(names)}`, got `--stop {args.stop}`.")
-    for option in ("radius", "budget"):
-        if args.stop == option and getattr(args, option) is None:
-            raise UsageError(f"`--stop {option}` requires `--{option}`.")
+        if getattr(args, option) not in (None, False) and args.stop not in names:
+            flag, stops = option.replace("_", "-"), " or ".join(names)
+            raise UsageError(f"`--{flag}` requires `--stop {stops}`, got `--stop {args.stop}`.")
+    if args.stop in ("radius", "budget") and getattr(args, args.stop) is None:
+        raise UsageError(f"`--stop {args.stop}` requires `--{args.stop}`.")
     if args.stop == "fixed":
-        if args.skip_wrong:
-            raise UsageError("`--skip-wrong` requires `--stop table, radius or budget`, got `--stop fixed`.")
         return
     if args.bound != "one-sided":
         raise UsageError(
@@ -103,8 +93,6 @@ def _read_budget(text: str) -> int:
     >>> _read_budget("5e8")
     500000000
     """
-    from smoothcert.errors import UsageError
-
     try:
         samples = int(float(text))
     except (ValueError, OverflowError):

@@ -14,7 +14,7 @@ from smoothcert.cli.certificate_options import (
     name_parts,
     report_samples,
 )
-from smoothcert.cli.corruption_options import select_images
+from smoothcert.cli.command_inputs import select_images
 from smoothcert.cli.report import print_table
 from smoothcert.cli.voting import add_voting_options, run_on_datasets
 
@@ -38,20 +38,18 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Certify, and print the table."""
     from smoothcert.certification.dataset import certify_dataset
-    from smoothcert.distributed.ranks import join
     from smoothcert.statistics import bounds
 
     def evaluate(classifier: SmoothedClassifier, data: ImageData, out: Path, **options: Any) -> int:
         rule = choose_rule(args, data.name, len(select_images(args, data)))
         return len(certify_dataset(classifier, data, out, n0=args.n0, bound=args.bound, stop=rule, **options))
 
-    ranks = join()
     bounds.check_budget(args.n0, args.n, args.alpha, args.bound)
     check_certificate_options(args)
     outs = run_on_datasets(
         args, evaluate, lambda sigma, dimensions: choose_noise(args, sigma, dimensions), name_parts(args)
     )
-    if outs and ranks.first:
+    if outs:
         if args.stop != "fixed":
             report_samples(outs.values(), args.n0 + args.n)
         print_table([str(out) for out in outs.values()], as_json=args.json)

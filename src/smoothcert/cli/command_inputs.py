@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.corruption_options import load_datasets, select_images
+from smoothcert.cli.progress import say
+from smoothcert.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
 
     from smoothcert.checkpoints.checkpoint import Checkpoint
     from smoothcert.data import ImageData
+    from smoothcert.smoothing.classifier import SmoothedClassifier
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,12 @@ class CommandInputs:
     datasets: list[ImageData]
     device: torch.device
 
-    def single_dataset(self, args: argparse.Namespace) -> tuple[ImageData, list[int]]:
-        """Return the dataset and the selected images, or raise if there are several datasets."""
-        from smoothcert.errors import UsageError
+    def classifier(self, sigma: float, **options: Any) -> SmoothedClassifier:
+        """Return the smoothed classifier for images of the datasets."""
+        from smoothcert.smoothing.classifier import SmoothedClassifier
 
-        if len(self.datasets) > 1:
-            raise UsageError(f"{args.data} has {len(self.datasets)} corruptions; choose one with `--corruption`.")
-        return self.datasets[0], select_images(args, self.datasets[0], args.shard)
+        model, shape = self.checkpoint.model, self.datasets[0].shape
+        return SmoothedClassifier(model, sigma, model.num_classes, input_shape=shape, **options)
 
 
 def load_inputs(args: argparse.Namespace) -> CommandInputs:
@@ -39,7 +40,6 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
     from smoothcert.checkpoints.checkpoint import load_checkpoint
     from smoothcert.checkpoints.pretrained import pretrained_path
     from smoothcert.distributed.ranks import current_ranks
-    from smoothcert.errors import UsageError
     from smoothcert.runtime.environment import choose_device, facts
     from smoothcert.statistics import bounds
     from smoothcert.training.run_folder import RunFolder
@@ -63,8 +63,39 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
     trained = RunFolder(path).read_config()
     if trained and args.data is None:  # images are resized as for training
         args.resize, args.crop = args.resize or trained.resize or None, args.crop or trained.crop or None
-    datasets = load_datasets(args, trained.dataset if trained else checkpoint.about.get("dataset"))
+    datasets = _load_datasets(args, trained.dataset if trained else checkpoint.about.get("dataset"))
     for data in datasets:
         checkpoint.model.check_shape(data.shape)
     checkpoint.model.to(device)
     return CommandInputs(checkpoint, sigma, datasets, device)
+
+
+def _load_datasets(args: argparse.Namespace, default: str | None) -> list[ImageData]:
+    """Load the dataset that the options name; for a corrupted one, a dataset per corruption."""
+    from smoothcert.data import find_corrupted, load_dataset
+
+    corrupted = find_corrupted(args.data, args.data_dir) if args.data else None
+    if corrupted is None:
+        name = args.data or default
+        if name is None:
+            raise UsageError("The checkpoint does not record its dataset; name one with `--data`.")
+        data = load_dataset(name, args.split, args.data_dir, resize=args.resize, crop=args.crop)
+        if args.corruption:
+            raise UsageError(f"`--corruption` requires a corrupted dataset, but {data.name} is not corrupted.")
+        return [data]
+    if args.split != "test":
+        raise UsageError(f"{corrupted.name} has only a test split.")
+    if not (args.corruption or corrupted.available):
+        raise UsageError(f"{corrupted.folder} holds only held-out corruptions; choose some with `--corruption`.")
+    if not args.corruption and corrupted.missing:
+        say(f"{corrupted.name}: no {', '.join(corrupted.missing)} in {corrupted.folder}; using the others.")
+    return [corrupted.load(name) for name in dict.fromkeys(args.corruption or corrupted.available)]
+
+
+def select_images(args: argparse.Namespace, data: ImageData, shard: tuple[int, int] = (1, 1)) -> list[int]:
+    """Return the indices of the images that `--skip`, `--max`, `--severity` and a shard select."""
+    from smoothcert.data import select_rows
+
+    if args.severity and "/" not in data.name:
+        raise UsageError(f"`--severity` requires a corrupted dataset, but {data.name} is not corrupted.")
+    return select_rows(data, args.skip, args.max, shard, args.severity)

@@ -5,28 +5,25 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from smoothcert.data import ImageData
+from smoothcert.cli.parser import add_several
 
 
-def add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
-    """Add the checkpoint, by path or as a bundled model."""
+def add_input_options(parser: argparse.ArgumentParser) -> None:
+    """Add the checkpoint, by path or as a bundled model, the dataset, and its corruptions and severities."""
     parser.add_argument("checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors or published checkpoint")
     parser.add_argument("--pretrained", metavar="NAME", help="bundled model (see `smoothcert list pretrained`)")
     names = "see `smoothcert list normalizations`"
     parser.add_argument("--normalization", metavar="NAME", help=f"of a published checkpoint ({names})")
-
-
-def add_data_options(parser: argparse.ArgumentParser) -> None:
-    """Add the dataset and its split."""
     group = parser.add_argument_group("data")
     text = "dataset, .npz file or image folder (default: that of the training)"
     group.add_argument("--data", metavar="NAME", help=text)
     add_split(group)
     add_data_dir(group)
     add_resize_options(group)
+    group = parser.add_argument_group("corrupted images (--data mnist-c, cifar10-c, or a folder of such images)")
+    add_several(group, "--corruption", metavar="TYPE", help="only these corruptions (default: all available)")
+    add_several(group, "--severity", type=int, metavar="S", help="only these severities (default: all)")
 
 
 def add_split(parser: argparse._ActionsContainer) -> None:
@@ -72,17 +69,6 @@ def add_run_options(group: argparse._ActionsContainer) -> None:
     group.add_argument("--time-limit", type=seconds, metavar="TIME", help="save and stop after this time, such as 9m")
 
 
-def load_data(args: argparse.Namespace, default: str | None) -> ImageData:
-    """Load the dataset that the options name."""
-    from smoothcert.data import load_dataset
-    from smoothcert.errors import UsageError
-
-    name = args.data or default
-    if name is None:
-        raise UsageError("The checkpoint does not record its dataset; name one with `--data`.")
-    return load_dataset(name, args.split, args.data_dir, resize=args.resize, crop=args.crop)
-
-
 def shard(text: str) -> tuple[int, int]:
     """Read `3/8` as the third of eight parts."""
     part, _, parts = text.partition("/")
@@ -94,10 +80,7 @@ def shard(text: str) -> tuple[int, int]:
 
 def batch_size(text: str) -> int | None:
     """Read a number, or `auto` as None."""
-    try:
-        return None if text == "auto" else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number or auto, but got {text!r}") from None
+    return None if text == "auto" else int(text)
 
 
 def seconds(text: str) -> float:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from smoothcert.cli.common_options import add_data_dir, add_resize_options, add_split, load_data
+from smoothcert.cli.common_options import add_data_dir, add_resize_options, add_split
 from smoothcert.cli.parser import add_several
-from smoothcert.cli.progress import ProgressBar, say
+from smoothcert.cli.progress import say
+from smoothcert.cli.stages import Stages
+from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
+from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 
 
 def add_command(commands: Any) -> None:
     """Add the command and its verbs."""
-    data = commands.add_parser(
-        "data", help="download, make, list and show datasets", description="Download, make, list and show datasets."
-    )
+    text = "download, make, list and show datasets"
+    data = commands.add_parser("data", help=text, description=text.capitalize() + ".")
     verbs = data.add_subparsers(title="verbs", metavar="VERB", required=True)
     get = verbs.add_parser("get", help="download datasets from their official sources")
     names = "mnist, fashion_mnist, cifar10, cifar100, mnist-c, cifar10-c or cifar100-c"
@@ -70,8 +71,6 @@ def run_make(args: argparse.Namespace) -> None:
     """Make a corrupted dataset."""
     from smoothcert.data import data_dir, load_dataset
     from smoothcert.data.corruptions import make_corrupted, suite_for, unavailable_corruptions
-    from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
-    from smoothcert.errors import UsageError, unknown_name
 
     name = canonical_name(args.name)
     if name not in CORRUPTED and args.out is None:
@@ -85,7 +84,8 @@ def run_make(args: argparse.Namespace) -> None:
         say(f"{reason} Skipping this corruption.")
     chosen = args.corruption or [name for name in suite_for(data.shape[0]).corruptions if name not in lacking]
     folder = args.out or data_dir(args.data_dir) / name
-    with _ProgressBars("parts") as show:
+    with Stages() as stages:
+        show = stages.counter("parts")
         made = make_corrupted(data, folder, chosen, seed=args.seed, workers=args.workers, on_progress=show)
     say(f"{folder}: made {len(made)} corruptions" if made else f"{folder}: all corruptions exist already")
 
@@ -93,7 +93,6 @@ def run_make(args: argparse.Namespace) -> None:
 def run_montage(args: argparse.Namespace) -> None:
     """Draw an image with all its corruptions."""
     from smoothcert.data import find_corrupted
-    from smoothcert.errors import UsageError
     from smoothcert.report.figures.montage import corruption_pictures, draw_montage
 
     corrupted = find_corrupted(args.name, args.data_dir)
@@ -105,79 +104,41 @@ def run_montage(args: argparse.Namespace) -> None:
 
 def run_get(args: argparse.Namespace) -> None:
     """Download datasets."""
+    from smoothcert.data import find_corrupted
     from smoothcert.data.download import fetch_dataset
-    from smoothcert.dataset_names import CORRUPTED, canonical_name
 
     for name in args.names:
-        corrupted = canonical_name(name) in CORRUPTED  # only its archive has a checksum, not the files
-        with _ProgressBars("bytes") as show:
-            paths = fetch_dataset(name, args.data_dir, show)
-        for path in paths:
+        with Stages() as stages:
+            paths = fetch_dataset(name, args.data_dir, stages.counter("bytes"))
+        corrupted = find_corrupted(name, args.data_dir) if canonical_name(name) in CORRUPTED else None
+        for path in paths:  # of a corrupted dataset, only the archive has a checksum
             say(f"{path}: present{'' if corrupted else ', checksum verified'}")
-        if corrupted:
-            _say_missing(name, args.data_dir)
-
-
-class _ProgressBars:
-    """A progress bar per title, one at a time."""
-
-    def __init__(self, unit: str) -> None:
-        self.unit, self.title = unit, ""
-        self.open = ExitStack()
-
-    def __enter__(self) -> _ProgressBars:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.open.close()
-
-    def __call__(self, title: str, done: int, total: int | None) -> None:
-        if title != self.title:
-            self.open.close()
-            self.title, self.bar = title, self.open.enter_context(ProgressBar(title, total, self.unit))
-        self.bar.update(done)
-
-
-def _say_missing(name: str, root: str | None) -> None:
-    from smoothcert.data import find_corrupted
-
-    corrupted = find_corrupted(name, root)
-    if corrupted and corrupted.missing:
-        missing = ", ".join(corrupted.missing)
-        say(f"{corrupted.name}: no {missing} in {corrupted.folder}; move the folder away to download all of it.")
+        if corrupted and corrupted.missing:
+            missing = ", ".join(corrupted.missing)
+            say(f"{corrupted.name}: no {missing} in {corrupted.folder}; move the folder away to download all of it.")
 
 
 def run_list(args: argparse.Namespace) -> None:
     """List all datasets."""
     from smoothcert.data import data_dir
     from smoothcert.data.registry import DATASETS, IMAGENET_ABOUT
-    from smoothcert.dataset_names import CORRUPTED
 
     root = data_dir(args.data_dir)
-    rows = [
-        {"name": name, "there": dataset.find(root, "test") is not None, "about": dataset.about}
-        for name, dataset in DATASETS.items()
-    ]
-    rows += [
-        {
-            "name": name,
-            "there": _is_present(name, root),
-            "about": f"corrupted copies of {name.removesuffix('-c')}'s test set",
-        }
-        for name in CORRUPTED
-    ]
-    rows.append({"name": "imagenet", "there": (root / "imagenet").is_dir(), "about": IMAGENET_ABOUT})
+    datasets = [(name, dataset.find(root, "test") is not None, dataset.about) for name, dataset in DATASETS.items()]
+    corrupted = "corrupted copies of {}'s test set"
+    datasets += [(name, _is_present(name, root), corrupted.format(name.removesuffix("-c"))) for name in CORRUPTED]
+    datasets.append(("imagenet", (root / "imagenet").is_dir(), IMAGENET_ABOUT))
+    rows = [dict(zip(("name", "there", "about"), row, strict=True)) for row in datasets]
     if args.json:
         print(json.dumps({"data_dir": str(root), "datasets": rows}, indent=2))
         return
     say(f"Datasets in {root}:")
-    for row in rows:
-        print(f"{row['name']:15} {'present' if row['there'] else 'absent':7}  {row['about']}")
+    for name, there, about in datasets:
+        print(f"{name:15} {'present' if there else 'absent':7}  {about}")
 
 
 def _is_present(name: str, root: Path) -> bool:
     from smoothcert.data import find_corrupted
-    from smoothcert.errors import SmoothcertError
 
     try:
         return find_corrupted(name, root) is not None
@@ -187,15 +148,10 @@ def _is_present(name: str, root: Path) -> bool:
 
 def run_show(args: argparse.Namespace) -> None:
     """Describe a dataset."""
-    data = load_data(args, None)
-    facts = {
-        "name": data.name,
-        "split": data.split,
-        "images": len(data),
-        "shape": list(data.shape),
-        "classes": list(data.classes),
-        "mean": list(data.mean),
-        "std": list(data.std),
-        "sha256": data.fingerprint,
-    }
+    from smoothcert.data import load_dataset
+
+    data = load_dataset(args.data, args.split, args.data_dir, resize=args.resize, crop=args.crop)
+    facts = {"name": data.name, "split": data.split, "images": len(data)}
+    facts |= {key: list(getattr(data, key)) for key in ("shape", "classes", "mean", "std")}
+    facts["sha256"] = data.fingerprint
     print(json.dumps(facts, indent=2) if args.json else "\n".join(f"{key:8} {value}" for key, value in facts.items()))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.certificate_options import choose_rule, largest_radius, most_samples
-from smoothcert.cli.corruption_options import select_images
+from smoothcert.cli.command_inputs import select_images
 from smoothcert.cli.progress import duration
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def describe_run(
 ) -> str:
     """Return the settings, the number of samples, and a time estimate from a short trial."""
     data, indices, _ = parts[0]
-    samples_per_image = args.n + (args.n0 if args.task == "certify" else 0)
+    samples_per_image = args.n + getattr(args, "n0", 0)
     rules = [choose_rule(args, data.name, len(select_images(args, data))) for data, _, _ in parts]
     samples = sum(
         most_samples(rule, len(rows), samples_per_image) for rule, (_, rows, _) in zip(rules, parts, strict=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.cli.progress import say
+from smoothcert.errors import UsageError
 
 
 def add_command(commands: Any) -> None:
@@ -24,7 +25,6 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the checkpoint."""
     from smoothcert.checkpoints.checkpoint import export_checkpoint, load_checkpoint
-    from smoothcert.errors import UsageError
 
     if args.checkpoint.is_file() and args.checkpoint.suffix != ".safetensors":
         raise UsageError(f"{args.checkpoint} is not a .safetensors checkpoint; convert it with `smoothcert import`.")

@@ -8,6 +8,7 @@ from typing import Any
 
 from smoothcert.cli.common_options import add_data_dir
 from smoothcert.cli.progress import say
+from smoothcert.errors import UsageError
 
 _CHECKED_IMAGES = 200
 
@@ -39,7 +40,6 @@ def run(args: argparse.Namespace) -> None:
     """Convert the checkpoint; with `--check`, measure its accuracy first."""
     from smoothcert.checkpoints.checkpoint import load_checkpoint, save_checkpoint
     from smoothcert.dataset_names import canonical_name
-    from smoothcert.errors import UsageError
 
     if args.out.suffix != ".safetensors":
         raise UsageError(f"Expected `--out` to end in .safetensors, but got {args.out}.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.common_options import add_data_dir
 from smoothcert.cli.progress import say
+from smoothcert.errors import SmoothcertError, UsageError
 
 if TYPE_CHECKING:
     from smoothcert.report.figures.montage import Picture
@@ -21,17 +22,14 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the page and the figures."""
     group = parser.add_argument_group("page and figures")
     group.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained HTML page")
-    group.add_argument(
-        "--title", default="Certified robustness", metavar="TEXT", help="title of the page (default: %(default)s)"
-    )
+    text = "title of the page (default: %(default)s)"
+    group.add_argument("--title", default="Certified robustness", metavar="TEXT", help=text)
     group.add_argument("--figures", type=Path, metavar="DIR", help="write the figures as PDF, SVG and PNG")
     add_data_dir(group)
 
 
 def write_page(args: argparse.Namespace, found: Findings, table: Table | None) -> None:
     """Write the page and the figures that the options ask for."""
-    from smoothcert.errors import UsageError
-
     if args.html:
         if table is None:
             raise UsageError("`--html` needs certificates on clean images, got only corrupted ones.")
@@ -78,7 +76,6 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
 def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping[str, Picture]]:
     """Return the paper's figures 7 and 8, for certified corrupted datasets whose images are available."""
     from smoothcert.data import find_corrupted
-    from smoothcert.errors import SmoothcertError
     from smoothcert.report.figures.montage import corruption_pictures
 
     montages: dict[str, Mapping[str, Picture]] = {}

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.report import check_outputs, show
+from smoothcert.cli.stages import Stages
+from smoothcert.errors import SmoothcertError, UsageError
 
 if TYPE_CHECKING:
     import torch
 
     from smoothcert.paper.jobs import Job, Workplace
+    from smoothcert.report.corrupted.results import CorruptedResults
     from smoothcert.report.tables.formats import Annex
     from smoothcert.report.tables.table import Table
 
@@ -29,55 +32,42 @@ def add_command(commands: Any) -> None:
         "paper's numbers. Run the same command again to resume.",
     )
     parser.add_argument("table", metavar="TABLE", help="mnist, cifar10, ... (see `smoothcert list tables`)")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="only matching rows, such as 'catrs-*', or seeds, such as '*-seed1'; can be repeated",
-    )
+    text = "only matching rows, such as 'catrs-*', or seeds, such as '*-seed1'; can be repeated"
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help=text)
     parser.add_argument("--plan", action="store_true", help="print the remaining work and a time estimate, and exit")
     group = parser.add_argument_group("protocol")
     group.add_argument("--precision", metavar="NAME", help="of training (default: a started run's, else the recipe's)")
-    group.add_argument(
-        "--n", "--N", type=int, default=100_000, metavar="N", help="noise samples per image (default: 100,000)"
-    )
+    text = "noise samples per image (default: 100,000)"
+    group.add_argument("--n", "--N", type=int, default=100_000, metavar="N", help=text)
     group.add_argument("--skip", type=int, metavar="K", help="certify only every K-th image (default: the table's)")
     group = parser.add_argument_group("execution")
     add_run_options(group)
     group.add_argument("--together", type=int, metavar="K", help="runs at once (default: 6 LeNets on a GPU, else 1)")
-    group.add_argument(
-        "--data-parallel",
-        action="store_true",
-        help="under torchrun, train each run on all processes, for large models (default: one run per process)",
-    )
+    text = "under torchrun, train each run on all processes, for large models (default: one run per process)"
+    group.add_argument("--data-parallel", action="store_true", help=text)
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print the table as JSON")
-    group.add_argument(
-        "--out", action="append", default=[], type=Path, metavar="FILE", help="also write the table here"
-    )
+    text = "also write the table here"
+    group.add_argument("--out", action="append", default=[], type=Path, metavar="FILE", help=text)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Run the jobs of the table within the time limit, and print the table."""
-    from smoothcert.cli.stages import Stages
     from smoothcert.distributed.ranks import join
-    from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.paper.jobs import PROTOCOL, Workplace, list_jobs
     from smoothcert.paper.reproduce import reproduce
     from smoothcert.runtime.environment import choose_device, facts
     from smoothcert.smoothing.precision import check_precision
-    from smoothcert.statistics.bounds import check_budget
+    from smoothcert.statistics.bounds import check_budget, check_count
     from smoothcert.training.config import describe
 
     # Check all options before hours of work.
     check_budget(PROTOCOL["n0"], args.n, PROTOCOL["alpha"])
     check_outputs(args.out)
-    if args.skip is not None and args.skip < 1:
-        raise UsageError(f"`--skip` must be at least 1, got {args.skip}.")
-    if args.together is not None and args.together < 1:
-        raise UsageError(f"`--together` must be at least 1, got {args.together}.")
+    for flag in ("skip", "together"):
+        if getattr(args, flag) is not None:
+            check_count(f"--{flag}", getattr(args, flag))
     if args.precision:
         check_precision(args.precision)
     overrides = {"precision": args.precision} if args.precision else {}
@@ -92,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
     settings = {name: value for job in jobs for name, value in describe(job.config).items()}
     ranks.require_same_on_all_ranks({**facts(device), **settings, "n": args.n, "data parallel": args.data_parallel})
     ranks.require_shared_folder(args.runs)
-    failure: SmoothcertError | None = None
+    failure = None
     options = {"device": device, "together": args.together, "data_parallel": args.data_parallel}
     with Stages() as stages:
         try:
@@ -135,17 +125,20 @@ def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job],
 
 def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
     from smoothcert.paper.jobs import find_table
-    from smoothcert.paper.reproduce import linf_of, read_entries
+    from smoothcert.paper.reproduce import linf_of, read_corrupted_entries, read_entries
     from smoothcert.report.tables.seed_means import over_seeds, seed_annex
     from smoothcert.report.tables.table import build_table
 
     table = find_table(args.table)
-    if table.data:
-        _print_corruptions(args, place, jobs)
+    corrupted = read_corrupted_entries(jobs, place) if table.data else []
+    entries = [] if table.data else read_entries(args.table, jobs, place)
+    if not (entries or corrupted):
+        say("No run of the table is fully certified yet.")
+        if args.json:
+            print("[]")
         return
-    entries = read_entries(args.table, jobs, place)
-    if not entries:
-        _say_nothing_yet(args)
+    if corrupted:
+        _print_corruptions(args, place, jobs, corrupted)
         return
     results = build_table(entries, paper=True, linf=linf_of(args.table))
     annexes = [seed_annex(over_seeds(results.rows))] if len(table.seeds) > 1 else []
@@ -153,19 +146,9 @@ def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]
     show(results, as_json=args.json, outputs=args.out, annexes=annexes)
 
 
-def _say_nothing_yet(args: argparse.Namespace) -> None:
-    say("No run of the table is fully certified yet.")
-    if args.json:
-        print("[]")
-
-
-def _print_corruptions(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
-    from smoothcert.paper.reproduce import read_corrupted_entries
-
-    entries = read_corrupted_entries(jobs, place)
-    if not entries:
-        _say_nothing_yet(args)
-        return
+def _print_corruptions(
+    args: argparse.Namespace, place: Workplace, jobs: Sequence[Job], entries: Sequence[CorruptedResults]
+) -> None:
     show(None, entries, as_json=args.json, outputs=args.out, paper=True)
     without_clean = {entry.name for entry in entries if entry.clean is None}
     for job in jobs:
@@ -186,7 +169,7 @@ def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> Annex:
     for job in jobs:
         if job.label in theirs:
             ours = sum(row["seconds"] for row in RunFolder(place.runs / job.config.name).read_metrics()) / 3600
-            values.append({"name": job.label, "hours": ours, "paper": {"hours": theirs[job.label]}})
             printed = theirs[job.label]
+            values.append({"name": job.label, "hours": ours, "paper": {"hours": printed}})
             cells.append([Cell(job.label), Cell(f"{ours:.3f}"), Cell("" if printed is None else f"{printed:.1f}")])
     return Annex(Sheet(["method", "hours", "paper"], [cells]), values)

@@ -1,55 +1,53 @@
-"""Progress of commands that train, label and certify in turn."""
+"""Progress of commands that do several things in turn, such as training, labelling and certifying."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from smoothcert.cli.progress import COMPILING, ProgressBar, say
 
 
-class Stages:
+class Stages(ExitStack):
     """Shows one progress bar per stage, one at a time."""
 
-    def __init__(self) -> None:
-        self.bar: ProgressBar | None = None
-        self.latest: dict[str, Any] = {}
-
-    def __enter__(self) -> Stages:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar:
-            self.bar.__exit__()
+    title: str | None = None
 
     def begin(self, kind: str, name: str) -> Callable[[Any], None]:
         """Close the previous stage's bar and return a callback that shows the progress of the next stage."""
-        self.__exit__()
-        self.bar, self.latest = None, {}
+        self.close()
+        self.title = None
         if kind == "compile":
             say(COMPILING.format(name))
             return lambda progress: None
-        show = {"train": self._train, "label": self._count, "certify": self._count}[kind]
-        title = f"certify {name}" if kind == "certify" else name
-        return lambda progress: show(title, progress)
+        if kind == "certify":
+            name = f"certify {name}"
+        latest: dict[str, Any] = {}  # by run, if several are trained at once
 
-    def _open(self, title: str, total: int, unit: str, start: int) -> ProgressBar:
-        if self.bar is None:
-            self.bar = ProgressBar(title, total, unit, start).__enter__()
+        def train(progress: Any) -> None:
+            latest[progress.name] = progress
+            runs = latest.values()
+            done, total, start = (sum(getattr(run, key) for run in runs) for key in ("step", "total", "start"))
+            note = f"epoch {progress.epoch + 1}, loss {progress.loss:.4f}"
+            if progress.metrics:
+                note += f", accuracy under noise {progress.metrics['test_accuracy']:.1f}%"
+            bar = self.bar_for(name, total, "steps", start)
+            bar.total, bar.start = total, start
+            bar.update(done, f"{progress.name}: {note}" if len(latest) > 1 else note)
+
+        def count(progress: Any) -> None:
+            self.bar_for(name, progress.total, "images", progress.done).update(progress.done)
+
+        return train if kind == "train" else count
+
+    def counter(self, unit: str) -> Callable[[str, int, int | None], None]:
+        """Return a callback that takes a title, the units done and their total, and shows a bar per title."""
+        return lambda title, done, total: self.bar_for(title, total, unit).update(done)
+
+    def bar_for(self, title: str, total: int | None, unit: str, start: int = 0) -> ProgressBar:
+        """Return the bar with this title; if it is a new title, close the previous bar."""
+        if title != self.title:
+            self.close()
+            self.title, self.bar = title, self.enter_context(ProgressBar(title, total, unit, start))
         return self.bar
-
-    def _train(self, name: str, progress: Any) -> None:
-        self.latest[progress.name] = progress
-        runs = self.latest.values()
-        done, total, start = (sum(getattr(run, key) for run in runs) for key in ("step", "total", "start"))
-        note = f"epoch {progress.epoch + 1}, loss {progress.loss:.4f}"
-        if progress.metrics:
-            note += f", accuracy under noise {progress.metrics['test_accuracy']:.1f}%"
-        if len(runs) > 1:
-            note = f"{progress.name}: {note}"
-        bar = self._open(name, total, "steps", start)
-        bar.total, bar.start = total, start
-        bar.update(done, note)
-
-    def _count(self, name: str, progress: Any) -> None:
-        self._open(name, progress.total, "images", progress.done).update(progress.done)

@@ -34,12 +34,10 @@ def add_command(commands: Any, *, with_methods: bool) -> None:
     parser.add_argument("--json", action="store_true", help="print the final metrics as JSON")
     group = parser.add_argument_group("execution")
     add_run_options(group)
-    group.add_argument(
-        "--compile", action=argparse.BooleanOptionalAction, help="compile steps (default: for long runs on a GPU)"
-    )
-    group.add_argument(
-        "--workers", type=int, metavar="N", help="processes that decode image folders (default: from the CPU count)"
-    )
+    text = "compile steps (default: for long runs on a GPU)"
+    group.add_argument("--compile", action=argparse.BooleanOptionalAction, help=text)
+    text = "processes that decode image folders (default: from the CPU count)"
+    group.add_argument("--workers", type=int, metavar="N", help=text)
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     for title, names in field_groups().items():
         group = parser.add_argument_group(title)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import csv
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.cli.command_inputs import CommandInputs, load_inputs
-from smoothcert.cli.common_options import (
-    add_batch,
-    add_checkpoint_options,
-    add_data_options,
-    add_device,
-    add_sample_options,
-)
-from smoothcert.cli.corruption_options import add_corruption_options, select_images, severity_suffix
+from smoothcert.cli.command_inputs import CommandInputs, load_inputs, select_images
+from smoothcert.cli.common_options import add_batch, add_device, add_input_options, add_sample_options
 from smoothcert.cli.dry_run import describe_run
 from smoothcert.cli.progress import COMPILING, ProgressBar, say
+from smoothcert.errors import UsageError
 
 if TYPE_CHECKING:
     from smoothcert.certification.job import Progress
@@ -35,9 +31,7 @@ def add_voting_options(
     form: str = "folded; compiled for large runs on a GPU",
 ) -> None:
     """Add the options of every command that counts votes; `selects` adds `--n0`, others are defaults to describe."""
-    add_checkpoint_options(parser)
-    add_data_options(parser)
-    add_corruption_options(parser)
+    add_input_options(parser)
     group = parser.add_argument_group("protocol")
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
     group.add_argument("--n", "--N", type=int, default=n, metavar="N", help=f"noise samples per image (default: {n:,})")
@@ -73,11 +67,12 @@ def run_on_datasets(
         name_parts: Parts that end the names of results files.
 
     Returns:
-        The results file of each dataset; none after `--dry-run`.
+        The results file of each dataset; none after `--dry-run` and on ranks other than the first.
     """
-    from smoothcert.errors import UsageError
+    from smoothcert.distributed.ranks import join
     from smoothcert.smoothing.deploy import COMPILED
 
+    ranks = join()
     inputs = load_inputs(args)
     classifier = _make_classifier(args, inputs, choose_noise)
     if args.out and len(inputs.datasets) > 1:
@@ -99,26 +94,42 @@ def run_on_datasets(
         if new < len(indices):
             say(f"{len(indices) - new:,} of {len(indices):,} images were already done.")
         say(f"Results: {out}")
-    return {data.name: out for data, _, out in parts}
+    return {data.name: out for data, _, out in parts} if ranks.first else {}
+
+
+def print_summaries(
+    outs: Mapping[str, Path],
+    summarise: Callable[[list[dict[str, str]]], dict[str, Any]],
+    text: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Print a line per results file, or as JSON an object (a list of objects for several files)."""
+    summaries = []
+    for name, out in outs.items():
+        with out.open(newline="") as file:
+            summaries.append({"data": name, **summarise(list(csv.DictReader(file, delimiter="\t")))})
+    if as_json and summaries:
+        print(json.dumps(summaries[0] if len(summaries) == 1 else summaries))
+        return
+    for summary in summaries:
+        line = text.format(**summary)
+        print(line if len(summaries) == 1 else f"{summary['data']}: {line}")
 
 
 def _make_classifier(
     args: argparse.Namespace, inputs: CommandInputs, choose_noise: Callable[[float, int], Noise | str]
 ) -> SmoothedClassifier:
-    from smoothcert.smoothing.classifier import SmoothedClassifier
     from smoothcert.smoothing.deploy import choose_deployment
 
-    model, shape = inputs.checkpoint.model, inputs.datasets[0].shape
+    shape = inputs.datasets[0].shape
     # The form must be the same for every shard, so it depends on all images.
     samples = sum(len(select_images(args, data)) for data in inputs.datasets) * args.n
-    form, precision = choose_deployment(model, shape, samples)
+    form, precision = choose_deployment(inputs.checkpoint.model, shape, samples)
     if getattr(args, "sound", False) and form == "compiled":
         form = "pinned"
-    return SmoothedClassifier(
-        model,
+    return inputs.classifier(
         inputs.sigma,
-        model.num_classes,
-        input_shape=shape,
         precision=args.precision or precision,
         form=args.form or form,
         micro_batch=args.micro_batch,
@@ -130,17 +141,9 @@ def _default_out(args: argparse.Namespace, data: ImageData, sigma: float, name_p
     """Return a results file named after the protocol, beside the checkpoint or, for bundled models, below `runs`."""
     from smoothcert.results.naming import results_name
 
-    name = results_name(
-        args.task,
-        data.name,
-        data.split,
-        sigma,
-        args.n,
-        skip=args.skip,
-        most=args.max,
-        shard=args.shard,
-        severities=severity_suffix(args),
-    )
+    severities = "-severity" + "".join(map(str, sorted(set(args.severity)))) if args.severity else ""
+    options = {"skip": args.skip, "most": args.max, "shard": args.shard, "severities": severities}
+    name = results_name(args.task, data.name, data.split, sigma, args.n, **options)
     name = "-".join([name.removesuffix(".tsv"), *name_parts]) + ".tsv"
     if args.pretrained:
         return Path("runs", args.pretrained, name)

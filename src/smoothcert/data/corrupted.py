@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from smoothcert.data.corruptions.making import read_about
 from smoothcert.data.corruptions.suites import suite_for
 from smoothcert.data.files import data_dir, folders
-from smoothcert.data.image_data import ImageData
+from smoothcert.data.image_data import ImageData, number_classes
 from smoothcert.data.readers.corrupted import find_corruption, read_corruption
 from smoothcert.data.registry import DATASETS, load_dataset
 from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
@@ -80,20 +78,12 @@ class CorruptedSet:
             raise SmoothcertError(
                 f"{file}: expected images of shape {list(self.shape)}, but got {list(images.shape[1:])}."
             )
-        if images.shape[0] != len(labels):
-            raise SmoothcertError(f"{file} has {images.shape[0]:,} rows, but there are {len(labels):,} labels.")
         severities = 1 if corruption == "identity" else suite.severities
-        _check_severities(file, labels, severities)
         name = f"{self.name}/{corruption}"
-        return ImageData(name, "test", images, labels, self.classes, self.mean, self.std, severities)
-
-
-def _check_severities(file: Path, labels: Tensor, severities: int) -> None:
-    each, rest = divmod(len(labels), severities)
-    if rest:
-        raise SmoothcertError(f"{file} has {len(labels):,} rows, which is not a multiple of {severities} severities.")
-    if not torch.equal(labels, labels[:each].repeat(severities)):
-        raise SmoothcertError(f"{file}: expected the same labels at all {severities} severities, but they differ.")
+        data = ImageData(name, "test", images, labels, self.classes, self.mean, self.std, severities)
+        if not torch.equal(labels, labels[: len(labels) // severities].repeat(severities)):
+            raise SmoothcertError(f"{file}: expected the same labels at all {severities} severities, but they differ.")
+        return data
 
 
 def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | None:
@@ -131,7 +121,5 @@ def _from_folder(folder: Path) -> CorruptedSet | None:
         return None
     images, labels = read_corruption(file)
     shape = tuple(images.shape[1:])
-    corrupted = CorruptedSet(folder.resolve().name, folder, (), (0.0,) * shape[0], (1.0,) * shape[0], shape)
-    count = int(labels.max()) + 1 if len(labels) else 0
-    classes: Sequence[str] = corrupted.about.get("classes") or [str(label) for label in range(count)]
-    return replace(corrupted, classes=tuple(classes))
+    classes = tuple((read_about(folder) or {}).get("classes") or number_classes(labels))
+    return CorruptedSet(folder.resolve().name, folder, classes, (0.0,) * shape[0], (1.0,) * shape[0], shape)

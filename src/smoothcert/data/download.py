@@ -94,7 +94,7 @@ def fetch_dataset(
         return arrays
     for file, md5 in source.files.items():
         if not ((folder / file).is_file() and file_hash(folder / file, "md5") == md5):
-            _fetch_any([address + file for address in source.addresses], folder / file, md5, progress, name, folder)
+            _fetch_any(name, source, folder / file, md5, progress)
     paths = [folder / file for file in source.files]
     return unpack_arrays(paths[0], folder / source.unpacked) if source.unpacked else paths
 
@@ -113,17 +113,16 @@ def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.npy"))
 
 
-def _fetch_any(addresses: list[str], path: Path, md5: str, progress: Progress | None, name: str, folder: Path) -> None:
+def _fetch_any(name: str, source: DownloadSource, path: Path, md5: str, progress: Progress | None) -> None:
     failures = []
-    for address in addresses:
+    for address in (start + path.name for start in source.addresses):
         try:
             return download(address, path, md5, progress)
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
             failures.append(f"{address}: {getattr(error, 'reason', None) or error}")
-    files = ", ".join(SOURCES[name].files if name in SOURCES else [path.name])
     raise SmoothcertError(
         f"{path.name} could not be downloaded ({'; '.join(failures)}). "
-        f"Download it on a machine with network access and put {files} into {folder}"
+        f"Download it on a machine with network access and put {', '.join(source.files)} into {path.parent}"
         + (f", or make a similar dataset with `smoothcert data make {name}`." if name in CORRUPTED else ".")
     )
 

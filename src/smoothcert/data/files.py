@@ -23,16 +23,12 @@ Arrays = tuple[Tensor, Tensor]
 
 def data_dir(root: str | Path | None = None) -> Path:
     """Return the folder with the datasets: `root`, else $SMOOTHCERT_DATA, else the platform's cache folder."""
-    if root is not None:
-        return Path(root).expanduser()
-    if from_environment := os.environ.get("SMOOTHCERT_DATA"):
-        return Path(from_environment).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
-    elif sys.platform == "darwin":
-        base = "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    chosen = (os.environ.get("SMOOTHCERT_DATA") or None) if root is None else root
+    if chosen is not None:
+        return Path(chosen).expanduser()
+    local = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
+    others = {"win32": local, "darwin": "~/Library/Caches"}
+    base = others.get(sys.platform) or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "smoothcert" / "data"
 
 

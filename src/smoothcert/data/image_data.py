@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.statistics.bounds import check_count
 
 
 class Images(Protocol):
@@ -114,6 +115,11 @@ class ImageData:
         return digest.hexdigest()
 
 
+def number_classes(labels: Tensor) -> tuple[str, ...]:
+    """Return class names for labels without names: their numbers."""
+    return tuple(str(label) for label in range(int(labels.max()) + 1 if len(labels) else 0))
+
+
 def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int, int] = (1, 1)) -> list[int]:
     """Return the indices that `--skip`, `--max` and `--shard` select from `count` images.
 
@@ -136,10 +142,9 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
         [20, 60]
     """
     part, parts = shard
-    if skip < 1:
-        raise UsageError(f"Expected `--skip` to be at least 1, but got {skip}.")
-    if limit is not None and limit < 1:
-        raise UsageError(f"Expected `--max` to be at least 1, but got {limit}.")
+    check_count("--skip", skip)
+    if limit is not None:
+        check_count("--max", limit)
     if not 1 <= part <= parts:
         raise UsageError(f"Expected `--shard` as I/N with I from 1 to N, but got {part}/{parts}.")
     chosen = list(range(0, count if limit is None else min(limit, count), skip))[part - 1 :: parts]

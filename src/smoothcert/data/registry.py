@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 from smoothcert.data.files import Arrays, data_dir
-from smoothcert.data.image_data import ImageData
+from smoothcert.data.image_data import ImageData, number_classes
 from smoothcert.data.readers.arrays import read_npz
 from smoothcert.data.readers.cifar import CIFAR10, CIFAR100, find_cifar
 from smoothcert.data.readers.folder import read_folder
@@ -57,30 +58,21 @@ def _find_mini(root: Path, split: str) -> Callable[[], Arrays]:
     return lambda: read_npz(Path(__file__).with_name("mnist-mini.npz"), split)[:2]
 
 
-_DIGITS = tuple("0123456789")
+_DIGITS, _CLOTHES = tuple("0123456789"), tuple(_FASHION_NAMES.split(","))
+_find_mnist, _find_fashion = partial(find_idx, _MNIST_PLACES), partial(find_idx, _FASHION_PLACES)
 DATASETS = {
-    "mnist": Dataset(
-        lambda root, split: find_idx(root, _MNIST_PLACES, split),
-        _DIGITS,
-        *_GREY,
-        "handwritten digits, 28x28, 60,000 + 10,000",
-    ),
+    "mnist": Dataset(_find_mnist, _DIGITS, *_GREY, "handwritten digits, 28x28, 60,000 + 10,000"),
     "mnist-mini": Dataset(_find_mini, _DIGITS, *_GREY, "an excerpt of MNIST, 6,000 + 1,000, part of the package"),
-    "fashion_mnist": Dataset(
-        lambda root, split: find_idx(root, _FASHION_PLACES, split),
-        tuple(_FASHION_NAMES.split(",")),
-        *_GREY,
-        "articles of clothing, 28x28, 60,000 + 10,000",
-    ),
+    "fashion_mnist": Dataset(_find_fashion, _CLOTHES, *_GREY, "articles of clothing, 28x28, 60,000 + 10,000"),
     "cifar10": Dataset(
-        lambda root, split: find_cifar(root, CIFAR10, split),
+        partial(find_cifar, CIFAR10),
         tuple(_CIFAR10_NAMES.split()),
         (0.4914, 0.4822, 0.4465),
         (0.2023, 0.1994, 0.2010),
         "colour photographs of 10 classes, 32x32, 50,000 + 10,000",
     ),
     "cifar100": Dataset(
-        lambda root, split: find_cifar(root, CIFAR100, split),
+        partial(find_cifar, CIFAR100),
         tuple(_CIFAR100_NAMES.split()),
         (0.5071, 0.4867, 0.4408),
         (0.2675, 0.2565, 0.2761),
@@ -146,7 +138,11 @@ def load_dataset(
     if (resize or crop) and (name in DATASETS or Path(name).suffix == ".npz"):
         raise UsageError(f"`resize` and `crop` are for image folders, which {name} is not.")
     if name in DATASETS:
-        return _load_named(name, split, data_dir(root))
+        dataset = DATASETS[name]
+        read = dataset.find(data_dir(root), split)
+        if read is None:
+            raise SmoothcertError(missing(name, data_dir(root)))
+        return ImageData(name, split, *read(), dataset.classes, dataset.mean, dataset.std)
     if name == "imagenet":
         places = (data_dir(root) / place for place in _IMAGENET_PLACES)
         folder = next(filter(None, (_split_folder(place, split) for place in places)), None)
@@ -157,7 +153,9 @@ def load_dataset(
         return corrupted
     path = Path(name).expanduser()
     if path.suffix == ".npz" and path.is_file():
-        return _load_npz(path, split)
+        images, labels, classes = read_npz(path, split)
+        mean, std = (0.0,) * images.shape[1], (1.0,) * images.shape[1]
+        return ImageData(path.stem, split, images, labels, classes or number_classes(labels), mean, std)
     if path.is_dir():
         return _load_folder(path.resolve().name, _split_folder(path, split) or path, split, resize, crop, skip_broken)
     if path.is_file():
@@ -194,21 +192,6 @@ def missing(name: str, root: Path) -> str:
     else:
         files = f"its four idx files, gzipped or not, into {folder}"
     return f"{name} is not in {root}: {command}put {files}."
-
-
-def _load_named(name: str, split: str, root: Path) -> ImageData:
-    dataset = DATASETS[name]
-    read = dataset.find(root, split)
-    if read is None:
-        raise SmoothcertError(missing(name, root))
-    return ImageData(name, split, *read(), dataset.classes, dataset.mean, dataset.std)
-
-
-def _load_npz(path: Path, split: str) -> ImageData:
-    images, labels, classes = read_npz(path, split)
-    channels = images.shape[1]
-    names = classes or tuple(str(label) for label in range(int(labels.max()) + 1 if len(labels) else 0))
-    return ImageData(path.stem, split, images, labels, names, (0.0,) * channels, (1.0,) * channels)
 
 
 def _load_folder(

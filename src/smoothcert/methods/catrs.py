@@ -44,15 +44,10 @@ class CatRs(NoiseSplitMethod):
     high: str = one_of("worst-case loss: max over the noise samples, their mean, or none", "max", "mean", "none")
     mask: bool = option(True, "apply the worst-case loss only to images with K = M")
     target: str = one_of(
-        "target of worst-case predictions: soft label, mean prediction, hard label",
-        "soft",
-        "mean-prediction",
-        "label",
+        "target of worst-case predictions: soft label, mean prediction, hard label", "soft", "mean-prediction", "label"
     )
     confidence: str = one_of(
-        "confidence p: accuracy of the network under noise, or the soft label (ImageNet)",
-        "network",
-        "soft-label",
+        "confidence p: accuracy of the network under noise, or the soft label (ImageNet)", "network", "soft-label"
     )
     moments: str = one_of(
         "moments of the original noise that the attack preserves: rms-each-step (mean and root mean square, as in the "

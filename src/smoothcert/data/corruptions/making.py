@@ -20,6 +20,7 @@ from smoothcert.data.corruptions.suites import Suite, suite_for
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.runtime.atomic_files import replacing, write_text
+from smoothcert.statistics.bounds import check_count, check_seed
 
 Bytes = NDArray[np.uint8]
 ABOUT = "about.json"
@@ -42,13 +43,9 @@ def corrupt(images: Bytes, name: str, severity: int = 1, *, seed: int = 0, first
     out = np.empty_like(images)
     for place, image in enumerate(images):
         random = np.random.default_rng((seed, zlib.crc32(name.encode()), severity, first + place))
-        out[place] = _as_bytes(function(image / 255, random, *settings[severity - 1]), suite)
+        values = 255 * np.clip(function(image / 255, random, *settings[severity - 1]), 0, 1)
+        out[place] = np.rint(values) if suite.rounded else np.floor(values + 1e-6)
     return out
-
-
-def _as_bytes(image: NDArray[np.float64], suite: Suite) -> Bytes:
-    values = 255 * np.clip(image, 0, 1)
-    return (np.rint(values) if suite.rounded else np.floor(values + 1e-6)).astype(np.uint8)
 
 
 def make_corrupted(
@@ -65,10 +62,9 @@ def make_corrupted(
     Each corruption is one array with the images at severity 1, then at severity 2, and so on, next to `labels.npy`.
     Without `names`, the whole suite is made. Existing files are kept if they were made from the same images and seed.
     """
-    if seed < 0:
-        raise UsageError(f"Expected `--seed` to be at least 0, but got {seed}.")
-    if workers is not None and workers < 1:
-        raise UsageError(f"Expected `--workers` to be at least 1, but got {workers}.")
+    check_seed(seed)
+    if workers is not None:
+        check_count("--workers", workers)
     suite = suite_for(data.shape[0])
     wanted = list(dict.fromkeys(names or suite.corruptions))
     left = [name for name in wanted if not (folder / f"{name}.npy").is_file()]

@@ -23,8 +23,7 @@ def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | 
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
-            images = _pick(archive, _IMAGE_KEYS, split, path)
-            labels = _pick(archive, _LABEL_KEYS, split, path)
+            images, labels = (_pick(archive, keys, split, path) for keys in (_IMAGE_KEYS, _LABEL_KEYS))
             classes = tuple(str(name) for name in archive["classes"].flat) if "classes" in archive else None
     except SmoothcertError:
         raise

@@ -36,7 +36,7 @@ _SPLITS = {"train": ("train",), "test": ("test",)}
 CIFAR100 = CifarLayout(100, ("cifar-100-python", "cifar-100-binary"), _SPLITS, b"fine_labels", 2)
 
 
-def find_cifar(root: Path, layout: CifarLayout, split: str) -> Callable[[], Arrays] | None:
+def find_cifar(layout: CifarLayout, root: Path, split: str) -> Callable[[], Arrays] | None:
     """Return a function that reads a split, or None if `root` has no version of its files."""
     names = layout.files[split]
     version = next(_versions(root, layout, names[0]), None)
@@ -70,15 +70,14 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
             )
         rows = np.frombuffer(content, np.uint8).reshape(-1, record)
         return rows[:, layout.label_bytes :].copy(), rows[:, layout.label_bytes - 1].astype(np.int64)
-    batch = _unpickle(content, where)
-    data = batch.get(b"data") if isinstance(batch, dict) else None
-    labels = batch.get(layout.label_key) if isinstance(batch, dict) else None
-    if isinstance(labels, list) and all(type(label) is int for label in labels):
-        labels = np.array(labels)
-    if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise SmoothcertError(f"{where}: expected the labels to be a list of integers; fetch it again.")
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), _PIXELS):
-        raise SmoothcertError(f"{where}: expected {_PIXELS} bytes and one label per image; fetch it again.")
+    try:
+        batch = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
+        data, labels = np.asarray(batch[b"data"]), np.asarray(batch[layout.label_key])
+    except Exception as error:  # a damaged pickle can raise anything
+        raise SmoothcertError(f"{where} is damaged or was tampered with ({error}); fetch it again.") from error
+    kinds = data.dtype == np.uint8 and labels.dtype.kind in "iu"
+    if not kinds or labels.ndim != 1 or data.shape != (len(labels), _PIXELS):
+        raise SmoothcertError(f"{where}: expected {_PIXELS} bytes and one integer label per image; fetch it again.")
     return data, labels.astype(np.int64)
 
 
@@ -94,14 +93,6 @@ class _ArrayUnpickler(pickle.Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        try:
-            return self._ALLOWED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it contains {module}.{name}") from None
-
-
-def _unpickle(content: bytes, where: str) -> Any:
-    try:
-        return _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
-    except Exception as error:  # a damaged pickle can raise anything
-        raise SmoothcertError(f"{where} is damaged or was tampered with ({error}); fetch it again.") from error
+        if (module, name) not in self._ALLOWED:
+            raise pickle.UnpicklingError(f"it contains {module}.{name}")
+        return self._ALLOWED[module, name]

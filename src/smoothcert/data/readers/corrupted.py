@@ -7,6 +7,8 @@ are all images at severity 1, then at severity 2, and so on.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,52 +23,39 @@ from smoothcert.errors import SmoothcertError
 _ROWS_IN_FINGERPRINT = 64
 
 
+@dataclass(frozen=True)
 class StoredImages:
-    """Images in an .npy file, mapped into memory so that only the requested rows are read."""
+    """Images in a file, of which `read` returns the requested rows."""
 
-    def __init__(self, path: Path) -> None:
-        self.array = open_npy(path)
-        if self.array.ndim == 3:
-            self.array = self.array[..., None]
-        if self.array.dtype != np.uint8 or self.array.ndim != 4:
-            raise SmoothcertError(
-                f"{path}: expected uint8 images [rows, height, width, channels], "
-                f"but got {self.array.dtype} {list(self.array.shape)}."
-            )
-        rows, height, width, channels = self.array.shape
-        self.shape = torch.Size((rows, channels, height, width))
+    shape: torch.Size
+    read: Callable[[Tensor], Tensor]
 
     def __getitem__(self, indices: Tensor, /) -> Tensor:
-        chosen = self.array[np.asarray(indices)]
-        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(chosen, -1, -3)))
+        return self.read(indices)
 
     def fingerprint(self) -> bytes:
         """Hash a sample of rows spread over the file."""
-        return _fingerprint(self)
+        rows = torch.from_numpy(np.linspace(0, self.shape[0] - 1, _ROWS_IN_FINGERPRINT).astype(int))
+        return hashlib.sha256(np.moveaxis(self[rows].numpy(), 1, -1).tobytes()).digest()
 
 
-class PackedImages:
-    """Images in an .npz archive; only the archive used last is kept in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.shape = path, _unpack(path)[0].shape
-
-    def __getitem__(self, indices: Tensor, /) -> Tensor:
-        return _unpack(self.path)[0][indices]
-
-    def fingerprint(self) -> bytes:
-        """Hash the same rows as for an .npy file."""
-        return _fingerprint(self)
-
-
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # only the archive used last is kept in memory
 def _unpack(path: Path) -> tuple[Tensor, Tensor]:
     return read_npz(path, "test")[:2]
 
 
-def _fingerprint(images: Images) -> bytes:
-    rows = torch.from_numpy(np.linspace(0, images.shape[0] - 1, _ROWS_IN_FINGERPRINT).astype(int))
-    return hashlib.sha256(np.moveaxis(images[rows].numpy(), 1, -1).tobytes()).digest()
+def _map_npy(path: Path) -> StoredImages:
+    """Map an .npy file into memory, so that only the requested rows are read."""
+    array = open_npy(path)
+    if array.ndim == 3:
+        array = array[..., None]
+    if array.dtype != np.uint8 or array.ndim != 4:
+        got = f"{array.dtype} {list(array.shape)}"
+        raise SmoothcertError(f"{path}: expected uint8 images [rows, height, width, channels], but got {got}.")
+    array = np.moveaxis(array, -1, 1)
+    return StoredImages(
+        torch.Size(array.shape), lambda rows: torch.from_numpy(np.ascontiguousarray(array[np.asarray(rows)]))
+    )
 
 
 def find_corruption(folder: Path, name: str) -> Path | None:
@@ -78,8 +67,9 @@ def find_corruption(folder: Path, name: str) -> Path | None:
 def read_corruption(path: Path) -> tuple[Images, Tensor]:
     """Return the images and labels of a file found by `find_corruption`."""
     if path.suffix == ".npz":
-        return PackedImages(path), _unpack(path)[1]
-    labels = path.with_name("test_labels.npy" if path.name == "test_images.npy" else "labels.npy")
-    if not labels.is_file():
-        raise SmoothcertError(f"{path} has no labels: {labels} does not exist.")
-    return StoredImages(path), as_labels(open_npy(labels), labels)
+        images, labels = _unpack(path)
+        return StoredImages(images.shape, lambda rows: _unpack(path)[0][rows]), labels
+    file = path.with_name("test_labels.npy" if path.name == "test_images.npy" else "labels.npy")
+    if not file.is_file():
+        raise SmoothcertError(f"{path} has no labels: {file} does not exist.")
+    return _map_npy(path), as_labels(open_npy(file), file)

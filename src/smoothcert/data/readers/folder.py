@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"))
-_MAX_THREADS = 8
+_MAX_THREADS = 8  # Pillow releases the GIL while it decodes
+_BILINEAR = 2  # PIL.Image.Resampling.BILINEAR; Pillow is optional
 
 
 class FolderImages:
@@ -56,11 +57,7 @@ class FolderImages:
         return torch.stack(pixels), used
 
     def _stack(self, decode: Callable[[int], Tensor], indices: list[int]) -> Tensor:
-        # Pillow releases the GIL while it decodes.
-        threads = min(_MAX_THREADS, os.cpu_count() or 1, len(indices))
-        if threads < 2:
-            return torch.stack([decode(index) for index in indices])
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
             return torch.stack(list(pool.map(decode, indices)))
 
     def _central_crop(self, index: int) -> Tensor:
@@ -68,7 +65,7 @@ class FolderImages:
         if self.resize is not None and min(image.size) != self.resize:
             width, height = image.size
             short = min(width, height)
-            image = image.resize((self.resize * width // short, self.resize * height // short), _bilinear())
+            image = image.resize((self.resize * width // short, self.resize * height // short), _BILINEAR)
         if self.crop:
             if min(image.size) < self.crop:
                 size = "x".join(map(str, image.size))
@@ -86,7 +83,7 @@ class FolderImages:
     def _random_crop(self, image: Image, draws: Sequence[float]) -> Tensor:
         left, top, width, height = random_box(*image.size, draws)
         crop = image.crop((left, top, left + width, top + height))
-        pixels = _pixels(crop.resize((self.shape[3], self.shape[2]), _bilinear()))
+        pixels = _pixels(crop.resize((self.shape[3], self.shape[2]), _BILINEAR))
         return pixels.flip(2) if draws[-1] < 0.5 else pixels
 
     def _decodable(self, index: int) -> tuple[int, Image]:
@@ -179,9 +176,3 @@ def _open(path: Path) -> Image:
 
 def _pixels(image: Image) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
-
-
-def _bilinear() -> int:
-    from PIL import Image
-
-    return Image.Resampling.BILINEAR

@@ -16,7 +16,7 @@ from smoothcert.errors import SmoothcertError
 _PREFIX = {"train": "train", "test": "t10k"}
 
 
-def find_idx(root: Path, places: tuple[str, ...], split: str) -> Callable[[], Arrays] | None:
+def find_idx(places: tuple[str, ...], root: Path, split: str) -> Callable[[], Arrays] | None:
     """Return a function that reads a split, or None if its files are in none of the `places` below `root`."""
     for folder in folders(root, places):
         images = _find(folder, f"{_PREFIX[split]}-images", 3)
@@ -39,10 +39,7 @@ def _find(folder: Path, stem: str, dimensions: int) -> Path | None:
 def _parse(content: bytes, path: Path, dimensions: int) -> np.ndarray:
     """Decode an idx file of unsigned bytes: two zeros, 8, the number of dimensions, each size, then the values."""
     header = 4 + 4 * dimensions
-    if len(content) < header or content[:4] != bytes((0, 0, 8, dimensions)):
-        raise SmoothcertError(f"{path} is not an idx file of {dimensions}-dimensional bytes; fetch it again.")
-    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, 4))
-    expected = header + math.prod(shape)
-    if len(content) != expected:
-        raise SmoothcertError(f"{path}: expected {expected} bytes, but got {len(content)}; fetch it again.")
+    shape = tuple(int.from_bytes(content[start : start + 4], "big") for start in range(4, header, 4))
+    if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) != header + math.prod(shape):
+        raise SmoothcertError(f"{path} is not a complete idx file of {dimensions}-dimensional bytes; fetch it again.")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy()
