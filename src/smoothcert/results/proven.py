@@ -22,19 +22,22 @@ from smoothcert.statistics.certify import bound_uniforms, certify_looks
 _AT_ONCE = 1 << 22  # votes in one array
 _LARGEST_TABLE = 1_000_000  # samples up to which bounds are kept from one file to the next
 
+CHANGED = "the results were changed"
+
 
 class UnverifiedError(SmoothcertError):
     """Rows that do not follow from the votes and settings beside them."""
 
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path}: {problem}; the results were changed. `--unverified` reads them anyway.")
+    def __init__(self, path: Path, problem: str, advice: str = CHANGED) -> None:
+        super().__init__(f"{path}: {problem}; {advice}. `--unverified` reads them anyway.")
 
 
 def prove_by_counts(
     path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Floats]:
     """Return classes and radii that the votes of a fixed number of noise samples prove."""
-    classes = max(protocol.classes or 2, table.classes)
+    all_classes = protocol.classes if protocol.bound == "two-sided" else None  # others need the chosen class only
+    classes = max(all_classes or 2, table.classes)
     labels, n = np.zeros(len(table), dtype=np.int64), protocol.plan.looks[0]
     labels[rows] = results.label
     predict, radius = np.empty(len(table), dtype=np.int64), np.empty(len(table))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from smoothcert.errors import SmoothcertError, first_line
 from smoothcert.results.merge import images_of
 from smoothcert.results.naming import counts_path, looks_path, sidecar_path
-from smoothcert.results.proven import UnverifiedError, prove_by_counts, prove_by_looks
+from smoothcert.results.proven import CHANGED, UnverifiedError, prove_by_counts, prove_by_looks
 from smoothcert.results.reader import read_results, read_vote_table
 from smoothcert.results.records import Results
 from smoothcert.results.stored_protocol import StoredProtocol
@@ -56,7 +56,7 @@ def verify_results(path: Path, results: Results) -> None:
             _check_rows(path, results, StoredProtocol.of(settings), has_votes=has_votes)
         elif "sigma" in settings:
             verify_limit(path, results, float(settings["sigma"]))
-    except (KeyError, TypeError, ValueError) as error:  # a UsageError of the statistics, too
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:  # a UsageError of the statistics, too
         raise UnverifiedError(
             path, f"its votes and {sidecar_path(path).name} disagree ({first_line(error)})"
         ) from error
@@ -65,14 +65,15 @@ def verify_results(path: Path, results: Results) -> None:
 def verify_limit(path: Path, results: Results, sigma: float) -> None:
     """Raise UnverifiedError if a radius exceeds what any published number of noise samples could prove."""
     limit = 1.01 * largest_radius(sigma, _PUBLISHED_N, 0.001)  # published radii and noise levels are rounded
-    _check_limit(path, results, limit, f"noise of sigma {sigma:g}")
+    advice = "state another noise level with `--sigma`" if not results.about else CHANGED
+    _check_limit(path, results, limit, f"noise of sigma {sigma:g}", advice)
 
 
-def _check_limit(path: Path, results: Results, limit: float, evidence: str) -> None:
+def _check_limit(path: Path, results: Results, limit: float, evidence: str, advice: str = CHANGED) -> None:
     row = int(results.radius.argmax())
     if results.radius[row] > limit:
         radius = f"the radius of image {results.idx[row]} is {results.radius[row]:g}"
-        raise UnverifiedError(path, f"{radius}, but {evidence} proves {limit:.4g} at most")
+        raise UnverifiedError(path, f"{radius}, but {evidence} proves {limit:.4g} at most", advice)
 
 
 def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential: bool) -> None:
