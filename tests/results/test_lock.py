@@ -38,7 +38,7 @@ def content(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.product(STOPS, STOPS))
+@pytest.mark.parametrize(("first", "second"), [*itertools.product(STOPS, STOPS)])
 def test_all_files_of_a_result_have_one_lock(model, mini, tmp_path, first, second):
     refused = []
 
