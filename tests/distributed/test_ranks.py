@@ -1,7 +1,10 @@
 """Ranks in one process, as threads around a store: they agree, share work out, and outlive each other."""
 
+import os
+import pickle
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from launching import HANGS
@@ -9,11 +12,11 @@ from torch.distributed import HashStore
 from training_child import configure, train
 
 from smoothcert.distributed import consensus, heartbeats, peer_errors, work_queue
-from smoothcert.distributed.heartbeats import Heartbeats, start_heartbeat
+from smoothcert.distributed.heartbeats import Heartbeats
 from smoothcert.distributed.launched import LaunchedRanks
 from smoothcert.distributed.peer_errors import raise_if_peer_failed, rank0_reports
 from smoothcert.distributed.ranks import PeerError, Ranks
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.runtime import environment
 from smoothcert.runtime.deadline import INTERRUPTED
 from smoothcert.training import setup
@@ -24,7 +27,9 @@ from smoothcert.training.pacing import Clock
 def short_waits(monkeypatch):
     monkeypatch.setattr(heartbeats, "SECONDS_BETWEEN_BEATS", 0.1)
     monkeypatch.setattr(consensus, "_SECONDS_TO_APPEAR", 0.2)
+    monkeypatch.setattr(consensus, "_SECONDS_BETWEEN_PEER_CHECKS", 0.1)
     monkeypatch.setattr(work_queue, "_SECONDS_BETWEEN_HEARTBEAT_CHECKS", 0.1)
+    monkeypatch.setattr(Heartbeats, "_end", lambda self, reason: None)  # threads must not end the process
 
 
 @pytest.fixture
@@ -38,7 +43,7 @@ def together(work, size, *, absent=()):
     store, found = HashStore(), {}
 
     def run(ranks):
-        stop = start_heartbeat(ranks)
+        stop = ranks.heartbeats.start()
         try:
             found[ranks.rank] = work(ranks)
         except SmoothcertError as error:
@@ -114,15 +119,96 @@ def test_of_several_errors_the_first_is_said(monkeypatch):
         raise_if_peer_failed(LaunchedRanks(0, 3, store))
 
 
-def test_a_rank_that_never_starts_is_dead_after_a_while(monkeypatch):
-    now, ranks = [0.0], LaunchedRanks(0, 3, HashStore())
-    monkeypatch.setattr("smoothcert.distributed.heartbeats.time.monotonic", lambda: now[0])
-    beats = Heartbeats(ranks)
-    ranks.store.set("beat/0", "0")
-    assert beats.dead() == []
-    now[0] = heartbeats._SECONDS_TO_START + 1
-    ranks.store.set("beat/0", "1")
-    assert beats.dead() == [1, 2]
+def test_a_rank_that_never_starts_is_silent_after_ten_minutes():
+    beats = Heartbeats(0, 3, HashStore())
+    beats.exchange(0)
+    beats.add_silence(heartbeats._SECONDS_TO_START - 1)
+    beats.exchange(1)
+    assert beats.silent() == []
+    beats.add_silence(2)
+    beats.exchange(2)
+    assert beats.silent() == [1, 2]
+
+
+def test_a_rank_ends_only_when_it_may_wait_forever(monkeypatch):
+    """Rank 0 without collectives does without a silent rank; a rank that has left is not waited for."""
+    monkeypatch.setenv("SMOOTHCERT_RANK_TIMEOUT", "1")
+    store = HashStore()
+    every = [Heartbeats(rank, 3, store) for rank in range(3)]
+
+    def pass_time(*alive):
+        for _ in range(3):
+            for beats in every:
+                beats.add_silence(0.6)
+            for rank in (*alive, *alive):  # rank 0 reads before the others write
+                pass_time.number += 1
+                every[rank].exchange(pass_time.number)
+        return [every[rank].reason_to_end() for rank in range(3)]
+
+    pass_time.number = 0
+    silence = "{} has not been heard of for 1 seconds; the work stops."
+    assert pass_time(0, 1, 2) == [None, None, None]
+    assert pass_time(0, 2)[0::2] == [None, None]
+    every[0].uses_collectives = every[2].uses_collectives = True
+    assert pass_time(0, 2)[0::2] == [silence.format("Rank 1"), None]
+    store.set("left/1", "")
+    assert pass_time(0, 2)[0::2] == [None, None]
+    assert pass_time(2)[2] == silence.format("Rank 0")
+    assert pass_time()[2] == silence.format("Rank 0"), "its store does not answer"
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    assert pass_time()[0] == silence.format("torchrun")
+    store.set("failed", "{}")
+    assert pass_time(0, 2)[0::2] == [None, None], "the main thread has time to report it"
+    every[2].add_silence(heartbeats._SECONDS_TO_END)
+    every[2].exchange(-1)
+    every[0].exchange(-1)
+    every[2].exchange(-2)
+    assert every[2].reason_to_end() == "", "another rank reports it"
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])
+def test_a_bad_limit_is_refused(text, monkeypatch):
+    monkeypatch.setenv("SMOOTHCERT_RANK_TIMEOUT", text)
+    with pytest.raises(UsageError, match=f"`SMOOTHCERT_RANK_TIMEOUT` must be .*, got '{text}'"):
+        Heartbeats(0, 2, HashStore())
+
+
+class Malicious:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize(
+    ("key", "rank", "read"),
+    [
+        ("broadcast/0", 1, lambda ranks: ranks.broadcast_from_rank0(None)),
+        ("queue/0/result/0", 0, lambda ranks: list(ranks.map_in_order(1, str))),
+        ("same/0/1", 0, lambda ranks: ranks.require_same_on_all_ranks({})),
+        ("failed", 0, raise_if_peer_failed),
+    ],
+)
+def test_a_key_written_by_a_stranger_executes_nothing(key, rank, read, tmp_path):
+    payload = pickle.dumps(Malicious(tmp_path / "executed"))
+    ranks = LaunchedRanks(rank, 2, HashStore())
+    ranks.store.set(key, payload)
+    with pytest.raises(SmoothcertError, match="The ranks' store has a value that is not JSON"):
+        read(ranks)
+    assert not (tmp_path / "executed").exists()
+    pickle.loads(payload)
+    assert (tmp_path / "executed").exists(), "the payload works"
+
+
+def test_nothing_between_ranks_is_pickled():
+    source = Path(consensus.__file__).parent
+    for path in source.glob("*.py"):
+        text = path.read_text()
+        assert "import pickle" not in text
+        assert "_object" not in text, "torch's object collectives pickle"
 
 
 def test_an_error_of_another_rank_is_said_by_rank_0():
@@ -174,9 +260,10 @@ def test_the_items_of_a_dead_rank_are_taken_over(impatient):
             ranks.store.add("queue/0/next", 2)
             ranks.store.set("queue/0/owner/0", "1")
         time.sleep(0.2)
-        return list(ranks.map_in_order(12, lambda item: (item, ranks.rank)))
+        return list(ranks.map_in_order(12, lambda item: (item, ranks.rank), tuple))
 
-    first, _, other = together(work, 3, absent=[1])
+    with pytest.warns(Notice, match="Rank 1 has not been heard of for 3 seconds; other ranks take over its work"):
+        first, _, other = together(work, 3, absent=[1])
     assert [item for item, _ in first] == list(range(12))
     assert other == []
 

@@ -68,7 +68,7 @@ def test_training_survives_the_death_of_a_rank(tmp_path):
 @pytest.mark.parametrize("ranks", [[0, 1], [1]])
 def test_interrupted_training_saves_and_goes_on(ranks, tmp_path):
     """Ctrl-C reaches all processes, through their launcher; a signal to one of them ends the others just as well."""
-    flags = ["train", "--dataset", "mnist-mini", "--epochs", 3, "--runs", tmp_path, "--name"]
+    flags = ["train", "--dataset", "mnist-mini", "--epochs", 8, "--runs", tmp_path, "--name"]
     broken, whole = (RunFolder(tmp_path / name) for name in ("broken", "whole"))
     group = smoothcert_group(*[([*flags, "broken"], {})] * 2)
     while not broken.metrics.exists():
@@ -114,16 +114,21 @@ def test_certification_survives_the_death_of_a_rank(certified, tmp_path):
     assert "images" in output
 
 
-def test_the_images_of_a_dead_rank_are_taken_over_without_a_restart(certified, tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_images_of_a_dead_or_frozen_rank_are_taken_over_without_a_restart(sent, certified, tmp_path):
     command, expected, counts = certified
     out = tmp_path / "two.tsv"
     group = smoothcert_group(*[([*command, "--out", out], {})] * 2, SMOOTHCERT_RANK_TIMEOUT=10)
     while not out.exists() or len(rows(out)) < 3:
         assert group[0].poll() is None, finish(group[0])
         time.sleep(0.05)
-    group[1].kill()
-    code, output = finish(group[0])
+    group[1].send_signal(sent)
+    try:
+        code, output = finish(group[0])
+    finally:
+        group[1].kill()
     assert code == 0, output
+    assert "Rank 1 has not been heard of for 5 seconds; other ranks take over its work." in output
     assert rows(out) == expected
     assert (tmp_path / "two.counts.tsv").read_text() == counts
     finish(group[1])
@@ -146,7 +151,7 @@ def test_sequential_certification_is_shared_out(checkpoint, tmp_path):
     group = smoothcert_group(*[([*command[:-1], "budget", "--budget", "1e6", "--out", tmp_path / "b.tsv"], {})] * 2)
     codes, outputs = zip(*map(finish, group), strict=True)
     assert codes == (2, 2)
-    assert sum("A budget weighs all images" in output for output in outputs) == 1
+    assert sum("A budget compares all images" in output for output in outputs) == 1
 
 
 def test_a_tables_runs_and_images_are_shared_out(tmp_path):

@@ -58,6 +58,11 @@ def kill_rank(launcher, rank, *, when):
         assert launcher.poll() is None, launcher.communicate()
         assert time.monotonic() < end
         time.sleep(0.01)
+    os.kill(rank_process(launcher, rank), signal.SIGKILL)
+
+
+def rank_process(launcher, rank):
+    """Return the id of the process of a rank that torchrun has started."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -66,6 +71,5 @@ def kill_rank(launcher, rank, *, when):
             except OSError:
                 continue
             if parent == launcher.pid and f"RANK={rank}".encode() in variables:
-                os.kill(int(entry.name), signal.SIGKILL)
-                return
+                return int(entry.name)
     raise AssertionError(f"rank {rank} is not running")

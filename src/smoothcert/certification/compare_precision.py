@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from smoothcert.certification.job import Progress, prepare_job
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError
+from smoothcert.models import Classifier
 from smoothcert.results.records import COLUMNS, Record
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.statistics.bounds import Floats, failure_upper_bound
@@ -108,6 +109,11 @@ class _Pair(nn.Module):
     def __init__(self, first: SmoothedClassifier, second: SmoothedClassifier) -> None:
         super().__init__()
         self.first, self.second = first, second
+
+    @property
+    def scores_rows_alone(self) -> bool:
+        """True if both networks are the package's own; they may be compiled for micro-batches only."""
+        return all(isinstance(each.model, Classifier) for each in (self.first, self.second))
 
     def forward(self, noisy: Tensor) -> Tensor:
         """Return scores that are 1 for the class of the pair, or NaN where either has NaN scores."""

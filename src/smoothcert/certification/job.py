@@ -90,9 +90,13 @@ class DatasetJob:
             records = list(make(images, group, self.data.labels[group].tolist()))
             return records, perf_counter() - started
 
+        def restore(value: Any) -> tuple[list[R], float]:
+            records, seconds = value
+            return [kind(*fields) for fields in records], seconds
+
         made = list[R]()
         with writer or nullcontext():
-            for records, seconds in ranks.map_in_order(len(groups), work):
+            for records, seconds in ranks.map_in_order(len(groups), work, restore):
                 if writer:
                     writer.append(records)
                 made += records

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -75,8 +76,12 @@ def _share_looks(
         begin(own, groups[number]).follow_schedule()
         return [look for looks in own.known.values() for look in looks], perf_counter() - started
 
+    def restore(value: Any) -> tuple[list[Look], float]:
+        looks, seconds = value
+        return [Look(idx, look, np.array(votes, np.int64), spent) for idx, look, votes, spent in looks], seconds
+
     done = len(job.indices) - len(unfinished)
-    for number, (looks, seconds) in enumerate(ranks.map_in_order(len(groups), work)):
+    for number, (looks, seconds) in enumerate(ranks.map_in_order(len(groups), work, restore)):
         store.append([look for look in looks if look.look >= len(store.known.get(look.idx, ()))])
         done += len(groups[number])
         if on_progress:

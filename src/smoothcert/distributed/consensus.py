@@ -5,18 +5,15 @@ No wait is endless: it ends when a rank has failed or its heartbeat has stopped.
 
 from __future__ import annotations
 
-import json
 import os
-import pickle
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from smoothcert.distributed import heartbeats
-from smoothcert.distributed.heartbeats import Heartbeats, rank_timeout
-from smoothcert.distributed.peer_errors import raise_if_peer_failed, reported, store_lost
+from smoothcert.distributed.peer_errors import raise_if_peer_failed, store_lost
 from smoothcert.distributed.ranks import PeerError
+from smoothcert.distributed.wire import decode, encode
 from smoothcert.errors import SmoothcertError, UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SECONDS_TO_APPEAR = 5.0
 _SECONDS_BETWEEN_CHECKS = 0.02
+_SECONDS_BETWEEN_PEER_CHECKS = 0.5
 
 ADVICE = {
     "code version": "install the same smoothcert on every node",
@@ -35,21 +33,24 @@ ADVICE = {
 }
 
 
-def wait_for_key(ranks: LaunchedRanks, key: str, beats: Heartbeats | None = None) -> bytes:
+def wait_for_key(ranks: LaunchedRanks, key: str) -> Any:
     """Return a value of the store once it is there. Raise if a rank fails or dies before that."""
-    beats, checked, pause = beats or Heartbeats(ranks), time.monotonic(), 1e-3
+    checked, pause = time.monotonic(), 1e-3
     while not _exists(ranks, key):
         time.sleep(pause)
         pause = min(2 * pause, _SECONDS_BETWEEN_CHECKS)
-        if time.monotonic() - checked > heartbeats.SECONDS_BETWEEN_BEATS:
+        if time.monotonic() - checked > _SECONDS_BETWEEN_PEER_CHECKS:
             checked = time.monotonic()
             raise_if_peer_failed(ranks)
-            if dead := [rank for rank in beats.dead() if rank != ranks.rank]:
-                text = f"Rank {dead[0]} has not been heard of for {rank_timeout():.0f} seconds; the work stops."
-                if ranks.first:
-                    raise SmoothcertError(text)
-                raise PeerError(text) if 0 in dead else reported(text)
-    return bytes(ranks.store.get(key))
+            _raise_if_silent(ranks)
+    return decode(ranks.store.get(key))
+
+
+def _raise_if_silent(ranks: LaunchedRanks) -> None:
+    """Raise if a rank that this one waits for is silent: any rank for rank 0, which tells the others; else rank 0."""
+    silent = ranks.heartbeats.silent()
+    if silent and ranks.heartbeats.claim_report():
+        raise (SmoothcertError if ranks.first else PeerError)(ranks.heartbeats.say_silent(silent[0]))
 
 
 def _exists(ranks: LaunchedRanks, key: str) -> bool:
@@ -60,31 +61,30 @@ def _exists(ranks: LaunchedRanks, key: str) -> bool:
 
 
 def broadcast_from_rank0(ranks: LaunchedRanks, value: T) -> T:
-    """Return rank 0's value on every rank."""
+    """Return rank 0's value on every rank. Tuples arrive as lists."""
     key = f"broadcast/{next(ranks.numbers)}"
     if ranks.first:
-        ranks.store.set(key, pickle.dumps(value))
+        ranks.store.set(key, encode(value))
         return value
-    return pickle.loads(wait_for_key(ranks, key))  # type: ignore[no-any-return]
+    return wait_for_key(ranks, key)  # type: ignore[no-any-return]
 
 
 def require_same_on_all_ranks(ranks: LaunchedRanks, facts: Mapping[str, Any]) -> None:
     """Wait for all ranks; raise if their facts differ. `ADVICE` says what to do about some facts."""
     here = f"same/{next(ranks.numbers)}"
     ours = {name: str(value) for name, value in facts.items()}
-    ranks.store.set(f"{here}/{ranks.rank}", json.dumps(ours))
+    ranks.store.set(f"{here}/{ranks.rank}", encode(ours))
     if not ranks.first:
         wait_for_key(ranks, f"{here}/agreed")
         return
-    beats = Heartbeats(ranks)
     for rank in range(1, ranks.size):
-        theirs = json.loads(wait_for_key(ranks, f"{here}/{rank}", beats))
+        theirs = wait_for_key(ranks, f"{here}/{rank}")
         for name in sorted(ours.keys() | theirs.keys()):
             if ours.get(name) != theirs.get(name):
                 advice = ADVICE.get(name, "give the same command on every node")
                 difference = _difference(str(ours.get(name)), str(theirs.get(name)), rank)
                 raise UsageError(f"The ranks do not agree on {name}: {difference}; {advice}.")
-    ranks.store.set(f"{here}/agreed", "")
+    ranks.store.set(f"{here}/agreed", encode(True))
 
 
 def _difference(ours: str, theirs: str, rank: int) -> str:

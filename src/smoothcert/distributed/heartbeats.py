@@ -1,71 +1,168 @@
-"""Signs of life: every rank increments a counter in the store, and one whose counter stands still is dead."""
+"""Signs of life: every rank increments a counter in the store, and one whose counter stands still is silent.
+
+Two threads per rank. One writes this rank's counter and reads others: rank 0 watches all ranks, the others watch rank
+0. A store that does not answer blocks it, whatever timeout the store has. The other thread, the guard, makes no store
+calls. It ends the process if its main thread may wait for a silent rank in a call that no exception can interrupt: a
+collective, a CUDA synchronisation, or a store call.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from smoothcert.distributed.launched import LaunchedRanks
+from smoothcert.errors import UsageError
 
 SECONDS_BETWEEN_BEATS = 1.0
+_SECONDS_BETWEEN_CHECKS = 0.25
 _SECONDS_TO_START = 600.0
+_SECONDS_TO_END = 15.0  # for the main thread to end the process in the normal way after an error
+_SECONDS_TO_BE_READ = 2.0  # for the other ranks to learn that rank 0 reports an error
 
 
 def rank_timeout() -> float:
     """Return the seconds without a heartbeat after which a rank counts as dead: $SMOOTHCERT_RANK_TIMEOUT, or 60."""
+    text = os.environ.get("SMOOTHCERT_RANK_TIMEOUT", "60")
     try:
-        return float(os.environ["SMOOTHCERT_RANK_TIMEOUT"])
-    except (KeyError, ValueError):
-        return 60.0
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"`SMOOTHCERT_RANK_TIMEOUT` must be a positive number of seconds, got {text!r}.")
+    return seconds
+
+
+def under_torchrun() -> bool:
+    """Return True if torchrun started this process; it hosts the store and restarts all ranks when one ends."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 class Heartbeats:
-    """Last heartbeat of every rank, by this process's own clock."""
+    """This rank's heartbeat, and the time since those of the watched ranks.
 
-    def __init__(self, ranks: LaunchedRanks) -> None:
-        self.ranks, self.began = ranks, time.monotonic()
-        self._last: dict[int, tuple[bytes, float]] = {}
+    A rank also watches itself: if its own heartbeat does not come back, the store does not answer. Silence is counted
+    in the guard's steps, not by a clock, so that a job stopped and continued as a whole (Ctrl-Z and `fg`) survives.
+    """
 
-    def dead(self) -> list[int]:
-        """Return the ranks without a heartbeat."""
-        now, dead = time.monotonic(), []
-        for rank in range(self.ranks.size):
+    def __init__(self, rank: int, size: int, store: Any) -> None:
+        self.rank, self.limit = rank, rank_timeout()
+        self.uses_collectives = False  # from then on, all ranks wait for each other
+        self.failure_is_known = False
+        self._store = store.clone()  # its own connection: calls on a shared one wait for each other
+        not_started = min(0.0, self.limit - _SECONDS_TO_START)
+        self._silence = dict.fromkeys(range(size) if rank == 0 else (0, rank), not_started)
+        self._beats: dict[int, bytes] = {}
+        self._left: set[int] = set()
+        self._seconds_since_failure = 0.0
+        self._over, self._report = threading.Event(), threading.Lock()
+
+    def start(self) -> Callable[[], None]:
+        """Start both threads; they end with the process, or when the returned function is called."""
+        threads = [threading.Thread(target=target, daemon=True) for target in (self._beat, self._guard)]
+        for thread in threads:
+            thread.start()
+
+        def stop() -> None:
+            self._over.set()
+            threads[0].join(SECONDS_BETWEEN_BEATS)  # longer only if the store does not answer
+
+        return stop
+
+    def silent(self) -> list[int]:
+        """Return the watched ranks without a heartbeat."""
+        return [rank for rank, seconds in self._silence.items() if seconds > self.limit]
+
+    def dispensable(self) -> list[int]:
+        """Return the silent ranks that rank 0 can do without, because others can take over their work.
+
+        It cannot if it waits for them in collectives, or if torchrun would wait for them; then the job ends.
+        """
+        all_needed = self.uses_collectives or under_torchrun()
+        return [rank for rank in self.silent() if rank != self.rank and (rank in self._left or not all_needed)]
+
+    def say_silent(self, rank: int) -> str:
+        """Return the sentence about a silent rank."""
+        return f"{self._name(rank)} has not been heard of for {self.limit:.0f} seconds; the work stops."
+
+    def claim_report(self) -> bool:
+        """Return True once: either the main thread or the guard reports that a rank is silent."""
+        return self._report.acquire(blocking=False)
+
+    def exchange(self, number: int) -> None:
+        """Write this rank's heartbeat and read those of the watched ranks."""
+        self._store.set(f"beat/{self.rank}", str(number))
+        for rank in self._silence:
             key = f"beat/{rank}"
-            if not self.ranks.store.check([key]):
-                if now - self.began > _SECONDS_TO_START:
-                    dead.append(rank)
-                continue
-            beat = self.ranks.store.get(key)
-            if rank not in self._last or self._last[rank][0] != beat:
-                self._last[rank] = beat, now
-            elif now - self._last[rank][1] > rank_timeout():
-                dead.append(rank)
-        return dead
+            beat = self._store.get(key) if self._store.check([key]) else b""
+            if beat != self._beats.get(rank, b""):
+                self._beats[rank], self._silence[rank] = beat, 0.0
+            elif self._store.check([f"left/{rank}"]):
+                self._left.add(rank)
+        self.failure_is_known = self._store.check(["failed"])
 
+    def add_silence(self, seconds: float) -> None:
+        """Count time since the last heartbeats, which `exchange` sets back."""
+        for rank in self._silence:
+            self._silence[rank] += seconds
+        self._seconds_since_failure += seconds if self.failure_is_known else 0.0
 
-def start_heartbeat(ranks: LaunchedRanks) -> Callable[[], None]:
-    """Start this rank's heartbeat; it ends with the process, or when the returned function is called."""
-    over = threading.Event()
+    def reason_to_end(self) -> str | None:
+        """Return the reason why the main thread may wait forever: a sentence, or "" if another rank reports it."""
+        silent = self.silent()
+        if self.rank in silent or 0 in silent:
+            return "" if self.failure_is_known else self.say_silent(min(silent))
+        if self.uses_collectives and self._seconds_since_failure > _SECONDS_TO_END:
+            return ""
+        needed = sorted({*silent}.difference(self.dispensable()))
+        return self.say_silent(needed[0]) if needed else None
 
-    def beat() -> None:
+    def _name(self, rank: int) -> str:
+        if self.rank in self.silent():  # the store does not answer
+            return "torchrun" if under_torchrun() else "Rank 0"
+        return f"Rank {rank}"
+
+    def _beat(self) -> None:
         for number in count():
             try:
-                ranks.store.set(f"beat/{ranks.rank}", str(number))
-            except RuntimeError:  # the store is gone, and with it everyone who could look
+                self.exchange(number)
+            except RuntimeError:  # the store is gone; the guard notices
                 return
-            if over.wait(SECONDS_BETWEEN_BEATS):
+            if self._over.wait(SECONDS_BETWEEN_BEATS):
                 return
 
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
+    def _guard(self) -> None:
+        while not self._over.wait(_SECONDS_BETWEEN_CHECKS):
+            self.add_silence(_SECONDS_BETWEEN_CHECKS)
+            if (reason := self.reason_to_end()) is not None:
+                self._end(reason)
 
-    def stop() -> None:
-        over.set()
-        thread.join()
+    def _end(self, reason: str) -> None:
+        if not self.claim_report():  # the main thread has noticed, too
+            self._over.wait(_SECONDS_TO_END)
+        elif reason:
+            end_process(reason, self._tell_others if self.rank == 0 else None)
+        if not self._over.is_set():
+            os._exit(1)
 
-    return stop
+    def _tell_others(self) -> None:
+        with suppress(RuntimeError):
+            self._store.set("failed", json.dumps({"rank": 0, "usage": False, "text": "another rank is silent"}))
+
+
+def end_process(reason: str, before: Callable[[], None] | None = None) -> None:
+    """Print a sentence and end the process at once, without the main thread, which may be blocked."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"smoothcert: {reason}\n")
+        sys.stderr.flush()
+    if before:
+        threading.Thread(target=before, daemon=True).start()  # the store may not answer
+        time.sleep(_SECONDS_TO_BE_READ)
+    os._exit(1)

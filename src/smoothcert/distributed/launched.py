@@ -7,23 +7,26 @@ errors (`peer_errors`). The collectives sum the tensors of training.
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import load, save
 from torch import Tensor
 
 from smoothcert.distributed import consensus, work_queue
-from smoothcert.distributed.heartbeats import start_heartbeat
+from smoothcert.distributed.heartbeats import Heartbeats, end_process
 from smoothcert.distributed.peer_errors import say_goodbye
-from smoothcert.distributed.ranks import PeerError, Ranks
+from smoothcert.distributed.ranks import PeerError, Ranks, TrainingState
 from smoothcert.errors import SmoothcertError, first_line
 
 T = TypeVar("T")
@@ -38,6 +41,11 @@ class LaunchedRanks(Ranks):
     store: Any = None
     numbers: Iterator[int] = field(default_factory=count, compare=False, repr=False)
     """Numbers for joint operations: all ranks perform the same operations in the same order."""
+
+    @cached_property
+    def heartbeats(self) -> Heartbeats:
+        """The heartbeats of this rank and of those that it watches."""
+        return Heartbeats(self.rank, self.size, self.store)
 
     def broadcast_from_rank0(self, value: T) -> T:
         """Send rank 0's value through the store."""
@@ -55,9 +63,11 @@ class LaunchedRanks(Ranks):
         """Check that a file created by rank 0 is visible to all ranks."""
         consensus.require_shared_folder(self, folder)
 
-    def map_in_order(self, count: int, work: Callable[[int], T]) -> Iterator[T]:
+    def map_in_order(
+        self, count: int, work: Callable[[int], T], restore: Callable[[Any], T] | None = None
+    ) -> Iterator[T]:
         """Distribute the work through a queue in the store."""
-        return work_queue.map_in_order(self, count, work)
+        return work_queue.map_in_order(self, count, work, restore)
 
     def new_flag(self, name: str) -> str:
         """Return a key that all ranks share."""
@@ -73,6 +83,7 @@ class LaunchedRanks(Ranks):
 
     def connect(self, device: torch.device) -> None:
         """Initialise torch's process group: NCCL for tensors on a GPU, Gloo for others."""
+        self.heartbeats.uses_collectives = True
         if not dist.is_initialized():
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             store = dist.PrefixStore("group", self.store)  # type: ignore[attr-defined]
@@ -93,32 +104,50 @@ class LaunchedRanks(Ranks):
         _all_reduce(summed)
         return summed
 
-    def broadcast_state(self, value: T) -> T:
-        """Send rank 0's value through the collectives."""
-        values = [value]
+    def broadcast_state(self, state: TrainingState | None) -> TrainingState | None:
+        """Send rank 0's tensors through the collectives, in the safetensors format."""
+        packed = torch.frombuffer(bytearray(save(state[0])), dtype=torch.uint8) if state and self.first else None
+        header = self.broadcast_from_rank0((packed.numel(), state[1]) if packed is not None and state else None)
+        if header is None:
+            return None
+        size, step = header
+        received = torch.empty(size, dtype=torch.uint8) if packed is None else packed
         with _peer_errors():
-            dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
-        return values[0]
+            dist.broadcast(received, src=0)
+        return load(received.numpy().tobytes()), step
 
 
 def connect_to_launcher() -> LaunchedRanks:
     """Meet the other processes and return this process's place among them."""
     from torch.distributed.rendezvous import rendezvous
 
+    # A frozen process that accepts connections but does not answer is beyond the timeout of `rendezvous`.
+    limit = threading.Timer(
+        _RENDEZVOUS_TIMEOUT.total_seconds() + 60, end_process, ["The other processes do not answer; the work stops."]
+    )
+    limit.daemon = True
+    limit.start()
     try:
         store, rank, size = next(iter(rendezvous("env://", timeout=_RENDEZVOUS_TIMEOUT)))
     except (ValueError, RuntimeError) as error:
         raise SmoothcertError(f"The other processes cannot be reached ({first_line(error)}).") from error
+    finally:
+        limit.cancel()
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # ignore keys that an earlier attempt left behind
     ranks = LaunchedRanks(rank, size, dist.PrefixStore(f"smoothcert/{attempt}", store))  # type: ignore[attr-defined]
-    _on_disconnect.extend((start_heartbeat(ranks), partial(say_goodbye, ranks)))
+    _on_disconnect.extend((ranks.heartbeats.start(), _destroy_process_group, partial(say_goodbye, ranks)))
     return ranks
 
 
 def disconnect() -> None:
     """Close the connections. Rank 0, which may host the store, leaves last."""
+    if sys.exc_info()[0] is not None and _on_disconnect:
+        _on_disconnect.pop()  # no goodbye after an unexpected error: the others must notice
     while _on_disconnect:
         _on_disconnect.pop()()
+
+
+def _destroy_process_group() -> None:
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 
@@ -133,4 +162,4 @@ def _peer_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise PeerError(f"another process of the group is gone ({first_line(error)})") from error
+        raise PeerError(f"Another rank is gone ({first_line(error)}).") from error

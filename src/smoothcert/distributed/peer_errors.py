@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING
 
+from smoothcert.distributed.heartbeats import under_torchrun
 from smoothcert.distributed.ranks import PeerError
+from smoothcert.distributed.wire import decode, encode
 from smoothcert.errors import SmoothcertError, UsageError
 
 if TYPE_CHECKING:
@@ -17,15 +18,8 @@ _SECONDS_BETWEEN_CHECKS = 0.02
 
 
 def store_lost() -> PeerError:
-    """Return the error for a store that no longer answers."""
-    return PeerError("the store that connects the ranks is gone")
-
-
-def reported(text: str) -> PeerError:
-    """Return an error that rank 0 reports to the user."""
-    error = PeerError(text)
-    error.reported = True
-    return error
+    """Return the error for a store that has closed its connections."""
+    return PeerError(f"{'torchrun' if under_torchrun() else 'Rank 0'}, which hosts the ranks' store, is gone.")
 
 
 def raise_if_peer_failed(ranks: LaunchedRanks) -> None:
@@ -36,9 +30,11 @@ def raise_if_peer_failed(ranks: LaunchedRanks) -> None:
         raise store_lost() from error
     if not failed:
         return
-    if not ranks.first:
-        raise reported("another rank has failed")
-    failure = json.loads(ranks.store.get("failed"))
+    failure = decode(ranks.store.get("failed"))
+    if not ranks.first or failure["rank"] == 0:
+        reported = PeerError("another rank has failed")
+        reported.reported = True
+        raise reported
     ranks.store.set("heard", "")
     kind = UsageError if failure["usage"] else SmoothcertError
     raise kind(f"On rank {failure['rank']}: {failure['text']}")
@@ -48,13 +44,13 @@ def rank0_reports(ranks: LaunchedRanks, error: SmoothcertError) -> bool:
     """Tell the other ranks about an error here; return True if rank 0 reports it to the user."""
     if isinstance(error, PeerError):
         try:
-            return error.reported or bool(ranks.store.check(["failed"]))
+            return error.reported or ranks.heartbeats.failure_is_known or bool(ranks.store.check(["failed"]))
         except RuntimeError:
             return False
     failure = {"rank": ranks.rank, "usage": isinstance(error, UsageError), "text": str(error)}
     try:
         if not ranks.store.check(["failed"]):
-            ranks.store.set("failed", json.dumps(failure))
+            ranks.store.set("failed", encode(failure))
         if ranks.first:  # it reports its own error; the others may well have failed in the same way
             ranks.store.set("heard", "")
             return False

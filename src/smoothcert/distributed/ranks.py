@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from smoothcert.errors import SmoothcertError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
+TrainingState: TypeAlias = "tuple[dict[str, Tensor], int]"
 
 
 class PeerError(SmoothcertError):
@@ -69,7 +70,7 @@ class Ranks:
         return BatchShare(first, end - first, images, (end - first) / images)
 
     def broadcast_from_rank0(self, value: T) -> T:
-        """Return rank 0's value on every rank. For small values; see `broadcast_state`."""
+        """Return rank 0's value on every rank. For small JSON values; see `broadcast_state`."""
         return value
 
     def wait_for_rank0(self) -> None:
@@ -81,8 +82,13 @@ class Ranks:
     def require_shared_folder(self, folder: Path) -> None:
         """Raise if `folder` is not the same folder on every rank."""
 
-    def map_in_order(self, count: int, work: Callable[[int], T]) -> Iterator[T]:
-        """Yield work(0), ..., work(count - 1) on rank 0. Other ranks take over part of the work and yield nothing."""
+    def map_in_order(
+        self, count: int, work: Callable[[int], T], restore: Callable[[Any], T] | None = None
+    ) -> Iterator[T]:
+        """Yield work(0), ..., work(count - 1) on rank 0. Other ranks take over part of the work and yield nothing.
+
+        Results travel as JSON (see `wire.encode`). If that changes them, `restore` must rebuild them.
+        """
         return map(work, range(count))
 
     def new_flag(self, name: str) -> str:
@@ -106,9 +112,9 @@ class Ranks:
         """Return the sum of a tensor over the ranks."""
         return value
 
-    def broadcast_state(self, value: T) -> T:
-        """Return rank 0's value, of any size, on every rank. Needs `connect`."""
-        return value
+    def broadcast_state(self, state: TrainingState | None) -> TrainingState | None:
+        """Return rank 0's tensors and step number, or None, on every rank. Needs `connect`."""
+        return state
 
 
 _current = Ranks()

@@ -37,19 +37,19 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
             self.running_var.lerp_(variance * (count / (count - 1)), momentum)
             self.num_batches_tracked.add_(1)
         scale = self.weight * (variance + self.eps).rsqrt()
-        found = (input - _per_channel(mean)) * _per_channel(scale) + _per_channel(self.bias)
-        return found.to(input.dtype)
+        normalised = (input - _per_channel(mean)) * _per_channel(scale) + _per_channel(self.bias)
+        return normalised.to(input.dtype)
 
 
 def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm2d]:
     """Replace a network's BatchNorm layers by synchronised ones, and return these."""
-    made = []
+    replaced = []
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.BatchNorm2d):
-                made.append(SyncedBatchNorm2d(child, ranks))
-                setattr(module, name, made[-1])
-    return made
+                replaced.append(SyncedBatchNorm2d(child, ranks))
+                setattr(module, name, replaced[-1])
+    return replaced
 
 
 def _statistics(x: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,15 +6,16 @@ twice has the same result. If rank 0 dies, the work ends; the same command resum
 
 from __future__ import annotations
 
-import pickle
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch.distributed as dist
 
-from smoothcert.distributed.heartbeats import Heartbeats
 from smoothcert.distributed.peer_errors import raise_if_peer_failed, store_lost
+from smoothcert.distributed.wire import decode, encode
+from smoothcert.errors import Notice
 
 if TYPE_CHECKING:
     from smoothcert.distributed.launched import LaunchedRanks
@@ -24,14 +25,18 @@ _SECONDS_BETWEEN_CHECKS = 0.02
 _SECONDS_BETWEEN_HEARTBEAT_CHECKS = 2.0
 
 
-def map_in_order(ranks: LaunchedRanks, count: int, work: Callable[[int], T]) -> Iterator[T]:
+def map_in_order(
+    ranks: LaunchedRanks, count: int, work: Callable[[int], T], restore: Callable[[Any], T] | None
+) -> Iterator[T]:
     """Yield work(0), work(1), ... in this order on rank 0; other ranks do their share and yield nothing.
 
-    No rank returns before all items are done.
+    Results travel as JSON, and `restore` rebuilds them. No rank returns before all items are done.
     """
     queue = _Queue(ranks, f"queue/{next(ranks.numbers)}", count)
     if ranks.first:
-        yield from queue.lead(work)
+        for result in queue.lead(work):
+            value = decode(result)
+            yield restore(value) if restore else value
         queue.close()
     else:
         queue.serve(work)
@@ -44,29 +49,29 @@ class _Queue:
         self.ranks, self.items = ranks, items
         self._store = dist.PrefixStore(name, ranks.store)  # type: ignore[attr-defined]
         self._redone: list[int] = []  # items queued again by rank 0: those of tickets from `items` on
-        self._heartbeats = Heartbeats(ranks)
+        self._reported = set[int]()
         self._checked = time.monotonic()
         self._owners: dict[int, int] = {}
-        self._results: dict[int, bytes] = {}
+        self._results: dict[int, str | bytes] = {}
 
-    def lead(self, work: Callable[[int], T]) -> Iterator[T]:
-        """Work as rank 0 and yield every result in order."""
+    def lead(self, work: Callable[[int], object]) -> Iterator[str | bytes]:
+        """Work as rank 0 and yield every result in order, as JSON."""
         ticket, given = self._draw_ticket(), 0
         while given < self.items:
             item = self._item(ticket)
             if item is not None:
                 if item >= given and item not in self._results and not self._has(f"result/{item}"):
-                    self._results[item] = pickle.dumps(work(item))
+                    self._results[item] = encode(work(item))
                 ticket = self._draw_ticket()
             while given < self.items and (result := self._take(given)) is not None:
-                yield pickle.loads(result)
+                yield result
                 given += 1
             self._requeue_lost_items(given)
             if item is None:
                 time.sleep(_SECONDS_BETWEEN_CHECKS)
             raise_if_peer_failed(self.ranks)
 
-    def serve(self, work: Callable[[int], T]) -> None:
+    def serve(self, work: Callable[[int], object]) -> None:
         """Work as another rank until rank 0 says that all items are done."""
         ticket = self._draw_ticket()
         while not self._has("end"):
@@ -75,16 +80,16 @@ class _Queue:
                 time.sleep(_SECONDS_BETWEEN_CHECKS)
                 raise_if_peer_failed(self.ranks)
                 continue
-            self._set(f"result/{item}", pickle.dumps(work(item)))
+            self._set(f"result/{item}", encode(work(item)))
             ticket = self._draw_ticket()
 
     def close(self) -> None:
         """Release the other ranks."""
-        self._set("end", b"")
+        self._set("end", "")
 
     def _draw_ticket(self) -> int:
         ticket = self._call("add", "next", 1) - 1
-        self._set(f"owner/{ticket}", str(self.ranks.rank).encode())
+        self._set(f"owner/{ticket}", str(self.ranks.rank))
         return int(ticket)
 
     def _item(self, ticket: int) -> int | None:
@@ -97,7 +102,7 @@ class _Queue:
         key = f"again/{ticket}"
         return int(self._get(key)) if self._has(key) else None
 
-    def _take(self, item: int) -> bytes | None:
+    def _take(self, item: int) -> str | bytes | None:
         """Return a result and delete it, here and in the store."""
         if item in self._results:
             return self._results.pop(item)
@@ -113,7 +118,7 @@ class _Queue:
         if time.monotonic() - self._checked < _SECONDS_BETWEEN_HEARTBEAT_CHECKS:
             return
         self._checked = time.monotonic()
-        dead = set(self._heartbeats.dead())
+        dead = self._dead_ranks()
         drawn = int(self._call("add", "next", 0)) if dead else 0
         for ticket in range(given, min(drawn, self.items + len(self._redone))):
             item = ticket if ticket < self.items else self._redone[ticket - self.items]
@@ -121,14 +126,24 @@ class _Queue:
                 continue
             self._owners[ticket] = -1  # replaced by a new ticket
             self._redone.append(item)
-            self._set(f"again/{self.items + len(self._redone) - 1}", str(item).encode())
+            self._set(f"again/{self.items + len(self._redone) - 1}", str(item))
+
+    def _dead_ranks(self) -> set[int]:
+        """Return the ranks whose work others take over, and say so once."""
+        beats = self.ranks.heartbeats
+        dead = {*beats.dispensable()}
+        for rank in sorted(dead - self._reported):
+            text = f"Rank {rank} has not been heard of for {beats.limit:.0f} seconds; other ranks take over its work."
+            warnings.warn(text, Notice, stacklevel=2)
+        self._reported |= dead
+        return dead
 
     def _owner(self, ticket: int) -> int:
         """Return the rank that drew a ticket. A rank that died before saying so is taken from the dead ones."""
         if ticket not in self._owners:
             key = f"owner/{ticket}"
             if not self._has(key):
-                return min(self._heartbeats.dead(), default=-1)
+                return min(self._dead_ranks(), default=-1)
             self._owners[ticket] = int(self._get(key))
         return self._owners[ticket]
 
@@ -138,7 +153,7 @@ class _Queue:
     def _get(self, key: str) -> bytes:
         return bytes(self._call("get", key))
 
-    def _set(self, key: str, value: bytes) -> None:
+    def _set(self, key: str, value: str) -> None:
         self._call("set", key, value)
 
     def _call(self, name: str, *arguments: object) -> Any:

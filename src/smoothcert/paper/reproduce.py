@@ -83,15 +83,15 @@ def _train_on_free_ranks(
     configs = [[job.config for job in group] for group in groups]
     prepare_runs([config for group in configs for config in group], place.runs, time_limit=deadline.left, **options)
 
-    def train(number: int) -> SmoothcertError | None:
+    def train(number: int) -> str | None:
         try:
             with as_single_process():
                 train_runs(configs[number], place.runs, time_limit=deadline.left, **options)
         except SmoothcertError as error:
-            return error
+            return str(error)
         return None
 
-    return [error for error in current_ranks().map_in_order(len(configs), train) if error]
+    return [SmoothcertError(text) for text in current_ranks().map_in_order(len(configs), train) if text]
 
 
 def _groups(jobs: Sequence[Job], together: int | None, device: torch.device) -> Iterator[list[Job]]:

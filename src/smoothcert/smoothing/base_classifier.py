@@ -39,6 +39,11 @@ class BaseClassifier:
         """Type that noisy inputs are cast to, once, after the noise was added in float32."""
         return input_dtype(self.model, self.form, self.precision)
 
+    @property
+    def scores_rows_alone(self) -> bool:
+        """True if the model is known to score each input by itself, as the package's networks do."""
+        return isinstance(self.model, Classifier) or getattr(self.model, "scores_rows_alone", False) is True
+
     @contextmanager
     def voting(self, model: Model, device: torch.device) -> Iterator[None]:
         """Deploy `model`, in eval mode and the chosen precision, and restore every module's mode afterwards."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.errors import SmoothcertError, UsageError
-from smoothcert.models import Classifier
 from smoothcert.philox import Purpose
 from smoothcert.smoothing.base_classifier import BaseClassifier
 from smoothcert.smoothing.counting import Work, count_within_memory, default_batch, default_micro_batch
-from smoothcert.smoothing.independence import check_independence
+from smoothcert.smoothing.deploy import COMPILED
+from smoothcert.smoothing.independence import CheckSchedule, IndependenceCheck
 from smoothcert.smoothing.input_checks import AUTO, as_batch, as_indices, as_seed, as_shape, check_range, check_values
 from smoothcert.smoothing.noising import add_noise
 from smoothcert.statistics import bounds
@@ -109,6 +110,7 @@ class SmoothedClassifier(nn.Module):
             raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
         self.model, self.sigma, self.micro_batch, self.input_range = model, float(sigma), micro_batch, input_range
         self.input_shape = None if input_shape is None else as_shape(input_shape)
+        self._schedule = CheckSchedule()
 
     @property
     def num_classes(self) -> int | None:
@@ -230,26 +232,28 @@ class SmoothedClassifier(nn.Module):
         device = self.device_for(inputs)
         micro_batch = self.micro_batch_for(inputs.shape[1:], device)
         placed = inputs.to(device)
+        total = len(work[0]) * micro_batch if work else len(inputs) * (edges[-1] - edges[0])
         with self._base.voting(self.model, device):
-            votes = count_within_memory(
-                self._base.scores,
-                placed,
-                as_indices(index, len(inputs)).to(device),
-                edges,
-                num_classes=self._classes(placed, micro_batch),
-                noise=self.noise,
-                seed=as_seed(seed),
-                purpose=purpose,
-                micro_batch=micro_batch,
-                batch=default_batch(micro_batch, device) if batch is None else bounds.check_count("batch", batch),
-                dtype=self._base.dtype,
-                work=None if work is None else (work[0].to(device), work[1].to(device)),
-            ).cpu()
-            self._check_independence(placed[:1], micro_batch)
-        if invalid := int(votes[..., -1].sum()):
-            raise SmoothcertError(
-                f"The model returned NaN for {invalid:,} of {edges[-1] * len(inputs):,} noisy inputs."
-            )
+            classes = self._classes(placed, micro_batch)
+            with self._independent_votes(placed[0], micro_batch, total):
+                votes = count_within_memory(
+                    self._base.scores,
+                    placed,
+                    as_indices(index, len(inputs)).to(device),
+                    edges,
+                    num_classes=classes,
+                    noise=self.noise,
+                    seed=as_seed(seed),
+                    purpose=purpose,
+                    micro_batch=micro_batch,
+                    batch=default_batch(micro_batch, device) if batch is None else bounds.check_count("batch", batch),
+                    dtype=self._base.dtype,
+                    work=None if work is None else (work[0].to(device), work[1].to(device)),
+                ).cpu()
+                if invalid := int(votes[..., -1].sum()):
+                    raise SmoothcertError(
+                        f"The model returned NaN for {invalid:,} of {edges[-1] * len(inputs):,} noisy inputs."
+                    )
         return votes[..., :-1]
 
     def scores(self, noisy: Tensor) -> Tensor:
@@ -280,17 +284,37 @@ class SmoothedClassifier(nn.Module):
         return batch, single
 
     def _classes(self, inputs: Tensor, micro_batch: int) -> int:
-        if self.num_classes is None:  # learn it from a copy: models may write into inputs
-            self._base.scores(inputs[:1].to(self._base.dtype).expand(micro_batch, *inputs.shape[1:]).clone())
+        if self.num_classes is None:  # learn it from different inputs, so that one that keeps the scores is found out
+            shades = torch.linspace(0, 1, micro_batch, device=inputs.device).view(-1, *[1] * (inputs.dim() - 1))
+            self._base.scores((inputs[:1] * shades).to(self._base.dtype))
         assert self.num_classes is not None
         return self.num_classes
 
-    def _check_independence(self, one: Tensor, micro_batch: int) -> None:
-        """Raise, at the first votes, if votes of a model that is not ours depend on each other."""
-        if self._base.deployed.independent or isinstance(self.model, Classifier):
+    @contextmanager
+    def _independent_votes(self, one: Tensor, micro_batch: int, votes: int) -> Iterator[None]:
+        """Check at the first votes, and at random later ones, that the votes of a user's model are independent."""
+        due, deployed = self._schedule.due(votes), self._base.deployed
+        if self._base.scores_rows_alone or (deployed.independent and not due):
+            yield
             return
-        zero = torch.zeros(1, dtype=torch.int64, device=one.device)
-        samples = torch.arange(micro_batch, device=one.device).unsqueeze(0)
         options: dict[str, Any] = {"seed": 0, "purpose": Purpose.PREDICT, "dtype": self._base.dtype}
-        check_independence(self._base.scores, add_noise(self.noise, one, zero, zero, samples, **options)[0])
-        self._base.deployed.independent = True
+        zero = torch.zeros(1, dtype=torch.int64, device=one.device)
+
+        def draw(rows: int) -> Tensor:
+            samples = torch.arange(rows, device=one.device).unsqueeze(0)
+            return add_noise(self.noise, one.unsqueeze(0), zero, zero, samples, **options)[0]
+
+        check = IndependenceCheck(
+            self._base.scores,
+            one,
+            draw,
+            micro_batch,
+            precision=self.precision,
+            fixed_shape=self.form in COMPILED,
+            thorough=not deployed.independent,
+        )
+        check.before_votes()
+        yield
+        check.after_votes()
+        deployed.independent = True
+        self._schedule.draw(micro_batch)

@@ -101,7 +101,7 @@ class Deployed:
     def __init__(self, form: str, precision: str) -> None:
         self.form, self.precision = form, precision
         self.network: Any = None
-        self.independent = False  # True once `check_independence` has passed
+        self.independent = False  # True once `IndependenceCheck` has passed
         self._versions = list[Any]()
         self._sources = list[Any]()  # keeps them alive, so that their ids stay unique
 

@@ -1,46 +1,231 @@
-"""Check that a network scores each input independently of its batch; otherwise votes prove nothing."""
+"""Check that a model scores each input by itself; otherwise its votes are not independent and prove nothing.
+
+A model passes if it gives an input the same scores alone, in another position, beside other inputs and a second time.
+Differences are allowed only if they are random and independent between the inputs of a batch: then the certificate
+holds for a randomised classifier.
+
+The check compares batches of one shape only, because kernels round differently for other shapes. Its batches are
+smaller than large micro-batches, so that it costs little on a GPU, too.
+"""
 
 from __future__ import annotations
 
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import Notice, UsageError
 from smoothcert.smoothing.counting import Classify
+from smoothcert.smoothing.score_margins import ROUNDING, overdispersed, same_margins
 
-_BEYOND_ROUNDING = 1e-3  # relative to the largest score
+_ROWS, _RANDOMISED_ROWS, _FEW_ROWS = 256, 32, 16  # in a batch of the check
+_NOISY = 8  # noisy copies that are scored alone
+_REPEATED, _RANDOMISED = 128, 448  # inputs to score for a model that may be random
+_GAP = 200_000  # votes, on average, from one check to the next
+_BESIDE_OTHERS = "beside other inputs, as with BatchNorm in training mode or activations quantized per batch"
+_CHANGING = (
+    "The model scored the same input differently before and after the votes: if this is randomness, the certificate "
+    "holds for the random model; if the model keeps a state, its votes prove nothing."
+)
+_Place = tuple[Tensor, int]  # an input's batch, and its position there
 
 
-def check_independence(classify: Classify, noisy: Tensor) -> None:
-    """Raise if the scores of an input change with the other inputs of its micro-batch.
+class CheckSchedule:
+    """Draws the moments of later checks: on average one in 200,000 votes or 200 micro-batches, whichever is more."""
 
-    The network scores a micro-batch twice, the second time with every other input moved to another range. PyTorch's
-    random numbers, as of dropout, are the same both times. A network with other random numbers passes: its scores
-    differ for equal inputs, too.
+    def __init__(self) -> None:
+        self._random, self._votes_left = random.Random(0), 0.0
+
+    def draw(self, micro_batch: int) -> None:
+        """Draw the next moment."""
+        self._votes_left = self._random.uniform(0, 2 * max(_GAP, 200 * micro_batch))
+
+    def due(self, votes: int) -> bool:
+        """Return True if the next moment lies within the next `votes` votes."""
+        self._votes_left -= votes
+        return self._votes_left < 0
+
+
+class IndependenceCheck:
+    """Compares a model's scores of the same inputs before and after votes are counted.
+
+    Args:
+        classify: The model.
+        clean: The input whose votes are counted.
+        draw: Returns this many noisy copies of it.
+        micro_batch: Number of inputs that the model sees at once when it votes.
+        precision: Precision in which it votes.
+        fixed_shape: True if batches of another size are impossible or expensive.
+        thorough: True to compare inputs that are alone with the same ones side by side, too.
     """
-    if len(noisy) < 2:
-        return
-    exchanged = noisy.clone()
-    exchanged[1::2] = 3 * exchanged[1::2] - 1
-    scores = _unchanged_scores(classify, noisy)
-    moved = _unchanged_scores(classify, exchanged)
-    if _differ(scores, moved) and not _differ(scores, _unchanged_scores(classify, noisy)):
-        raise UsageError(
-            "The model's scores of an input depend on the other inputs in the batch, as with BatchNorm in training "
-            "mode or activations quantized per batch, so votes are not independent, and prove nothing. Put the model "
-            "into eval mode, or choose `micro_batch=1`."
+
+    def __init__(
+        self,
+        classify: Classify,
+        clean: Tensor,
+        draw: Callable[[int], Tensor],
+        micro_batch: int,
+        *,
+        precision: str,
+        fixed_shape: bool,
+        thorough: bool,
+    ) -> None:
+        self._classify, self._precision, self._thorough, self._seed = classify, precision, thorough, 0
+        if not fixed_shape and micro_batch > (_FEW_ROWS if thorough else _ROWS):
+            try:
+                self._call(draw(_FEW_ROWS))
+            except Exception:  # whatever a model raises that accepts micro-batches only
+                fixed_shape = True
+        self._rows, self._few, self._some = (
+            micro_batch if fixed_shape else min(micro_batch, most) for most in (_ROWS, _FEW_ROWS, _RANDOMISED_ROWS)
         )
+        self._noisy = draw(self._rows)
+        self._others = _other_inputs(clean.to(self._noisy.dtype), self._noisy[0])
+        self._alone = torch.full((len(self._others),), -1)  # their classes, where known
+        self._randomised = False
+
+    def before_votes(self) -> None:
+        """Score noisy copies, and raise if a thorough check finds that votes are not independent."""
+        if self._thorough and self._rows > 1:
+            self._compare_alone()
+        if not self._randomised:
+            self._scores = self._call(self._noisy)
+
+    def after_votes(self) -> None:
+        """Raise if a third of the noisy copies have other scores now, in other positions beside another input."""
+        if self._rows == 1:
+            if not self._all_same([self._scores, self._call(self._noisy)]):
+                warnings.warn(_CHANGING, Notice, stacklevel=2)
+            return
+        if self._randomised:
+            return
+        # Another input that the model assigns to another class reveals most.
+        usual = self._scores.argmax(dim=1).mode().values
+        companion = self._others[int((self._alone != usual).int().argmax())]
+        kept = torch.arange(0, self._rows, 3)
+        places = self._rows - 1 - kept
+        batch = _copies(companion, self._rows)
+        batch[places] = self._noisy[kept]
+        scores = self._call(batch)[places]
+        for i in self._differing(self._scores[kept], scores):
+            self._diagnose((self._noisy, int(kept[i])), (batch, int(places[i])))
+
+    def _compare_alone(self) -> None:
+        inputs = torch.cat([self._noisy[:_NOISY], self._others])
+        alone = list[Tensor]()
+        for one in inputs:
+            copies = _copies(one, self._few)
+            scores = self._call(copies)
+            for i in self._differing(scores[:1].expand_as(scores), scores):
+                self._diagnose((copies, 0), (copies, i))
+            if self._randomised:
+                return
+            alone.append(scores[0])
+        expected = torch.stack(alone)
+        batches = -(-len(inputs) // self._few)
+        for part in (torch.arange(batches * self._few).flip(0) % len(inputs)).view(batches, -1):
+            for i in self._differing(expected[part], self._call(inputs[part])):
+                self._diagnose((_copies(inputs[part[i]], self._few), 0), (inputs[part], i))
+                return
+        self._alone = expected[-len(self._others) :].argmax(dim=1)
+
+    def _differing(self, first: Tensor, second: Tensor) -> list[int]:
+        """Return the first row in which scores differ, if any."""
+        return (~self._same(first, second)).nonzero().flatten()[:1].tolist()
+
+    def _diagnose(self, first: _Place, second: _Place) -> None:
+        """Raise unless an input that had other scores in another place is scored at random, independently of others."""
+        copies = _copies(first[0][first[1]], self._some)
+        calls = list[Tensor]()
+        for i in range(max(4, _REPEATED // self._some)):
+            self._call(_copies(self._others[i % len(self._others)], self._some))  # which changes a state, if any
+            calls.append(self._call(copies))
+        alike = all(self._all_same([scores[:1].expand_as(scores), scores]) for scores in calls)
+        repeatable = self._all_same(calls)
+        if alike and not repeatable:
+            raise _dependent("from call to call for the whole batch, as with a shared dropout mask or a state")
+        if repeatable and not alike:
+            raise _dependent("with its position in the batch")
+        if repeatable and all(self._differ_again(first, second) for _ in range(3)):  # and not by a rare event
+            raise _dependent(_BESIDE_OTHERS)
+        self._check_randomised()
+        self._randomised = True
+
+    def _differ_again(self, first: _Place, second: _Place) -> bool:
+        scores = [self._call(batch)[place : place + 1] for batch, place in (first, second)]
+        return not self._all_same(scores)
+
+    def _all_same(self, scores: list[Tensor]) -> bool:
+        return all(bool(self._same(scores[0], each).all()) for each in scores[1:])
+
+    def _check_randomised(self) -> None:
+        """Raise if the votes of a random model depend on other inputs, or vary together from call to call."""
+        rest = self._noisy[: self._some // 2]
+        kept = self._noisy[len(rest) : self._some]
+        batches = [torch.cat([kept, rest]), *(torch.cat([kept, _copies(one, len(rest))]) for one in self._others)]
+        repeats = range(max(3, 48 // len(kept)))  # so many that independent coins hardly agree
+        plain, moved = ([self._call(batches[i], seed=0)[: len(kept)] for _ in repeats] for i in (0, 1))
+        if self._all_same(plain) and self._all_same(moved) and not self._all_same([plain[0], moved[0]]):
+            raise _dependent(_BESIDE_OTHERS)
+        rounds = -(-_RANDOMISED // (self._some * len(batches)))
+        calls = [[self._call(batch)[: len(kept)].argmax(dim=1) for batch in batches] for _ in range(rounds)]
+        winners = torch.stack([torch.stack(each) for each in calls])
+        votes = (winners == winners.flatten().mode().values).sum(dim=2).double().numpy()
+        if overdispersed(votes.sum(axis=0), rounds * len(kept)):
+            raise _dependent(_BESIDE_OTHERS)
+        if overdispersed(votes.flatten(), len(kept)):
+            raise _dependent("from call to call for the whole batch, as with a shared dropout mask")
+
+    def _call(self, batch: Tensor, seed: int | None = None) -> Tensor:
+        """Return the scores of a batch with random numbers of their own, as float64 on the CPU."""
+        self._seed += 1
+        with _seeded(self._seed if seed is None else seed, batch.device):
+            scores = self._classify(batch.clone())  # models may write into inputs
+            if scores.dtype in (torch.float16, torch.bfloat16):
+                self._precision = "bf16"
+            return scores.cpu().to(torch.float64, copy=True)  # and return the same memory again
+
+    def _same(self, first: Tensor, second: Tensor) -> Tensor:
+        return same_margins(first, second, *ROUNDING[self._precision])
 
 
-def _unchanged_scores(classify: Classify, inputs: Tensor) -> Tensor:
-    """Return the scores of the inputs that `check_independence` leaves unchanged."""
-    with torch.random.fork_rng(devices=[inputs.device] if inputs.is_cuda else []):
-        torch.default_generator.manual_seed(0)
-        if inputs.is_cuda:
-            with torch.cuda.device(inputs.device):
-                torch.cuda.manual_seed(0)  # only this device: `fork_rng` does not restore others
-        return classify(inputs.clone())[::2].double()
+def _other_inputs(clean: Tensor, noisy: Tensor) -> Tensor:
+    """Return inputs that a model is likely to assign to other classes."""
+    scale = clean.abs().max().clamp(min=float((noisy - clean).abs().max()))
+    far = clean + 4 * (noisy - clean)
+    mirrored = noisy.flatten().flip(0).view_as(noisy)
+    return torch.stack([3 * noisy - scale, -noisy, 16 * scale - noisy, mirrored, far, -far])
 
 
-def _differ(first: Tensor, second: Tensor) -> bool:
-    return bool((first - second).abs().max() > _BEYOND_ROUNDING * first.abs().max())
+def _copies(one: Tensor, count: int) -> Tensor:
+    return one.expand(count, *one.shape).clone()
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed the global random generators, and restore them afterwards."""
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - models may use the legacy generator
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.default_generator.manual_seed(seed)
+            if device.type == "cuda":
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(seed)  # only this device: `fork_rng` does not restore others
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+
+
+def _dependent(how: str) -> UsageError:
+    return UsageError(
+        f"The model's scores of an input change {how}, so votes are not independent, and prove nothing. Put the model "
+        "into eval mode, or choose `micro_batch=1`."
+    )

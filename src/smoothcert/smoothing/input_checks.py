@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,13 @@ from smoothcert.statistics.noise import GridNoise, Noise
 
 AUTO = "auto"
 """Default range of inputs: [0, 1] for images, any for vectors."""
+STEPS_PER_SIGMA = 1024
+"""Smallest sigma, in steps between float32 numbers at the largest input.
+
+Inputs are rounded to float32, by at most half a step per value. This moves an input of d values by at most
+sqrt(d) / 2048 sigma, and its true radius by no more. The sum of input and noise is rounded, too, but that is a function
+of the exact sum, and so a part of the base classifier, like the cast of noisy inputs to bfloat16.
+"""
 
 
 def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
@@ -40,11 +48,13 @@ def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
 
 
 def check_values(batch: Tensor, noise: Noise, limits: tuple[float, float] | str | None) -> None:
-    """Raise if inputs contain NaN or lie outside `limits`, the range that sigma refers to."""
-    if bool(batch.isnan().any()):
-        raise UsageError("The inputs contain NaN.")
+    """Raise if inputs are not finite, too large for `noise`, or outside `limits`, the range that sigma refers to."""
+    if not bool(batch.isfinite().all()):
+        raise UsageError("The inputs contain NaN or values that are infinite in float32.")
     if isinstance(noise, GridNoise):
         check_grid(noise, batch)
+    else:
+        _check_resolution(batch, noise.sigma)
     if limits == AUTO:
         limits = (0.0, 1.0) if batch.dim() == 4 else None
     if limits is None:
@@ -55,6 +65,16 @@ def check_values(batch: Tensor, noise: Noise, limits: tuple[float, float] | str 
             f"Expected inputs in [{limits[0]}, {limits[1]}], but they span [{low:.6g}, {high:.6g}]: noise is added "
             "in that range. Wrap a model made for another range with "
             "`adapt_inputs`; `input_range=None` switches this check off."
+        )
+
+
+def _check_resolution(batch: Tensor, sigma: float) -> None:
+    largest = np.float32(batch.abs().max())
+    smallest = STEPS_PER_SIGMA * float(np.spacing(largest))
+    if sigma < smallest:
+        raise UsageError(
+            f"Expected `sigma` to be at least {smallest:.2g} for inputs as large as {largest:.6g}, {STEPS_PER_SIGMA:,} "
+            f"times the distance between float32 numbers there, but got {sigma:.6g}; shift or scale the inputs."
         )
 
 

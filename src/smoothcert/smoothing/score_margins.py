@@ -1,0 +1,43 @@
+"""Comparison of scores up to rounding, and of votes up to chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+ROUNDING = {"fp32": (1e-3, 4e-6), "tf32": (1e-2, 1e-3), "bf16": (5e-2, 1e-2)}
+"""Rounding errors of margins by precision: relative to the margin, and to the largest score."""
+_BEYOND_CHANCE = 8  # standard deviations
+
+
+def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float) -> Tensor:
+    """Return, per row, True if two scores of an input have the same margins up to rounding, and so the same winner.
+
+    A margin is the distance of a class's score from the row's largest. Classes are compared one by one, so that a class
+    masked with a huge negative score hides nothing. Rows with NaN are the same if both have NaN.
+    """
+    both = torch.stack([first, second])
+    invalid = both.isnan().any(dim=-1)
+    both = both.masked_fill(invalid.unsqueeze(-1), 0.0)
+    best = both.amax(dim=-1, keepdim=True)
+    margins = torch.where(both == best, 0.0, best - both)
+    sizes = [values.where(values.isfinite(), 0.0).abs() for values in (margins, best)]
+    slack = relative * sizes[0].amax(dim=(0, 1)) + absolute * sizes[1].amax(dim=0)
+    same = (margins[0] == margins[1]) | ((margins[0] - margins[1]).abs() <= slack)
+    return same.all(dim=-1) & (invalid[0] == invalid[1])
+
+
+def overdispersed(votes: NDArray[np.float64], count: int) -> bool:
+    """Return True if sums of `count` votes each vary more than sums of independent votes do.
+
+    These vary at most as much as binomial numbers, also where the probabilities of the votes differ.
+    """
+    share = votes.mean() / count
+    variance = count * share * (1 - share)
+    if not variance:
+        return False
+    statistic = ((votes - count * share) ** 2).sum() / variance
+    spread = np.sqrt(len(votes) * max(0.5, 2 + 1 / variance - 6 / count))  # of the same sum for binomial numbers
+    return bool(statistic > len(votes) + _BEYOND_CHANCE * spread)
