@@ -7,7 +7,7 @@ from kept.shelf import WITH_WEIGHTS, certificates, has_corrupted_images, network
 from smoothcert.dataset_names import classes_of
 from smoothcert.errors import SmoothcertError
 from smoothcert.results.merge import images_of
-from smoothcert.results.reader import read_results, read_votes
+from smoothcert.results.reader import read_results, read_vote_table
 from smoothcert.statistics.bounds import ABSTAIN, certify_counts, gaussian_radius, lower_bound
 
 _OTHER_PRECISION = {"bf16": "fp32", "fp32": "bf16"}  # a CPU has no TF32
@@ -56,12 +56,12 @@ def verify_all(folder, images, n, replayed=0):
 def verify_rows(path):
     """Recompute every row from its votes; return the rows, and the votes of selection and estimation."""
     settings, results = settings_of(path), read_results(path)
-    voted = read_votes(path, classes_of(settings["data"]["name"]) or 10)
-    chosen = [image for image, _ in voted]
+    table = read_vote_table(path)
+    chosen = table.idx
     check(np.array_equal(chosen, results.idx), f"{path}: rows and votes are not of the same images")
     asked = images_of(settings["images"])
     check(sorted(chosen) == sorted(asked), f"{path}: not the images that were to be certified")
-    votes = np.array([stages for _, stages in voted]).swapaxes(0, 1)
+    votes = np.array(table.dense(0, len(table), classes_of(settings["data"]["name"]) or 10))
     drawn = [np.unique(stage.sum(axis=1)).tolist() for stage in votes]
     check(drawn == [[settings["n0"]], [settings["n"]]], f"{path}: not as many votes as noise samples")
     predict, radius, _ = certify_counts(*votes, settings["sigma"], settings["alpha"])

@@ -58,7 +58,10 @@ def sequential(tmp_path):
     rows = ["idx\tlook\tsamples\tvotes\ttime", "0\t0\t100\t3:100\t0:00:01", "0\t1\t200\t3:190 1:10\t0:00:01"]
     rows += ["0\t2\t500\t3:480 1:20\t0:00:01", "1\t0\t100\t4:100\t0:00:01"]
     path.with_name("looks.looks.tsv").write_text("\n".join(rows) + "\n")
-    write_rows(path, [Record(0, 3, 3, 0.1, 3.0, votes(), votes()), Record(1, 0, -1, 0.0, 1.0, votes(), votes())])
+    failure = min(float(plan.failure(190, 0)), float(plan.failure(480, 1)))
+    last = votes(0, 20, 0, 480)
+    first = Record(0, 3, 3, float(bounds.gaussian_radius(failure, SIGMA)), 3.0, votes(0, 0, 0, 100), last)
+    write_rows(path, [first, Record(1, 0, -1, 0.0, 1.0, votes(0, 0, 0, 0, 100), votes())])
     return path, plan
 
 

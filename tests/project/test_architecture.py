@@ -28,7 +28,7 @@ ALLOWED = {
     "checkpoints": "data runtime models errors",
     "smoothing": "models philox kernels statistics errors",
     "data": "runtime philox statistics dataset_names errors",
-    "results": "runtime errors",
+    "results": "runtime statistics dataset_names errors",
     "runtime": "distributed errors __version__",
     "distributed": "errors",
     "methods": "statistics errors",

@@ -156,7 +156,7 @@ def test_clean_results_must_be_on_the_same_images(tmp_path):
     write_own(tmp_path / "run" / "clean.tsv", "mnist", range(20), [True] * 20)
     (found,) = read_folder(tmp_path)
     assert summarize(found, "accuracy").clean == 100.0
-    rows = (tmp_path / "run" / "clean.tsv").read_text().replace("\n3\t1\t", "\n3\t7\t")
+    rows = (tmp_path / "run" / "clean.tsv").read_text().replace("\n3\t1\t1\t", "\n3\t7\t7\t")
     (tmp_path / "run" / "clean.tsv").write_text(rows)
     (found,) = read_folder(tmp_path)
     assert found.clean is None

@@ -5,10 +5,13 @@ Fixed and sequential certification, prediction and the comparison of precisions 
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import inspect
 import operator
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -56,11 +59,13 @@ class DatasetJob:
     out: Path | None
     device: torch.device
     ranks: Ranks
+    function: Mapping[str, str] | None = None  # identifies a base classifier that nothing else does
 
     @property
     def segment(self) -> dict[str, Any]:
         """Sidecar entry on who computes the results from here on."""
-        return {**describe_environment(self.device), "processes": self.ranks.size}
+        function = {"function": self.function} if self.function else {}
+        return {**describe_environment(self.device), "processes": self.ranks.size, **function}
 
     def evaluate(
         self,
@@ -133,7 +138,8 @@ def prepare_job(
         everything["classes"] = classifier.num_classes
     ranks.require_same_on_all_ranks(everything)
     path = Path(out) if out is not None and ranks.first else None
-    return DatasetJob(classifier, data, chosen, everything, path, device, ranks)
+    function = None if model or isinstance(classifier.model, nn.Module) else _identify_function(classifier.model)
+    return DatasetJob(classifier, data, chosen, everything, path, device, ranks, function)
 
 
 def _select_images(data: ImageData, indices: Sequence[int] | None) -> list[int]:
@@ -186,6 +192,17 @@ def _describe_model(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     if "sha256" in given or not isinstance(model, nn.Module):
         return dict(given)
     return {**given, "weights": fingerprint_model(model)}
+
+
+def _identify_function(function: Any) -> dict[str, str]:
+    """Return module and qualified name of a callable, and a hash of its source if that is available."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    named = function if hasattr(function, "__qualname__") else type(function)
+    identity = {"module": str(named.__module__), "name": str(named.__qualname__)}
+    with suppress(OSError, TypeError):
+        identity["source_sha256"] = hashlib.sha256(inspect.getsource(named).encode()).hexdigest()
+    return identity
 
 
 def _describe_data(data: ImageData) -> dict[str, Any]:

@@ -8,68 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.results.lock import ResultsLock
 from smoothcert.results.look_store import Look, looks_text, read_looks
-from smoothcert.results.naming import check_new, counts_path, looks_path
-from smoothcert.results.reader import read_results, read_votes
+from smoothcert.results.naming import check_name, check_new, counts_path, looks_path
+from smoothcert.results.reader import read_results, read_vote_table
+from smoothcert.results.recompute import certify_stored
 from smoothcert.results.records import Record, Results
 from smoothcert.results.sidecar import write_sidecar
+from smoothcert.results.verify import read_verified
 from smoothcert.results.writer import write_rows
 from smoothcert.runtime.atomic_files import file_hash, write_text
 from smoothcert.statistics.bounds import check_count
-from smoothcert.statistics.certify import bound_uniforms, certify_looks
 from smoothcert.statistics.look_plan import Plan, check_reach, fixed_plan, plan_of
-from smoothcert.statistics.noise import Noise, convert_radius, noise_of
-
-_AT_ONCE = 256  # images per array of looks
-
-
-def certify_stored(
-    indices: Sequence[int],
-    labels: Sequence[int],
-    looks: Sequence[Sequence[Look]],
-    plan: Plan,
-    noise: Noise,
-    *,
-    bound: str = "one-sided",
-    top: int = 1,
-    seed: int = 0,
-) -> list[Record]:
-    """Compute certificates from the stored looks of images; the first look of each is the selection.
-
-    With `top` > 1 the certified class is the label, which does not depend on the votes.
-    """
-    records = list[Record]()
-    for first in range(0, len(indices), _AT_ONCE):
-        part = slice(first, first + _AT_ONCE)
-        selection, counts, reached = _arrays(looks[part])
-        chosen = np.asarray(labels[part]) if top > 1 else selection.argmax(axis=1)
-        uniforms = bound_uniforms(seed, indices[part]) if bound == "randomised" else None
-        found = certify_looks(chosen, counts, reached, plan, noise, bound, top=top, uniforms=uniforms)
-        answers = found.prediction, found.radius
-        rows = zip(indices[part], labels[part], looks[part], *answers, selection, counts, reached, strict=True)
-        for index, label, seen, predict, radius, votes, looked, number in rows:
-            last = looked[number - 1].tolist() if number else []
-            seconds = sum(look.seconds for look in seen)
-            records.append(Record(index, label, int(predict), float(radius), seconds, votes.tolist(), last))
-    return records
-
-
-def _arrays(
-    looks: Sequence[Sequence[Look]],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Arrange looks as selection [images, classes], counts [images, looks, classes] and number of looks [images]."""
-    classes = max((len(look.votes) for seen in looks for look in seen), default=1)
-    reached = np.array([max(0, len(seen) - 1) for seen in looks], dtype=np.int64)
-    selection = np.zeros((len(looks), classes), dtype=np.int64)
-    counts = np.zeros((len(looks), max(1, reached.max(initial=0)), classes), dtype=np.int64)
-    for row, seen in enumerate(looks):
-        for look in seen:
-            (selection[row] if look.look == 0 else counts[row, look.look - 1])[:] = look.votes
-    return selection, counts, reached
+from smoothcert.statistics.noise import convert_radius, noise_of
 
 
 @dataclass(frozen=True)
@@ -87,14 +41,21 @@ class Recertification:
     dimensions: int | None = None
 
 
-def recertify(path: Path, wanted: Recertification) -> tuple[list[Record], dict[str, Any], dict[int, list[Look]]]:
-    """Recompute the certificates of a results file; return records, sidecar content and the looks behind them."""
+def recertify(
+    path: Path, wanted: Recertification, *, unverified: bool = False
+) -> tuple[list[Record], dict[str, Any], dict[int, list[Look]]]:
+    """Recompute the certificates of a results file; return records, sidecar content and the looks behind them.
+
+    Raise if the rows of the file do not follow from its votes, unless `unverified`.
+    """
     results = read_results(path)
     settings: dict[str, Any] = dict(results.about.get("settings", {}))
     if settings.get("task") != "certify" or not counts_path(path).exists():
         raise UsageError(f"{path} has no sidecar and votes beside it, from which certificates could be recomputed.")
     if lacking := [key for key in ("data", "sigma", "n0", "n", "alpha", "seed") if key not in settings]:
         raise UsageError(f"The sidecar of {path} lacks {', '.join(lacking)}; it was not written by `certify`.")
+    if not unverified:
+        results = read_verified(path)
     name = settings["data"].get("name")
     classes = _number_of("classes", wanted.classes, settings.get("classes"), classes_of(name))
     if not classes:
@@ -115,6 +76,10 @@ def recertify(path: Path, wanted: Recertification) -> tuple[list[Record], dict[s
     radii = convert_radius([record.radius for record in records], noise.norm, norm, dimensions)
     records = [replace(record, radius=float(radius)) for record, radius in zip(records, radii, strict=True)]
     source = {"file": path.name, "sha256": file_hash(path), "counts_sha256": file_hash(counts_path(path))}
+    if wanted.classes:  # the new file must be recomputable without these options
+        settings["classes"] = classes
+    if wanted.dimensions:
+        settings["data"] = {**settings["data"], "dimensions": dimensions}
     about = {"settings": _settings(settings, plan, bound, norm, top), "recertified_from": source}
     return records, {**results.about, **about}, looks if "stop" in settings else {}
 
@@ -146,11 +111,13 @@ def write_recertified(
     out: Path, records: Sequence[Record], about: Mapping[str, Any], looks: Mapping[int, Sequence[Look]]
 ) -> None:
     """Write recomputed certificates as a new results file, with the votes beside it."""
-    check_new(out)
-    if looks:
-        write_text(looks_path(out), looks_text(looks))
-    write_sidecar(out, about)
-    write_rows(out, records)
+    check_name(out)
+    with ResultsLock(out):
+        check_new(out)
+        if looks:
+            write_text(looks_path(out), looks_text(looks))
+        write_sidecar(out, about)
+        write_rows(out, records)
 
 
 def _stored(
@@ -160,11 +127,14 @@ def _stored(
     alpha, stop = float(settings["alpha"]), settings.get("stop")
     if stop:
         return plan_of(stop, alpha), read_looks(path, classes)
-    looks, votes = {}, dict(read_votes(path, classes))
+    table = read_vote_table(path)
+    table.require_classes(classes, counts_path(path))
+    votes, rows = table.dense(0, len(table), classes), {int(idx): row for row, idx in enumerate(table.idx)}
+    looks = {}
     for idx, seconds in zip(results.idx.tolist(), results.seconds.tolist(), strict=True):
-        if idx not in votes:
+        if idx not in rows:
             raise SmoothcertError(
                 f"{counts_path(path)} has no votes of image {idx}; resume with the same `certify` command."
             )
-        looks[idx] = [Look(idx, look, seen, look * seconds) for look, seen in enumerate(votes[idx])]
+        looks[idx] = [Look(idx, look, stage[rows[idx]], look * seconds) for look, stage in enumerate(votes)]
     return fixed_plan(int(settings["n"]), alpha), looks

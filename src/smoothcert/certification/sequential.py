@@ -13,11 +13,11 @@ import numpy as np
 
 from smoothcert.certification.job import DatasetJob, Progress
 from smoothcert.certification.protocol import SamplingProtocol
-from smoothcert.certification.recertify import certify_stored
 from smoothcert.certification.sampler import Sampler
 from smoothcert.certification.scheduler import ByBudget, InTurn, Request, Schedule, Tracker
 from smoothcert.errors import UsageError
 from smoothcert.results.look_store import Look, LookStore
+from smoothcert.results.recompute import certify_stored
 from smoothcert.results.records import Record
 from smoothcert.smoothing.counting import samples_at_once
 from smoothcert.statistics.look_plan import check_reach

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.cli.progress import say
-from smoothcert.cli.report import print_table
+from smoothcert.cli.report import add_unverified, print_table
 
 
 def add_command(commands: Any) -> None:
@@ -22,6 +22,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="results file of `smoothcert certify`")
     parser.add_argument("--out", type=Path, metavar="FILE", help="results file to write (default: beside FILE)")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    add_unverified(parser)
     group = parser.add_argument_group("certificate (defaults: as in FILE)")
     group.add_argument("--alpha", type=float, help="failure probability")
     group.add_argument("--bound", metavar="NAME", help="one-sided, randomised or two-sided")
@@ -38,11 +39,11 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.certification.recertify import Recertification, recertify, write_recertified
 
     wanted = Recertification(args.alpha, args.bound, args.norm, args.top_k, args.classes, args.dimensions)
-    recertified = recertify(args.file, wanted)
+    recertified = recertify(args.file, wanted, unverified=args.unverified)
     given = (("alpha", args.alpha), ("", args.bound), ("", args.norm), ("top", args.top_k))
     parts = [f"{key}{value}" for key, value in given if value is not None]
     stem = args.file.name.removesuffix(".gz").removesuffix(".tsv")
     out = args.out or args.file.with_name(f"{stem}-{'-'.join(parts or ['again'])}.tsv")
     write_recertified(out, *recertified)
     say(f"Results: {out}")
-    print_table([str(out)], as_json=args.json)
+    print_table([str(out)], as_json=args.json, unverified=args.unverified)

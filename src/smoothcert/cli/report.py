@@ -32,6 +32,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     formats = "also write to a .md, .tex, .csv, .json or .txt file; can be repeated"
     parser.add_argument("--out", action="append", default=[], type=Path, metavar="FILE", help=formats)
+    add_unverified(parser)
     group = parser.add_argument_group("table")
     add_several(group, "--radii", type=float, metavar="R", help="radii (default: the paper's)")
     add_several(group, "--linf", type=fraction, default=[], metavar="EPS", help="also l_inf radii, such as 2/255")
@@ -42,6 +43,12 @@ def add_command(commands: Any) -> None:
     group.add_argument("--sigma", type=float, help="their noise level")
     add_page_options(parser)
     parser.set_defaults(run=run)
+
+
+def add_unverified(parser: argparse.ArgumentParser) -> None:
+    """Add the option to read results whose rows contradict the files beside them."""
+    text = "also read results whose rows contradict their votes or settings"
+    parser.add_argument("--unverified", action="store_true", help=text)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -55,6 +62,7 @@ def run(args: argparse.Namespace) -> None:
         linf=args.linf,
         baseline=args.baseline,
         paper=args.paper,
+        unverified=args.unverified,
     )
     write_page(args, findings, table)
 
@@ -65,6 +73,7 @@ def print_table(
     as_json: bool = False,
     outputs: Sequence[Path] = (),
     about: dict[str, Any] | None = None,
+    unverified: bool = False,
     **options: Any,
 ) -> tuple[Findings, Table | None]:
     """Print the table of results, write it to `outputs`, and return the results and the table."""
@@ -77,7 +86,9 @@ def print_table(
     given = {key: value for key, value in (about or {}).items() if value is not None}
     if "dataset" in given:
         given["dataset"] = canonical_name(given["dataset"])
-    findings = read_findings(files, **given)
+    if unverified:
+        say("`--unverified`: rows are not checked against their votes and settings.")
+    findings = read_findings(files, unverified=unverified, **given)
     table = build_table([run.entry for run in findings.runs], **options) if findings.runs else None
     for run in findings.runs:
         if run.unfinished:

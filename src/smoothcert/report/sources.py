@@ -17,12 +17,13 @@ from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.report.corrupted.files import folder_and_severity, is_corrupted
 from smoothcert.report.corrupted.grouping import read_corrupted
 from smoothcert.report.corrupted.results import CorruptedResults
+from smoothcert.report.results_reader import ResultsReader
 from smoothcert.report.tables.entries import Entry, describe
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.unique_titles import make_titles_unique
 from smoothcert.results.merge import images_of
 from smoothcert.results.naming import COMPANION_SUFFIXES, sidecar_path
-from smoothcert.results.reader import read_results, try_reading
+from smoothcert.results.reader import try_reading
 from smoothcert.results.records import COLUMNS
 from smoothcert.training.config import TrainConfig, read_config
 from smoothcert.training.recipes import paper_tables
@@ -64,26 +65,30 @@ class Findings:
     corrupted: list[CorruptedResults]
 
 
-def read_findings(texts: Sequence[str], **given: Any) -> Findings:
-    """Read the results that `find_results` finds; `given` has `dataset` and `sigma` of files without a sidecar."""
-    files = find_results(texts)
+def read_findings(texts: Sequence[str], *, unverified: bool = False, **given: Any) -> Findings:
+    """Read the results that `find_results` finds.
+
+    `given` has `dataset` and `sigma` of files without a sidecar. Raise if rows contradict the votes or the settings
+    beside them, unless `unverified`.
+    """
+    files, reader = find_results(texts), ResultsReader(given, unverified=unverified)
     corrupted = [path for _, path in files if is_corrupted(path)]
     clean = [(name, path) for name, path in files if path not in corrupted]
     folders = {folder_and_severity(path)[0] for path in corrupted}
     same_folder = {path for _, path in clean if path.absolute().parent in folders}
     references = [path for _, path in clean if path in same_folder or (corrupted and sidecar_path(path).is_file())]
     runs = [
-        _read_run(path, name, given)
+        _read_run(path, name, reader)
         for name, path in clean
         if path not in same_folder or sidecar_path(path).is_file()  # a published `clean.tsv` does not state its method
     ]
-    networks = read_corrupted([*corrupted, *references], **given) if corrupted else []
+    networks = read_corrupted([*corrupted, *references], reader) if corrupted else []
     return Findings(make_titles_unique(runs), networks)
 
 
-def read_runs(texts: Sequence[str], **given: Any) -> list[Run]:
+def read_runs(texts: Sequence[str], *, unverified: bool = False, **given: Any) -> list[Run]:
     """Read the runs on clean images; see `read_findings`."""
-    return read_findings(texts, **given).runs
+    return read_findings(texts, unverified=unverified, **given).runs
 
 
 def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
@@ -121,8 +126,8 @@ def _is_results_file(path: Path) -> bool:
     return set(COLUMNS[:5]) <= set(header) and bool(first)  # a run that has just started has no rows yet
 
 
-def _read_run(path: Path, name: str | None, given: dict[str, Any]) -> Run:
-    results, folder = read_results(path), path.parent
+def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
+    results, given, folder = reader.read(path), reader.given, path.parent
     if not results.about and canonical_name(folder.name) in DIMENSIONS:
         given = {"dataset": canonical_name(folder.name), **given}
     config, note = folder / "config.toml", folder / "note.md"

@@ -14,18 +14,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothcert.errors import UsageError
+from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, looks_path, sidecar_path
 from smoothcert.results.reader import try_reading
 from smoothcert.results.records import Record, complete_lines, format_row, pack_votes, parse_seconds, unpack_votes
-from smoothcert.results.sidecar import open_sidecar, write_sidecar
-from smoothcert.results.writer import cannot_write, keep_lines, stored_lines, write_rows
-from smoothcert.runtime.atomic_files import open_locked, write_text
+from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
+from smoothcert.results.writer import keep_lines, stored_lines, write_rows
+from smoothcert.runtime.atomic_files import write_text
 
 _HEADER = format_row("idx", "look", "samples", "votes", "time")
 
@@ -94,36 +95,39 @@ class LookStore:
         settings: Mapping[str, Any],
         segment: Mapping[str, Any],
     ) -> None:
-        self.path, self.known, self._file = path, dict[int, list[Look]](), None
+        self.path, self.known = path, dict[int, list[Look]]()
+        self._file: IO[str] | None = None
         self._started, self._order = time.perf_counter(), {index: place for place, index in enumerate(indices)}
-        self.seconds_before, self._segment = 0.0, dict(segment)
+        self._segment = dict(segment)
         if path is None:
             return
         check_name(path)
+        self._lock = ResultsLock(path)
+        with self._lock.opening():
+            self._open(path, classes, settings)
+
+    def _open(self, path: Path, classes: int, settings: Mapping[str, Any]) -> None:
+        """Compare settings, and read the looks that an interrupted run has stored."""
         looks = looks_path(path)
         if not sidecar_path(path).exists() and any(file.exists() and file.stat().st_size for file in (path, looks)):
             raise UsageError(f"{path} exists, but no sidecar beside it; choose another `--out`.")
         self._about = open_sidecar(path, settings)
-        self.seconds_before = sum(part.get("seconds", 0.0) for part in self._about["segments"])
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open_locked(looks)
-            write_sidecar(path, self._about)  # before the first row, which would be refused without it
-            lines = stored_lines(self._file)
-            keep_lines(self._file, lines, _HEADER)
-        except OSError as error:
-            raise cannot_write(path, error) from error
+        self._file = looks.open("a+", encoding="utf-8", newline="\n")
+        lines = stored_lines(self._file)
         self.known = _parse_looks(lines or [_HEADER], classes, looks)
         if unknown := self.known.keys() - self._order.keys():
             raise UsageError(f"{looks} has looks at image {min(unknown)}, which is not among the images of this run.")
+        write_sidecar(path, self._about)  # before the first row, which would be refused without it
+        keep_lines(self._file, lines, _HEADER)
 
     def __enter__(self) -> LookStore:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._file:
             with suppress(OSError):  # `append` has reported it
                 self._file.close()
+            self._lock.release(undo=kind is not None and not self.known)
 
     @property
     def drawn(self) -> int:
@@ -140,12 +144,15 @@ class LookStore:
             self.known.setdefault(look.idx, []).append(look)
         if self._file and self.path:
             if self._segment:  # the first look of this start
+                if first:
+                    warn_of_other_function(self.path, self._about["segments"], self._segment)
                 self._about["segments"].append({"first_look": first, **self._segment})
                 self._segment = {}
                 write_sidecar(self.path, self._about)
             try:
                 self._file.write("".join(look.row() for look in looks))
                 self._file.flush()
+                require_in_place(self._file, looks_path(self.path))
             except OSError as error:
                 raise cannot_write(self.path, error, " The looks before are safe.") from error
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.results.lock import ResultsLock
 from smoothcert.results.naming import check_new, counts_path, looks_path, sidecar_path
 from smoothcert.results.sidecar import changed_settings, read_sidecar, write_sidecar
 from smoothcert.runtime.atomic_files import write_text
@@ -32,13 +33,16 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
         raise SmoothcertError(f"The files hold {text}; finish each shard before joining them.")
     about: dict[str, Any] = {"settings": {**settings[0], "images": images}}
     about["segments"] = [segment for part in abouts for segment in part["segments"]]
+    texts = {counts_path(out): count_header + _sorted_rows(counts), out: header + _sorted_rows(rows)}
     if "stop" in settings[0]:  # certified sequentially
         about["samples"] = sum(part.get("samples", 0) for part in abouts)
         look_header, looks = _join([looks_path(path) for path in files], several=True)
-        write_text(looks_path(out), look_header + _sorted_rows(looks))
-    write_sidecar(out, about)
-    write_text(counts_path(out), count_header + _sorted_rows(counts))
-    write_text(out, header + _sorted_rows(rows))
+        texts = {looks_path(out): look_header + _sorted_rows(looks)} | texts
+    with ResultsLock(out):
+        check_new(out)
+        write_sidecar(out, about)
+        for path, text in texts.items():
+            write_text(path, text)
     return len(rows)
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.results.naming import counts_path, results_stem, sidecar_path
-from smoothcert.results.records import COLUMNS, Results, complete_lines, parse_seconds, unpack_votes
+from smoothcert.results.records import COLUMNS, Results, parse_seconds
 from smoothcert.results.sidecar import read_sidecar
+from smoothcert.results.vote_table import VoteTable, parse_votes
 
+T = TypeVar("T")
 _REQUIRED = COLUMNS[:5]  # some published files have no time
 
 
@@ -106,32 +110,34 @@ def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], 
         >>> selection.tolist(), estimation.tolist()
         ([[0, 10]], [[2, 98]])
     """
-    votes = [stages for _, stages in read_votes(path, num_classes)]
-    selection, estimation = np.array(votes, dtype=np.int64).reshape(len(votes), 2, num_classes).swapaxes(0, 1)
-    return selection, estimation
+    table = read_vote_table(Path(path))
+    table.require_classes(num_classes, counts_path(Path(path)))
+    return table.dense(0, len(table), num_classes)
 
 
-def read_votes(path: str | Path, num_classes: int) -> list[tuple[int, list[NDArray[np.int64]]]]:
-    """Return the index of each image with class counts beside a results file, and its votes in both stages."""
-    source, votes = counts_path(Path(path)), list[tuple[int, list[NDArray[np.int64]]]]()
-    for number, line in enumerate(complete_lines(try_reading(source))[1:], 2):
-        try:
-            idx, selection, estimation = line.rstrip("\n").split("\t")
-            votes.append((int(idx), [unpack_votes(text, num_classes) for text in (selection, estimation)]))
-        except (ValueError, IndexError) as error:
-            wanted = f"an image's votes for {num_classes} classes in both stages"
-            raise SmoothcertError(f"{source}, line {number}: expected {wanted}, but got {line.strip()!r}.") from error
-    return votes
+def read_vote_table(path: Path) -> VoteTable:
+    """Return all class counts beside a results file, without a last line that is incomplete."""
+    source = counts_path(path)
+    return parse_votes(_try(read_bytes, source), source)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file, decompressed if its name ends in .gz."""
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 def read_text(path: Path) -> str:
     """Return the text of a file, decompressed if its name ends in .gz."""
-    return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
+    return read_bytes(path).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
 
 
 def try_reading(path: Path) -> str:
     """Return the text of a file as `read_text` does; raise SmoothcertError if it cannot be read."""
+    return _try(read_text, path)
+
+
+def _try(read: Callable[[Path], T], path: Path) -> T:
     try:
-        return read_text(path)
+        return read(path)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise SmoothcertError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error

@@ -7,11 +7,12 @@ versions and the time spent.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.results.naming import counts_path, looks_path, sidecar_path
 from smoothcert.runtime.atomic_files import write_text
 
@@ -60,6 +61,20 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         changes = "; ".join(_describe_change(key, before.get(key), plain.get(key)) for key in changed)
         raise UsageError(f"{results} was made with other settings ({changes}); move it away or choose another `--out`.")
     return {"settings": before, "segments": list(content.get("segments", []))}
+
+
+def warn_of_other_function(results: Path, before: Sequence[Mapping[str, Any]], segment: Mapping[str, Any]) -> None:
+    """Warn if results are resumed by a plain function: it may not be the one that made the rows so far."""
+    now = segment.get("function")
+    if not now:
+        return
+    earlier = (before[-1].get("function") if before else None) or now
+    names = [f"{function.get('module')}.{function.get('name')}" for function in (earlier, now)]
+    doubt = f"may come from another function than {names[1]}"
+    if earlier != now:
+        doubt = "come from " + (f"{names[0]}, not {names[1]}" if names[0] != names[1] else f"another {names[0]}")
+    text = f"{results} is resumed, but its rows {doubt}; identify the base classifier with `model={{'sha256': ...}}`."
+    warnings.warn(text, Notice, stacklevel=2)
 
 
 def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

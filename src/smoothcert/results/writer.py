@@ -12,11 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, Protocol
 
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import UsageError
+from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, counts_path, sidecar_path
 from smoothcert.results.records import Record, complete_lines, format_row
-from smoothcert.results.sidecar import open_sidecar, write_sidecar
-from smoothcert.runtime.atomic_files import open_locked, write_text
+from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
+from smoothcert.runtime.atomic_files import write_text
 
 _SECONDS_BETWEEN_SIDECARS = 10.0  # how often the time spent is brought up to date
 
@@ -56,26 +57,31 @@ class ResultWriter:
         check_name(path)
         self.path, self.indices = path, list(indices)
         self._headers = format_row(*kind.columns), format_row(*kind.count_columns)
-        self._check_companions()
-        self._about = open_sidecar(path, settings)
         self._started = self._noted = time.perf_counter()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._files = (open_locked(path), open_locked(counts_path(path)))
+        self._lock = ResultsLock(path)
+        with self._lock.opening():
+            self._check_companions()
+            self._about = open_sidecar(path, settings)
+            self._files = (_open(path), _open(counts_path(path)))
             self.done = self._recover()
             if self.done < len(self.indices):
+                if self.done:
+                    warn_of_other_function(path, self._about["segments"], segment)
                 self._about["segments"].append({"first_row": self.done, **segment})
                 write_sidecar(path, self._about)
-        except OSError as error:
-            raise cannot_write(path, error) from error
 
     def __enter__(self) -> ResultWriter:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        for file in self._files:
-            with suppress(OSError):  # `append` has reported it; the next start cuts off the incomplete row
-                file.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is None:
+                self._require_in_place()
+        finally:
+            for file in self._files:
+                with suppress(OSError):  # `append` has reported it; the next start cuts off the incomplete row
+                    file.close()
+            self._lock.release(undo=kind is not None and not self.done)
 
     def append(self, records: Sequence[WritableRecord]) -> None:
         """Write the records of the next images."""
@@ -85,6 +91,7 @@ class ResultWriter:
             counts.flush()
             rows.write("".join(record.row() for record in records))
             rows.flush()
+            self._require_in_place()
             self.done += len(records)
             if self.done == len(self.indices) or time.perf_counter() - self._noted > _SECONDS_BETWEEN_SIDECARS:
                 self._noted = time.perf_counter()
@@ -92,6 +99,10 @@ class ResultWriter:
                 write_sidecar(self.path, self._about)
         except OSError as error:
             raise cannot_write(self.path, error, f" The first {self.done} images are safe.") from error
+
+    def _require_in_place(self) -> None:
+        for file, path in zip(self._files, (self.path, counts_path(self.path)), strict=True):
+            require_in_place(file, path)
 
     def _check_companions(self) -> None:
         """Raise if there are rows, but no sidecar or counts beside them."""
@@ -119,6 +130,10 @@ class ResultWriter:
         return max(0, good - 1)
 
 
+def _open(path: Path) -> IO[str]:
+    return path.open("a+", encoding="utf-8", newline="\n")
+
+
 def write_rows(path: Path, records: Sequence[Record]) -> None:
     """Write a complete results file and its counts, each atomically."""
     count_rows, rows = (record.count_row() for record in records), (record.row() for record in records)
@@ -138,11 +153,3 @@ def keep_lines(file: IO[str], lines: Sequence[str], header: str) -> None:
     if not lines:
         file.write(header)
         file.flush()
-
-
-def cannot_write(path: Path, error: OSError, safe: str = "") -> SmoothcertError:
-    """Return the error for a file that cannot be written."""
-    return SmoothcertError(
-        f"{path} cannot be written ({error.strerror or error}).{safe} Free some space or choose another `--out`; "
-        "the same command then resumes."
-    )

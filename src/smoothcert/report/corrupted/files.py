@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from smoothcert.dataset_names import CORRUPTIONS
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.corrupted.results import CorruptionPart
+from smoothcert.report.results_reader import ResultsReader
 from smoothcert.report.tables.entries import Entry, describe
 from smoothcert.results.naming import sidecar_path
-from smoothcert.results.reader import read_results
 from smoothcert.results.records import Results
 from smoothcert.results.sidecar import read_sidecar
 from smoothcert.statistics import metrics
@@ -75,9 +75,10 @@ class CorruptedFile:
         )
 
 
-def read_file(path: Path, given: Mapping[str, Any]) -> CorruptedFile:
-    """Read a results file; `given` has the `sigma` and `dataset` of files that do not state them."""
-    results, (folder, severity) = read_results(path), folder_and_severity(path)
+def read_file(path: Path, reader: ResultsReader) -> CorruptedFile:
+    """Read a results file."""
+    folder, severity = folder_and_severity(path)
+    results, given = reader.read(path, folder.name), reader.given
     if results.about:
         entry = describe(results)
         dataset, corruption = _split_name(entry.dataset or "")

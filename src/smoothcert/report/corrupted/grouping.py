@@ -13,16 +13,20 @@ from smoothcert.dataset_names import CORRUPTIONS, canonical_name
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.corrupted.files import CorruptedFile, make_part, read_file
 from smoothcert.report.corrupted.results import CorruptedResults, CorruptionPart
+from smoothcert.report.results_reader import ResultsReader
 
 
-def read_corrupted(paths: Iterable[str | Path], **given: Any) -> list[CorruptedResults]:
+def read_corrupted(
+    paths: Iterable[str | Path], reader: ResultsReader | None = None, **given: Any
+) -> list[CorruptedResults]:
     """Read results files on corrupted images and join those of each network.
 
     Files belong to one network if folder, dataset, weights, noise level, protocol and n agree. Several files of one
     corruption, such as shards, are merged. Results on the clean images are found in a folder of the same name. `given`
-    has `dataset` and `sigma` of files without a sidecar.
+    has `dataset` and `sigma` of files without a sidecar, unless `reader` has it.
     """
-    files = [read_file(Path(path), given) for path in paths]
+    reader = reader or ResultsReader(given)
+    files = [read_file(Path(path), reader) for path in paths]
     clean = [file for file in files if not file.parts]
     networks: dict[tuple[Any, ...], list[CorruptedFile]] = {}
     for file in files:

@@ -12,6 +12,8 @@ from smoothcert.report.tables.protocol import protocol_of
 from smoothcert.results.records import Results
 from smoothcert.statistics.bounds import largest_radius
 
+_FILE_NAME = re.compile(r"(?P<method>.+)-(?P<sigma>\d+(\.\d+)?)")
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -53,6 +55,12 @@ class Entry:
         return f"{self.name} ({self.qualifier})" if self.qualifier else self.name
 
 
+def stated_sigma(name: str, given: Mapping[str, Any]) -> float | None:
+    """Return the noise level of a file without a sidecar: given, or in its name METHOD-SIGMA; None if unknown."""
+    file_name = _FILE_NAME.fullmatch(name)
+    return given.get("sigma") or (float(file_name["sigma"]) if file_name else None)
+
+
 def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     """Return the table entry for results, by default named after their method.
 
@@ -60,8 +68,8 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     `dataset` and `sigma` of files that do not state them.
     """
     settings = results.about.get("settings", {})
-    file_name = re.fullmatch(r"(?P<method>.+)-(?P<sigma>\d+(\.\d+)?)", results.name)
-    sigma = settings.get("sigma") or given.get("sigma") or (float(file_name["sigma"]) if file_name else None)
+    file_name = _FILE_NAME.fullmatch(results.name)
+    sigma = settings.get("sigma") or stated_sigma(results.name, given)
     if not settings and sigma and results.radius.max() > largest_radius(sigma, 10**7, 0.001) * 1.01:
         sigma = given.get("sigma")  # radii this large cannot come from the noise level in the file name
     method = settings.get("model", {}).get("method") or (file_name["method"] if file_name else results.name)

@@ -1,0 +1,34 @@
+"""Reads results files for a report, and checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from smoothcert.report.tables.entries import stated_sigma
+from smoothcert.results.reader import read_results
+from smoothcert.results.records import Results
+from smoothcert.results.verify import read_verified, verify_limit
+
+
+class ResultsReader:
+    """Read each results file once. Unless `unverified`, raise if its rows cannot be true.
+
+    Rows must follow from the votes and the sidecar beside them. Published files have neither; their radii must be
+    possible at their noise level, which is in `given` or in the file name.
+    """
+
+    def __init__(self, given: Mapping[str, Any], *, unverified: bool = False) -> None:
+        self.given, self.unverified = given, unverified
+        self._known: dict[Path, Results] = {}
+
+    def read(self, path: Path, name: str | None = None) -> Results:
+        """Return the content of a file; `name`, by default the file's own, may state the noise level."""
+        if path not in self._known:
+            self._known[path] = read_results(path) if self.unverified else read_verified(path)
+        results = self._known[path]
+        sigma = None if results.about else stated_sigma(name or results.name, self.given)
+        if sigma and not self.unverified:
+            verify_limit(path, results, sigma)
+        return results

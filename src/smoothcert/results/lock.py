@@ -1,0 +1,91 @@
+"""The lock of a results file and of all files beside it: one process at a time may write them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from smoothcert.errors import SmoothcertError
+from smoothcert.results.naming import counts_path, looks_path, sidecar_path
+from smoothcert.runtime.atomic_files import open_locked
+
+
+class ResultsLock:
+    """Lock `NAME.tsv` and the files beside it until `release`, by a file of its own, `NAME.tsv.lock`.
+
+    Results files may be replaced while they are locked, so none of them can carry the lock. Taking it removes the
+    partial files of a process that was killed.
+    """
+
+    def __init__(self, results: Path) -> None:
+        self._results, self._path = results, results.with_name(results.name + ".lock")
+        files = (results, counts_path(results), looks_path(results), sidecar_path(results))
+        try:
+            results.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._open()
+            self._new = [file for file in files if not file.exists()]
+            for file in files:
+                file.with_name(file.name + ".part").unlink(missing_ok=True)
+        except OSError as error:
+            raise cannot_write(results, error) from error
+
+    def _open(self) -> IO[str]:
+        while True:
+            file = open_locked(self._path, f"{self._results} is being written by another process.")
+            if _is_open_at(file, self._path):
+                return file
+            file.close()  # its owner has removed it since it was opened
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Release the lock if the block, which opens the files, fails."""
+        try:
+            yield
+        except BaseException as error:
+            self.release(undo=True)
+            if isinstance(error, OSError):
+                raise cannot_write(self._results, error) from error
+            raise
+
+    def release(self, *, undo: bool = False) -> None:
+        """Let other processes write; with `undo`, first remove the files that did not exist before."""
+        with suppress(OSError):  # on Windows, an open file cannot be removed
+            for file in self._new if undo else ():
+                file.unlink(missing_ok=True)
+            self._path.unlink(missing_ok=True)
+        self._file.close()
+
+    def __enter__(self) -> ResultsLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release(undo=kind is not None)
+
+
+def require_in_place(file: IO[str], path: Path) -> None:
+    """Raise if a file that is being written was removed or replaced by another process."""
+    if not _is_open_at(file, path):
+        raise SmoothcertError(
+            f"{path} was removed or replaced while it was being written; move the files beside it away and start again."
+        )
+
+
+def _is_open_at(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def cannot_write(path: Path, error: OSError, safe: str = "") -> SmoothcertError:
+    """Return the error for a file that cannot be written."""
+    return SmoothcertError(
+        f"{path} cannot be written ({error.strerror or error}).{safe} Free some space or choose another `--out`; "
+        "the same command then resumes."
+    )

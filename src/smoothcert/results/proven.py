@@ -1,0 +1,105 @@
+"""Classes and radii that the votes beside a results file prove. No torch."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcert.errors import SmoothcertError
+from smoothcert.results.look_store import Look, read_looks
+from smoothcert.results.naming import counts_path, looks_path
+from smoothcert.results.recompute import certify_stored
+from smoothcert.results.records import Results
+from smoothcert.results.stored_protocol import StoredProtocol
+from smoothcert.results.vote_table import VoteTable
+from smoothcert.statistics.bounds import ABSTAIN, Floats, failure_upper_bound
+from smoothcert.statistics.certify import bound_uniforms, certify_looks
+
+_AT_ONCE = 1 << 22  # votes in one array
+_LARGEST_TABLE = 1_000_000  # samples up to which bounds are kept from one file to the next
+
+CHANGED = "the results were changed"
+
+
+class UnverifiedError(SmoothcertError):
+    """Rows that do not follow from the votes and settings beside them."""
+
+    def __init__(self, path: Path, problem: str, advice: str = CHANGED) -> None:
+        super().__init__(f"{path}: {problem}; {advice}. `--unverified` reads them anyway.")
+
+
+def prove_by_counts(
+    path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return classes and radii that the votes of a fixed number of noise samples prove."""
+    all_classes = protocol.classes if protocol.bound == "two-sided" else None  # others need the chosen class only
+    classes = max(all_classes or 2, table.classes)
+    labels, n = np.zeros(len(table), dtype=np.int64), protocol.plan.looks[0]
+    labels[rows] = results.label
+    predict, radius = np.empty(len(table), dtype=np.int64), np.empty(len(table))
+    step = max(1, _AT_ONCE // classes)
+    for first in range(0, len(table), step):
+        part = slice(first, min(first + step, len(table)))
+        votes = table.dense(part.start, part.stop, classes)
+        for name, number, stage in zip(("n0", "n"), (protocol.n0, n), votes, strict=True):
+            total = stage.sum(axis=1)
+            for row in np.flatnonzero(total != number)[:1]:
+                there = f"image {table.idx[first + row]} has {total[row]:,} votes"
+                raise UnverifiedError(counts_path(path), f"{there}, but `{name}` in the sidecar is {number:,}")
+        chosen = labels[part] if protocol.top > 1 else votes[0].argmax(axis=1)
+        predict[part], radius[part] = _certify(protocol, table.idx[part], chosen, votes[1])
+    return predict[rows], radius[rows]
+
+
+def _certify(
+    protocol: StoredProtocol, idx: NDArray[np.int64], chosen: NDArray[np.int64], votes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Floats]:
+    plan, noise = protocol.plan, protocol.noise
+    if protocol.bound != "one-sided" or plan.looks[0] > _LARGEST_TABLE:
+        uniforms = bound_uniforms(protocol.seed, idx) if protocol.bound == "randomised" else None
+        once = np.ones(len(idx), dtype=np.int64)
+        options: dict[str, Any] = {"top": protocol.top, "uniforms": uniforms}
+        found = certify_looks(chosen, votes[:, None], once, plan, noise, protocol.bound, **options)
+        return found.prediction, found.radius
+    successes = np.take_along_axis(votes, chosen[:, None], axis=1)[:, 0]
+    failure = _known_bounds(plan.looks[0], plan.alpha)  # few counts differ among many images and files
+    new = np.unique(successes[np.isnan(failure[successes])])
+    failure[new] = failure_upper_bound(new, plan.looks[0], plan.alpha)
+    radius = noise.gap_radius(failure[successes], failure[successes])
+    return np.where(radius >= 0, chosen, ABSTAIN), np.maximum(radius, 0.0)
+
+
+@lru_cache(maxsize=4)
+def _known_bounds(n: int, alpha: float) -> Floats:
+    """Return a table of failure bounds by number of successes, NaN where they were not needed yet."""
+    return np.full(n + 1, np.nan)
+
+
+def prove_by_looks(
+    path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return classes and radii that the votes of all looks prove, up to the look in the table of counts.
+
+    The looks of a run in progress may be ahead of its rows.
+    """
+    without_row = np.setdiff1d(table.idx, results.idx)
+    if len(without_row):
+        raise UnverifiedError(path, f"it has no row of image {without_row[0]}, whose votes are stored")
+    classes = max(protocol.classes or 2, table.classes)
+    looks, numbers = read_looks(path, classes), {0: 0} | {n: look for look, n in enumerate(protocol.plan.looks, 1)}
+    seen, nothing = list[list[Look]](), np.zeros(classes, dtype=np.int64)
+    for image, row in zip(results.idx.tolist(), rows.tolist(), strict=True):
+        counts = [stage[0] for stage in table.dense(row, row + 1, classes)]
+        seen.append(looks.get(image, [])[: numbers.get(int(counts[1].sum()), -1) + 1])
+        first, *later = [look.votes for look in seen[-1]] or [nothing]
+        if not np.array_equal([first, [nothing, *later][-1]], counts) or first.sum() not in (0, protocol.n0):
+            files = f"{counts_path(path).name} and {looks_path(path).name}"
+            raise UnverifiedError(path, f"the votes of image {image} in {files} contradict each other or `n0`")
+    options: dict[str, Any] = {"bound": protocol.bound, "top": protocol.top, "seed": protocol.seed}
+    labels = results.label.tolist()
+    records = certify_stored(results.idx.tolist(), labels, seen, protocol.plan, protocol.noise, **options)
+    return np.array([record.predict for record in records]), np.array([record.radius for record in records])

@@ -1,0 +1,87 @@
+"""The settings in a sidecar that certificates depend on. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from smoothcert.dataset_names import classes_of, dimensions_of
+from smoothcert.errors import UsageError
+from smoothcert.statistics.bounds import Floats
+from smoothcert.statistics.certify import certify_looks
+from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, fixed_plan, plan_of, table_plan
+from smoothcert.statistics.noise import GridNoise, Noise, convert_radius, noise_of
+
+_PLANS = {"table": table_plan, "radius": dense_plan, "budget": even_plan}
+_STEP = 1e-6  # radii of grid noise are rounded down to multiples of this
+
+
+@dataclass(frozen=True)
+class StoredProtocol:
+    """Settings of a sidecar that certificates depend on; `classes` and `dimensions` are None if unknown."""
+
+    noise: Noise
+    plan: Plan
+    sequential: bool
+    n0: int
+    bound: str
+    top: int
+    seed: int
+    norm: str
+    classes: int | None
+    dimensions: int | None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> StoredProtocol:
+        """Read the settings of a sidecar; raise if they contradict each other."""
+        noise, stop, data = noise_of(settings), settings.get("stop"), settings.get("data", {})
+        alpha, top = float(settings["alpha"]), int(settings.get("top_k", 1))
+        plan = plan_of(stop, alpha) if stop else fixed_plan(int(settings["n"]), alpha)
+        _check_plan(plan, (stop or {}).get("rule"), int(settings["n"]))
+        return cls(
+            noise=noise,
+            plan=plan,
+            sequential=bool(stop),
+            n0=int(settings["n0"]),
+            bound=settings.get("bound", "two-sided" if top > 1 else "one-sided"),
+            top=top,
+            seed=int(settings.get("seed", 0)),
+            norm=settings.get("norm", noise.norm),
+            classes=settings.get("classes") or classes_of(data.get("name")),
+            dimensions=data.get("dimensions") or dimensions_of(data.get("name")),
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """Difference of radii between versions of SciPy."""
+        return 1e-8 * self.noise.sigma + (1.1 * _STEP if isinstance(self.noise, GridNoise) else 0.0)
+
+    @property
+    def exact(self) -> bool:
+        """True if the votes determine the radius; else they only bound it from above."""
+        converted = convert_radius([1.0], self.noise.norm, self.norm, 4)[0] != 1.0
+        return (self.classes is not None or self.bound != "two-sided") and bool(self.dimensions or not converted)
+
+    def in_norm(self, radius: Floats) -> Floats:
+        """Return radii in the norm of the results."""
+        return convert_radius(radius, self.noise.norm, self.norm, self.dimensions or 1)
+
+    def largest(self, classes: int) -> float:
+        """Return the radius that unanimous votes prove."""
+        votes = np.zeros((1, len(self.plan.looks), max(2, classes)), dtype=np.int64)
+        votes[0, :, 0] = self.plan.looks
+        reached, ones = [len(self.plan.looks)], np.ones(1)
+        found = certify_looks([0], votes, reached, self.plan, self.noise, self.bound, top=self.top, uniforms=ones)
+        return float(self.in_norm(found.radius)[0])
+
+
+def _check_plan(plan: Plan, rule: str | None, n: int) -> None:
+    """Raise if the looks of a rule do not end at n, or are its usual ones with other shares of alpha."""
+    if rule not in _PLANS:
+        return
+    usual = _PLANS[rule](n, plan.alpha)
+    if plan.looks[-1] != n or (plan.looks == usual.looks and not np.allclose(plan.alphas, usual.alphas, rtol=1e-6)):
+        raise UsageError("The looks in the sidecar are not those of its `n` and `alpha`.")

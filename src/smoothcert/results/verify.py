@@ -1,0 +1,138 @@
+"""Checks of results files against the votes and the settings beside them. No torch.
+
+With votes, classes and radii are recomputed. Without, radii are compared with the largest one that unanimous votes
+prove. Labels are part of the dataset, so only their agreement with the column `correct` is checked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcert.errors import SmoothcertError, first_line
+from smoothcert.results.merge import images_of
+from smoothcert.results.naming import counts_path, looks_path, sidecar_path
+from smoothcert.results.proven import CHANGED, UnverifiedError, prove_by_counts, prove_by_looks
+from smoothcert.results.reader import read_results, read_vote_table
+from smoothcert.results.records import Results
+from smoothcert.results.stored_protocol import StoredProtocol
+from smoothcert.results.vote_table import VoteTable
+from smoothcert.statistics.bounds import ABSTAIN, largest_radius
+
+_NEEDED = ("sigma", "n0", "n", "alpha")
+_PUBLISHED_N = 10**7  # far more noise samples than in any published file
+
+
+def read_verified(path: Path) -> Results:
+    """Read a results file; raise if its rows do not follow from the files beside it."""
+    try:
+        results = read_results(path)
+        verify_results(path, results)
+    except SmoothcertError:  # once more: a run in progress may have replaced one file after another was read
+        results = read_results(path)
+        verify_results(path, results)
+    return results
+
+
+def verify_results(path: Path, results: Results) -> None:
+    """Raise UnverifiedError if rows contradict the votes or the sidecar beside them."""
+    contradicting = results.idx[results.correct != (results.predict == results.label)]
+    if len(contradicting):
+        raise UnverifiedError(path, f"the column `correct` of image {contradicting[0]} contradicts label and class")
+    settings = results.about.get("settings", {})
+    stop = settings.get("stop")
+    sequential, supported = stop is not None, stop is None or stop.get("confidence") == "union"
+    has_votes = counts_path(path).exists() and (not sequential or looks_path(path).exists())
+    try:
+        if "images" in settings:
+            _check_images(path, results.idx, settings["images"], sequential=sequential)
+        lacking = [key for key in _NEEDED if key not in settings]
+        if has_votes and settings and lacking:
+            raise UnverifiedError(sidecar_path(path), f"it lacks {', '.join(lacking)}")
+        if supported and not lacking:
+            _check_rows(path, results, StoredProtocol.of(settings), has_votes=has_votes)
+        elif "sigma" in settings:
+            verify_limit(path, results, float(settings["sigma"]))
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:  # a UsageError of the statistics, too
+        raise UnverifiedError(
+            path, f"its votes and {sidecar_path(path).name} disagree ({first_line(error)})"
+        ) from error
+
+
+def verify_limit(path: Path, results: Results, sigma: float) -> None:
+    """Raise UnverifiedError if a radius exceeds what any published number of noise samples could prove."""
+    limit = 1.01 * largest_radius(sigma, _PUBLISHED_N, 0.001)  # published radii and noise levels are rounded
+    advice = "state another noise level with `--sigma`" if not results.about else CHANGED
+    _check_limit(path, results, limit, f"noise of sigma {sigma:g}", advice)
+
+
+def _check_limit(path: Path, results: Results, limit: float, evidence: str, advice: str = CHANGED) -> None:
+    row = int(results.radius.argmax())
+    if results.radius[row] > limit:
+        radius = f"the radius of image {results.idx[row]} is {results.radius[row]:g}"
+        raise UnverifiedError(path, f"{radius}, but {evidence} proves {limit:.4g} at most", advice)
+
+
+def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential: bool) -> None:
+    """Raise if rows are not those of the first images, or of any images if certified sequentially, in their order."""
+    joined = isinstance(images, list) and not all(isinstance(part, int) for part in images)
+    expected = sorted(images_of(images)) if joined else images_of(images)
+    if sequential:
+        chosen = set(idx.tolist())
+        expected = [image for image in expected if image in chosen]
+    wanted = np.array(expected[: len(idx)], dtype=np.int64)
+    if np.array_equal(wanted, idx):
+        return
+    if len(wanted) < len(idx):
+        problem = f"it has {len(idx):,} rows, but {sidecar_path(path).name} allows only {len(wanted):,} of them"
+    else:
+        row = int((wanted != idx).argmax())
+        problem = f"row {row + 1} is of image {idx[row]}, but image {wanted[row]} comes there"
+    raise UnverifiedError(path, problem)
+
+
+def _check_rows(path: Path, results: Results, protocol: StoredProtocol, *, has_votes: bool) -> None:
+    """Raise unless classes and radii follow from the votes, or, without votes, are possible."""
+    if not has_votes:
+        classes = protocol.classes or 1 + int(max(results.label.max(), results.predict.max()))
+        limit = protocol.largest(classes) + protocol.tolerance
+        evidence = f"n = {protocol.plan.looks[-1]:,} at alpha = {protocol.plan.alpha:g}"
+        _check_limit(path, results, limit, evidence + f" and sigma {protocol.noise.sigma:g}")
+        return
+    table = read_vote_table(path)
+    rows = _rows_of(path, results.idx, table)
+    compute = prove_by_looks if protocol.sequential else prove_by_counts
+    predict, radius = compute(path, results, protocol, table, rows)
+    radius, exact = protocol.in_norm(radius), protocol.exact
+    wrong = (results.predict != predict) & (exact | (results.predict != ABSTAIN))
+    if wrong.any():
+        row = int(wrong.argmax())
+        votes = "prove none" if predict[row] == ABSTAIN else f"are for class {predict[row]}"
+        raise UnverifiedError(
+            path, f"the class of image {results.idx[row]} is {results.predict[row]}, but its votes {votes}"
+        )
+    difference = results.radius - radius
+    wrong = (np.abs(difference) if exact else difference) > protocol.tolerance
+    if wrong.any():
+        row = int(wrong.argmax())
+        values = f"{results.radius[row]:.9g}, but its votes prove {radius[row]:.9g}"
+        raise UnverifiedError(path, f"the radius of image {results.idx[row]} is {values}")
+
+
+def _rows_of(path: Path, idx: NDArray[np.int64], table: VoteTable) -> NDArray[np.int64]:
+    """Return the row of each image in the table of votes."""
+    if np.array_equal(table.idx[: len(idx)], idx) and np.all(np.diff(table.idx) > 0):
+        return np.arange(len(idx))
+    order = np.argsort(table.idx, kind="stable")
+    known = table.idx[order]
+    twice = known[1:][np.diff(known) == 0]
+    if len(twice):
+        raise UnverifiedError(counts_path(path), f"image {twice[0]} appears twice")
+    place = np.minimum(np.searchsorted(known, idx), len(known) - 1)
+    missing = idx[known[place] != idx] if len(known) else idx
+    if len(missing):
+        raise UnverifiedError(counts_path(path), f"there are no votes of image {missing[0]}")
+    return order[place]
