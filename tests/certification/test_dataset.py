@@ -190,7 +190,7 @@ def test_a_network_of_ones_own_is_known_by_its_weights(mini, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(about))
     with pytest.raises(UsageError, match=r"other settings .model\.weights was not set, now \w{64}\); move it away"):
         smoothcert.certify_dataset(smoothed, mini, indices=[0, 5], **options)
-    with pytest.raises(UsageError, match="every image once"):
+    with pytest.raises(UsageError, match="to be unique"):
         smoothcert.certify_dataset(smoothed, mini, indices=[0, 0], n=20)
     with pytest.raises(UsageError, match="`seed`"):  # each group of images would have another, and no file would say so
         smoothcert.certify_dataset(smoothed, mini, indices=[0], n=20, seed=None)

@@ -243,7 +243,7 @@ def test_wrong_settings_and_foreign_files_are_refused(classifier, mini, tmp_path
     (tmp_path / "b.tsv").write_text("mine\n")
     with pytest.raises(UsageError, match="choose another `--out`"):
         certify(classifier, mini, tmp_path / "b.tsv", RULES["table"], few)
-    with pytest.raises(UsageError, match="every image once"):
+    with pytest.raises(UsageError, match="to be unique"):
         certify(classifier, mini, None, RULES["table"], [3, 5, 3])
     with pytest.raises(UsageError, match="shards, not among 5"):
         BudgetStop(samples=100, shard=(1, 5))

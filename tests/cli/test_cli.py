@@ -244,7 +244,7 @@ def test_special_files_are_neither_read_nor_replaced(checkpoint, tmp_path, capsy
     os.mkfifo(pipe)
     assert main(["certify", str(checkpoint), "--n", "20", "--skip", "500", "--out", str(pipe)]) == 2
     assert "must name a results file" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="is no plain file"):
+    with pytest.raises(UsageError, match="is not a regular file"):
         write_text(pipe, "text")
     assert pipe.is_fifo()
 

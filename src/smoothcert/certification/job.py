@@ -37,7 +37,7 @@ _MOST_VALUES = 1 << 28  # floats of the images in memory at once
 
 @dataclass(frozen=True)
 class Progress(Generic[R]):
-    """Progress of a job: images done of all, and the records just made with the seconds they took."""
+    """Progress of a job: images done, their total, and the records just made with the seconds they took."""
 
     done: int
     total: int
@@ -63,7 +63,7 @@ class DatasetJob:
 
     @property
     def segment(self) -> dict[str, Any]:
-        """Sidecar entry on who computes the results from here on."""
+        """Sidecar entry for this process: device, versions and number of ranks."""
         function = {"function": self.function} if self.function else {}
         return {**describe_environment(self.device), "processes": self.ranks.size, **function}
 
@@ -74,7 +74,7 @@ class DatasetJob:
         make: Callable[[Tensor, list[int], list[int]], Iterable[R]],
         on_progress: Callable[[Progress[R]], None] | None,
     ) -> list[R]:
-        """Make the records that are not on disk yet, a group of images at a time; write and return them.
+        """Compute, write and return the missing records, one group of images at a time.
 
         `make` maps inputs, indices and labels to records, taking `samples` noise samples per image.
         """
@@ -126,7 +126,7 @@ def prepare_job(
     if not isinstance(data, ImageData):
         raise UsageError(f"Expected `data` as `load_dataset` returns it, but got a {type(data).__name__}.")
     if "stop" in settings and classifier.num_classes is None:
-        raise UsageError("Expected the classifier to know its `num_classes`.")
+        raise UsageError("A stopping rule needs `num_classes`; pass it to `SmoothedClassifier`.")
     chosen = _select_images(data, indices)
     if classifier.num_classes is not None and int(data.labels.max()) >= classifier.num_classes:
         raise UsageError(
@@ -151,7 +151,7 @@ def _select_images(data: ImageData, indices: Sequence[int] | None) -> list[int]:
     if not all(0 <= index < len(data) for index in chosen):
         raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
     if len({*chosen}) < len(chosen):
-        raise UsageError("Expected `indices` to name every image once.")
+        raise UsageError("Expected `indices` to be unique.")
     return chosen
 
 

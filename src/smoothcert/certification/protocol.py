@@ -45,7 +45,7 @@ class SamplingProtocol:
         return (0, self.n0, *(self.n0 + look for look in self.plan.looks))
 
     def settings(self) -> dict[str, Any]:
-        """Return the sidecar's entries on the protocol; the published bound and a fixed n go without saying."""
+        """Return the sidecar's entries on the protocol; defaults (one-sided bound, fixed n) are omitted."""
         settings = {"task": "certify", "n0": self.n0, "n": self.n, "alpha": self.alpha, "seed": self.seed}
         settings |= {} if self.bound == "one-sided" else {"bound": self.bound}
         return settings | ({"stop": {**self.stop.settings(), **self.plan.settings()}} if self.stop else {})

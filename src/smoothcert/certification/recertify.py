@@ -51,7 +51,7 @@ def recertify(
     results = read_results(path)
     settings: dict[str, Any] = dict(results.about.get("settings", {}))
     if settings.get("task") != "certify" or not counts_path(path).exists():
-        raise UsageError(f"{path} has no sidecar and votes beside it, from which certificates could be recomputed.")
+        raise UsageError(f"{path} cannot be recomputed: its sidecar or its file of votes is missing.")
     if lacking := [key for key in ("data", "sigma", "n0", "n", "alpha", "seed") if key not in settings]:
         raise UsageError(f"The sidecar of {path} lacks {', '.join(lacking)}; it was not written by `certify`.")
     if not unverified:
@@ -63,7 +63,7 @@ def recertify(
     dimensions = _number_of("dimensions", wanted.dimensions, settings["data"].get("dimensions"), dimensions_of(name))
     top = settings.get("top_k", 1) if wanted.top is None else wanted.top
     if top > 1 and settings.get("stop", {}).get("skip_wrong"):
-        raise UsageError(f"{path} was made with `--skip-wrong`: the images that `--top-k` is about have no votes.")
+        raise UsageError(f"{path} was made with `--skip-wrong`, which omits votes that `--top-k` needs.")
     bound = wanted.bound or settings.get("bound", "two-sided" if top > 1 else "one-sided")
     noise = noise_of(settings)
     norm = wanted.norm or settings.get("norm", noise.norm)

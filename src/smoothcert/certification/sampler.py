@@ -1,4 +1,4 @@
-"""Counting of votes for many images at different stages, together, so that the device is full."""
+"""Count votes of many images at once, each at its own stage, to keep the device busy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smoothcert.smoothing.classifier import SmoothedClassifier
 
 @dataclass
 class _Held:
-    """A begun image: its input, votes per stage, next micro-batch, and seconds spent."""
+    """An image in progress: its input, votes per stage, next micro-batch, and seconds spent."""
 
     inputs: Tensor
     votes: NDArray[np.int64]
@@ -28,7 +28,7 @@ class _Held:
 
 
 class Sampler:
-    """Counts votes of images stage by stage; no micro-batch of a begun image is counted twice.
+    """Counts votes of images stage by stage; no micro-batch is counted twice.
 
     A pass consists of the next micro-batches of all requested images. Micro-batches are cut at multiples of their size,
     so a vote does not depend on what else is in the pass. Samples beyond the requested stage are kept.
@@ -56,7 +56,7 @@ class Sampler:
             self._held[place].votes[stage - 1] = votes
 
     def holds(self, place: int) -> bool:
-        """Return True if an image has been begun."""
+        """Return True if an image is in progress."""
         return place in self._held
 
     def covers(self, place: int, stage: int) -> bool:

@@ -1,4 +1,4 @@
-"""Schedules of sequential certification: votes come in, requests for samples go out. No torch.
+"""Decide which images to sample next in sequential certification. No torch.
 
 Stage 0 of an image is the selection of its class, stage i the i-th look of the plan. A request is an image's place in
 the list and its next stage. While the votes of some images are being counted (`busy`), a schedule may request others.
@@ -85,7 +85,7 @@ class Tracker:
 
 @dataclass(frozen=True)
 class InTurn:
-    """Images in order, as many at once as fill the device; those begun first come first."""
+    """Process images in order, as many at once as fill the device; finish started ones first."""
 
     tracker: Tracker
     capacity: int
@@ -103,7 +103,7 @@ class InTurn:
 
 
 class ByBudget:
-    """Each pool spends its samples on its images of most worth, in waves decided by its own votes alone."""
+    """Spend each pool's budget on its most uncertain images, in waves that depend on its own votes only."""
 
     eager: ClassVar[bool] = False
 
@@ -113,7 +113,7 @@ class ByBudget:
         self.left = np.asarray(rule.pool_budgets(count), dtype=np.int64)
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
-        """Request the next stages that the pools can pay for; nothing while votes are missing or all is spent."""
+        """Request the next stages that the remaining budgets cover; nothing while votes are missing."""
         if busy:
             return []
         return [request for pool in np.unique(self._pools) for request in self._pool_wave(int(pool))]

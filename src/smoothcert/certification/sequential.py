@@ -41,7 +41,7 @@ def certify_until_decided(
     assert classes is not None
     check_reach(protocol.plan, rule.needs(noise), noise)
     if ranks.size > 1 and isinstance(rule, BudgetStop):
-        raise UsageError("A budget compares all images in one process; give each process a `--shard` instead.")
+        raise UsageError("`--stop budget` runs in a single process; use `--shard` instead.")
 
     def begin(store: LookStore, indices: list[int], on_progress: OnProgress | None = None) -> _SequentialRun:
         return _SequentialRun(job, protocol, store, indices, batch, on_progress)
@@ -61,7 +61,7 @@ def _share_looks(
     begin: Callable[[LookStore, list[int]], _SequentialRun],
     on_progress: OnProgress | None,
 ) -> None:
-    """Have all ranks make the looks that rank 0's store lacks, a group of images each."""
+    """Distribute the missing looks among the ranks, in groups of images."""
     ranks, unfinished = job.ranks, list[int]()
     if ranks.first:
         stored = begin(store, job.indices)
@@ -119,7 +119,7 @@ class _SequentialRun:
         self._published = -math.inf
 
     def finish(self) -> list[Record]:
-        """Follow the schedule to its end, or as far as it gets, and write the rows."""
+        """Follow the schedule, and write the rows even if it is interrupted."""
         finished = False
         try:
             self.follow_schedule()
@@ -199,7 +199,7 @@ class _SequentialRun:
         return self.sampler.covers(place, int(self.tracker.stage[place]))
 
     def _report(self, done: Sequence[Record], started: float) -> float:
-        """Report finished images, bring live rows up to date, and return the time now."""
+        """Report finished images, refresh the rows of a budget run, and return the current time."""
         if self.on_progress and done:
             finished = int((~self.tracker.active).sum())
             self.on_progress(Progress(finished, len(self.indices), done, perf_counter() - started))

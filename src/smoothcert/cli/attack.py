@@ -108,9 +108,9 @@ def _check_settings(certificates: Results, inputs: CommandInputs, data: ImageDat
     if settings.get("task") != "certify":
         raise UsageError(f"{certificates.name} has no sidecar of `certify` beside it.")
     if settings["model"].get("sha256") != inputs.checkpoint.sha256:
-        raise UsageError(f"{certificates.name} is about another network; set `--certificates`.")
+        raise UsageError(f"{certificates.name} was made with a different network; set `--certificates`.")
     if settings["data"]["sha256"] != data.fingerprint:
-        raise UsageError(f"{certificates.name} is about other images; set `--data` and `--split`.")
+        raise UsageError(f"{certificates.name} covers different images; set `--data` and `--split`.")
     if settings.get("norm", "l2") != "l2" or settings.get("top_k", 1) > 1:
         raise UsageError(f"{certificates.name} does not hold l2 certificates of the top class.")
     return settings

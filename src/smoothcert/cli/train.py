@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> None:
     folders = [RunFolder(args.runs / config.name) for config in configs]
     for folder, config in zip(folders, configs, strict=True):
         if folder.finished and folder.read_config() == config:
-            say(f"{folder.path} is finished already.")
+            say(f"{folder.path} is already finished.")
     options = {"data_dir": args.data_dir, "device": device, "compile": args.compile, "workers": args.workers}
     with Stages() as stages:
         train_runs(configs, args.runs, on_stage=stages.begin, time_limit=args.time_limit, **options)

@@ -1,6 +1,6 @@
 """Agreement among ranks, through small values in the store.
 
-No wait is endless: it ends when a rank has failed or its heartbeat has stopped.
+Every wait ends if a rank fails or its heartbeat stops.
 """
 
 from __future__ import annotations

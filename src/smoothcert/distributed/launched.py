@@ -25,7 +25,7 @@ from torch import Tensor
 
 from smoothcert.distributed import consensus, work_queue
 from smoothcert.distributed.heartbeats import Heartbeats, end_process
-from smoothcert.distributed.peer_errors import say_goodbye
+from smoothcert.distributed.peer_errors import leave_group
 from smoothcert.distributed.ranks import PeerError, Ranks, TrainingState
 from smoothcert.errors import SmoothcertError, first_line
 
@@ -118,7 +118,7 @@ class LaunchedRanks(Ranks):
 
 
 def connect_to_launcher() -> LaunchedRanks:
-    """Meet the other processes and return this process's place among them."""
+    """Join the process group and return this process's rank in it."""
     from torch.distributed.rendezvous import rendezvous
 
     # A frozen process that accepts connections but does not answer is beyond the timeout of `rendezvous`.
@@ -135,7 +135,7 @@ def connect_to_launcher() -> LaunchedRanks:
         limit.cancel()
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # ignore keys that an earlier attempt left behind
     ranks = LaunchedRanks(rank, size, dist.PrefixStore(f"smoothcert/{attempt}", store))  # type: ignore[attr-defined]
-    _on_disconnect.extend((ranks.heartbeats.start(), _destroy_process_group, partial(say_goodbye, ranks)))
+    _on_disconnect.extend((ranks.heartbeats.start(), _destroy_process_group, partial(leave_group, ranks)))
     return ranks
 
 

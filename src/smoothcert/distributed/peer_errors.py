@@ -65,7 +65,7 @@ def rank0_reports(ranks: LaunchedRanks, error: SmoothcertError) -> bool:
     return False
 
 
-def say_goodbye(ranks: LaunchedRanks) -> None:
+def leave_group(ranks: LaunchedRanks) -> None:
     """Leave the group. Rank 0 waits a moment for the others, which may still read from its store."""
     try:
         ranks.store.set(f"left/{ranks.rank}", "")

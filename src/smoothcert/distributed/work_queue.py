@@ -139,7 +139,7 @@ class _Queue:
         return dead
 
     def _owner(self, ticket: int) -> int:
-        """Return the rank that drew a ticket. A rank that died before saying so is taken from the dead ones."""
+        """Return the rank that drew a ticket. If the owner died before recording itself, return a dead rank."""
         if ticket not in self._owners:
             key = f"owner/{ticket}"
             if not self._has(key):

@@ -19,7 +19,7 @@ A step must keep to these rules:
 - All random numbers come from `draws`, so that runs are reproducible and can resume.
 - Anything that changes during training is a function of the tensor `epoch`; the method keeps no state between steps.
 - No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
-  compiled and captured as CUDA graphs. A method that cannot do without sets `static = False`.
+  compiled and captured as CUDA graphs. If that is unavoidable, set `static = False`.
 
 `smoothcert.methods.perturb` has what methods share: losses under noise, l2 geometry and gradients for attacks.
 """

@@ -1,1 +1,1 @@
-"""The paper's tables as work to do."""
+"""Plan, train and certify the runs of the paper's tables."""

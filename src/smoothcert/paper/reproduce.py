@@ -111,7 +111,7 @@ def read_entries(name: str, jobs: Sequence[Job], place: Workplace) -> list[Entry
 
 
 def row_of(name: str, job: Job, results: Results) -> Entry:
-    """Return a job's results with its row in the paper. For the l_inf table that is a row of the main table."""
+    """Return a job's results with its row in the paper. The l_inf table uses rows of the main table."""
     table = find_table(name)
     paper = (None, "") if linf_of(name) else (table.paper, job.setup)
     seed = job.config.seed if len(table.seeds) > 1 else None

@@ -136,7 +136,7 @@ class LookStore:
         return sum(int(look.votes.sum()) for pair in ends for look in pair)
 
     def append(self, looks: Sequence[Look]) -> None:
-        """Add looks, each the next of its image."""
+        """Append looks; each must directly follow its image's last look."""
         if not looks:
             return
         first = sum(map(len, self.known.values())) if self._segment else 0

@@ -41,7 +41,7 @@ class ResultWriter:
     Args:
         path: Results file.
         kind: Class of the records.
-        indices: Images of all rows, in the order of the rows.
+        indices: Image index of each row, in order.
         settings: Everything the rows depend on; a file with rows of other settings is refused.
         segment: Device and versions of this start, added to the sidecar.
     """

@@ -17,7 +17,7 @@ def check_replaceable(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file.")
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is no plain file and will not be replaced; name another file.")
+        raise UsageError(f"{path} is not a regular file and will not be replaced; name another file.")
 
 
 @contextmanager

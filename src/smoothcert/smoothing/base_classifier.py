@@ -1,4 +1,4 @@
-"""The base classifier as it votes: in eval mode, in one precision and form, with scores that have been checked."""
+"""Run the base classifier in eval mode, in one precision and form, and check its scores."""
 
 from __future__ import annotations
 

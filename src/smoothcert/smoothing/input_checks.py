@@ -1,4 +1,4 @@
-"""Checks and conversions of what callers pass to a smoothed classifier."""
+"""Validate and convert the inputs of `SmoothedClassifier`."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def check_values(batch: Tensor, noise: Noise, limits: tuple[float, float] | str 
     low, high = float(batch.min()), float(batch.max())
     if low < float(limits[0]) or high > float(limits[1]):
         raise UsageError(
-            f"Expected inputs in [{limits[0]}, {limits[1]}], but they span [{low:.6g}, {high:.6g}]: noise is added "
-            "in that range. Wrap a model made for another range with "
+            f"Expected inputs in [{limits[0]}, {limits[1]}], but they span [{low:.6g}, {high:.6g}]: sigma is "
+            "measured on that range. Wrap a model made for another range with "
             "`adapt_inputs`; `input_range=None` switches this check off."
         )
 

@@ -1,3 +1,3 @@
-"""Names of the supported precisions, apart from `precision` so that they need no torch."""
+"""Names of the supported precisions, separate from `precision` to avoid importing torch."""
 
 PRECISIONS = ("fp32", "tf32", "bf16")

@@ -344,7 +344,7 @@ def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> Non
     check_alpha(alpha)
     least = smallest_sample(alpha / 2 if bound == "two-sided" else alpha)
     if n < least:
-        raise UsageError(f"With n = {n} no input can be certified at alpha = {alpha}; take n of at least {least}.")
+        raise UsageError(f"With n = {n} no input can be certified at alpha = {alpha}; use n >= {least}.")
 
 
 def check_prediction(n: int, alpha: float) -> None:
@@ -364,4 +364,4 @@ def check_prediction(n: int, alpha: float) -> None:
     check_alpha(alpha)
     least = smallest_sample(alpha / 2)  # PREDICT's test is two-sided
     if n < least:
-        raise UsageError(f"With n = {n} every prediction abstains at alpha = {alpha}; take n of at least {least}.")
+        raise UsageError(f"With n = {n} every prediction abstains at alpha = {alpha}; use n >= {least}.")

@@ -47,7 +47,7 @@ def certify_votes(
     bound: str = "one-sided",
     uniforms: Floats | None = None,
 ) -> Certified:
-    """Certify from the class counts [images, classes] of selection and estimation, looked at once."""
+    """Certify from the class counts [images, classes] of selection and estimation, with a single look."""
     chosen, votes = np.argmax(np.asarray(selection), axis=-1), np.asarray(estimation)
     radius, failure = _radius(chosen, votes, alpha, noise, bound, 1, uniforms)
     return _certified(chosen, radius, failure)

@@ -40,7 +40,9 @@ class Plan:
         if len(self.alphas) != len(self.looks) or not all(0 < alpha < 1 for alpha in self.alphas):
             raise UsageError("Expected one alpha between 0 and 1 for every look.")
         if math.fsum(self.alphas) > self.alpha * (1 + 1e-12):
-            raise UsageError(f"The looks spend {math.fsum(self.alphas):g} of alpha = {self.alpha:g}.")
+            raise UsageError(
+                f"Expected `alphas` to sum to at most alpha = {self.alpha:g}, but got {math.fsum(self.alphas):g}."
+            )
 
     def at(self, alpha: float) -> Plan:
         """Return the same looks with every share of alpha scaled to another total."""
@@ -137,7 +139,7 @@ def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, fai
 
 
 def grid_needs(noise: Noise, radii: Sequence[float]) -> Floats:
-    """Return the failure probabilities that certify a grid of radii. Radius 0, any answer at all, is included."""
+    """Return the failure probabilities that certify a grid of radii. Radius 0 (certified at all) is always included."""
     needs = noise.failure_at([0.0, *radii])
     return np.unique(needs[needs > 0])
 
@@ -149,4 +151,4 @@ def check_reach(plan: Plan, needs: Floats, noise: Noise) -> None:
         radius = float(noise.gap_radius(least, least))
         most = f"a radius of {math.floor(radius * 1e4) / 1e4} at most" if radius >= 0 else "nothing"
         samples = f"n = {plan.looks[-1]:,} and alpha = {plan.alpha:g}"
-        raise UsageError(f"With {samples} this rule can prove {most}, whatever the votes; choose a larger n.")
+        raise UsageError(f"With {samples} this rule can prove {most}, even with unanimous votes; choose a larger n.")

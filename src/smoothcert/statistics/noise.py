@@ -80,7 +80,7 @@ class UniformNoise(Noise):
 
     @property
     def half_width(self) -> float:
-        """Largest distance by which one value can move."""
+        """Half the side length of the cube."""
         return math.sqrt(3) * self.sigma
 
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:

@@ -117,8 +117,8 @@ class RadiusStop(StopRule):
 class BudgetStop(TableStop):
     """Spend a number of samples on the images whose radii are least decided.
 
-    Samples are divided among pools of images, by their place in the list, and spent within each pool: so a shard of
-    whole pools spends as it would beside the others.
+    Samples are divided among pools of images, by their place in the list, and spent within each pool, so
+    sharding by whole pools does not change the results.
 
     Args:
         samples: The budget, for `images` images in all.
@@ -153,7 +153,7 @@ class BudgetStop(TableStop):
         return even_plan(n, alpha)
 
     def settings(self) -> dict[str, Any]:
-        """Include the budget. The shard follows from the images."""
+        """Include the budget. The shard is omitted: the images imply it."""
         return {**super().settings(), "samples": self.samples, "images": self.images}
 
     def pools(self, count: int) -> list[int]:

@@ -99,7 +99,7 @@ def _read_means(run: TrainingRun, steps: int) -> dict[str, float]:
         state = run.folder.state
         good = f"the last good state is {state}" if state.is_file() else "no state was saved before"
         raise SmoothcertError(
-            f"{run.config.name}: the loss of {run.config.method} is not a reasonable number at step {bad:,}; "
+            f"{run.config.name}: the loss of {run.config.method} diverged (NaN or above 1e6) at step {bad:,}; "
             f"{good}. A smaller `--learning-rate` may help."
         )
     return {name: value / steps for name, value in zip(stepper.names, stepper.sums.tolist(), strict=True)}
