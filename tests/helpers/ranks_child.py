@@ -43,7 +43,7 @@ def train(method, network, ranks):
     model = smoothcert.create_model(network, in_channels=1).double().train()
     optimizer = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9, weight_decay=1e-4)
     stepper = Stepper(model, method, optimizer, data, seed=3, precision="fp32", ranks=ranks, sync=True)
-    plan = plan_epoch(len(data), 10, method.split)
+    plan = plan_epoch(len(data.labels), 10, method.split)
     for step in range(STEPS):
         epoch, number = divmod(step, len(plan))
         first, size = plan[number]

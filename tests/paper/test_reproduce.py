@@ -390,7 +390,7 @@ def test_the_command_line_explains_the_empty_column_of_clean_images(small, tmp_p
     assert main(arguments) == 0
     said = capsys.readouterr().err
     assert "certify mnist-gaussian-0.25 on mnist-c/fog: 2 of 2 images" in said
-    (command,) = re.findall(r"Gaussian: the column `clean` is empty; `smoothcert (.*)` makes what it needs\.", said)
+    (command,) = re.findall(r"Gaussian: the column `clean` is empty; run `smoothcert (.*)` to fill it\.", said)
     assert main(command.split()) == 0
     capsys.readouterr()
     assert main(arguments) == 0
