@@ -59,7 +59,7 @@ def simulate(rule, probabilities, right, sigma, generator):
 
 def table_row(folder, sigma, skip_wrong, draws=3):
     results, sigma = read_results(folder / f"cat-rs-{sigma}.tsv"), float(sigma)
-    rule, tables, fixed, samples = TableStop(skip_wrong, GRID), [], [], []
+    rule, tables, fixed, samples = TableStop(skip_wrong=skip_wrong, radii=GRID), [], [], []
     for draw in range(draws):
         generator = np.random.default_rng(draw)
         probabilities = confidences(results, sigma, generator)

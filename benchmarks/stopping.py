@@ -59,7 +59,7 @@ def main():
     rows = [{"mode": "fixed", "seconds": seconds, "samples": samples}]
     print(f"{'fixed':20} {samples:15,} samples {seconds:8.2f} s", flush=True)
     for skip_wrong in (False, True):
-        rule = TableStop(skip_wrong, tuple(radius_grid(data.name)))
+        rule = TableStop(skip_wrong=skip_wrong, radii=tuple(radius_grid(data.name)))
         mode = "table" + (", skip-wrong" if skip_wrong else "")
         took, drawn = timed(certify_sequentially, classifier=ordinary, rule=rule, **options)
         saving, faster = samples / drawn, seconds / took

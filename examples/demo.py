@@ -9,7 +9,7 @@ This is a demonstration, not a measurement: the settings of both methods were ch
 test images of the same excerpt. See RESULTS.md for measurements.
 """
 
-import sys
+import argparse
 import time
 from pathlib import Path
 
@@ -66,4 +66,6 @@ def main(runs):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/demo"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/demo"), help="default: runs/demo")
+    main(parser.parse_args().folder)

@@ -105,4 +105,4 @@ def test_the_command_finds_no_broken_certificate(checkpoint, tmp_path, capsys):
     content["settings"]["model"]["sha256"] = "0"
     out.with_suffix(".json").write_text(json.dumps(content))
     assert main(["attack", str(checkpoint), *options, *common]) == 2
-    assert "another network" in capsys.readouterr().err
+    assert "a different network" in capsys.readouterr().err

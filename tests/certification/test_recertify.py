@@ -154,7 +154,7 @@ def test_the_command_writes_files_that_can_be_read_again(fixed, sequential, caps
         (["--norm", "linf", "--dimensions", "0"], "at least 1"),
         (["--classes", "3"], "`--classes` is 10 for these results, not 3"),
         (["--classes", "-3"], "at least 1"),
-        (["--alpha", "1e-320"], "can prove nothing, whatever the votes"),
+        (["--alpha", "1e-320"], "can prove nothing, even with unanimous votes"),
         (["--out", "some.counts.tsv"], "must name a results file"),
         (["--out", "some.json"], "must name a results file"),
     ],

@@ -271,7 +271,7 @@ MANIPULATIONS = [
     ("table", "alpha", change_settings(alpha=0.01), "not those of its `n` and `alpha`"),
     ("table", "n", change_settings(n=100_000), "not those of its `n` and `alpha`"),
     ("table", "n0", change_settings(n0=100), "contradict each other or `n0`"),
-    ("table", "shares of alpha", change_settings(stop__alphas=double_first), "not those of its|spend"),
+    ("table", "shares of alpha", change_settings(stop__alphas=double_first), "not those of its|sum to at most"),
     ("table", "looks", change_settings(stop__looks=double_first), ""),
     ("table", "no rule", change_settings(stop=None), "`n` in the sidecar is 600"),
     ("table", "a row dropped", change_lines(results_path, lambda rows: rows[1:]), "no row of image 0"),

@@ -83,7 +83,7 @@ def test_sample_sizes_that_always_abstain_are_refused(alpha):
     bounds.check_prediction(least, alpha)
     bounds.check_budget(1, least, alpha, "two-sided")
     for check in (bounds.check_prediction, partial(bounds.check_budget, 1, bound="two-sided")):
-        with pytest.raises(UsageError, match=f"take n of at least {least}"):
+        with pytest.raises(UsageError, match=f"use n >= {least}"):
             check(least - 1, alpha)
 
 

@@ -237,7 +237,7 @@ def test_the_last_look_loses_almost_nothing():
 
 
 def test_plans_that_would_not_hold_are_refused():
-    with pytest.raises(UsageError, match="spend 0.002 of alpha = 0.001"):
+    with pytest.raises(UsageError, match="sum to at most alpha = 0.001, but got 0.002"):
         Plan((10, 20), (0.001, 0.001), 0.001)
     with pytest.raises(UsageError, match="increasing"):
         Plan((20, 10), (0.0005, 0.0005), 0.001)
@@ -265,3 +265,10 @@ def test_a_rule_that_can_prove_nothing_is_refused():
             check_reach(rule.plan(n, 0.001), rule.needs(noise), noise)
     for rule, n in ((anything, 13), (far, 100_000), (TableStop(radii=(9.0,)), 10)):
         check_reach(rule.plan(n, 0.001), rule.needs(noise), noise)
+
+
+@pytest.mark.parametrize("rule", [TableStop, RadiusStop, BudgetStop])
+def test_rules_take_keywords_only(rule):
+    """A radius must not end up in `skip_wrong`."""
+    with pytest.raises(TypeError, match="positional"):
+        rule(1.0)

@@ -186,7 +186,7 @@ def test_steps_with_varying_shapes_are_not_compiled(few, tmp_path):
 def test_a_failing_run_does_not_stop_the_others(few, tmp_path):
     bad, good = configure("gaussian", name="bad", learning_rate=1e12), configure("gaussian", name="good")
     runs = [setup_run(config, tmp_path / config.name, few, few) for config in (bad, good)]
-    with pytest.raises(SmoothcertError, match="bad: the loss of gaussian is not a reasonable number"):
+    with pytest.raises(SmoothcertError, match="bad: the loss of gaussian diverged"):
         fit_together(runs)
     assert runs[1].folder.finished
 
@@ -320,7 +320,7 @@ def test_a_time_limit_saves_and_resumes(few, tmp_path):
 
 @pytest.mark.parametrize("rate", [1e6, 1e38])  # a loss that is too large, and NaN
 def test_divergence_names_step_method_and_last_good_state(rate, few, tmp_path):
-    with pytest.raises(SmoothcertError, match="loss of gaussian diverged (NaN or above 1e6) at step 1;") as stop:
+    with pytest.raises(SmoothcertError, match="loss of gaussian diverged .* at step 1;") as stop:
         train(configure("gaussian", learning_rate=rate), tmp_path / "run", few)
     assert "--learning-rate" in str(stop.value)
     assert not (tmp_path / "run/model.safetensors").exists()

@@ -163,11 +163,11 @@ def test_the_command_line_trains_and_certifies(tmp_path, capsys):
     assert "quick:" in captured.err
     assert "accuracy under noise" in captured.err
     assert main(command) == 0
-    assert "is finished" in capsys.readouterr().err
+    assert "is already finished" in capsys.readouterr().err
     assert main([*command, "--seed", "3"]) == 2
     error = capsys.readouterr().err
     assert "another configuration" in error
-    assert "is finished" not in error
+    assert "is already finished" not in error
     assert main(["certify", str(tmp_path / "quick"), "--n", "100", "--skip", "250", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["method"], row["sigma"], row["dataset"]) == ("consistency", 0.25, "mnist-mini")

@@ -44,7 +44,7 @@ class Comparison(Record):
 
 
 def transferred_radius(successes: ArrayLike, differ: ArrayLike, n: int, noise: Noise, alpha: float) -> Floats:
-    """Return the radius that n votes on common noise certify for the second function, negative if nothing is certified."""
+    """Return the radius that n votes on common noise certify for the second function, negative if there is none."""
     failure = failure_upper_bound(successes, n, alpha / 2) + differing_bound(differ, n, alpha)
     return noise.gap_radius(np.minimum(failure, 1.0), np.minimum(failure, 1.0))
 

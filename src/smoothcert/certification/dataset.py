@@ -1,4 +1,4 @@
-"""Certification and prediction of whole datasets. Rows do not depend on how a job is batched, sharded or interrupted."""
+"""Certify and predict whole datasets. Rows do not depend on how a job is batched, sharded or interrupted."""
 
 from __future__ import annotations
 

@@ -337,7 +337,7 @@ def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> Non
         >>> check_budget(100, 10, alpha=0.001)
         >>> check_budget(100, 9, alpha=0.001)
         Traceback (most recent call last):
-        smoothcert.errors.UsageError: With n = 9 no input can be certified at alpha = 0.001; take n of at least 10.
+        smoothcert.errors.UsageError: With n = 9 no input can be certified at alpha = 0.001; use n >= 10.
     """
     check_count("n0", n0)
     check_count("n", n)

@@ -21,7 +21,7 @@ POOLS = 24
 """Number of pools that a budget is divided among; a number of shards that divides it leaves pools whole."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StopRule(ABC):
     """Base class of the rules.
 
@@ -47,7 +47,7 @@ class StopRule(ABC):
         return {"rule": self.name, "skip_wrong": self.skip_wrong}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TableStop(StopRule):
     """Stop when every radius of a grid is decided, so that the table of certified accuracy is that of all n samples.
 
@@ -80,7 +80,7 @@ class TableStop(StopRule):
         return {**super().settings(), "radii": list(self.radii)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RadiusStop(StopRule):
     """Stop when it is decided whether the image is certified at one radius.
 
@@ -113,7 +113,7 @@ class RadiusStop(StopRule):
         return {**super().settings(), "radius": self.radius}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BudgetStop(TableStop):
     """Spend a number of samples on the images whose radii are least decided.
 
