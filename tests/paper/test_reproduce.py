@@ -221,7 +221,7 @@ def test_a_run_that_fails_does_not_stop_the_others(small, tmp_path):
         return quiet(kind, name)
 
     place.results_paths(jobs[2])[0].unlink()
-    with pytest.raises(OutOfTimeError, match=r"the loss of gaussian is .* Time is up\."):
+    with pytest.raises(OutOfTimeError, match=r"the loss of gaussian diverged .* Time is up\."):
         reproduce(jobs, place, on_stage=out_of_time)
 
 
