@@ -241,49 +241,19 @@ def largest_radius(sigma: float, n: int, alpha: float) -> float:
 
 
 def check_sigma(sigma: float) -> None:
-    """Raise UsageError if the noise level is not positive and finite.
-
-    Args:
-        sigma: Standard deviation of the noise.
-
-    Raises:
-        UsageError: If `sigma` is not a positive finite number.
-
-    Example:
-        >>> check_sigma(0.25)
-    """
+    """Raise UsageError if the noise level is not a positive finite number."""
     if not 0 < _as_float(sigma) < math.inf:
         raise UsageError(f"Expected `sigma` to be > 0 and finite, but got {sigma!r}.")
 
 
 def check_alpha(alpha: float) -> None:
-    """Raise UsageError if the failure probability is not between 0 and 1.
-
-    Args:
-        alpha: Probability that a certificate is false.
-
-    Raises:
-        UsageError: If `alpha` is not a number in (0, 1).
-
-    Example:
-        >>> check_alpha(0.001)
-    """
+    """Raise UsageError if `alpha` is not a number between 0 and 1, exclusive."""
     if not 0 < _as_float(alpha) < 1:
         raise UsageError(f"Expected `alpha` to be between 0 and 1, exclusive, but got {alpha!r}.")
 
 
 def check_seed(seed: int) -> None:
-    """Raise UsageError if the seed is not an int below 2**63.
-
-    Args:
-        seed: Seed of the noise.
-
-    Raises:
-        UsageError: If `seed` is not a whole number from 0 to 2**63 - 1.
-
-    Example:
-        >>> check_seed(0)
-    """
+    """Raise UsageError if the seed is not a whole number from 0 to 2**63 - 1."""
     if not (hasattr(seed, "__index__") and 0 <= seed < 1 << 63):
         raise UsageError(f"Expected `seed` to be a whole number between 0 and 2**63 - 1, but got {seed!r}.")
 
@@ -297,22 +267,7 @@ def _as_float(value: float) -> float:
 
 
 def check_count(name: str, value: int) -> int:
-    """Return `value` as a positive int.
-
-    Args:
-        name: Name of the argument, for the error message.
-        value: Its value.
-
-    Returns:
-        The value as a Python int.
-
-    Raises:
-        UsageError: If `value` is not a whole number, or less than 1.
-
-    Example:
-        >>> check_count("n", np.int64(100))
-        100
-    """
+    """Return `value` as a positive int, or raise UsageError naming the argument."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise UsageError(f"Expected `{name}` to be a whole number, but got {value!r}.")
     count = operator.index(value)
@@ -322,23 +277,7 @@ def check_count(name: str, value: int) -> int:
 
 
 def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> None:
-    """Raise UsageError if no votes could certify an input.
-
-    Args:
-        n0: Number of noise samples in the selection.
-        n: Number of noise samples in the estimation.
-        alpha: Probability that a certificate is false.
-        bound: Bound of the class probability; `"two-sided"` has only half of alpha for it.
-
-    Raises:
-        UsageError: If an argument is out of range, or `n` is too small for `alpha`.
-
-    Example:
-        >>> check_budget(100, 10, alpha=0.001)
-        >>> check_budget(100, 9, alpha=0.001)
-        Traceback (most recent call last):
-        smoothcert.errors.UsageError: With n = 9 no input can be certified at alpha = 0.001; use n >= 10.
-    """
+    """Raise UsageError if not even unanimous votes could certify an input."""
     check_count("n0", n0)
     check_count("n", n)
     check_alpha(alpha)
@@ -348,18 +287,7 @@ def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> Non
 
 
 def check_prediction(n: int, alpha: float) -> None:
-    """Raise UsageError if every prediction would abstain.
-
-    Args:
-        n: Number of noise samples.
-        alpha: Probability that a prediction is not the class of the smoothed classifier.
-
-    Raises:
-        UsageError: If an argument is out of range, or `n` is too small for `alpha`.
-
-    Example:
-        >>> check_prediction(11, alpha=0.001)
-    """
+    """Raise UsageError if not even unanimous votes could settle a prediction."""
     check_count("n", n)
     check_alpha(alpha)
     least = smallest_sample(alpha / 2)  # PREDICT's test is two-sided
