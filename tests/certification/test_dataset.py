@@ -82,7 +82,7 @@ def test_shards_join_to_the_same_rows(classifier, mini, tmp_path, reference, par
         merge_results([*files, files[0]], tmp_path / "twice.tsv")
     whole = files[0].read_text()
     files[0].write_text(whole[:-10])  # as a kill leaves it: the next file's first row would end it
-    with pytest.raises(SmoothcertError, match="ends within a row; finish each shard"):
+    with pytest.raises(SmoothcertError, match="ends in the middle of a row; finish every shard"):
         merge_results(files, tmp_path / "cut.tsv")
     files[0].write_text(whole[: whole.rindex("\n", 0, -1) + 1])
     counts = counts_path(files[0]).read_text()

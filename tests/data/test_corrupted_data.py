@@ -160,7 +160,7 @@ def test_bad_folders(cifar_c, what, message):
     [
         ("cifar10-c", "test", "has several corruptions; name one of them, such as cifar10-c/fog"),
         ("cifar10-c/frog", "test", "Unknown corruption 'frog'; did you mean 'fog'"),
-        ("cifar10-c/snow", "test", "has no snow; it has fog"),
+        ("cifar10-c/snow", "test", "has no images for snow; available: fog"),
         ("cifar10-c/fog", "train", "a test split only"),
         ("mnist-c/fog", "test", "mnist-c is not in .*smoothcert data make mnist-c"),
     ],
@@ -180,7 +180,7 @@ def test_folders_with_nothing_to_certify(tmp_path, mini, capsys):
         assert main(arguments) == 1
         assert "make it with `smoothcert data make mnist-mini-c`" in capsys.readouterr().err
     make_corrupted(mini.subset(range(3)), tmp_path / "mnist-mini-c", ["inverse"], workers=1)
-    for arguments, message in ((certify, "choose some with `--corruption`"), (montage, "none of the corruptions")):
+    for arguments, message in ((certify, "select them with `--corruption`"), (montage, "none of the corruptions")):
         assert main(arguments) == 2
         assert message in capsys.readouterr().err
     assert smoothcert.load_dataset(str(tmp_path / "mnist-mini-c/inverse")).images.shape == (3, 1, 28, 28)

@@ -279,7 +279,7 @@ def test_damaged_idx_files(tmp_path, damage):
     write_idx(tmp_path / "mnist")
     file = tmp_path / "mnist/t10k-images-idx3-ubyte"
     file.write_bytes(DAMAGE[damage](file.read_bytes()))
-    with pytest.raises(SmoothcertError, match=r"t10k-images.*fetch it again"):
+    with pytest.raises(SmoothcertError, match=r"t10k-images.*download it again"):
         smoothcert.load_dataset("mnist", "test", tmp_path)
 
 
@@ -287,12 +287,12 @@ def test_damaged_archives(tmp_path):
     write_idx(tmp_path / "mnist", pack=True)
     file = tmp_path / "mnist/t10k-labels-idx1-ubyte.gz"
     file.write_bytes(file.read_bytes()[:-6])
-    with pytest.raises(SmoothcertError, match="fetch it again"):
+    with pytest.raises(SmoothcertError, match="download it again"):
         smoothcert.load_dataset("mnist", "test", tmp_path)
     write_cifar(tmp_path, "cifar10", "python", packed=True)
     archive = tmp_path / "cifar-10-python.tar.gz"
     archive.write_bytes(archive.read_bytes()[:2000])
-    with pytest.raises(SmoothcertError, match="fetch it again"):
+    with pytest.raises(SmoothcertError, match="download it again"):
         smoothcert.load_dataset("cifar10", "test", tmp_path)
 
 

@@ -238,7 +238,7 @@ def test_overrides():
     ("overrides", "message"),
     [
         ({"epoch": 5}, "^Unknown field 'epoch'; did you mean 'epochs'?"),
-        ({"num_noises": 2}, "Put options of the method into `options`, a dict.$"),
+        ({"num_noises": 2}, "Put the method's options in the dict `options`.$"),
         ({"epochs": "many"}, "^`epochs` must be of type int, got 'many'"),
     ],
 )

@@ -134,7 +134,7 @@ def _stored(
     for idx, seconds in zip(results.idx.tolist(), results.seconds.tolist(), strict=True):
         if idx not in rows:
             raise SmoothcertError(
-                f"{counts_path(path)} has no votes of image {idx}; resume with the same `certify` command."
+                f"{counts_path(path)} has no votes for image {idx}; resume with the same `certify` command."
             )
         looks[idx] = [Look(idx, look, stage[rows[idx]], look * seconds) for look, stage in enumerate(votes)]
     return fixed_plan(int(settings["n"]), alpha), looks

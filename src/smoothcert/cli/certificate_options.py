@@ -31,7 +31,7 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
     text = "--stop table or budget: radii of the table (default: the paper's)"
     add_several(group, "--grid", type=float, metavar="R", help=text)
     group.add_argument("--radius", type=float, metavar="R", help="--stop radius: radius to decide")
-    group.add_argument("--budget", metavar="B", help="--stop budget: samples for all images of a dataset, such as 5e8")
+    group.add_argument("--budget", metavar="B", help="--stop budget: total number of samples for the dataset, e.g. 5e8")
     text = "do not sample images whose selected class is wrong; tables are not affected"
     group.add_argument("--skip-wrong", action="store_true", help=text)
     group = parser.add_argument_group("kind of certificate")
@@ -57,8 +57,8 @@ def check_certificate_options(args: argparse.Namespace) -> None:
     rules["skip_wrong"] = ("table", "radius", "budget")
     for option, names in rules.items():
         if getattr(args, option) not in (None, False) and args.stop not in names:
-            flag, stops = option.replace("_", "-"), " or ".join(names)
-            raise UsageError(f"`--{flag}` requires `--stop {stops}`, got `--stop {args.stop}`.")
+            flag, stops = option.replace("_", "-"), " or ".join(f"`--stop {name}`" for name in names)
+            raise UsageError(f"`--{flag}` requires {stops}, got `--stop {args.stop}`.")
     if args.stop in ("radius", "budget") and getattr(args, args.stop) is None:
         raise UsageError(f"`--stop {args.stop}` requires `--{args.stop}`.")
     if args.stop == "fixed":

@@ -86,7 +86,7 @@ def _load_datasets(args: argparse.Namespace, default: str | None) -> list[ImageD
     if args.split != "test":
         raise UsageError(f"{corrupted.name} has only a test split.")
     if not (args.corruption or corrupted.available):
-        raise UsageError(f"{corrupted.folder} holds only held-out corruptions; choose some with `--corruption`.")
+        raise UsageError(f"{corrupted.folder} contains only held-out corruptions; select them with `--corruption`.")
     if not args.corruption and corrupted.missing:
         say(f"{corrupted.name}: no {', '.join(corrupted.missing)} in {corrupted.folder}; using the others.")
     return [corrupted.load(name) for name in dict.fromkeys(args.corruption or corrupted.available)]

@@ -29,14 +29,14 @@ def add_command(commands: Any) -> None:
     _add_montage(verbs)
     listing = verbs.add_parser("list", help="list all datasets and whether they are present")
     add_data_dir(listing)
-    listing.add_argument("--json", action="store_true", help="print as JSON")
+    listing.add_argument("--json", action="store_true", help="print the output as JSON")
     listing.set_defaults(run=run_list)
     show = verbs.add_parser("show", help="describe a dataset")
     show.add_argument("data", metavar="NAME", help="dataset, .npz file or image folder")
     add_split(show)
     add_data_dir(show)
     add_resize_options(show)
-    show.add_argument("--json", action="store_true", help="print as JSON")
+    show.add_argument("--json", action="store_true", help="print the output as JSON")
     show.set_defaults(run=run_show)
 
 

@@ -21,7 +21,7 @@ def add_command(commands: Any) -> None:
     kinds = "datasets, models, methods, recipes, tables, pretrained or normalizations"
     parser.add_argument("kind", metavar="KIND", help=kinds)
     parser.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="glob pattern, such as 'cifar*'")
-    parser.add_argument("--json", action="store_true", help="print as JSON")
+    parser.add_argument("--json", action="store_true", help="print the output as JSON")
     parser.set_defaults(run=run)
 
 

@@ -72,7 +72,8 @@ class CorruptedSet:
         if file is None:
             if corruption not in (*suite.corruptions, *suite.held_out, "identity"):
                 raise unknown_name("corruption", corruption, [*suite.corruptions, *suite.held_out])
-            raise SmoothcertError(f"{self.folder} has no {corruption}; it has {', '.join(self.available) or 'none'}.")
+            available = ", ".join(self.available) or "none"
+            raise SmoothcertError(f"{self.folder} has no images for {corruption}; available: {available}.")
         images, labels = read_corruption(file)
         if tuple(images.shape[1:]) != self.shape:
             raise SmoothcertError(

@@ -108,7 +108,7 @@ def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
             shutil.unpack_archive(archive, scratch, **options)
             (Path(scratch) / folder.name).rename(folder)
     except (OSError, EOFError, shutil.ReadError, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise SmoothcertError(f"{archive} cannot be unpacked ({error}); remove it and fetch it again.") from error
+        raise SmoothcertError(f"{archive} cannot be unpacked ({error}); remove it and download it again.") from error
     archive.unlink()
     return sorted(folder.rglob("*.npy"))
 

@@ -47,7 +47,7 @@ def read_file(path: Path) -> bytes:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     except (OSError, EOFError, zlib.error) as error:
-        raise SmoothcertError(f"{path} cannot be read ({error}); fetch it again.") from error
+        raise SmoothcertError(f"{path} cannot be read ({error}); download it again.") from error
 
 
 def open_folder(folder: Path) -> Opener:
@@ -66,7 +66,7 @@ def open_archive(archive: Path) -> Opener:
                     if stream is not None:
                         return stream.read()
         except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-            raise SmoothcertError(f"{archive} cannot be read ({error}); fetch it again.") from error
-        raise SmoothcertError(f"{archive} has no file {name!r}; fetch it again.")
+            raise SmoothcertError(f"{archive} cannot be read ({error}); download it again.") from error
+        raise SmoothcertError(f"{archive} has no file {name!r}; download it again.")
 
     return read

@@ -164,7 +164,7 @@ def select_rows(
     levels = sorted(set(severities or range(1, data.severities + 1)))
     wrong = [level for level in levels if not 1 <= level <= data.severities]
     if wrong:
-        raise UsageError(f"Expected `--severity` from 1 to {data.severities}, but got {wrong[0]}.")
+        raise UsageError(f"Expected `--severity` to be from 1 to {data.severities}, but got {wrong[0]}.")
     each = len(data) // data.severities
     images = select(each, skip, limit)
     rows = [(level - 1) * each + image for level in levels for image in images]

@@ -71,7 +71,7 @@ def one_of(help: str, default: str, *others: str) -> Any:
 
 
 class Draws(Protocol):
-    """Source of a step's random numbers; tests replace it by recorded ones."""
+    """Source of a step's random numbers; tests substitute recorded ones."""
 
     def noise(self, x: Tensor, count: int) -> Tensor:
         """Return standard normal values [count, *x.shape]."""

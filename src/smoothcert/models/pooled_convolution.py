@@ -25,7 +25,7 @@ def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
 
 
 def blocked_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
-    """Compute `conv_relu_pool` as a product of small patches with the filters.
+    """Compute `conv_relu_pool` as a matrix product of small patches and the filters.
 
     Each 2x2 block of pixels becomes one pixel with four times the channels; the four positions that a pooling window
     covers become four sets of filters.

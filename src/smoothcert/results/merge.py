@@ -70,7 +70,7 @@ def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[in
         except (OSError, ValueError) as error:
             raise SmoothcertError(f"{path} cannot be read ({error}).") from error
         if not [first, *lines][-1].endswith("\n"):
-            raise SmoothcertError(f"{path} ends within a row; finish each shard before joining them.")
+            raise SmoothcertError(f"{path} ends in the middle of a row; finish every shard before merging.")
         if header not in ("", first):
             raise UsageError(f"{path} has other columns than {files[0]}.")
         header, own = first, dict[int, str]()

@@ -148,7 +148,7 @@ def stored_lines(file: IO[str]) -> list[str]:
 
 
 def keep_lines(file: IO[str], lines: Sequence[str], header: str) -> None:
-    """Cut a file to its first lines, given as `lines`; write the header if there are none."""
+    """Truncate a file to `lines`, its leading lines; if there are none, write the header."""
     file.truncate(sum(len(line.encode()) for line in lines))
     if not lines:
         file.write(header)

@@ -126,7 +126,7 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
         plain["method"] = options.pop("name")
     if unknown := sorted(set(overrides) - set(fields)):
         message = unknown_name("field", unknown[0], set(fields) - {"options"})
-        raise UsageError(f"{message} Put options of the method into `options`, a dict.")
+        raise UsageError(f"{message} Put the method's options in the dict `options`.")
     if overrides.get("method", plain.get("method")) != plain.get("method"):
         options = {}  # of another method
     plain["options"] = {**options, **overrides.pop("options", {})}

@@ -14,7 +14,7 @@ from smoothcert.training.config import TrainConfig
 
 
 def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
-    """Return (first, size) of every step of an epoch.
+    """Return, for every step of an epoch, the position of its first image and its number of images.
 
     Each mini-batch of consecutive images is cut into `split` equal steps, also the last, smaller one. Images left over
     by the division are dropped, as in the published code.

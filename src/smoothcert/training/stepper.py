@@ -68,7 +68,7 @@ class Stepper:
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
 
     def compile(self, images: int) -> None:
-        """Compile steps on mini-batches of `images` images, at the first of them. Other sizes stay uncompiled."""
+        """Compile the step for mini-batches of `images` images when the first one arrives, and for no other size."""
         share = self.ranks.share_of(images)
         self.compiled_loss = CompiledLoss(self.loss, self.model, self.method, share, self.precision, self.device)
 

@@ -66,7 +66,7 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
         record = layout.label_bytes + _PIXELS
         if not content or len(content) % record:
             raise SmoothcertError(
-                f"{where}: expected {record} bytes per image, but got {len(content)}; fetch it again."
+                f"{where}: expected {record} bytes per image, but got {len(content)}; download it again."
             )
         rows = np.frombuffer(content, np.uint8).reshape(-1, record)
         return rows[:, layout.label_bytes :].copy(), rows[:, layout.label_bytes - 1].astype(np.int64)
@@ -74,10 +74,10 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
         batch = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
         data, labels = np.asarray(batch[b"data"]), np.asarray(batch[layout.label_key])
     except Exception as error:  # a damaged pickle can raise anything
-        raise SmoothcertError(f"{where} is damaged or was tampered with ({error}); fetch it again.") from error
+        raise SmoothcertError(f"{where} is damaged or was tampered with ({error}); download it again.") from error
     kinds = data.dtype == np.uint8 and labels.dtype.kind in "iu"
     if not kinds or labels.ndim != 1 or data.shape != (len(labels), _PIXELS):
-        raise SmoothcertError(f"{where}: expected {_PIXELS} bytes and one integer label per image; fetch it again.")
+        raise SmoothcertError(f"{where}: expected {_PIXELS} bytes and one integer label per image; download it again.")
     return data, labels.astype(np.int64)
 
 

@@ -133,7 +133,7 @@ class FolderViews:
         )
 
     def fingerprint(self) -> bytes:
-        """Hash the files, followed by seed and step."""
+        """Return the fingerprint of the files, with the seed and step appended."""
         return self.images.fingerprint() + f" {self.seed} {self.step}".encode()
 
 

@@ -82,7 +82,7 @@ class BottleneckNetwork(nn.Module):
 
 
 def has_bottlenecks(network: nn.Module) -> TypeGuard[ResNet]:
-    """Return True if the kernels support a network: a ResNet of bottlenecks with folded BatchNorm and widths of 64n."""
+    """Return True for a ResNet of bottleneck blocks with folded BatchNorm and widths that are multiples of 64."""
     return (
         isinstance(network, ResNet)
         and -(-network.conv1.in_channels // 4) * 4 * network.conv1.kernel_size[0] <= STEM_TILE.depth
