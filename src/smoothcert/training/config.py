@@ -35,9 +35,8 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
 ):
     """A training run. Every field is a line of a recipe and a flag of `smoothcert train`.
 
-    Args:
-        **fields: The fields of `RunSettings`, `BatchSettings`, `LearningRateSettings`, `OptimizerSettings`,
-            `ImageSettings`, `ComputeSettings` and `SoftLabelSettings`. All have defaults.
+    The keyword arguments are the fields of `RunSettings`, `BatchSettings`, `LearningRateSettings`, `OptimizerSettings`,
+    `ImageSettings`, `ComputeSettings` and `SoftLabelSettings`. All have defaults.
 
     Raises:
         UsageError: If a value makes no sense. The message names the flag.

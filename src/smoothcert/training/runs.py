@@ -91,8 +91,8 @@ def train_runs(
         ...              test_images=images[:4] + 1, test_labels=labels[:4])
         ...     common = {"dataset": f"{folder}/tiny.npz", "epochs": 1, "batch": 4}
         ...     configs = [TrainConfig(name=f"seed{seed}", seed=seed, **common) for seed in range(2)]
-        ...     [file.parent.name for file in train_runs(configs, f"{folder}/runs")]
-        ['seed0', 'seed1']
+        ...     " ".join(file.parent.name for file in train_runs(configs, f"{folder}/runs"))
+        'seed0 seed1'
     """
     if isinstance(configs, TrainConfig):
         raise UsageError("Expected a list of configurations, but got a single one; `train_run` takes one.")
