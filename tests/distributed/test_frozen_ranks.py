@@ -37,7 +37,7 @@ def test_the_other_rank_ends_and_names_it(job, frozen):
     try:
         wait_until(has_begun, group[0])
         group[frozen].send_signal(signal.SIGSTOP)
-        code, output = finish(group[1 - frozen], PATIENCE)
+        code, output = finish(group[1 - frozen])
     finally:
         for process in group:
             process.kill()
@@ -54,7 +54,7 @@ def test_of_three_ranks_only_rank_0_reports(job):
     try:
         wait_until(has_begun, group[0])
         group[2].send_signal(signal.SIGSTOP)
-        results = [finish(process, PATIENCE) for process in group[:2]]
+        results = [finish(process) for process in group[:2]]
     finally:
         for process in group:
             process.kill()
@@ -74,7 +74,7 @@ def test_torchrun_ends_and_the_rank_is_named(job, frozen, monkeypatch):
     process = torchrun(2, "-m", "--", "smoothcert", *command)
     wait_until(has_begun, process)
     os.kill(rank_process(process, frozen), signal.SIGSTOP)
-    code, output = finish(process, PATIENCE + 30)
+    code, output = finish(process)
     assert code == 1, output
     assert output.count("smoothcert: ") == 1, output
     assert f"smoothcert: Rank {frozen} has not been heard of for {LIMIT} seconds; the work stops.\n" in output
@@ -90,7 +90,7 @@ def test_a_job_stopped_and_continued_as_a_whole_survives(job):
             for process in group:
                 process.send_signal(sent)
             time.sleep(pause)
-        results = [finish(process, PATIENCE) for process in group]
+        results = [finish(process) for process in group]
     finally:
         for process in group:
             process.kill()
