@@ -158,7 +158,7 @@ def test_other_networks_are_told_apart(tmp_path):
     smoothcert.save_checkpoint(tmp_path / "m.safetensors", make("lenet"))
     with pytest.raises(UsageError, match="expected a resnet50, but got a lenet"):
         smoothcert.load_checkpoint(tmp_path / "m.safetensors", architecture="resnet50")
-    with pytest.raises(UsageError, match="contains its normalisation"):
+    with pytest.raises(UsageError, match="contains its normalization"):
         smoothcert.load_checkpoint(tmp_path / "m.safetensors", normalization="cifar10")
     torch.save({"state_dict": {"1.features.0.weight": torch.zeros(3)}}, tmp_path / "vgg.pth")
     with pytest.raises(SmoothcertError, match="has an unknown architecture"):

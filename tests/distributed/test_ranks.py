@@ -321,7 +321,7 @@ def test_several_ranks_meet_about_once_a_second(monkeypatch):
     assert next(ranks.numbers) <= 14
 
 
-def test_masked_attacks_and_synchronised_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):
+def test_masked_attacks_and_synchronized_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):
     """Ranks with nothing to attack would not take part in the exchange."""
     config = configure("catrs", options={"attack": "masked"}, batch_norm="synced", architecture="cifar_resnet8")
     monkeypatch.setattr(setup, "current_ranks", lambda: Ranks(0, 2))

@@ -220,7 +220,7 @@ def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, sample_data):
     assert f"On rank 1: imagenet: the training images have a class {missing}, the test images do not." in error
 
 
-def test_compiled_steps_and_synchronised_batchnorm():
+def test_compiled_steps_and_synchronized_batchnorm():
     """Compilation looks through the exchange of statistics."""
     process = torchrun(2, child("compiled_child.py"))
     code, output = finish(process)

@@ -202,7 +202,7 @@ def test_learning_rates_as_published_and_as_in_the_text():
         ({"seed": 1 << 63}, "`--seed` must be below"),
         ({"steps": "both"}, "`--steps` must be one of split, whole"),
         ({"name": "a/b"}, "`--name` must consist of"),
-        ({"colour": 1}, "unknown fields: colour"),
+        ({"color": 1}, "unknown fields: color"),
         ({"options": {"weight": 2.0}}, "unknown fields: options. Put options of the method into the table `method`"),
         ({"method": 3}, "here: `method` must be a name, or a table with its `name` and options, got 3"),
         ({"method": ["catrs"]}, "`method` must be a name"),

@@ -1,7 +1,7 @@
 """Checkpoints as self-contained safetensors files.
 
 The header has the architecture, the number of classes and, if known, the dataset, noise level and training method; the
-normalisation is among the tensors.
+normalization is among the tensors.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def load_checkpoint(
     Args:
         path: A file or a run folder.
         architecture: The expected architecture, if any.
-        normalization: The input normalisation of a published checkpoint, which its file does not contain: a key of
+        normalization: The input normalization of a published checkpoint, which its file does not contain: a key of
             `smoothcert.checkpoints.published.NORMALIZATIONS`.
 
     Returns:
@@ -135,7 +135,7 @@ def load_checkpoint(
     elif normalization is None:
         model, about = _load(path)
     else:
-        raise UsageError(f"{path} contains its normalisation; omit `--normalization`.")
+        raise UsageError(f"{path} contains its normalization; omit `--normalization`.")
     if architecture not in (None, model.architecture):
         raise UsageError(f"{path}: expected a {architecture}, but got a {model.architecture}.")
     return Checkpoint(model, about, file_hash(path))
@@ -149,7 +149,7 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
         path: The file to write.
 
     Raises:
-        UsageError: If the published code would normalise the inputs differently.
+        UsageError: If the published code would normalize the inputs differently.
 
     Example:
         >>> import tempfile

@@ -3,7 +3,7 @@
 Two threads per rank. One writes this rank's counter and reads others: rank 0 watches all ranks, the others watch rank
 0. A store that does not answer blocks it, whatever timeout the store has. The other thread, the guard, makes no store
 calls. It ends the process if its main thread may wait for a silent rank in a call that no exception can interrupt: a
-collective, a CUDA synchronisation, or a store call.
+collective, a CUDA synchronization, or a store call.
 """
 
 from __future__ import annotations

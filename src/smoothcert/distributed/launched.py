@@ -82,7 +82,7 @@ class LaunchedRanks(Ranks):
         return bool(self.store.check([key]))
 
     def connect(self, device: torch.device) -> None:
-        """Initialise torch's process group: NCCL for tensors on a GPU, Gloo for others."""
+        """Initialize torch's process group: NCCL for tensors on a GPU, Gloo for others."""
         self.heartbeats.uses_collectives = True
         if not dist.is_initialized():
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"

@@ -46,7 +46,7 @@ def create_model(
         name: A name from `list_models`, or `cifar_resnet<depth>`.
         num_classes: The number of classes; default: 1000 for `resnet50`, else 10.
         in_channels: The number of input channels; default: 1 for `lenet`, else 3.
-        mean: The mean per channel that inputs are normalised with; default: no normalisation.
+        mean: The mean per channel that inputs are normalized with; default: no normalization.
         std: The standard deviation per channel.
 
     Returns:
