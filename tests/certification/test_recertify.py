@@ -98,7 +98,7 @@ def test_linf_and_two_sided_and_top_k(fixed):
     assert top[3].radius > two[3].radius
 
 
-def test_the_randomised_bound_is_the_same_every_time(fixed):
+def test_the_randomized_bound_is_the_same_every_time(fixed):
     first, again = (recertify(fixed, Recertification(bound="randomised"))[0] for _ in range(2))
     plain = recertify(fixed, Recertification())[0]
     assert [record.radius for record in first] == [record.radius for record in again]

@@ -1,4 +1,4 @@
-"""Certificates from stored votes, at another alpha, bound or norm, without the network. No torch."""
+"""Recompute certificates from stored votes for another alpha, bound or norm, without the network. No torch."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int
 
 
 def _settings(settings: Mapping[str, Any], plan: Plan, bound: str, norm: str, top: int) -> dict[str, Any]:
-    """Return the settings of the recomputed results, without those of the published protocol, as `certify` does."""
+    """Return the settings of the recomputed results; those of the published protocol are omitted, as in `certify`."""
     given = {"bound": bound, "norm": norm, "top_k": top}
     usual = {"bound": "one-sided", "norm": None if "noise" in settings else "l2", "top_k": 1}
     kept = {key: value for key, value in settings.items() if key not in given}

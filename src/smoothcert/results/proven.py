@@ -26,7 +26,7 @@ CHANGED = "the results were changed"
 
 
 class UnverifiedError(SmoothcertError):
-    """Rows that do not follow from the votes and settings beside them."""
+    """Error for rows that do not follow from the votes and settings beside them."""
 
     def __init__(self, path: Path, problem: str, advice: str = CHANGED) -> None:
         super().__init__(f"{path}: {problem}; {advice}. `--unverified` reads them anyway.")
@@ -66,7 +66,7 @@ def _certify(
         found = certify_looks(chosen, votes[:, None], once, plan, noise, protocol.bound, **options)
         return found.prediction, found.radius
     successes = np.take_along_axis(votes, chosen[:, None], axis=1)[:, 0]
-    failure = _known_bounds(plan.looks[0], plan.alpha)  # few counts differ among many images and files
+    failure = _known_bounds(plan.looks[0], plan.alpha)  # many images and files share few different counts
     new = np.unique(successes[np.isnan(failure[successes])])
     failure[new] = failure_upper_bound(new, plan.looks[0], plan.alpha)
     radius = noise.gap_radius(failure[successes], failure[successes])
@@ -75,7 +75,7 @@ def _certify(
 
 @lru_cache(maxsize=4)
 def _known_bounds(n: int, alpha: float) -> Floats:
-    """Return a table of failure bounds by number of successes, NaN where they were not needed yet."""
+    """Return a cached table of failure bounds by number of successes, NaN where not computed yet."""
     return np.full(n + 1, np.nan)
 
 
@@ -88,7 +88,7 @@ def prove_by_looks(
     """
     without_row = np.setdiff1d(table.idx, results.idx)
     if len(without_row):
-        raise UnverifiedError(path, f"it has no row of image {without_row[0]}, whose votes are stored")
+        raise UnverifiedError(path, f"it has no row for image {without_row[0]}, whose votes are stored")
     classes = max(protocol.classes or 2, table.classes)
     looks, numbers = read_looks(path, classes), {0: 0} | {n: look for look, n in enumerate(protocol.plan.looks, 1)}
     seen, nothing = list[list[Look]](), np.zeros(classes, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Writing per-image results so that a killed process loses only the images in flight.
+"""Write per-image results so that a killed process loses only the images in flight.
 
-Rows are appended only, counts first. After an interruption the rows that are complete in both files are kept, and
-everything after them is cut off.
+Rows are only appended, first to the counts file, then to the results file. After an interruption the rows that are
+complete in both files are kept, and everything after them is cut off.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from smoothcert.results.records import Record, complete_lines, format_row
 from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
 from smoothcert.runtime.atomic_files import write_text
 
-_SECONDS_BETWEEN_SIDECARS = 10.0  # how often the time spent is brought up to date
+_SECONDS_BETWEEN_SIDECARS = 10.0  # how often the time spent is updated
 
 
 class WritableRecord(Protocol):
@@ -36,14 +36,14 @@ class WritableRecord(Protocol):
 
 
 class ResultWriter:
-    """Append records to a results file, new or interrupted.
+    """Writer that appends records to a new or an interrupted results file.
 
     Args:
         path: Results file.
         kind: Class of the records.
         indices: Image index of each row, in order.
-        settings: Everything the rows depend on; a file with rows of other settings is refused.
-        segment: Device and versions of this start, added to the sidecar.
+        settings: Everything the rows depend on; a file made with other settings is refused.
+        segment: Device and versions of this process, added to the sidecar.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ResultWriter:
                 self._require_in_place()
         finally:
             for file in self._files:
-                with suppress(OSError):  # `append` has reported it; the next start cuts off the incomplete row
+                with suppress(OSError):  # `append` has reported it; resuming cuts off the incomplete row
                     file.close()
             self._lock.release(undo=kind is not None and not self.done)
 
