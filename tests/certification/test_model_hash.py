@@ -110,7 +110,7 @@ def test_hooks_count_by_name():
 
 @pytest.mark.filterwarnings("ignore")
 def test_unreadable_weights_are_refused():
-    with pytest.raises(UsageError, match="cannot be read .* call it once before"):
+    with pytest.raises(UsageError, match="cannot be read .* call it once first"):
         fingerprint_model(nn.LazyLinear(3))
 
 

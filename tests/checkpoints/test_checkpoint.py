@@ -78,7 +78,7 @@ def test_every_published_wrapping(tmp_path, holder, prefix, zipped):
 
 def test_normalisation_must_be_named_and_counts(tmp_path):
     torch.save({"net": make("cifar_resnet20").network.state_dict()}, tmp_path / "0.25.pth")
-    with pytest.raises(UsageError, match="`--normalization`: none, cifar10, cifar10-center"):
+    with pytest.raises(UsageError, match="`normalization` to one of none, cifar10, cifar10-center"):
         smoothcert.load_checkpoint(tmp_path / "0.25.pth")
     x = torch.rand(2, 3, 32, 32)
     scores = [

@@ -17,7 +17,7 @@ from smoothcert.smoothing import independence
 from smoothcert.smoothing.score_margins import same_margins
 
 SIGMA = 0.5
-DEPENDENT = "not independent, and prove nothing"
+DEPENDENT = "not independent and prove nothing"
 INPUT = torch.tensor([0.1, 0.3, -0.2, 0.05])
 
 

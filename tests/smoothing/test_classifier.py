@@ -144,7 +144,7 @@ def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch, fail):
     assert tried[:3] == [10, 5, 2]
     room = 0
     with pytest.raises(
-        SmoothcertError, match="no memory for 16 noisy inputs at once; choose a smaller `--micro-batch`"
+        SmoothcertError, match="no memory for 16 noisy inputs at once; choose a smaller `micro_batch`"
     ):
         smoothed.counts(image, 200)
 
@@ -280,7 +280,7 @@ def test_votes_that_depend_on_each_other_are_refused(kind):
     elif kind == "in a list":
         model = nn.Module()
         model.hidden, model.forward = [network], lambda x: model.hidden[0](x)
-    with pytest.raises(UsageError, match="not independent, and prove nothing"):
+    with pytest.raises(UsageError, match="not independent and prove nothing"):
         smoothcert.SmoothedClassifier(model, 0.5, 3).certify(torch.zeros(5), n=100)
     if kind != "without statistics":
         network.eval()

@@ -59,11 +59,11 @@ def recertify(
     name = settings["data"].get("name")
     classes = _number_of("classes", wanted.classes, settings.get("classes"), classes_of(name))
     if not classes:
-        raise UsageError(f"{path} does not record the number of classes; add `--classes`.")
+        raise UsageError(f"{path} does not record the number of classes; add `classes`.")
     dimensions = _number_of("dimensions", wanted.dimensions, settings["data"].get("dimensions"), dimensions_of(name))
     top = settings.get("top_k", 1) if wanted.top is None else wanted.top
     if top > 1 and settings.get("stop", {}).get("skip_wrong"):
-        raise UsageError(f"{path} was made with `--skip-wrong`, which omits votes that `--top-k` needs.")
+        raise UsageError(f"{path} was made with `skip_wrong`, which omits votes that `top` needs.")
     bound = wanted.bound or settings.get("bound", "two-sided" if top > 1 else "one-sided")
     noise = noise_of(settings)
     norm = wanted.norm or settings.get("norm", noise.norm)
@@ -91,9 +91,9 @@ def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int
     """
     if wanted is None:
         return recorded or usual
-    check_count(f"--{option}", wanted)
+    check_count(option, wanted)
     if recorded not in (None, wanted) or wanted < (usual or 0):
-        raise UsageError(f"`--{option}` is {recorded or usual} for these results, not {wanted}; omit it.")
+        raise UsageError(f"Expected `{option}` to be {recorded or usual} for these results, but got {wanted}; omit it.")
     return wanted
 
 

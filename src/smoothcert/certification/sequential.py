@@ -41,7 +41,7 @@ def certify_until_decided(
     assert classes is not None
     check_reach(protocol.plan, rule.needs(noise), noise)
     if ranks.size > 1 and isinstance(rule, BudgetStop):
-        raise UsageError("`--stop budget` runs in a single process; use `--shard` instead.")
+        raise UsageError("A budget is spent by a single process; divide the images with `shard` instead.")
 
     def begin(store: LookStore, indices: list[int], on_progress: OnProgress | None = None) -> _SequentialRun:
         return _SequentialRun(job, protocol, store, indices, batch, on_progress)

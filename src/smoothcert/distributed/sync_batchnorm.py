@@ -1,4 +1,4 @@
-"""BatchNorm over a mini-batch that several ranks share. Torch's own `SyncBatchNorm` does not run on CPUs."""
+"""BatchNorm over a mini-batch that is divided among ranks. PyTorch's own `SyncBatchNorm` does not run on CPUs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
 
 
 def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm2d]:
-    """Replace a network's BatchNorm layers by synchronized ones, and return these."""
+    """Replace a network's BatchNorm layers by synchronized ones, and return the new layers."""
     replaced = []
     for module in list(model.modules()):
         for name, child in list(module.named_children()):

@@ -11,7 +11,7 @@ from smoothcert.errors import UsageError
 
 
 class Normalize(nn.Module):
-    """Subtract a mean and divide by a standard deviation: one value per channel, or one for all."""
+    """Layer that subtracts a mean and divides by a standard deviation: one value per channel, or one for all."""
 
     mean: Tensor
     std: Tensor
@@ -33,9 +33,9 @@ class Normalize(nn.Module):
 class Classifier(nn.Module):
     """A network with its input normalization; it takes images in [0, 1], the range in which noise is added.
 
-    `architecture` is its name in `create_model`; `image_size` is the only height and width it accepts, if it is
-    restricted to one. Weights and images are stored channels-last, which is fastest on CPUs and on tensor cores. Scores
-    have the dtype of the images, so that losses are computed in float32 even under bfloat16 autocast.
+    `architecture` is its name in `create_model`; `image_size` is the height and width it requires, or None for any.
+    Weights and images are stored channels-last, which is fastest on CPUs and on tensor cores. Scores have the dtype of
+    the images, so that losses are computed in float32 even under bfloat16 autocast.
     """
 
     def __init__(

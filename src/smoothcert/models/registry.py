@@ -20,7 +20,7 @@ def list_models(pattern: str = "*") -> list[str]:
     """Return the names of the networks that match a pattern.
 
     Args:
-        pattern: A glob, as in file names.
+        pattern: A glob pattern, such as `*resnet*`.
 
     Returns:
         The names; `create_model` also accepts `cifar_resnet<depth>` with any depth 6n + 2.
@@ -50,7 +50,7 @@ def create_model(
         std: The standard deviation per channel.
 
     Returns:
-        A classifier of images in [0, 1].
+        A classifier that takes images in [0, 1].
 
     Raises:
         UsageError: If there is no such network, or a value is invalid.

@@ -86,6 +86,6 @@ def _is_open_at(file: IO[str], path: Path) -> bool:
 def cannot_write(path: Path, error: OSError, safe: str = "") -> SmoothcertError:
     """Return the error for a file that cannot be written."""
     return SmoothcertError(
-        f"{path} cannot be written ({error.strerror or error}).{safe} Free some space or choose another `--out`; "
+        f"{path} cannot be written ({error.strerror or error}).{safe} Free some space or choose another `out`; "
         "the same command then resumes."
     )

@@ -110,7 +110,7 @@ class LookStore:
         """Compare settings, and read the looks that an interrupted run has stored."""
         looks = looks_path(path)
         if not sidecar_path(path).exists() and any(file.exists() and file.stat().st_size for file in (path, looks)):
-            raise UsageError(f"{path} exists, but no sidecar beside it; choose another `--out`.")
+            raise UsageError(f"{path} exists, but no sidecar beside it; move it away or choose another `out`.")
         self._about = open_sidecar(path, settings)
         self._file = looks.open("a+", encoding="utf-8", newline="\n")
         lines = stored_lines(self._file)

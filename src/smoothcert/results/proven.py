@@ -29,7 +29,7 @@ class UnverifiedError(SmoothcertError):
     """Error for rows that do not follow from the votes and settings beside them."""
 
     def __init__(self, path: Path, problem: str, advice: str = CHANGED) -> None:
-        super().__init__(f"{path}: {problem}; {advice}. `--unverified` reads them anyway.")
+        super().__init__(f"{path}: {problem}; {advice}. `unverified=True` reads them anyway.")
 
 
 def prove_by_counts(
@@ -49,7 +49,7 @@ def prove_by_counts(
             total = stage.sum(axis=1)
             for row in np.flatnonzero(total != number)[:1]:
                 there = f"image {table.idx[first + row]} has {total[row]:,} votes"
-                raise UnverifiedError(counts_path(path), f"{there}, but `{name}` in the sidecar is {number:,}")
+                raise UnverifiedError(counts_path(path), f"{there}, but {name} in the sidecar is {number:,}")
         chosen = labels[part] if protocol.top > 1 else votes[0].argmax(axis=1)
         predict[part], radius[part] = _certify(protocol, table.idx[part], chosen, votes[1])
     return predict[rows], radius[rows]
@@ -98,7 +98,7 @@ def prove_by_looks(
         first, *later = [look.votes for look in seen[-1]] or [nothing]
         if not np.array_equal([first, [nothing, *later][-1]], counts) or first.sum() not in (0, protocol.n0):
             files = f"{counts_path(path).name} and {looks_path(path).name}"
-            raise UnverifiedError(path, f"the votes of image {image} in {files} contradict each other or `n0`")
+            raise UnverifiedError(path, f"the votes of image {image} in {files} contradict each other or n0")
     options: dict[str, Any] = {"bound": protocol.bound, "top": protocol.top, "seed": protocol.seed}
     labels = results.label.tolist()
     records = certify_stored(results.idx.tolist(), labels, seen, protocol.plan, protocol.noise, **options)

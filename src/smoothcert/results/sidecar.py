@@ -34,10 +34,10 @@ def read_sidecar(path: Path) -> dict[str, Any]:
         raise SmoothcertError(f"{path} does not hold a JSON object.")
     settings = content.get("settings", {})
     if not isinstance(settings, dict):
-        raise SmoothcertError(f"{path} is not the sidecar of a results file: its `settings` are {settings!r}.")
+        raise SmoothcertError(f"{path} is not the sidecar of a results file: its settings are {settings!r}.")
     for name, kind in _TYPES.items():
         if name in settings and not isinstance(settings[name], kind):
-            raise SmoothcertError(f"{path} is not the sidecar of a results file: its `{name}` is {settings[name]!r}.")
+            raise SmoothcertError(f"{path} is not the sidecar of a results file: its {name} is {settings[name]!r}.")
     return content
 
 
@@ -59,7 +59,7 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         return new
     if changed:
         changes = "; ".join(_describe_change(key, before.get(key), plain.get(key)) for key in changed)
-        raise UsageError(f"{results} was made with other settings ({changes}); move it away or choose another `--out`.")
+        raise UsageError(f"{results} was made with other settings ({changes}); move it away or choose another `out`.")
     return {"settings": before, "segments": list(content.get("segments", []))}
 
 

@@ -84,4 +84,4 @@ def _check_plan(plan: Plan, rule: str | None, n: int) -> None:
         return
     usual = _PLANS[rule](n, plan.alpha)
     if plan.looks[-1] != n or (plan.looks == usual.looks and not np.allclose(plan.alphas, usual.alphas, rtol=1e-6)):
-        raise UsageError("The looks in the sidecar are not those of its `n` and `alpha`.")
+        raise UsageError("The looks in the sidecar do not match its n and alpha.")

@@ -66,7 +66,7 @@ def verify_results(path: Path, results: Results) -> None:
 def verify_limit(path: Path, results: Results, sigma: float) -> None:
     """Raise UnverifiedError if a radius exceeds the largest that any published number of noise samples could prove."""
     limit = 1.01 * largest_radius(sigma, _PUBLISHED_N, 0.001)  # published radii and noise levels are rounded
-    advice = "state another noise level with `--sigma`" if not results.about else CHANGED
+    advice = "set `sigma` to the noise level of the results" if not results.about else CHANGED
     _check_limit(path, results, limit, f"noise of sigma {sigma:g}", advice)
 
 

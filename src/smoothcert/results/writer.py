@@ -112,7 +112,7 @@ class ResultWriter:
             if not companion.exists():
                 raise UsageError(
                     f"{self.path} exists, but {companion.name} beside it does not; move it away or choose another "
-                    "`--out`."
+                    "`out`."
                 )
 
     def _recover(self) -> int:
@@ -121,10 +121,13 @@ class ResultWriter:
         good = min(len(rows), len(counts), 1 + len(self.indices))
         for lines, header in zip((rows, counts), self._headers, strict=True):
             if lines[:1] not in ([], [header]):
-                raise UsageError(f"{self.path} does not begin with the columns of such a results file.")
+                raise UsageError(f"{self.path} does not begin with the expected columns; choose another `out`.")
         for line, count_line, expected in zip(rows[1:good], counts[1:good], self.indices, strict=False):
             if not (line.startswith(f"{expected}\t") and count_line.startswith(f"{expected}\t")):
-                raise UsageError(f"{self.path} has another row where image {expected} should be; it was edited.")
+                raise UsageError(
+                    f"{self.path} has another row where image {expected} should be: the file was edited; move it away "
+                    "or choose another `out`."
+                )
         for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
             keep_lines(file, lines[:good], header)
         return max(0, good - 1)

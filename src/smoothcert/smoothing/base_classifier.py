@@ -69,7 +69,7 @@ class BaseClassifier:
             if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
                 other = "folded" if isinstance(self.model, Classifier) else "plain"
                 text = f"The network cannot be compiled ({first_line(error)})"
-                raise SmoothcertError(f"{text}; choose `--form {other}`.") from error
+                raise SmoothcertError(f"{text}; choose `form='{other}'`.") from error
             if "type" in str(error) and not isinstance(error, torch.OutOfMemoryError):
                 self._check_dtype(noisy.dtype)
             raise

@@ -107,7 +107,7 @@ class SmoothedClassifier(nn.Module):
         check_range(input_range)
         self._base = BaseClassifier(model, form, precision, num_classes)
         if isinstance(self.noise, GridNoise) and form == "compiled":
-            raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
+            raise UsageError("Sound certification needs the same kernels every time: choose `form='pinned'`.")
         self.model, self.sigma, self.micro_batch, self.input_range = model, float(sigma), micro_batch, input_range
         self.input_shape = None if input_shape is None else as_shape(input_shape)
         self._schedule = CheckSchedule()

@@ -76,7 +76,7 @@ def count_within_memory(
                 raise
             if batch <= micro_batch:
                 text = f"The device has no memory for {micro_batch:,} noisy inputs at once"
-                raise SmoothcertError(f"{text}; choose a smaller `--micro-batch`.") from error
+                raise SmoothcertError(f"{text}; choose a smaller `micro_batch`.") from error
         batch = max(micro_batch, batch // 2)
         if inputs.is_cuda:
             torch.cuda.empty_cache()

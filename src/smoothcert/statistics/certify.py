@@ -34,9 +34,9 @@ def check_bound(bound: str, top: int = 1) -> None:
     if bound not in BOUNDS:
         raise unknown_name("bound", bound, BOUNDS)
     if top < 1:
-        raise UsageError(f"Expected `--top-k` to be at least 1, but got {top}.")
+        raise UsageError(f"Expected `top` to be at least 1, but got {top}.")
     if top > 1 and bound != "two-sided":
-        raise UsageError("`--top-k` compares with every other class: choose `--bound two-sided`.")
+        raise UsageError("`top` compares with every other class: choose `bound='two-sided'`.")
 
 
 def certify_votes(
@@ -130,7 +130,7 @@ def _rival_bound(
     """
     others = votes.shape[1] - 1
     if top > others:
-        raise UsageError(f"With {others + 1} classes, `--top-k` must be at most {others}, got {top}.")
+        raise UsageError(f"Expected `top` to be at most {others} with {others + 1} classes, but got {top}.")
     share = failure_upper_bound(trials[:, None] - votes, trials[:, None], alpha / (2 * others))
     np.put_along_axis(share, chosen[:, None], -1.0, axis=1)
     return np.minimum(np.sort(share, axis=1)[:, -top], failure / top)

@@ -159,6 +159,6 @@ def convert_radius(radius: ArrayLike, norm: str, wanted: str, dimensions: int | 
     if steps <= 0:
         return values
     if not dimensions:
-        raise UsageError(f"An {wanted} radius depends on the number of values per input: add `--dimensions`.")
+        raise UsageError(f"Expected `dimensions`, the number of values per input, for an {wanted} radius.")
     # Slightly less, so that division and root never round a certificate up.
     return np.asarray(values / dimensions ** (steps / 2) * (1 - 2.0**-50))

@@ -143,7 +143,7 @@ class BudgetStop(TableStop):
             raise UsageError(f"Expected `samples` to be > 0, but got {self.samples}.")
         part, parts = self.shard
         if not 1 <= part <= parts:
-            raise UsageError(f"Expected `--shard` as I/N with I from 1 to N, but got {part}/{parts}.")
+            raise UsageError(f"Expected `shard` to be (i, n) with 1 <= i <= n, but got {self.shard}.")
         if POOLS % parts:
             possible = ", ".join(str(number) for number in range(2, POOLS + 1) if POOLS % number == 0)
             raise UsageError(f"Expected the number of shards of a budget to be {possible}, but got {parts}.")

@@ -246,7 +246,7 @@ def test_the_command_adds_heat_maps_to_the_page(corrupted, tmp_path, capsys):
     assert (corrupted_images["dataset"], clean["dataset"]) == ("mnist-mini-c", "mnist-mini")
     assert "ACR: CAT-RS, sigma 0.50, mnist-mini-c" in (tmp_path / "page.html").read_text()
     assert main(["report", str(corrupted), "--html", f"{tmp_path}/."]) == 2
-    assert capsys.readouterr().err.endswith(f"{tmp_path} is a folder; name a file.\n")
+    assert capsys.readouterr().err.endswith(f"{tmp_path} is a folder; choose a file instead.\n")
     alone = [str(path) for path in corrupted.glob("fog.tsv")]
     assert main(["report", *alone, "--html", str(tmp_path / "none.html")]) == 2
     assert "needs certificates on clean images" in capsys.readouterr().err
