@@ -100,9 +100,7 @@ def test_rank_0_decides():
 def test_what_differs_is_named_on_rank_0_and_everyone_stops():
     first, *others = together(lambda ranks: ranks.require_same_on_all_ranks({"n": 7, "seed": ranks.rank // 2}), 3)
     assert isinstance(first, UsageError)
-    assert (
-        str(first) == "The ranks do not agree on seed: 0 on rank 0, 1 on rank 2; give the same command on every node."
-    )
+    assert str(first) == "The ranks do not agree on seed: 0 on rank 0, 1 on rank 2; run the same command on every node."
     assert all(isinstance(other, PeerError) for other in others)
     first, _ = together(
         lambda ranks: ranks.require_same_on_all_ranks({"n": 7, **({"seed": 0} if ranks.rank else {})}), 2
@@ -169,7 +167,7 @@ def test_a_rank_ends_only_when_it_may_wait_forever(monkeypatch):
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])
 def test_a_bad_limit_is_refused(text, monkeypatch):
     monkeypatch.setenv("SMOOTHCERT_RANK_TIMEOUT", text)
-    with pytest.raises(UsageError, match=f"`SMOOTHCERT_RANK_TIMEOUT` must be .*, got '{text}'"):
+    with pytest.raises(UsageError, match=f"`SMOOTHCERT_RANK_TIMEOUT` to be .*, but got '{text}'"):
         Heartbeats(0, 2, HashStore())
 
 

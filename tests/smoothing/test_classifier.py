@@ -143,9 +143,7 @@ def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch, fail):
     assert torch.equal(smoothed.counts(image, 200, batch=160), expected)
     assert tried[:3] == [10, 5, 2]
     room = 0
-    with pytest.raises(
-        SmoothcertError, match="no memory for 16 noisy inputs at once; choose a smaller `micro_batch`"
-    ):
+    with pytest.raises(SmoothcertError, match="no memory for 16 noisy inputs at once; choose a smaller `micro_batch`"):
         smoothed.counts(image, 200)
 
 
