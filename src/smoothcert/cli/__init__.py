@@ -30,6 +30,7 @@ from smoothcert.cli import (
 from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.runtime.interrupts import raise_interrupt
 
 _COMMANDS = (
     certify,
@@ -112,7 +113,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or "RANK" in os.environ:
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, raise_interrupt)
     try:
         yield
     finally:
