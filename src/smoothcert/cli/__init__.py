@@ -27,7 +27,7 @@ from smoothcert.cli import (
     reproduce,
     train,
 )
-from smoothcert.cli.parser import Parser
+from smoothcert.cli.parser import Parser, complete_arguments, words_to_complete
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError
 
@@ -73,7 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     _open_streams()
     try:
-        args = build_parser(given).parse_args(given)
+        parser = build_parser([*given, *words_to_complete()])
+        complete_arguments(parser)
+        if not given:
+            parser.print_help()
+            return 0
+        args = parser.parse_args(given)
         with short_notices(), _sigterm_as_interrupt():
             args.run(args)
         sys.stdout.flush()

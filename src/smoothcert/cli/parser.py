@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -39,6 +40,21 @@ class Parser(argparse.ArgumentParser):
         """Print the error without argparse's usage line, and exit."""
         mark = "" if message.endswith("?") else "."
         self.exit(2, f"{self.prog}: {message}{mark} See `{self.prog} --help`.\n")
+
+
+def words_to_complete() -> list[str]:
+    """Return the command line that a shell asks to complete, empty if it does not ask."""
+    return os.environ["COMP_LINE"].split() if "_ARGCOMPLETE" in os.environ and "COMP_LINE" in os.environ else []
+
+
+def complete_arguments(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell that asks for completions, and exit; do nothing without argcomplete."""
+    if words_to_complete():
+        try:
+            import argcomplete
+        except ImportError:
+            return
+        argcomplete.autocomplete(parser)
 
 
 def add_several(group: argparse._ActionsContainer, flag: str, **options: Any) -> None:
