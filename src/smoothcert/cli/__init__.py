@@ -27,7 +27,8 @@ from smoothcert.cli import (
     reproduce,
     train,
 )
-from smoothcert.cli.parser import Parser, complete_arguments, words_to_complete
+from smoothcert.cli.completion import complete_arguments, words_to_complete
+from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError
 
@@ -72,19 +73,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     _open_streams()
+    parser = Parser()
     try:
-        parser = build_parser([*given, *words_to_complete()])
-        complete_arguments(parser)
+        top = build_parser([*given, *words_to_complete()])
+        complete_arguments(top)
         if not given:
-            parser.print_help()
+            top.print_help()
             return 0
-        args = parser.parse_args(given)
-        with short_notices(), _sigterm_as_interrupt():
+        args = top.parse_args(given)
+        parser = args.parser
+        with short_notices(parser), _sigterm_as_interrupt():
             args.run(args)
         sys.stdout.flush()
     except SmoothcertError as error:
         if not _reported_by_another_rank(error):
-            print(f"smoothcert: {error}", file=sys.stderr, flush=True)
+            print(f"smoothcert: {name_flags(str(error), parser)}", file=sys.stderr, flush=True)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt as interrupt:  # training raises it with a message once its state is saved
         say(f"\nsmoothcert: {str(interrupt) or 'interrupted.'} {_RESUME}")

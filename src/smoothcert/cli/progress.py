@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.errors import Notice
 
 COMPILING = "Compiling {}; this can take a minute the first time, later runs use the compiler's cache."
@@ -102,14 +103,14 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def short_notices() -> Iterator[None]:
-    """Print each `Notice` as one line, without the source location of other warnings."""
+def short_notices(parser: Parser) -> Iterator[None]:
+    """Print each `Notice` as one line that names flags, without the source location of other warnings."""
     default = warnings.formatwarning
 
     def format_notice(message: Any, category: type[Warning], *location: Any, **options: Any) -> str:
         if not issubclass(category, Notice):
             return default(message, category, *location, **options)
-        return f"smoothcert: {message}\n" if is_reporting() else ""
+        return f"smoothcert: {name_flags(str(message), parser)}\n" if is_reporting() else ""
 
     warnings.formatwarning = format_notice
     try:

@@ -65,9 +65,9 @@ def run(args: argparse.Namespace) -> None:
     # Check all options before hours of work.
     check_budget(PROTOCOL["n0"], args.n, PROTOCOL["alpha"])
     check_outputs(args.out)
-    for flag in ("skip", "together"):
-        if getattr(args, flag) is not None:
-            check_count(f"--{flag}", getattr(args, flag))
+    for name in ("skip", "together"):
+        if getattr(args, name) is not None:
+            check_count(name, getattr(args, name))
     if args.precision:
         check_precision(args.precision)
     overrides = {"precision": args.precision} if args.precision else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -47,5 +48,5 @@ def _without_common_start(names: Sequence[str]) -> list[str]:
     ['', 'lambda4', 'lambda8']
     """
     words = [name.split("-") for name in names]
-    shared = len(os.path.commonprefix(words))
+    shared = len(list(takewhile(lambda same: len(set(same)) == 1, zip(*words, strict=False))))
     return ["-".join(word[shared:]) for word in words]
