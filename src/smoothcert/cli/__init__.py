@@ -31,6 +31,7 @@ from smoothcert.cli.completion import complete_arguments, words_to_complete
 from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.runtime.interrupts import raise_interrupt
 
 _COMMANDS = (
     certify,
@@ -118,7 +119,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or "RANK" in os.environ:
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, raise_interrupt)
     try:
         yield
     finally:

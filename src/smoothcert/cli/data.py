@@ -12,7 +12,7 @@ from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import say
 from smoothcert.cli.stages import Stages
 from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
-from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, counted, unknown_name
 
 
 def add_command(commands: Any) -> None:
@@ -88,7 +88,7 @@ def run_make(args: argparse.Namespace) -> None:
     with Stages() as stages:
         show = stages.counter("parts")
         made = make_corrupted(data, folder, chosen, seed=args.seed, workers=args.workers, on_progress=show)
-    say(f"{folder}: made {len(made)} corruptions" if made else f"{folder}: all corruptions exist already")
+    say(f"{folder}: made {counted(len(made), 'corruption')}" if made else f"{folder}: all corruptions exist already")
 
 
 def run_montage(args: argparse.Namespace) -> None:

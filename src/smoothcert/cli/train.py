@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.stages import Stages
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, counted
 from smoothcert.training.config import TrainConfig, describe, field_groups, make_config, to_toml
 
 if TYPE_CHECKING:
@@ -182,7 +182,9 @@ def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, d
 
 
 def _describe_cost(cost: TrainingCost, device: torch.device) -> str:
-    text = f"{cost.steps:,} steps of {1000 * cost.seconds_per_step:.3g} ms take {duration(cost.training)} on {device}"
+    text = (
+        f"{counted(cost.steps, 'step')} of {duration(cost.seconds_per_step)} take {duration(cost.training)} on {device}"
+    )
     if cost.labels:
         text += f"; first, the teacher takes {duration(cost.teacher)} and the soft labels {duration(cost.labels)}"
     return text

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import SmoothcertError, UsageError, counted
 from smoothcert.statistics.bounds import check_count
 
 
@@ -68,7 +68,9 @@ class ImageData:
         if not isinstance(self.labels, Tensor):
             raise UsageError(f"{self.name}: expected labels as a tensor, but got a {type(self.labels).__name__}.")
         if len(self.labels) != self.images.shape[0]:
-            raise SmoothcertError(f"{self.name}: {self.images.shape[0]} images but {len(self.labels)} labels.")
+            raise SmoothcertError(
+                f"{self.name}: {counted(self.images.shape[0], 'image')} but {counted(len(self.labels), 'label')}."
+            )
         if not len(self.labels):
             raise SmoothcertError(f"{self.name}: the {self.split} split holds no images.")
         low, high = int(self.labels.min()), int(self.labels.max())
@@ -80,7 +82,8 @@ class ImageData:
         return len(self.labels)
 
     def __repr__(self) -> str:
-        what = f"{len(self):,} images of shape {list(self.shape)}, {len(self.classes):,} classes"
+        classes = counted(len(self.classes), "class", "classes")
+        what = f"{counted(len(self), 'image')} of shape {list(self.shape)}, {classes}"
         return f"<ImageData {self.name}, {self.split}: {what}>"
 
     @property
