@@ -188,7 +188,7 @@ def _describe(
 
 
 def _describe_model(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the base classifier. A module without a given hash gets its fingerprint, so that others are refused."""
+    """Describe the base classifier for the sidecar; a module without a hash is identified by its fingerprint."""
     if "sha256" in given or not isinstance(model, nn.Module):
         return dict(given)
     return {**given, "weights": fingerprint_model(model)}
