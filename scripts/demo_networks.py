@@ -27,7 +27,9 @@ def main(runs, data_dir):
     for sigma in SIGMAS:
         name = f"mnist-catrs-{sigma:.2f}"
         quantize(smoothcert.load_pretrained(name), f"catrs-{sigma:.2f}", sigma, data_dir)
-        config = smoothcert.load_recipe(f"mnist-gaussian-{sigma:.2f}", name=f"demo-gaussian-{sigma:.2f}", epochs=20, **SHORT)
+        config = smoothcert.load_recipe(
+            f"mnist-gaussian-{sigma:.2f}", name=f"demo-gaussian-{sigma:.2f}", epochs=20, **SHORT
+        )
         quantize(trained(config, runs, data_dir), f"gaussian-{sigma:.2f}", sigma, data_dir)
     ordinary = smoothcert.load_recipe("mnist-gaussian-0.25", name="demo-ordinary", sigma=0.01, epochs=6, **SHORT)
     quantize(trained(ordinary, runs, data_dir), "ordinary", 0.01, data_dir)
@@ -44,14 +46,23 @@ def quantize(checkpoint, name, sigma, data_dir):
     for layer, step in STEPS.items():
         module = model.network.get_submodule(layer)
         weight = module.weight.detach().flatten(1)
-        scale = weight.abs().amax(1) / 127 if step is None else torch.maximum(step * weight.std(1), weight.abs().amax(1) / 127)
+        widest = weight.abs().amax(1) / 127
+        scale = widest if step is None else torch.maximum(step * weight.std(1), widest)
         whole = (weight / scale[:, None]).round().clamp(-127, 127)
-        tensors |= {f"{layer}.weight": whole.to(torch.int8).view_as(module.weight).numpy(), f"{layer}.scale": scale.numpy()}
+        tensors |= {
+            f"{layer}.weight": whole.to(torch.int8).view_as(module.weight).numpy(),
+            f"{layer}.scale": scale.numpy(),
+        }
         tensors[f"{layer}.bias"] = module.bias.detach().numpy()
         with torch.no_grad():
             module.weight.copy_((whole * scale[:, None]).view_as(module.weight))
     about = checkpoint.about
-    facts = {"name": about["name"], "epochs": str(about["epoch"]), "sigma": str(about["sigma"]), "sha256": checkpoint.sha256}
+    facts = {
+        "name": about["name"],
+        "epochs": str(about["epoch"]),
+        "sigma": str(about["sigma"]),
+        "sha256": checkpoint.sha256,
+    }
     # In a gzip container and without a search for repetitions, of which weights have none.
     packing = zlib.compressobj(9, zlib.DEFLATED, 31, 9, zlib.Z_HUFFMAN_ONLY)
     packed = packing.compress(save(tensors, metadata=facts)) + packing.flush()

@@ -40,13 +40,14 @@ class Lane {
       else runs.push({ answer, length: 1 });
     });
     const kind = (answer) => (answer === null ? "" : answer < 0 ? "unsure" : answer === original ? "same" : "turned");
-    const said = key === "look" ? "one look:" : "vote:";
+        const label = (answer, share) =>
+      answer === null || answer < 0 || share < 0.04 ? "" : share < 0.12 ? String(answer) : `${key} ${answer}`;
     this.strips[key].replaceChildren(
       ...runs.map(({ answer, length }) =>
         h(
           "span",
           { class: kind(answer), style: `flex: ${length} 1 0${length < answers.length / 25 ? "; padding: 0" : ""}` },
-          length < answers.length / 25 || answer === null || answer < 0 ? "" : `${said} ${answer}`,
+          label(answer, length / answers.length),
         ),
       ),
     );

@@ -2,7 +2,7 @@
 
 const TITLES = {
   gaussian: ["Gaussian", "trained on noisy images"],
-  catrs: ["CAT-RS", "trained on noisy images, carefully where they are hard"],
+  catrs: ["CAT-RS", "trained harder where it is sure"],
   ordinary: ["Ordinary network", "trained without noise, no vote, no guarantee"],
 };
 const FIELD = 100; // radius of the ball's drawing
@@ -43,7 +43,7 @@ class Card {
         "div",
         { class: "charts" },
         h("figure", { class: "ball" }, h("figcaption", {}, "Certified ball"), this.ball),
-        h("figure", { class: "bound" }, h("figcaption", {}, "Share of votes for this answer"), this.bound),
+        h("figure", { class: "bound" }, h("figcaption", {}, "Share of votes"), this.bound),
       ),
       h("figure", { class: "votes" }, this.votesCaption, this.bars),
     );

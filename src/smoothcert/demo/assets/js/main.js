@@ -63,7 +63,7 @@ function restart() {
   state.distance = Math.min(state.distance, reach());
   for (const network of networks) {
     const empty = { counts: new Array(CLASSES).fill(0), history: [], chosen: -1, trials: 0, votes: 0, noisy: null };
-    Object.assign(network, empty, { certificate: null, finished: false, steps: 0 });
+    Object.assign(network, empty, { certificate: null, finished: false });
     forgetAttack(network);
     if (network.smoothed) vote(network);
     else attack(network);
@@ -98,9 +98,17 @@ function vote(network) {
 const address = () => ({ seed: state.seed, index: state.subject.index });
 
 function forgetAttack(network) {
-  const unknown = { direction: null, look: null, lookAtStart: null, atDistance: null, drop: null, checked: null };
-  Object.assign(network, unknown, { stops: new Array(STOPS).fill(null), looks: null });
+  network.drops?.forEach((drop) => drop());
+  const unknown = { direction: null, look: null, lookAtStart: null, looks: null, checked: null, dropCheck: null };
+  Object.assign(network, unknown, { attacked: false, drops: [], stops: new Array(STOPS).fill(null) });
   for (const key of network.smoothed ? ["look", "vote"] : ["look"]) network.lane.fill(key, [null], null);
+}
+
+/** Ask for something that another attack makes obsolete. */
+function askForAttack(network, ...rest) {
+  const drop = ask(network, ...rest);
+  network.drops.push(drop);
+  return drop;
 }
 
 /** Find the direction of the push, then read the image along it. */
@@ -108,7 +116,7 @@ function attack(network) {
   if (network.smoothed && !network.finished) return;
   const { image } = state.subject;
   const look = { image, direction: new Float32Array(PIXELS), distances: [0] };
-  ask(network, "looks", 2, look, ({ answers: [own] }) => {
+  askForAttack(network, "looks", 2, look, ({ answers: [own] }) => {
     network.lookAtStart = own;
     if (!network.smoothed) network.chosen = own;
     const kind = state.kind === "vote" && !network.smoothed ? "look" : state.kind;
@@ -116,40 +124,40 @@ function attack(network) {
     const sigma = network.smoothed ? state.sigma : 0.01,
       size = network.smoothed ? Math.max(1.2 * network.certificate.radius, state.sigma) : 1.5;
     const options = { image, kind, label, target: state.target, sigma, size, ...address() };
-    ask(network, "attack", 2, options, ({ direction }) => {
+    askForAttack(network, "attack", 2, options, ({ direction }) => {
       network.direction = direction ?? new Float32Array(PIXELS);
-      follow(network);
+      followPush(network);
     });
   });
 }
 
-/** Answers along the push: single looks first, then votes, the most distant ones in between last. */
-function follow(network) {
+/** Read the image along the push: single looks first, then votes, at every fifth stop first. */
+function followPush(network) {
   const { image } = state.subject,
     { direction } = network;
   const distances = Array.from({ length: LOOKS }, (_, i) => (i * reach()) / (LOOKS - 1));
-  ask(network, "looks", 2, { image, direction, distances }, ({ answers }) => {
+  askForAttack(network, "looks", 2, { image, direction, distances }, ({ answers }) => {
     network.looks = answers;
     network.lane.fill("look", answers, network.lookAtStart);
     showPush();
+    finishAttack(network);
   });
-  if (!network.smoothed) return void finishStep(network);
+  if (!network.smoothed) return;
   const order = [...Array(STOPS).keys()].sort((a, b) => (a % 5 === 0 ? 0 : 1) - (b % 5 === 0 ? 0 : 1) || a - b);
-  let left = order.length;
   for (const stop of order) {
     const pushed = moved(image, direction, (stop * reach()) / (STOPS - 1));
-    ask(network, "predict", 0, { image: pushed, sigma: state.sigma, n: STRIP_VOTES, ...address() }, ({ counts }) => {
+    const options = { image: pushed, sigma: state.sigma, n: STRIP_VOTES, ...address() };
+    askForAttack(network, "predict", 0, options, ({ counts }) => {
       network.stops[stop] = predict(counts, ALPHA);
       network.lane.fill("vote", network.stops, network.chosen);
-      left -= 1;
-      if (!left) finishStep(network);
     });
   }
 }
 
-function finishStep(network) {
-  network.steps = 1;
-  if (!networks.every((other) => other.steps)) return;
+/** When all networks have been attacked, the page is ready to be pushed. */
+function finishAttack(network) {
+  network.attacked = true;
+  if (!networks.every((other) => other.attacked)) return;
   document.documentElement.dataset.ready = "";
   startShow();
 }
@@ -174,7 +182,7 @@ function showPush() {
 }
 
 function check(network, pushed) {
-  network.drop?.();
+  network.dropCheck?.();
   network.checked = state.distance;
   network.vote = null;
   const show = ({ counts, finished }) => {
@@ -184,7 +192,7 @@ function check(network, pushed) {
     if (finished) $("summary").replaceChildren(...summarize(state.distance, networks));
   };
   const options = { image: pushed, sigma: state.sigma, n: CHECK_VOTES, ...address() };
-  network.drop = ask(network, "predict", 3, options, show, show);
+  network.dropCheck = askForAttack(network, "predict", 3, options, show, show);
 }
 
 function pushTo(distance) {
@@ -244,6 +252,7 @@ const set = (key) => (value) => {
 };
 const redirect = (kind) => {
   state.kind = kind;
+  delete document.documentElement.dataset.ready;
   stopShow();
   show = null;
   for (const network of networks) {
