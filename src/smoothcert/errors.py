@@ -48,6 +48,15 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "epoch"), counted(2_000, "epoch"), counted(0, "class", "classes")
+    ('1 epoch', '2,000 epochs', '0 classes')
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
 def first_line(error: BaseException) -> str:
     r"""Return the first line of an error message without its full stop, for quoting in another message.
 

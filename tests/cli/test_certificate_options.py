@@ -60,7 +60,7 @@ def test_budgets_are_shared_by_shards(checkpoint, tmp_path, capsys):
     [
         (["--stop", "radius"], "requires `--radius`"),
         (["--stop", "budget"], "requires `--budget`"),
-        (["--radius", "0.5"], "`--radius` requires `--stop radius`, got `--stop fixed`"),
+        (["--radius", "0.5"], "`--radius` requires `--stop radius`, but got `--stop fixed`"),
         (["--stop", "table", "--budget", "5"], "`--budget` requires `--stop budget`"),
         (["--stop", "budget", "--budget", "five"], "5e8"),
         (["--stop", "budget", "--budget", "1.5"], "5e8"),

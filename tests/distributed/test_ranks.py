@@ -325,7 +325,7 @@ def test_masked_attacks_and_synchronised_batchnorm_exclude_each_other(few, tmp_p
     """Ranks with nothing to attack would not take part in the exchange."""
     config = configure("catrs", options={"attack": "masked"}, batch_norm="synced", architecture="cifar_resnet8")
     monkeypatch.setattr(setup, "current_ranks", lambda: Ranks(0, 2))
-    with pytest.raises(UsageError, match="`--attack masked` cannot be used with `--batch-norm synced`"):
+    with pytest.raises(UsageError, match="`attack='masked'` cannot be used with `batch_norm='synced'`"):
         train(config, tmp_path / "run", few)
 
 

@@ -181,7 +181,7 @@ def test_default_radii_depend_on_the_dataset():
     assert build_table([entry("a", [1.0], dataset="cifar100")]).radii[-1] == 1.75
     assert build_table([entry("a", [1.0])], radii=[0.1, 0.2]).radii == (0.1, 0.2)
     for wrong in (-1.0, math.nan, math.inf):
-        with pytest.raises(UsageError, match="`--radii` to be finite numbers >= 0"):
+        with pytest.raises(UsageError, match="`radii` to be finite numbers >= 0"):
             build_table([entry("a", [1.0])], radii=[0.5, wrong])
 
 

@@ -27,9 +27,10 @@ from smoothcert.cli import (
     reproduce,
     train,
 )
-from smoothcert.cli.parser import Parser
+from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.runtime.interrupts import raise_interrupt
 
 _COMMANDS = (
     certify,
@@ -72,14 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     _open_streams()
+    parser = Parser()
     try:
         args = build_parser(given).parse_args(given)
-        with short_notices(), _sigterm_as_interrupt():
+        parser = args.parser
+        with short_notices(parser), _sigterm_as_interrupt():
             args.run(args)
         sys.stdout.flush()
     except SmoothcertError as error:
         if not _reported_by_another_rank(error):
-            print(f"smoothcert: {error}", file=sys.stderr, flush=True)
+            print(f"smoothcert: {name_flags(str(error), parser)}", file=sys.stderr, flush=True)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt as interrupt:  # training raises it with a message once its state is saved
         say(f"\nsmoothcert: {str(interrupt) or 'interrupted.'} {_RESUME}")
@@ -110,7 +113,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or "RANK" in os.environ:
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, raise_interrupt)
     try:
         yield
     finally:

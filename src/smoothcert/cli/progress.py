@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.errors import Notice
 
 COMPILING = "Compiling {}; this can take a minute the first time, later runs use the compiler's cache."
@@ -77,16 +78,18 @@ class ProgressBar:
             return "", ""
         speed, left = (gained - before) / (now - then), ""
         if self.total and not finished and 1000 * gained >= self.total - self.start:  # too uncertain before
-            left = f"{duration((self.total - done) / speed)} left"
+            left = f"{duration(round((self.total - done) / speed))} left"
         return f"{_number(speed)} {self.unit}/s", left
 
 
 def duration(seconds: float) -> str:
     """Format a time in seconds for people.
 
-    >>> duration(59.6), duration(3723), duration(200_000)
-    ('1:00', '1:02:03', '2 d 7 h')
+    >>> duration(0.0123), duration(1.118), duration(59.6), duration(3723), duration(200_000)
+    ('12.3 ms', '1.12 s', '1:00', '1:02:03', '2 d 7 h')
     """
+    if 0 < seconds < 10:
+        return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
     whole = round(seconds)
     if whole >= 86_400:
         return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
@@ -101,14 +104,14 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def short_notices() -> Iterator[None]:
-    """Print each `Notice` as one line, without the source location of other warnings."""
+def short_notices(parser: Parser) -> Iterator[None]:
+    """Print each `Notice` as one line that names flags, without the source location of other warnings."""
     default = warnings.formatwarning
 
     def format_notice(message: Any, category: type[Warning], *location: Any, **options: Any) -> str:
         if not issubclass(category, Notice):
             return default(message, category, *location, **options)
-        return f"smoothcert: {message}\n" if is_reporting() else ""
+        return f"smoothcert: {name_flags(str(message), parser)}\n" if is_reporting() else ""
 
     warnings.formatwarning = format_notice
     try:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from smoothcert.errors import SmoothcertError
+from smoothcert.runtime.interrupts import raise_interrupt
 
 TIME_IS_UP, INTERRUPTED = "time is up", "interrupted"
 
@@ -68,7 +69,8 @@ class Deadline:
             self.interrupted = True
 
         signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-        handled = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
+        before = {number: signal.getsignal(number) for number in signals}
+        handled = [n for n, handler in before.items() if handler in (signal.default_int_handler, raise_interrupt)]
         message = ""
         try:
             for number in handled:
@@ -80,6 +82,6 @@ class Deadline:
             message = str(error)
         finally:
             for number in handled:
-                signal.signal(number, signal.default_int_handler)
+                signal.signal(number, before[number])
         if self.interrupted:
             raise KeyboardInterrupt(message)

@@ -77,7 +77,7 @@ def build_table(
     """
     grids = {tuple(metrics.radius_grid(entry.dataset)) for entry in entries}
     if radii is not None and not all(0 <= radius < math.inf for radius in radii):
-        raise UsageError(f"Expected `--radii` to be finite numbers >= 0, but got {' '.join(map(str, radii))}.")
+        raise UsageError(f"Expected `radii` to be finite numbers >= 0, but got {' '.join(map(str, radii))}.")
     grid = tuple(radii) if radii is not None else max(grids, key=len)
     ranked = sorted(entries, key=lambda entry: (entry.group, method_rank(entry.method)))
     check_comparable(ranked, linf=bool(linf), paper=paper)
@@ -97,7 +97,7 @@ def _build_row(
     if linf:
         dimensions = entry.settings.get("data", {}).get("dimensions") or dimensions_of(entry.dataset)
         if dimensions is None:
-            raise UsageError(f"`--linf` needs the image size of {entry.name}; name its dataset with `--dataset`.")
+            raise UsageError(f"`linf` needs the image size of {entry.name}; name its dataset with `dataset`.")
         linf_accuracy = tuple(100 * metrics.linf_accuracy(results.radius, results.correct, linf, dimensions))
     difference = None
     if baseline:
