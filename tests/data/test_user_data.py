@@ -176,8 +176,9 @@ def ragged(x):
         (DataLoader(Pairs(), shuffle=True), "shuffle=False"),
         (Pairs(augmented), "random transforms"),
         (Pairs(ragged), "one shape"),
-        (PIXELS, "pair|Expected"),
-        (3, "but got a int|but got an int"),
+        (PIXELS, "pairs, but got a Tensor"),
+        ("mnist", "`data` as `load_dataset` returns it.*but got a str"),
+        (3, "but got a int"),
     ],
 )
 def test_wrong_data_is_one_sentence(data, message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,8 @@ def as_image_data(data: Any, split: str = "test") -> ImageData:
         return ImageData("arrays", split, *_as_pair(data))
     if isinstance(data, IterableDataset):
         raise UsageError("Expected a dataset with `len` and indexing; put the items of an IterableDataset into arrays.")
-    if isinstance(data, Dataset) or (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
+    not_items = str | bytes | Mapping | Tensor | np.ndarray
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, not_items):
         return _from_dataset(data, split)
     raise UsageError(
         "Expected `data` as `load_dataset` returns it, as a pair (inputs, labels), or as a Dataset or DataLoader of "
