@@ -225,7 +225,7 @@ def test_image_folders(tmp_path):
         ({"resize": 32}, "Expected `crop` together with `resize`"),
         ({"resize": 16, "crop": 32}, "`resize` to be at least `crop`, but got 16 and 32"),
         ({"crop": -1}, "`crop` to be at least 1"),
-        ({"crop": 32}, "0.png is 40x20, smaller than `crop`=32"),
+        ({"crop": 32}, "0.png is 40x20, smaller than the `crop` of 32"),
     ],
 )
 def test_a_cut_that_gives_no_whole_images_is_refused(tmp_path, cut, message):

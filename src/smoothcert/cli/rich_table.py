@@ -1,4 +1,4 @@
-"""The results table on a terminal, with colours and a sparkline of each run's curve."""
+"""The results table on a terminal, with colors and a sparkline of each run's curve."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class StepOutput:
     """The result of a training step.
 
     Args:
-        loss: The scalar to minimise.
+        loss: The scalar to minimize.
         parts: Tensors by name; the scalars among them are averaged into `metrics.jsonl`.
 
     Example:
