@@ -340,7 +340,7 @@ def test_labels_outside_the_classes(tmp_path):
         ({"images": GREY.reshape(12, 784), "labels": GREY_LABELS}, "channels"),
         ({"images": np.zeros((12, 28, 28, 4), np.uint8), "labels": GREY_LABELS}, "1 or 3 channels, but got"),
         ({"images": GREY, "labels": GREY_LABELS[:5]}, "12 images but 5 labels"),
-        ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "one integer per label"),
+        ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "one integer label per image"),
         ({"images": GREY, "labels": np.array([Evil()] * 12)}, "plain arrays"),
     ],
 )

@@ -21,7 +21,7 @@ def add_command(commands: Any) -> None:
     data = commands.add_parser("data", help=text, description=text.capitalize() + ".")
     verbs = data.add_subparsers(title="verbs", metavar="VERB", required=True)
     get = _add_verb(verbs, "get", "download datasets from their official sources")
-    names = "mnist, fashion_mnist, cifar10, cifar100, mnist-c, cifar10-c or cifar100-c"
+    names = "dataset: mnist, fashion_mnist, cifar10, cifar100, mnist-c, cifar10-c or cifar100-c"
     get.add_argument("names", nargs="+", metavar="NAME", help=names)
     add_data_dir(get)
     get.set_defaults(run=run_get)

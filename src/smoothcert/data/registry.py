@@ -161,7 +161,7 @@ def load_dataset(
     if path.is_file():
         raise UsageError(f"{name} is not a dataset; expected an .npz file or a folder with one subfolder per class.")
     if path.suffix == ".npz" or "/" in name:
-        raise SmoothcertError(f"{name} does not exist.")
+        raise SmoothcertError(f"{name} does not exist; expected a dataset name, an .npz file or an image folder.")
     raise unknown_name("dataset", name, list_datasets())
 
 

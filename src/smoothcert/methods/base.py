@@ -21,7 +21,7 @@ A step must keep to these rules:
 - No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
   compiled and captured as CUDA graphs. If that is unavoidable, set `static = False`.
 
-`smoothcert.methods.perturb` contains the building blocks that methods share: losses under noise, l2 geometry and gradients for attacks.
+`smoothcert.methods.perturb` contains building blocks: losses under noise, l2 geometry and gradients for attacks.
 """
 
 from __future__ import annotations
