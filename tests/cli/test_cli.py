@@ -11,6 +11,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from launching import HANGS
 
 import smoothcert
 from smoothcert.checkpoints.checkpoint import Checkpoint
@@ -64,7 +65,7 @@ def test_notices_are_one_line(monkeypatch):
     parser.add_argument("--fast")
     parser.set_defaults(run=run)
     monkeypatch.setattr(smoothcert.cli, "build_parser", lambda _: parser)
-    assert main([]) == 0
+    assert main(["--fast", "1"]) == 0
     assert written[0] == "smoothcert: It is slow without `--fast`.\n"
     assert written[1].startswith("stepping.py:7: UserWarning: It is slow without `fast`.")
     assert warnings.formatwarning("It is slow.", Notice, "stepping.py", 7).startswith("stepping.py:7: ")
@@ -176,6 +177,41 @@ def test_lists(capsys):
     assert capsys.readouterr().out.split() == ["cifar10", "cifar100"]
     assert main(["list", "models", "--json"]) == 0
     assert "resnet50" in json.loads(capsys.readouterr().out)
+
+
+def test_recipes_are_listed_with_the_papers_numbers_and_their_cost(capsys):
+    assert main(["list", "recipes", "cifar10-*-0.50"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    rows = {line[0]: line[1:] for line in lines[2:]}
+    assert rows["cifar10-catrs-0.50"] == ["CAT-RS", "0.50", "0.757", "18.7x"]  # 4 noises x (6 + 2 x 4) / 3 passes
+    assert rows["cifar10-gaussian-0.50"] == ["Gaussian", "0.50", "0.525", "1.0x"]
+    assert rows["cifar10-smoothadv-consistency-0.50"][2] == "-", "the paper has no such row"
+    assert main(["list", "recipes", "cifar10-*-0.50", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == list(rows)
+
+
+def test_recipes_are_listed_without_torch():
+    code = "from smoothcert.cli import main; main(['list', 'recipes']); import sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_bare_command_prints_the_help(capsys):
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("usage: smoothcert")
+    assert all(command in out for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("smoothcert rep", {"report", "reproduce"}), ("smoothcert report --htm", {"--html"})],
+)
+def test_the_shell_completes_commands_and_flags(tmp_path, line, expected):
+    found = tmp_path / "found"
+    asking = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    environment = os.environ | asking | {"_ARGCOMPLETE_STDOUT_FILENAME": str(found)}
+    subprocess.run([sys.executable, "-m", "smoothcert"], env=environment, check=True, timeout=HANGS)
+    assert {word.strip() for word in found.read_text().split()} == expected
 
 
 def test_data_commands(tmp_path, capsys):
@@ -362,7 +398,6 @@ def test_help_fits_a_narrow_terminal(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "smoothcert: the following arguments are required: COMMAND. See `smoothcert --help`.\n"),
         (["certfy"], "invalid choice: 'certfy'"),
         (
             ["certify", "x", "--n", "many"],
