@@ -139,10 +139,10 @@ def test_what_cannot_be_checked_is_no_result(tmp_path):
     shutil.copytree(certificates(ROOT / "results" / "mnist")[0].parent, tmp_path / "run")
     (path,) = certificates(tmp_path)
     sidecar_path(path).write_text(re.sub('"sha256": "[0-9a-f]+",(\\s+"arch)', r"\1", sidecar_path(path).read_text()))
-    with pytest.raises(smoothcert.SmoothcertError, match=r"\.json does not say the hash of its network"):
+    with pytest.raises(smoothcert.SmoothcertError, match=r"\.json lacks the hash of its network"):
         verify_all(tmp_path, images=0, n=0)
     sidecar_path(path).write_text('{"settings": {"n": 100000, "n0": 100, "alpha": 0.001, "data": {}, "images": []}}')
-    with pytest.raises(smoothcert.SmoothcertError, match=r"\.json does not say model, sigma"):
+    with pytest.raises(smoothcert.SmoothcertError, match=r"\.json lacks model, sigma"):
         verify_all(tmp_path, images=0, n=0)
     sidecar_path(path).unlink()
     with pytest.raises(smoothcert.SmoothcertError, match=r"\.json cannot be read"):

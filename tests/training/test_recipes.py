@@ -202,7 +202,7 @@ def test_learning_rates_as_published_and_as_in_the_text():
         ({"seed": 1 << 63}, "`seed` to be below"),
         ({"steps": "both"}, "`steps` to be one of split, whole"),
         ({"name": "a/b"}, "`name` to consist of"),
-        ({"colour": 1}, "unknown fields: colour"),
+        ({"color": 1}, "unknown fields: color"),
         ({"options": {"weight": 2.0}}, "unknown fields: options. Put options of the method into the table .method."),
         ({"method": 3}, "Expected method in here to be a name or a table, but got 3"),
         ({"method": ["catrs"]}, "method in here to be a name"),

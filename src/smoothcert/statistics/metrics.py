@@ -111,11 +111,11 @@ def abstention_rate(predict: ArrayLike) -> float:
 
 
 def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rho: float = 0.001) -> Floats:
-    """Return a lower bound of the certified accuracy without false certificates (Cohen et al., 2019).
+    """Return a lower bound on the certified accuracy that allows for false certificates (Cohen et al., 2019).
 
     Each certificate is false with probability at most alpha; Bernstein's inequality bounds the number of false ones.
-    The published code lacks the factor 2 under its square root: on many images that bound fails several times as
-    often as `rho`.
+    The published code lacks the factor 2 under the square root, so with many images its bound fails several times as
+    often as `rho` allows.
 
     Args:
         accuracy: Certified accuracy, between 0 and 1.
@@ -231,7 +231,7 @@ def paired_difference(
 
     Args:
         first: Indices, radii and correctness of the first results, each [images].
-        second: The same of the second results.
+        second: The same for the second results.
 
     Returns:
         The difference, its standard error and a 95% interval.
