@@ -30,9 +30,9 @@ def add_command(commands: Any) -> None:
     group.add_argument(
         "--top-k", dest="top", type=int, metavar="K", help="certify that the label is among the top K classes"
     )
-    group = parser.add_argument_group("if neither FILE nor the dataset's name tells")
+    group = parser.add_argument_group("required if neither FILE nor its dataset implies them")
     group.add_argument("--classes", type=int, metavar="N", help="number of classes")
-    group.add_argument("--dimensions", type=int, metavar="N", help="number of values of an input")
+    group.add_argument("--dimensions", type=int, metavar="N", help="number of values per input")
     parser.set_defaults(run=run)
 
 

@@ -12,7 +12,7 @@ _PASSES_THAT_PAY = 150e6  # for the time of compilation; measured, see benchmark
 
 
 def method_of(config: TrainConfig) -> Method:
-    """Return the method of a run. Raise if its options make no sense."""
+    """Return the method of a run. Raise if its options are invalid."""
     return create_method(config.method, config.sigma, config.options)
 
 

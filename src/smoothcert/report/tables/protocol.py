@@ -59,7 +59,7 @@ def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> No
         raise UsageError(f"`linf` converts l2 radii, but these results are in {norms.pop()}; omit `linf`.")
     for entry in entries:
         if paper and entry.protocol:
-            raise UsageError(f"The paper's numbers have another protocol than {entry.name}; omit `paper`.")
+            raise UsageError(f"{entry.name} was not certified with the paper's protocol; omit `paper`.")
 
 
 def check_same_protocol(entry: Entry, other: Entry) -> None:
