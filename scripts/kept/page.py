@@ -2,6 +2,7 @@
 
 from itertools import groupby
 
+from kept.cascades import cascade_lines
 from kept.comparison import CLOSE, distances, ranking
 from kept.corruptions import corruption_lines, read_networks
 from kept.costs import cost_lines
@@ -58,6 +59,7 @@ def results_page(folder):
     lines = [*_HEAD, *coverage_lines(coverage(folder, corrupted), corrupted)]
     if sections:
         lines += ["## How to read the tables", "", *protocol_lines(folder), _READING, "", *sections]
+        lines += cascade_lines(folder)
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -123,7 +123,11 @@ def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], 
 
 def read_vote_table(path: Path) -> VoteTable:
     """Return all class counts beside a results file, except an incomplete last line."""
-    source = counts_path(path)
+    return read_vote_file(counts_path(path))
+
+
+def read_vote_file(source: Path) -> VoteTable:
+    """Return all class counts in a file of counts, except an incomplete last line."""
     return parse_votes(_try(read_bytes, source), source)
 
 

@@ -27,6 +27,7 @@ def protocol_of(settings: Mapping[str, Any]) -> str:
     parts = [
         _stopping_rule(stop, settings.get("data", {}).get("name")) if stop else "",
         "wrong skipped" if stop.get("skip_wrong") else "",
+        _cascade(settings["cascade"]) if "cascade" in settings else "",
         {"gaussian": "", "grid": "sound"}.get(noise, f"{noise} noise"),
         norm if norm != "l2" else "",
         settings.get("bound", ""),
@@ -48,6 +49,11 @@ def _stopping_rule(stop: Mapping[str, Any], dataset: str | None) -> str:
         "at " + " ".join(f"{radius:g}" for radius in radii) if radii and radii != list(radius_grid(dataset)) else "",
     ]
     return " ".join(part for part in parts if part)
+
+
+def _cascade(cascade: Mapping[str, Any]) -> str:
+    sigmas = " ".join(f"{level['sigma']:g}" for level in cascade["levels"])
+    return f"cascade {sigmas}, p0 {cascade['p0']:g}"
 
 
 def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> None:
