@@ -33,15 +33,16 @@ class ProgressBar:
         title: The name of the task.
         total: The number of units to do, None if unknown.
         unit: The unit, in plural, such as "images".
-        start: Units done by an earlier run, which do not count towards the speed.
+        start: Units done by an earlier run, which do not count toward the speed.
+        transient: Leave nothing behind when done, for tasks whose result speaks for itself.
     """
 
-    def __init__(self, title: str, total: int | None, unit: str, start: int = 0) -> None:
-        self.title, self.total, self.unit, self.start = title, total, unit, start
+    def __init__(self, title: str, total: int | None, unit: str, start: int = 0, *, transient: bool = False) -> None:
+        self.title, self.total, self.unit, self.start, self.transient = title, total, unit, start, transient
         self._shown = time.monotonic()
         self._first_mark = self._shown, 0
         self._marks = deque([self._first_mark])  # (time, units done since the start)
-        self._bar: Any = _rich_bar() if sys.stderr.isatty() and is_reporting() else None
+        self._bar: Any = _rich_bar(transient) if sys.stderr.isatty() and is_reporting() else None
         self._task = self._bar.add_task(title, total=total, completed=start, note="") if self._bar else None
 
     def __enter__(self) -> ProgressBar:
@@ -61,7 +62,7 @@ class ProgressBar:
         text = ", ".join(part for part in (*self._rate(now, done), note) if part)
         if self._bar:
             self._bar.update(self._task, completed=done, total=self.total, note=text)
-        elif now - self._shown >= _SECONDS_BETWEEN_LINES or done == self.total:
+        elif now - self._shown >= _SECONDS_BETWEEN_LINES or (done == self.total and not self.transient):
             self._shown = now
             of = f" of {self.total:,}" if self.total else ""
             print(f"{self.title}: {done:,}{of} {self.unit}{text and ', '}{text}", file=sys.stderr, flush=True)
@@ -124,7 +125,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _rich_bar() -> Any:
+def _rich_bar(transient: bool) -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.table import Column
@@ -137,4 +138,4 @@ def _rich_bar() -> Any:
         MofNCompleteColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[note]}", table_column=Column(overflow="ignore")),
     )
-    return Progress(*columns, console=console)
+    return Progress(*columns, console=console, transient=transient)

@@ -151,12 +151,12 @@ class ImageData:
 
 
 def number_classes(labels: Tensor) -> tuple[str, ...]:
-    """Return class names for labels without names: their numbers."""
+    """Return the class numbers as names, for datasets without class names."""
     return tuple(str(label) for label in range(int(labels.max()) + 1 if len(labels) else 0))
 
 
 def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int, int] = (1, 1)) -> list[int]:
-    """Return the indices that `--skip`, `--max` and `--shard` select from `count` images.
+    """Return the indices that `skip`, `limit` and `shard` select from `count` images.
 
     Args:
         count: The number of images.
