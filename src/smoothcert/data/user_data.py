@@ -53,7 +53,7 @@ def as_image_data(data: Any, split: str = "test") -> ImageData:
         return ImageData("arrays", split, *_as_pair(data))
     if isinstance(data, IterableDataset):
         raise UsageError("Expected a dataset with `len` and indexing; put the items of an IterableDataset into arrays.")
-    not_items = str | bytes | Mapping | Tensor | np.ndarray
+    not_items = (str, bytes, Mapping, Tensor, np.ndarray)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, not_items):
         return _from_dataset(data, split)
     raise UsageError(

@@ -202,7 +202,7 @@ class SmoothedClassifier(nn.Module):
             n: Number of noise samples per input.
             alpha: Probability that a prediction is not the class of the smoothed classifier.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input that identifies its noise (default: its position in the batch).
+            index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
             batch: Noisy samples in memory at once.
 
         Returns:
