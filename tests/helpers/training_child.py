@@ -18,6 +18,8 @@ SMALL = {"num_noises": 2, "attack_steps": 2}
 
 
 def options(method):
+    if method == "gaussian":  # with one noise sample, its default
+        return {}
     return {key: value for key, value in SMALL.items() if key in METHODS[method].__dataclass_fields__}
 
 

@@ -322,7 +322,7 @@ def test_a_time_limit_saves_and_resumes(few, tmp_path):
 def test_divergence_names_step_method_and_last_good_state(rate, few, tmp_path):
     with pytest.raises(SmoothcertError, match="loss of gaussian diverged .* at step 1;") as stop:
         train(configure("gaussian", learning_rate=rate), tmp_path / "run", few)
-    assert "--learning-rate" in str(stop.value)
+    assert "`learning_rate`" in str(stop.value)
     assert not (tmp_path / "run/model.safetensors").exists()
     state = tmp_path / "run/state.safetensors"
     assert not state.exists() or all(
