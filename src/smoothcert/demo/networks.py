@@ -7,16 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from safetensors.numpy import load
-
 FOLDER = Path(__file__).with_name("assets") / "networks"
 SIGMAS = (0.25, 0.5, 1.0)
 METHODS = ("gaussian", "catrs")
 ORDINARY = "ordinary"
 """The network that was trained without noise to speak of, for comparison."""
-LAYERS = ("conv1", "conv2", "fc1", "fc2")
 
 
 def network_names() -> list[str]:
@@ -34,14 +29,3 @@ def network_facts(name: str) -> dict[str, Any]:
     raw = gzip.decompress(packed_network(name))
     facts: dict[str, Any] = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["__metadata__"]
     return facts
-
-
-def network_weights(name: str) -> dict[str, NDArray[np.float32]]:
-    """Return the weights and biases of LeNet that the page computes with, by the names of its state dict."""
-    stored = load(gzip.decompress(packed_network(name)))
-    weights = {}
-    for layer in LAYERS:
-        whole, scale = stored[f"{layer}.weight"].astype(np.float32), stored[f"{layer}.scale"]
-        weights[f"{layer}.weight"] = whole * scale.reshape(-1, *[1] * (whole.ndim - 1))
-        weights[f"{layer}.bias"] = stored[f"{layer}.bias"]
-    return weights
