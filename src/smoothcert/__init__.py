@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smoothcert.methods import Method, StepOutput, create_method, list_methods, register_method
     from smoothcert.models import adapt_inputs, create_model, list_models
     from smoothcert.results.reader import read_counts, read_results
+    from smoothcert.smoothing.cascade import Cascade, CascadeCertificate
     from smoothcert.smoothing.classifier import Certificate, SmoothedClassifier
     from smoothcert.statistics import bounds, metrics, stopping
     from smoothcert.training.config import TrainConfig
@@ -39,6 +40,7 @@ _HOMES = {
     "training.config": ("TrainConfig",),
     "training.recipes": ("list_recipes", "load_recipe"),
     "results.reader": ("read_counts", "read_results"),
+    "smoothing.cascade": ("Cascade", "CascadeCertificate"),
     "smoothing.classifier": ("Certificate", "SmoothedClassifier"),
     "training.runs": ("train_run", "train_runs"),
 }
@@ -46,6 +48,8 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = ("bounds", "metrics", "stopping")
 
 __all__ = [
+    "Cascade",
+    "CascadeCertificate",
     "Certificate",
     "ImageData",
     "Method",

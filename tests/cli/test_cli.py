@@ -11,6 +11,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from launching import HANGS
 
 import smoothcert
 from smoothcert.checkpoints.checkpoint import Checkpoint
@@ -64,7 +65,7 @@ def test_notices_are_one_line(monkeypatch):
     parser.add_argument("--fast")
     parser.set_defaults(run=run)
     monkeypatch.setattr(smoothcert.cli, "build_parser", lambda _: parser)
-    assert main([]) == 0
+    assert main(["--fast", "1"]) == 0
     assert written[0] == "smoothcert: It is slow without `--fast`.\n"
     assert written[1].startswith("stepping.py:7: UserWarning: It is slow without `fast`.")
     assert warnings.formatwarning("It is slow.", Notice, "stepping.py", 7).startswith("stepping.py:7: ")
@@ -178,6 +179,41 @@ def test_lists(capsys):
     assert "resnet50" in json.loads(capsys.readouterr().out)
 
 
+def test_recipes_are_listed_with_the_papers_numbers_and_their_cost(capsys):
+    assert main(["list", "recipes", "cifar10-*-0.50"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    rows = {line[0]: line[1:] for line in lines[2:]}
+    assert rows["cifar10-catrs-0.50"] == ["CAT-RS", "0.50", "0.757", "18.7x"]  # 4 noises x (6 + 2 x 4) / 3 passes
+    assert rows["cifar10-gaussian-0.50"] == ["Gaussian", "0.50", "0.525", "1.0x"]
+    assert rows["cifar10-smoothadv-consistency-0.50"][2] == "-", "the paper has no such row"
+    assert main(["list", "recipes", "cifar10-*-0.50", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == list(rows)
+
+
+def test_recipes_are_listed_without_torch():
+    code = "from smoothcert.cli import main; main(['list', 'recipes']); import sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_bare_command_prints_the_help(capsys):
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("usage: smoothcert")
+    assert all(command in out for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("smoothcert rep", {"report", "reproduce"}), ("smoothcert report --htm", {"--html"})],
+)
+def test_the_shell_completes_commands_and_flags(tmp_path, line, expected):
+    found = tmp_path / "found"
+    asking = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    environment = os.environ | asking | {"_ARGCOMPLETE_STDOUT_FILENAME": str(found)}
+    subprocess.run([sys.executable, "-m", "smoothcert"], env=environment, check=True, timeout=HANGS)
+    assert {word.strip() for word in found.read_text().split()} == expected
+
+
 def test_data_commands(tmp_path, capsys):
     assert main(["data", "list", "--data-dir", str(tmp_path), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["datasets"]
@@ -245,7 +281,7 @@ def test_special_files_are_neither_read_nor_replaced(checkpoint, tmp_path, capsy
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert main(["certify", str(checkpoint), "--n", "20", "--skip", "500", "--out", str(pipe)]) == 2
-    assert "must name a results file" in capsys.readouterr().err
+    assert "to be a results file ending in .tsv" in capsys.readouterr().err
     with pytest.raises(UsageError, match="is not a regular file"):
         write_text(pipe, "text")
     assert pipe.is_fifo()
@@ -271,7 +307,7 @@ BAD = [
     (["certify", "{c}", "--batch", "0"], "`--batch` to be at least 1"),
     (["certify", "{c}", "--micro-batch", "0"], "`--micro-batch`"),
     (["certify", "{c}", "--precision", "fp23"], "did you mean 'fp32'"),
-    (["certify", "{c}", "--device", "warp"], "`--device` warp cannot be used here"),
+    (["certify", "{c}", "--device", "warp"], "device 'warp' cannot be used here"),
     (["certify", "{c}", "--split", "dev"], "`--split`"),
     (["certify", "{c}", "--data", "cifar11"], "did you mean 'cifar10'"),
     (["certify", "{c}", "--resize", "32"], "`--resize` and `--crop` are for image folders, which mnist-mini is not"),
@@ -281,17 +317,17 @@ BAD = [
     (["data", "make", "{wide}"], "Expected `--out`, the folder for the corrupted images of"),
     (["certify", "{c}", "--data", "{wide}"], "Expected images of shape [1, 28, 28], but got [1, 40, 40]"),
     (["certify", "{c}", "--data", "{c}"], "is not a dataset; expected an .npz file"),
-    (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "must name a results file"),
+    (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "to be a results file ending in .tsv"),
     (
         ["certify", "{c}", "--n", "20", "--skip", "500", "--stop", "table", "--out", "{folder}"],
-        "must name a results file",
+        "to be a results file ending in .tsv",
     ),
-    (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "must name a results file"),
+    (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "to be a results file ending in .tsv"),
     (["predict", "{c}", "--n", "0"], "`--n`"),
     (["predict", "{c}", "--n", "10", "--dry-run"], "every prediction abstains at alpha = 0.001; use n >= 11"),
     (["certify", "{c}", "--n", "10", "--bound", "two-sided"], "at alpha = 0.001; use n >= 11"),
     (["attack", "{c}", "--radii", "nan"], "`--radii` to be numbers > 0"),
-    (["attack", "{c}", "--out", "{folder}"], "folder.tsv is a folder; name a file"),
+    (["attack", "{c}", "--out", "{folder}"], "folder.tsv is a folder; choose a file instead"),
     (["attack", "{c}", "--n", "10"], "every prediction abstains at alpha = 0.001; use n >= 11"),
     (["train"], "Expected a recipe (see `smoothcert list recipes`) or flags such as `--dataset`"),
     (["list", "modles"], "did you mean 'models'"),
@@ -362,7 +398,6 @@ def test_help_fits_a_narrow_terminal(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "smoothcert: the following arguments are required: COMMAND. See `smoothcert --help`.\n"),
         (["certfy"], "invalid choice: 'certfy'"),
         (
             ["certify", "x", "--n", "many"],

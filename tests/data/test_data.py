@@ -225,7 +225,7 @@ def test_image_folders(tmp_path):
         ({"resize": 32}, "Expected `crop` together with `resize`"),
         ({"resize": 16, "crop": 32}, "`resize` to be at least `crop`, but got 16 and 32"),
         ({"crop": -1}, "`crop` to be at least 1"),
-        ({"crop": 32}, "0.png is 40x20, smaller than `crop`=32"),
+        ({"crop": 32}, "0.png is 40x20, smaller than the `crop` of 32"),
     ],
 )
 def test_a_cut_that_gives_no_whole_images_is_refused(tmp_path, cut, message):
@@ -340,7 +340,7 @@ def test_labels_outside_the_classes(tmp_path):
         ({"images": GREY.reshape(12, 784), "labels": GREY_LABELS}, "channels"),
         ({"images": np.zeros((12, 28, 28, 4), np.uint8), "labels": GREY_LABELS}, "1 or 3 channels, but got"),
         ({"images": GREY, "labels": GREY_LABELS[:5]}, "12 images but 5 labels"),
-        ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "one integer per label"),
+        ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "one integer label per image"),
         ({"images": GREY, "labels": np.array([Evil()] * 12)}, "plain arrays"),
     ],
 )

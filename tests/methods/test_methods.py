@@ -115,7 +115,7 @@ def test_macer_by_hand():
 
 
 def test_smoothadv_by_hand():
-    """One step: twice the radius along the normalised gradient, clamped to [0, 1], then projected to the ball."""
+    """One step: twice the radius along the normalized gradient, clamped to [0, 1], then projected to the ball."""
     moved = np.clip(X + 2 * 0.1 * unit(smoothed_gradient(X)), 0, 1)
     delta = moved - X
     delta *= np.minimum(1, 0.1 / np.linalg.norm(delta, axis=-1, keepdims=True))
@@ -349,8 +349,8 @@ def test_degenerate_cases_agree():
     assert tiny.loss.item() == pytest.approx(gaussian)
     assert step("smoothmix", {"num_noises": 2, "weight": 0.0}).loss.item() == pytest.approx(gaussian)
     assert step("stability", {"weight": 0.0}).loss.item() == pytest.approx(nll(softmax(X @ WEIGHT.T)).mean())
-    unregularised = step("macer", {"num_noises": 2, "weight": 0.0}).loss.item()
-    assert unregularised == pytest.approx(-np.log(predictions(X).mean(0)[np.arange(IMAGES), Y]).mean())
+    unregularized = step("macer", {"num_noises": 2, "weight": 0.0}).loss.item()
+    assert unregularized == pytest.approx(-np.log(predictions(X).mean(0)[np.arange(IMAGES), Y]).mean())
 
 
 class Network(nn.Module):

@@ -27,9 +27,11 @@ from smoothcert.cli import (
     reproduce,
     train,
 )
+from smoothcert.cli.completion import complete_arguments, words_to_complete
 from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.runtime.interrupts import raise_interrupt
 
 _COMMANDS = (
     certify,
@@ -74,7 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     parser = Parser()
     try:
-        args = build_parser(given).parse_args(given)
+        top = build_parser([*given, *words_to_complete()])
+        complete_arguments(top)
+        if not given:
+            top.print_help()
+            return 0
+        args = top.parse_args(given)
         parser = args.parser
         with short_notices(parser), _sigterm_as_interrupt():
             args.run(args)
@@ -112,7 +119,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or "RANK" in os.environ:
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, raise_interrupt)
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.stages import Stages
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, counted
 from smoothcert.training.config import TrainConfig, describe, field_groups, make_config, to_toml
 
 if TYPE_CHECKING:
@@ -31,15 +31,19 @@ def add_command(commands: Any, *, with_methods: bool) -> None:
         description="Train from recipes, from flags, or from both: flags override recipes, and the defaults below "
         "apply to what neither sets. Run the same command again to resume an interrupted run.",
     )
-    parser.add_argument("recipe", nargs="*", metavar="RECIPE", help="see `smoothcert list recipes`; or a TOML file")
-    parser.add_argument("--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="the same, as a flag")
+    parser.add_argument(
+        "recipe", nargs="*", metavar="RECIPE", help="recipe name (see `smoothcert list recipes`) or TOML file"
+    )
+    parser.add_argument(
+        "--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="the same as a flag; can be repeated"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
     parser.add_argument("--json", action="store_true", help="print the final metrics as JSON")
     group = parser.add_argument_group("execution")
     add_run_options(group)
-    text = "compile steps (default: for long runs on a GPU)"
+    text = "compile training steps (default: only for long runs on a GPU)"
     group.add_argument("--compile", action=argparse.BooleanOptionalAction, help=text)
-    text = "processes that decode image folders (default: from the CPU count)"
+    text = "processes that decode image folders (default: by number of CPU cores)"
     group.add_argument("--workers", type=int, metavar="N", help=text)
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     for title, names in field_groups().items():
@@ -182,7 +186,9 @@ def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, d
 
 
 def _describe_cost(cost: TrainingCost, device: torch.device) -> str:
-    text = f"{cost.steps:,} steps of {1000 * cost.seconds_per_step:.3g} ms take {duration(cost.training)} on {device}"
+    text = (
+        f"{counted(cost.steps, 'step')} of {duration(cost.seconds_per_step)} take {duration(cost.training)} on {device}"
+    )
     if cost.labels:
         text += f"; first, the teacher takes {duration(cost.teacher)} and the soft labels {duration(cost.labels)}"
     return text

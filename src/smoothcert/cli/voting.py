@@ -30,7 +30,7 @@ def add_voting_options(
     precision: str = "fp32 on a CPU, bf16 on a GPU",
     form: str = "folded; compiled for large runs on a GPU",
 ) -> None:
-    """Add the options of every command that counts votes; `selects` adds `--n0`, others are defaults to describe."""
+    """Add the options of commands that count votes; `selects` adds `--n0`, the others are defaults for the help."""
     add_input_options(parser)
     group = parser.add_argument_group("protocol")
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
@@ -38,14 +38,15 @@ def add_voting_options(
     if selects:
         text = "noise samples that select the class (default: 100)"
         group.add_argument("--n0", "--N0", type=int, default=100, metavar="N0", help=text)
-    group.add_argument("--alpha", type=float, default=0.001, help="failure probability (default: 0.001)")
+    group.add_argument("--alpha", type=float, default=0.001, help="failure probability per image (default: 0.001)")
     add_sample_options(group)
     group = parser.add_argument_group("execution")
     add_device(group)
     group.add_argument("--precision", metavar="NAME", help=f"fp32, tf32 or bf16 (default: {precision})")
     group.add_argument("--form", metavar="NAME", help=f"plain, folded, compiled or pinned (default: {form})")
     add_batch(group)
-    group.add_argument("--micro-batch", type=int, metavar="B", help="noisy images per forward pass; can change results")
+    text = "noisy images per forward pass; affects rounding (default: auto)"
+    group.add_argument("--micro-batch", type=int, metavar="B", help=text)
     group = parser.add_argument_group("output")
     group.add_argument("--out", type=Path, metavar="FILE", help="results file (default: beside the checkpoint)")
     group.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -99,7 +100,7 @@ def run_on_datasets(
 
 def print_summaries(
     outs: Mapping[str, Path],
-    summarise: Callable[[list[dict[str, str]]], dict[str, Any]],
+    summarize: Callable[[list[dict[str, str]]], dict[str, Any]],
     text: str,
     *,
     as_json: bool,
@@ -108,7 +109,7 @@ def print_summaries(
     summaries = []
     for name, out in outs.items():
         with out.open(newline="") as file:
-            summaries.append({"data": name, **summarise(list(csv.DictReader(file, delimiter="\t")))})
+            summaries.append({"data": name, **summarize(list(csv.DictReader(file, delimiter="\t")))})
     if as_json and summaries:
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries))
         return

@@ -1,4 +1,4 @@
-"""`ImageData`, the labelled 8-bit images that all readers return, and the selection of a part of them."""
+"""`ImageData`, the labeled 8-bit images that all readers return, and the selection of a part of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import SmoothcertError, UsageError, counted
 from smoothcert.statistics.bounds import check_count
 
 
@@ -31,7 +31,7 @@ class Images(Protocol):
 
 @dataclass(frozen=True)
 class ImageData:
-    """Labelled images of one split of a dataset.
+    """Labeled images of one split of a dataset.
 
     Args:
         name: The name of the dataset.
@@ -68,7 +68,9 @@ class ImageData:
         if not isinstance(self.labels, Tensor):
             raise UsageError(f"{self.name}: expected labels as a tensor, but got a {type(self.labels).__name__}.")
         if len(self.labels) != self.images.shape[0]:
-            raise SmoothcertError(f"{self.name}: {self.images.shape[0]} images but {len(self.labels)} labels.")
+            raise SmoothcertError(
+                f"{self.name}: {counted(self.images.shape[0], 'image')} but {counted(len(self.labels), 'label')}."
+            )
         if not len(self.labels):
             raise SmoothcertError(f"{self.name}: the {self.split} split holds no images.")
         low, high = int(self.labels.min()), int(self.labels.max())
@@ -80,7 +82,8 @@ class ImageData:
         return len(self.labels)
 
     def __repr__(self) -> str:
-        what = f"{len(self):,} images of shape {list(self.shape)}, {len(self.classes):,} classes"
+        classes = counted(len(self.classes), "class", "classes")
+        what = f"{counted(len(self), 'image')} of shape {list(self.shape)}, {classes}"
         return f"<ImageData {self.name}, {self.split}: {what}>"
 
     @property
@@ -116,12 +119,12 @@ class ImageData:
 
 
 def number_classes(labels: Tensor) -> tuple[str, ...]:
-    """Return class names for labels without names: their numbers."""
+    """Return the class numbers as names, for datasets without class names."""
     return tuple(str(label) for label in range(int(labels.max()) + 1 if len(labels) else 0))
 
 
 def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int, int] = (1, 1)) -> list[int]:
-    """Return the indices that `--skip`, `--max` and `--shard` select from `count` images.
+    """Return the indices that `skip`, `limit` and `shard` select from `count` images.
 
     Args:
         count: The number of images.

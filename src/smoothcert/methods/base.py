@@ -22,7 +22,7 @@ A step must keep to these rules:
 - No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
   compiled and captured as CUDA graphs. If that is unavoidable, set `static = False`.
 
-`smoothcert.methods.perturb` has what methods share: losses under noise, l2 geometry and gradients for attacks.
+`smoothcert.methods.perturb` contains building blocks: losses under noise, l2 geometry and gradients for attacks.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class StepOutput:
     """The result of a training step.
 
     Args:
-        loss: The scalar to minimise.
+        loss: The scalar to minimize.
         parts: Tensors by name; the scalars among them are averaged into `metrics.jsonl`.
 
     Example:

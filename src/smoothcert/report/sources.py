@@ -6,7 +6,7 @@ import dataclasses
 import gzip
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -65,13 +65,21 @@ class Findings:
     corrupted: list[CorruptedResults]
 
 
-def read_findings(texts: Sequence[str], *, unverified: bool = False, **given: Any) -> Findings:
+def read_findings(
+    texts: Sequence[str],
+    *,
+    unverified: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    **given: Any,
+) -> Findings:
     """Read the results that `find_results` finds.
 
     `given` has `dataset` and `sigma` of files without a sidecar. Raise if rows contradict the votes or the settings
-    beside them, unless `unverified`.
+    beside them, unless `unverified`. `progress` gets the number of files read so far and of all files.
     """
-    files, reader = find_results(texts), ResultsReader(given, unverified=unverified)
+    files = find_results(texts)
+    on_read = (lambda done: progress(done, len(files))) if progress else None
+    reader = ResultsReader(given, unverified=unverified, on_read=on_read)
     corrupted = [path for _, path in files if is_corrupted(path)]
     clean = [(name, path) for name, path in files if path not in corrupted]
     folders = {folder_and_severity(path)[0] for path in corrupted}
@@ -143,7 +151,7 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:
-    """Return the run's entry; if its recipe is a row of another than the main table, with that row and its name."""
+    """Return the run's entry, with the paper's row and its name if the recipe is not in the main table."""
     place = paper_places().get(recipe_of(run))
     if place is None or run.entry.protocol:  # the paper's rows have the published protocol
         return run.entry

@@ -44,7 +44,7 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
     `ImageSettings`, `ComputeSettings`, `SoftLabelSettings` and `SamplingSettings`. All have defaults.
 
     Raises:
-        UsageError: If a value makes no sense. The message names the field.
+        UsageError: If a value is invalid. The message names the field.
 
     Example:
         >>> config = TrainConfig(name="small", method="consistency", options={"weight": 5.0}, epochs=10)
@@ -78,7 +78,7 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
 
 
 def field_groups() -> dict[str, list[str]]:
-    """Return the fields that have a flag, which is all but `options`, by the title of their group.
+    """Return the fields that have a flag (all but `options`), by group title.
 
     >>> field_groups()["Images"]
     ['augmentation', 'resize', 'crop', 'skip_broken']
@@ -111,7 +111,7 @@ def to_toml(config: TrainConfig) -> str:
 
 
 def describe(config: TrainConfig) -> dict[str, str]:
-    """Return all values of a configuration by their name and that of the run.
+    """Return the values of a configuration, keyed by field and run name.
 
     >>> describe(TrainConfig(name="small", seed=3))["seed of small"]
     '3'
@@ -145,7 +145,7 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     options = {"name": method_entry} if isinstance(method_entry, str) else dict(method_entry)
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     if unknown := sorted(set(plain) - (set(fields) - {"options"})):
-        hint = " Put options of the method into the table `method`, next to its `name`." if "options" in unknown else ""
+        hint = " Put options of the method into the table [method], next to its name." if "options" in unknown else ""
         raise UsageError(f"{where} has unknown fields: {', '.join(unknown)}.{hint}")
     if "name" in options:
         plain["method"] = options.pop("name")

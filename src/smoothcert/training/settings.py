@@ -49,7 +49,7 @@ class RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSettings:
-    """The division of the training images into steps."""
+    """Epochs, mini-batch size and steps per mini-batch."""
 
     epochs: int = _field(150, "passes over the training images", _AT_LEAST_ONE)
     batch: int = _field(256, "images per mini-batch", _AT_LEAST_ONE)
@@ -69,15 +69,15 @@ class LearningRateSettings:
         ("step", "one-cycle"), "step: drop every lr_step epochs; one-cycle: one linear rise and fall"
     )
     lr_step: int = _field(50, "epochs between drops of the learning rate", _AT_LEAST_ONE)
-    lr_factor: float = _field(0.1, "factor of each drop", _POSITIVE, _FINITE)
+    lr_factor: float = _field(0.1, "factor that multiplies the learning rate at each drop", _POSITIVE, _FINITE)
     lr_drops: str = _choice(
         ("late", "on-time"),
         "late: drop one epoch later than the paper says, as in the published code; on-time: as the paper says",
     )
     final_drop: str = _choice(
         ("none", "one-epoch", "to-the-end"),
-        "one more drop near the end; none; one-epoch: for a single epoch, as in the published code; to-the-end: for "
-        "the rest of the training, as the paper says",
+        "one more drop at final_drop_epoch; none; one-epoch: for a single epoch, as in the published code; to-the-end: "
+        "for the rest of the training, as the paper says",
     )
     final_drop_epoch: int = _field(85, "epoch of the final drop")
 
@@ -111,7 +111,7 @@ class OptimizerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSettings:
-    """The preparation of images."""
+    """Image augmentation, size and decoding."""
 
     augmentation: str = _choice(
         ("none", "crop-flip", "resized-crop-flip"),
@@ -122,7 +122,7 @@ class ImageSettings:
     )
     crop: int = _field(
         0,
-        "image folders: side of the square cut out of it, and of training images (0: the dataset's default)",
+        "image folders: side of the square crop of training and test images (0: the dataset's default)",
         _NOT_NEGATIVE,
     )
     skip_broken: bool = _field(False, "image folders: replace training images that cannot be decoded by the next one")
@@ -130,9 +130,9 @@ class ImageSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeSettings:
-    """The arithmetic."""
+    """Numeric precision."""
 
-    precision: str = _choice(PRECISIONS, "precision: fp32; tf32: TF32 products on a GPU; bf16: bfloat16 autocast")
+    precision: str = _choice(PRECISIONS, "fp32; tf32: TF32 matrix products on a GPU; bf16: bfloat16 autocast")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,7 +107,7 @@ def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | N
 
 
 def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, images: int, steps_left: int) -> bool:
-    """Compile steps on `images` images if that is wanted, or pays off. Return True if they are compiled."""
+    """Compile steps on `images` images if requested, or if it pays off. Return True if they are compiled."""
     static = stepper.method.static
     if wanted and not static:
         warnings.warn(f"{config.name}: steps run uncompiled: their shapes vary.", Notice, stacklevel=3)

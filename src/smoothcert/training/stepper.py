@@ -37,7 +37,7 @@ class Stepper:
 
     If `ranks` share a mini-batch, each weights the loss of its share, and gradients, watched values and running
     statistics are summed over the ranks before the update: every rank has the same state after every step. With `sync`,
-    BatchNorm normalises over the whole mini-batch; otherwise its running statistics are the mean over the shares.
+    BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the shares.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ def open_npy(path: Path) -> np.ndarray[Any, Any]:
 def as_labels(labels: np.ndarray[Any, Any], path: Path) -> Tensor:
     """Return labels as int64."""
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise SmoothcertError(f"{path}: expected one integer per label, but got {labels.dtype} {labels.shape}.")
+        raise SmoothcertError(f"{path}: expected one integer label per image, but got {labels.dtype} {labels.shape}.")
     return torch.from_numpy(labels.astype(np.int64))
 
 
