@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.methods import Method, StepOutput, create_method, list_methods, register_method
     from smoothcert.models import adapt_inputs, create_model, list_models
+    from smoothcert.results.frame import to_frame
     from smoothcert.results.reader import read_counts, read_results
     from smoothcert.smoothing.cascade import Cascade, CascadeCertificate
     from smoothcert.smoothing.classifier import Certificate, SmoothedClassifier
@@ -39,6 +40,7 @@ _HOMES = {
     "checkpoints.pretrained": ("list_pretrained", "load_pretrained"),
     "training.config": ("TrainConfig",),
     "training.recipes": ("list_recipes", "load_recipe"),
+    "results.frame": ("to_frame",),
     "results.reader": ("read_counts", "read_results"),
     "smoothing.cascade": ("Cascade", "CascadeCertificate"),
     "smoothing.classifier": ("Certificate", "SmoothedClassifier"),
@@ -82,6 +84,7 @@ __all__ = [
     "save_checkpoint",
     "select",
     "stopping",
+    "to_frame",
     "train_run",
     "train_runs",
 ]

@@ -33,6 +33,6 @@ def run(args: argparse.Namespace) -> None:
         }
 
     bounds.check_prediction(args.n, args.alpha)
-    outs = run_on_datasets(args, lambda *inputs, **options: len(predict_dataset(*inputs, **options)))
+    outs = run_on_datasets(args, predict_dataset)
     text = "images {images:,}, accuracy {accuracy:.2f}%, abstained {abstention:.2f}%"
     print_summaries(outs, summarize, text, as_json=args.json)

@@ -55,7 +55,7 @@ def add_voting_options(
 
 def run_on_datasets(
     args: argparse.Namespace,
-    evaluate: Callable[..., int],
+    evaluate: Callable[..., object],
     choose_noise: Callable[[float, int], Noise | str] = lambda sigma, dimensions: "gaussian",
     name_parts: tuple[str, ...] = (),
 ) -> dict[str, Path]:
@@ -63,7 +63,7 @@ def run_on_datasets(
 
     Args:
         args: The parsed command line.
-        evaluate: Takes the arguments of `certify_dataset` and returns the number of new images.
+        evaluate: Takes the arguments of `certify_dataset`.
         choose_noise: Takes the noise level and the number of input dimensions, and returns the noise.
         name_parts: Parts that end the names of results files.
 
@@ -90,10 +90,11 @@ def run_on_datasets(
         title = f"{args.task} {data.name}" if "/" in data.name else args.task
         options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
         with ProgressBar(title, len(indices), "images") as bar:
-            options |= {"indices": indices, "model": inputs.checkpoint.describe(), "on_progress": _RunningAccuracy(bar)}
-            new = evaluate(classifier, data, out, **options)
-        if new < len(indices):
-            say(f"{len(indices) - new:,} of {len(indices):,} images were already done.")
+            running = _RunningAccuracy(bar)
+            options |= {"indices": indices, "model": inputs.checkpoint.describe(), "on_progress": running}
+            evaluate(classifier, data, out, **options)
+        if running.images < len(indices):
+            say(f"{len(indices) - running.images:,} of {len(indices):,} images were already done.")
         say(f"Results: {out}")
     return {data.name: out for data, _, out in parts} if ranks.first else {}
 

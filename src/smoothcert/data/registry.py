@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from smoothcert.data.files import Arrays, data_dir
-from smoothcert.data.image_data import ImageData, number_classes
+from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.arrays import read_npz
 from smoothcert.data.readers.cifar import CIFAR10, CIFAR100, find_cifar
 from smoothcert.data.readers.folder import read_folder
@@ -154,8 +154,7 @@ def load_dataset(
     path = Path(name).expanduser()
     if path.suffix == ".npz" and path.is_file():
         images, labels, classes = read_npz(path, split)
-        mean, std = (0.0,) * images.shape[1], (1.0,) * images.shape[1]
-        return ImageData(path.stem, split, images, labels, classes or number_classes(labels), mean, std)
+        return ImageData(path.stem, split, images, labels, classes or ())
     if path.is_dir():
         return _load_folder(path.resolve().name, _split_folder(path, split) or path, split, resize, crop, skip_broken)
     if path.is_file():

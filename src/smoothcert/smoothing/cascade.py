@@ -110,7 +110,7 @@ class Cascade:
             n: Number of fresh noise samples per level that bound probabilities.
             alpha: Probability that the certificate is wrong.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input that names its noise (default: its place in the batch).
+            index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
             batch: Noisy samples in memory at once.
 
         Returns:
@@ -123,7 +123,7 @@ class Cascade:
         rule = CascadeRule(self._rule.sigmas, self._rule.p0, alpha, self._rule.first_share)
         rule.check_reach(n)
         inputs, single = as_batch(x, self.classifiers[0].input_shape)
-        indices, state = as_indices(index, len(inputs)), CascadeState(rule, len(inputs))
+        indices, state = as_indices(index, inputs), CascadeState(rule, len(inputs))
         for classifier in self.classifiers:
             classifier.check_values(inputs)
         for classifier in self.classifiers:
