@@ -33,7 +33,7 @@ def count_correct(
     ranks, device, training = ranks or Ranks(), source.device, model.training
     correct = torch.zeros(len(kept), dtype=torch.int64, device=device)
     view = _LAST_VIEW - 2 * epoch - (samples.start > 0)
-    parts = list(torch.arange(len(kept)).split(_IMAGES))[ranks.rank :: ranks.size]
+    parts = list(torch.split(torch.arange(len(kept)), _IMAGES))[ranks.rank :: ranks.size]
     parts = [part for part in parts if kept[part].any()]
     schedule = ((view, BatchShare(int(part[0]), len(part), len(part)), part.to(source.home)) for part in parts)
     model.eval()
@@ -56,9 +56,9 @@ def _correct_votes(
     most = max(1, min(1000 if device.type == "cpu" else 10_000, 2**24 // size))  # inputs per pass
     numbers = torch.arange(samples.start, samples.stop, device=device)
     counts = []
-    for x, y, index in zip(images.split(most), labels.split(most), indices.split(most), strict=True):
+    for x, y, index in zip(*(torch.split(t, most) for t in (images, labels, indices)), strict=True):
         count = torch.zeros_like(y)
-        for group in numbers.split(max(1, most // len(x))):
+        for group in torch.split(numbers, max(1, most // len(x))):
             address = (group.unsqueeze(1), index, Purpose.SAMPLING + epoch)
             noise = normal(config.seed, address, size, device=device).view(len(group), *x.shape)
             votes = model((x + config.sigma * noise).flatten(0, 1)).argmax(dim=1).view(len(group), -1)
