@@ -24,7 +24,7 @@ ALLOWED = {
     "report": "training data results runtime statistics dataset_names errors __version__",
     "demo": "__version__",
     "training": "certification checkpoints smoothing data results runtime distributed methods models philox kernels"
-    " errors",
+    " statistics errors",
     "certification": "smoothing data results runtime distributed methods models philox statistics dataset_names errors",
     "checkpoints": "data runtime models errors",
     "smoothing": "models philox kernels statistics errors",
