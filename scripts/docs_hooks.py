@@ -1,4 +1,4 @@
-"""MkDocs hooks: add pages from outside docs/ and the demo, render equations as MathML, and use dark variants of figures."""
+"""MkDocs hooks: add pages from outside docs/ and the demo, render equations as MathML, use dark variants of figures."""
 
 import html
 import posixpath

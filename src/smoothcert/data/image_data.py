@@ -38,8 +38,8 @@ class ImageData:
     Args:
         name: The name of the dataset.
         split: `train` or `test`.
-        images: Tensor [count, ...], or images read from files on demand. uint8 values from 0 to 255 stand for inputs
-            from 0 to 1; floating-point values are used as they are.
+        images: Tensor [count, ...], or images read from files on demand. uint8 values from 0 to 255 stand for inputs in
+            [0, 1]; floating-point values are used as they are.
         labels: int64 [count].
         classes: The class names; default: the numbers up to the largest label.
         mean: The mean per channel that published networks subtract; default: zeros.
