@@ -2,8 +2,8 @@
 
 python scripts/run_notebook.py NOTEBOOK [--out FILE]
 
-Each cell shows what it prints, the value of its last line, and its figures, as in Jupyter. Files that a cell writes with
-a relative path go to the current folder.
+Each cell shows what it prints, the value of its last line, and its figures, as in Jupyter. Relative paths start
+from the current folder.
 """
 
 import argparse
@@ -42,10 +42,8 @@ def _run_cell(source, names, where):
         exec(compile(tree, where, "exec"), names)
         value = eval(compile(ast.Expression(last.value), where, "eval"), names) if last else None
     outputs = []
-    if printed.getvalue():
-        outputs.append(
-            {"output_type": "stream", "name": "stdout", "text": printed.getvalue().splitlines(keepends=True)}
-        )
+    if lines := printed.getvalue().splitlines(keepends=True):
+        outputs.append({"output_type": "stream", "name": "stdout", "text": lines})
     if value is not None:
         data = {"text/plain": repr(value).splitlines(keepends=True)}
         if hasattr(value, "_repr_html_"):
