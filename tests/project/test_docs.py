@@ -242,7 +242,7 @@ def test_the_search_works_from_disk(site):
     done = subprocess.run(
         [browser, *options, f"{(site / 'index.html').as_uri()}?q=Clopper"], capture_output=True, text=True
     )
-    found = re.findall(r'href="[^"]+/(\w+\.html)[^"]*" class="md-search-result__link"', done.stdout)
+    found = re.findall(r'href="[^"]+/([\w-]+\.html)[^"]*" class="md-search-result__link"', done.stdout)
     assert {"idea.html", "api-statistics.html"} <= set(found)
 
 
