@@ -74,6 +74,13 @@ def test_every_field_with_a_flag_is_in_one_group():
     assert names == [field.name for field in dataclasses.fields(TrainConfig) if field.name != "options"]
 
 
+def test_a_recipe_file_by_path_object(tmp_path):
+    (tmp_path / "mine.toml").write_text("epochs = 3\n")
+    assert load_recipe(tmp_path / "mine.toml") == load_recipe(str(tmp_path / "mine.toml"))
+    with pytest.raises(SmoothcertError, match="cannot be read"):
+        load_recipe(tmp_path / "absent")
+
+
 def test_imagenet():
     config = load_recipe("imagenet-catrs-1.00")
     assert dict(config.options) == {
