@@ -42,16 +42,26 @@ class RunFolder:
         """True if the trained network exists."""
         return self.model.is_file()
 
+    @property
+    def begun(self) -> bool:
+        """True if there is a result of training: metrics, a state or the network."""
+        return any(file.is_file() for file in (self.metrics, self.state, self.model))
+
     def read_config(self) -> TrainConfig | None:
-        """Return the configuration, or None if the run has not begun."""
+        """Return the configuration, or None if there is none."""
         return read_config(self.config) if self.config.is_file() else None
 
     def open(self, config: TrainConfig) -> None:
         """Begin or resume a run. Raise if the folder holds a run with another configuration."""
+        self.check(config)
+        if not self.begun and self.read_config() != config:
+            with self.locked():  # another process may have begun to train, and have saved nothing yet
+                write_text(self.config, to_toml(config))
+
+    def check(self, config: TrainConfig) -> None:
+        """Raise if the folder holds a run with another configuration. One that failed before it began is none."""
         before = self.read_config()
-        if before is None:
-            write_text(self.config, to_toml(config))
-        elif before != config:
+        if before is not None and before != config and self.begun:
             lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
             fields = sorted({line.split(" = ")[0] for line in lines if line})
             text = f"{self.path} holds a run with another configuration (other {', '.join(fields)})"

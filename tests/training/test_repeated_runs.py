@@ -1,0 +1,41 @@
+"""Repeating a run under its name: after a failed first attempt, and with settings that mean the same."""
+
+import dataclasses
+
+import pytest
+from training_child import configure, train
+
+import smoothcert
+from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.methods import METHODS
+from smoothcert.methods.gaussian import Gaussian
+from smoothcert.training.runs import train_run
+
+
+def test_the_device_is_chosen_as_on_the_command_line(tmp_path):
+    config = configure("gaussian", batch=512, epochs=1)
+    with pytest.raises(UsageError, match="The device 'abacus' cannot be used here"):
+        train_run(config, tmp_path, device="abacus")
+    train_run(config, tmp_path, device="auto")
+    assert smoothcert.train_runs.__kwdefaults__["device"] == "auto"
+
+
+def test_a_failed_first_attempt_does_not_block_the_name(tmp_path, few, monkeypatch):
+    with pytest.raises(UsageError, match="Unknown model 'lenett'"):
+        train(configure("gaussian", architecture="lenett"), tmp_path, few)
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Failing(Gaussian):
+        name = "failing"
+
+        def step(self, *args, **more):
+            raise SmoothcertError("the first step fails")
+
+    monkeypatch.setitem(METHODS, "failing", Failing)
+    with pytest.raises(SmoothcertError, match="the first step fails"):
+        train(configure("failing", options={}), tmp_path, few)
+    corrected = configure("gaussian", epochs=1)
+    assert train(corrected, tmp_path, few).is_file()
+    assert smoothcert.load_recipe(tmp_path / "config.toml") == corrected
+    with pytest.raises(UsageError, match=r"another configuration \(other seed\)"):
+        train(dataclasses.replace(corrected, seed=1), tmp_path, few)
