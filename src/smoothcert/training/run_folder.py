@@ -24,6 +24,7 @@ from smoothcert.checkpoints.checkpoint import read_tensors, save_checkpoint, wri
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.models import Classifier
 from smoothcert.runtime.atomic_files import open_locked, write_text
+from smoothcert.training.compute import different_fields, with_defaults
 from smoothcert.training.config import TrainConfig, read_config, to_toml
 
 
@@ -54,16 +55,16 @@ class RunFolder:
     def open(self, config: TrainConfig) -> None:
         """Begin or resume a run. Raise if the folder holds a run with another configuration."""
         self.check(config)
-        if not self.begun and self.read_config() != config:
+        whole = with_defaults(config)
+        if not self.begun and self.read_config() != whole:
             with self.locked():  # another process may have begun to train, and have saved nothing yet
-                write_text(self.config, to_toml(config))
+                write_text(self.config, to_toml(whole))
 
     def check(self, config: TrainConfig) -> None:
         """Raise if the folder holds a run with another configuration. One that failed before it began is none."""
-        before = self.read_config()
-        if before is not None and before != config and self.begun:
-            lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
-            fields = sorted({line.split(" = ")[0] for line in lines if line})
+        if not self.begun or (before := self.read_config()) is None:
+            return
+        if fields := different_fields(before, config):
             text = f"{self.path} holds a run with another configuration (other {', '.join(fields)})"
             raise UsageError(f"{text}; choose another `name`, or move the folder away.")
 
