@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import tomli_w
 
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 from smoothcert.training.settings import (
@@ -72,15 +73,10 @@ def field_groups() -> dict[str, list[str]]:
 
 
 def to_toml(config: TrainConfig) -> str:
-    """Return a configuration as TOML, in full. JSON's strings, numbers and booleans are valid TOML."""
-    lines = [
-        f"{field.name} = {json.dumps(getattr(config, field.name))}"
-        for field in dataclasses.fields(config)
-        if field.name not in ("options", "method")
-    ]
-    lines += ["", "[method]", f"name = {json.dumps(config.method)}"]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in config.options.items()]
-    return "\n".join(lines) + "\n"
+    """Return a configuration as TOML, in full."""
+    fields = [field.name for field in dataclasses.fields(config) if field.name not in ("options", "method")]
+    values = {name: getattr(config, name) for name in fields}
+    return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})
 
 
 def describe(config: TrainConfig) -> dict[str, str]:
