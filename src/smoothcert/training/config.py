@@ -20,12 +20,17 @@ from smoothcert.training.settings import (
     LearningRateSettings,
     OptimizerSettings,
     RunSettings,
+    SamplingSettings,
     SoftLabelSettings,
 )
+
+_SAMPLING = {field.name: field.default for field in dataclasses.fields(SamplingSettings)}
+_MOST_SAMPLED_EPOCHS = 1 << 16  # the epoch is part of an address of random numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(  # dataclasses order the fields from the last base to the first; names of teachers depend on it
+    SamplingSettings,
     SoftLabelSettings,
     ComputeSettings,
     ImageSettings,
@@ -37,7 +42,7 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
     """A training run. Every field is a line of a recipe and a flag of `smoothcert train`.
 
     The keyword arguments are the fields of `RunSettings`, `BatchSettings`, `LearningRateSettings`, `OptimizerSettings`,
-    `ImageSettings`, `ComputeSettings` and `SoftLabelSettings`. All have defaults.
+    `ImageSettings`, `ComputeSettings`, `SoftLabelSettings` and `SamplingSettings`. All have defaults.
 
     Raises:
         UsageError: If a value is invalid. The message names the field.
@@ -58,6 +63,19 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
             for holds, must in field.metadata.get("checks", ()):
                 if not holds(value):
                     raise UsageError(f"Expected `{field.name}` to {must}, but got {value!r}.")
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        """Check that the settings of sampling fit together."""
+        if self.sampling == "shuffle":
+            for name, default in _SAMPLING.items():
+                if getattr(self, name) != default:
+                    raise UsageError(f"Expected `sampling` to be 'replacement' with `{name}`, but got 'shuffle'.")
+        elif self.discard_file and not self.discard_below:
+            raise UsageError("Expected `discard_below` to be > 0 with `discard_file`, but got 0.0.")
+        elif self.epochs > _MOST_SAMPLED_EPOCHS:
+            most = f"at most {_MOST_SAMPLED_EPOCHS:,} with `sampling='replacement'`"
+            raise UsageError(f"Expected `epochs` to be {most}, but got {self.epochs}.")
 
 
 def field_groups() -> dict[str, list[str]]:
@@ -72,10 +90,19 @@ def field_groups() -> dict[str, list[str]]:
     }
 
 
+def without_sampling(config: TrainConfig, **changes: Any) -> TrainConfig:
+    """Return a configuration that shuffles all images, with other changes."""
+    return dataclasses.replace(config, **{**_SAMPLING, **changes})
+
+
 def to_toml(config: TrainConfig) -> str:
-    """Return a configuration as TOML, in full."""
-    fields = [field.name for field in dataclasses.fields(config) if field.name not in ("options", "method")]
-    values = {name: getattr(config, name) for name in fields}
+    """Return a configuration as TOML.
+
+    It holds all fields, except those of sampling if images are shuffled: names of teachers depend on the text.
+    """
+    omitted = {"options", "method", *(_SAMPLING if config.sampling == "shuffle" else ())}
+    names = [field.name for field in dataclasses.fields(config) if field.name not in omitted]
+    values = {name: getattr(config, name) for name in names}
     return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.training.compute import method_of
-from smoothcert.training.config import TrainConfig, to_toml
+from smoothcert.training.config import TrainConfig, to_toml, without_sampling
 
 
 def uses_soft_labels(config: TrainConfig) -> bool:
@@ -22,7 +22,7 @@ def teacher_config(config: TrainConfig) -> TrainConfig:
     """Return the run that trains the teacher: Gaussian training with the run's own settings at noise level sigma_0."""
     changes: dict[str, Any] = {"method": "gaussian", "options": {}, "sigma": config.label_sigma, "seed": 0}
     changes |= {"name": "teacher", "label_samples": 1, "label_view": "clean"}  # the teacher uses no soft labels
-    teacher = dataclasses.replace(config, **changes)
+    teacher = without_sampling(config, **changes)
     # Runs share a teacher if all its settings are the same: its name ends in a hash of them.
     text = re.sub(r"[^\x00-\x7f]+", lambda match: json.dumps(match[0])[1:-1], to_toml(teacher))  # as it always was
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
