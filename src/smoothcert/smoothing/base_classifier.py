@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, unknown_name
-from smoothcert.models import Classifier
 from smoothcert.smoothing.counting import is_out_of_memory
-from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype
+from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype, is_packaged
 from smoothcert.smoothing.precision import check_precision, numerics
 
 Model = Callable[[Tensor], Any]
+
+
+@dataclass(frozen=True)
+class Voter:
+    """A deployed network, and the function that scores micro-batches with it."""
+
+    score: Callable[[Tensor], Tensor]
+    network: Any
+
+    def __call__(self, noisy: Tensor) -> Tensor:
+        """Return the scores of one micro-batch."""
+        return self.score(noisy)
 
 
 class BaseClassifier:
@@ -32,7 +44,7 @@ class BaseClassifier:
             proba = "; pass `lambda x: estimator.predict_proba(x.flatten(1).numpy())`"
             hint = proba if hasattr(model, "predict_proba") else ""
             raise UsageError(f"Expected `model` to be callable, but got {kind_of(model)}{hint}.")
-        if form == "folded" and not isinstance(model, Classifier):
+        if form == "folded" and not is_packaged(model):
             raise UsageError(f"Only networks of `create_model` can be folded, but got {kind_of(model)}.")
         self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
         self.deployed = Deployed(form, precision)
@@ -46,7 +58,7 @@ class BaseClassifier:
     @property
     def scores_rows_alone(self) -> bool:
         """True if the model is known to score each input by itself, as the package's networks do."""
-        return isinstance(self.model, Classifier) or getattr(self.model, "scores_rows_alone", False) is True
+        return is_packaged(self.model) or getattr(self.model, "scores_rows_alone", False) is True
 
     @contextmanager
     def voting(self, model: Model, device: torch.device) -> Iterator[None]:
@@ -65,6 +77,10 @@ class BaseClassifier:
             for module, mode in zip(modules, modes, strict=True):
                 module.training = mode
 
+    def voter(self) -> Voter:
+        """Return the network as it votes. Call within `voting`."""
+        return Voter(self.scores, self.deployed.network)
+
     def scores(self, noisy: Tensor) -> Tensor:
         """Return the scores of one micro-batch. Call within `voting`."""
         try:
@@ -73,7 +89,7 @@ class BaseClassifier:
             raise
         except Exception as error:
             if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
-                other = "folded" if isinstance(self.model, Classifier) else "plain"
+                other = "folded" if is_packaged(self.model) else "plain"
                 text = f"The network cannot be compiled ({first_line(error)})"
                 raise SmoothcertError(f"{text}; choose `form='{other}'`.") from error
             if self._has_scored or is_out_of_memory(error):
