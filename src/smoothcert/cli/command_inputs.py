@@ -52,7 +52,7 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
         bounds.check_count("batch", args.batch)
     if (args.checkpoint is None) == (args.pretrained is None):
         hint = "; RUN comes before options with several values" if args.corruption and not args.pretrained else ""
-        raise UsageError(f"Expected either RUN, a checkpoint, or `--pretrained`, a bundled pretrained model{hint}.")
+        raise UsageError(f"Expected either a checkpoint (RUN) or a bundled model (`--pretrained`){hint}.")
     device = choose_device(args.device)
     current_ranks().require_same_on_all_ranks(facts(device))
     path = Path(args.checkpoint) if args.checkpoint else pretrained_path(args.pretrained)

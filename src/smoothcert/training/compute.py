@@ -8,7 +8,7 @@ from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.passes import passes_per_input
 
-_PASSES_THAT_PAY = 150e6  # for the time of compilation; measured, see benchmarks/README.md
+_PASSES_THAT_PAY = 150e6  # work that takes as long as compilation; measured, see benchmarks/README.md
 
 
 def method_of(config: TrainConfig) -> Method:

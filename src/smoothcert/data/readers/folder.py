@@ -31,7 +31,7 @@ class FolderImages:
     """Images of a folder as uint8 [count, 3, height, width]: the shorter side is resized, then the center is cropped.
 
     Without `crop`, all images must have the same size. A file that cannot be decoded raises an error; with
-    `skip_broken`, it is replaced by the next decodable image and named in a warning.
+    `skip_broken`, it is replaced with the next decodable image and named in a warning.
     """
 
     def __init__(self, paths: list[Path], resize: int | None, crop: int | None, *, skip_broken: bool = False) -> None:
