@@ -14,7 +14,9 @@ from smoothcert.methods import METHODS
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.fit import fit
 
-SMALL = {"num_noises": 2, "attack_steps": 2}
+SMALL = {"num_noises": 2, "attack_steps": 2, "attack_epoch": 2}
+SAMPLED = {"sampling": "replacement", "sampling_epoch": 2, "discard_below": 0.15, "discard_samples": 20}
+SAMPLED |= {"reweight_every": 2}
 
 
 def options(method):

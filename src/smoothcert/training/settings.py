@@ -16,6 +16,8 @@ _NOT_NEGATIVE: _Check = (lambda value: value >= 0, "be >= 0")
 _AT_LEAST_ONE: _Check = (lambda value: value >= 1, "be at least 1")
 _FINITE: _Check = (lambda value: value < math.inf, "be finite")
 _BELOW_ONE: _Check = (lambda value: value < 1, "be below 1")
+_SHARE: _Check = (lambda value: 0 <= value <= 1, "be between 0 and 1")
+_AT_LEAST_16: _Check = (lambda value: value >= 16, "be at least 16")
 _BELOW_2_63: _Check = (lambda value: value < 1 << 63, "be below 2**63")
 _FILE_NAME: _Check = (
     lambda name: name.replace("-", "").replace("_", "").replace(".", "").isalnum(),
@@ -149,6 +151,44 @@ class SoftLabelSettings:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SamplingSettings:
+    """The images that epochs draw, by the network's accuracy on each: see `smoothcert.training.sampling`."""
+
+    sampling: str = _choice(
+        ("shuffle", "replacement"),
+        "shuffle: every epoch passes over all training images once; replacement: from sampling_epoch on, every epoch "
+        "draws as many images with replacement, from all or from those chosen by discard_below and reweight_every",
+    )
+    sampling_epoch: int = _field(0, "first epoch that draws with replacement, counted from 0 (E_t)", _NOT_NEGATIVE)
+    discard_below: float = _field(
+        0.0,
+        "at sampling_epoch, drop the images that the network classifies correctly under less than this share of noise "
+        "samples (p_t; 0: keep all)",
+        _SHARE,
+    )
+    discard_samples: int = _field(100, "noise samples per image to discard by", _AT_LEAST_ONE)
+    discard_file: str = _field(
+        "",
+        "file with the shares to discard by instead of the network's own: a .npy file with a number per training image,"
+        " or the counts file of `smoothcert predict --split train`",
+    )
+    reweight_every: int = _field(
+        0,
+        "epochs, from sampling_epoch on, after which images get new weights that grow with the network's accuracy on "
+        "them (0: all images have the same weight)",
+        _NOT_NEGATIVE,
+    )
+    reweight_samples: int = _field(16, "noise samples per image to reweight by", _AT_LEAST_16)
+
+    def chooses_images_at(self, epoch: int) -> bool:
+        """Return True if the images to draw are chosen anew at the start of an epoch."""
+        since = epoch - self.sampling_epoch
+        if self.sampling == "shuffle" or since < 0:
+            return False
+        return since == 0 or (self.reweight_every > 0 and since % self.reweight_every == 0)
+
+
 GROUPS = {
     "Run": RunSettings,
     "Mini-batches": BatchSettings,
@@ -157,4 +197,5 @@ GROUPS = {
     "Images": ImageSettings,
     "Compute": ComputeSettings,
     "Soft labels": SoftLabelSettings,
+    "Sampling": SamplingSettings,
 }
