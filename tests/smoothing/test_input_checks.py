@@ -57,7 +57,10 @@ CASES = [
     (lambda: smooth(model=lambda x: x.flatten(1).argmax(1)).certify(IMAGE, n=20), "scores of shape"),
     (lambda: smooth(model=lambda x: {"logits": x}).certify(IMAGE, n=20), "scores from the model, but got a dict"),
     (lambda: smooth(model=lambda x: None).certify(IMAGE, n=20), "but got a NoneType"),
-    (lambda: smooth(model=lambda x: scores(x) > 0).certify(IMAGE, n=20), "numeric scores from the model, but got torch.bool"),
+    (
+        lambda: smooth(model=lambda x: scores(x) > 0).certify(IMAGE, n=20),
+        "numeric scores from the model, but got torch.bool",
+    ),
     (lambda: smooth(input_shape=(1, 4, 4)).certify(torch.tensor(0.5)), r"but got \[\]"),
     (lambda: smooth().certify(IMAGE, n=1e5), "`n` to be a whole number, but got 100000.0"),
     (lambda: smooth().certify(IMAGE, seed=-1), "`seed`"),

@@ -39,7 +39,7 @@ def step_passes(config: TrainConfig) -> float:
 
 
 def run_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run on this many training images, votes that choose images included."""
+    """Return the cost of a run on this many training images, including votes that choose images."""
     copies = images * getattr(method_of(config), "num_noises", 1)
     return config.epochs * copies * mean_passes(config) + images * _votes(config)
 
