@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"))
 _MAX_THREADS = 8  # Pillow releases the GIL while it decodes
-_BILINEAR = 2  # PIL.Image.Resampling.BILINEAR; Pillow is optional
+_BILINEAR = 2  # PIL.Image.Resampling.BILINEAR, as a number because Pillow is optional
 
 
 class FolderImages:
