@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcert.report.tables.paper_numbers import ALIASES, METHODS
+from smoothcert.report.tables.paper_numbers import ALIASES, METHODS, OTHER_METHODS
 from smoothcert.report.tables.protocol import protocol_of
 from smoothcert.results.records import Results
 from smoothcert.statistics.bounds import largest_radius
@@ -94,7 +94,7 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     method = ALIASES.get(method, method)
     own = stated or _own_name(results)  # name of a method or model that the paper does not have
     protocol = protocol_of(settings)
-    label = name or METHODS.get(method) or own or results.name
+    label = name or {**METHODS, **OTHER_METHODS}.get(method) or own or results.name
     return Entry(
         results=results,
         name=f"{label} [{protocol}]" if protocol else label,
