@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from smoothcert.report.figures.canvas import STYLE, SUFFIXES, new_figure, save_figure
+from smoothcert.report.palette import LIGHT, METHOD_COLORS
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.paper_numbers import METHODS, PaperRow
 from smoothcert.results.records import Results
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 
-# The colour-blind safe palette of Okabe and Ito; line styles and markers help in print.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# The page's colors, in the order of the methods; line styles and markers help in print.
+_COLORS = tuple(LIGHT[METHOD_COLORS[method]] for method in METHODS)
 _STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-")
 _MARKERS = "osD^vPX"
 
@@ -115,7 +116,7 @@ def _line_styles(names: Iterable[str]) -> list[tuple[int, Any]]:
     Variants of a method share its colour and differ in dashes; other runs get the colours that no method here uses.
     """
     methods = [_method_index(name) for name in names]
-    free = [index for index in range(len(_COLOURS)) if index not in methods] or list(range(len(_COLOURS)))
+    free = [index for index in range(len(_COLORS)) if index not in methods] or list(range(len(_COLORS)))
     others, styles, seen = 0, list[tuple[int, Any]](), Counter[int]()
     for method in methods:
         index = free[others % len(free)] if method is None else method
@@ -143,7 +144,7 @@ def _draw_curves(axes: Any, panel: Curves) -> None:
     radii = np.linspace(0, max(last, 0.05) * 1.03, 500)
     for (name, results), (index, dashes) in zip(panel.curves.items(), _line_styles(panel.curves), strict=True):
         accuracy = 100 * certified_accuracy(results.radius, results.correct, radii)
-        axes.plot(radii, accuracy, label=name, color=_COLOURS[index], linestyle=dashes, linewidth=1.4)
+        axes.plot(radii, accuracy, label=name, color=_COLORS[index], linestyle=dashes, linewidth=1.4)
     axes.set(xlabel=r"$\ell_2$ radius", ylabel="certified accuracy (%)", title=panel.title)
     axes.set(xlim=(0, radii[-1]), ylim=(0, 100))
 
@@ -151,7 +152,7 @@ def _draw_curves(axes: Any, panel: Curves) -> None:
 def _draw_tradeoff(axes: Any, panel: Tradeoff) -> None:
     rings: list[tuple[Any, dict[str, Any]]] = []
     for (name, line), (index, dashes) in zip(panel.lines.items(), _line_styles(panel.lines), strict=True):
-        style: dict[str, Any] = {"color": _COLOURS[index], "marker": _MARKERS[index]}
+        style: dict[str, Any] = {"color": _COLORS[index], "marker": _MARKERS[index]}
         places = [_coordinates(point.results, panel.radius) for point in line]
         axes.plot(*zip(*places, strict=True), label=name, linestyle=dashes, linewidth=1.2, markersize=4, **style)
         printed = [place for point in line if (place := _paper_coordinates(point.paper, panel.radius))]
