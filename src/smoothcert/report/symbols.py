@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_LETTERS = {"alpha": "α", "epsilon": "ε", "eta": "η", "lambda": "λ", "sigma": "σ"}  # noqa: RUF001
+_LETTERS = {"alpha": "α", "epsilon": "ε", "eta": "η", "lambda": "λ", "sigma": "σ"}
 
 
 def with_symbols(text: str) -> str:

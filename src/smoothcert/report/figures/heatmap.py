@@ -11,8 +11,8 @@ import numpy as np
 from smoothcert.report.corrupted.means import KINDS
 from smoothcert.report.corrupted.results import CorruptedResults
 from smoothcert.report.figures.canvas import new_figure, save_figure
-from smoothcert.report.palette import HEAT
 from smoothcert.report.page.heatmap import corruption_maps, heat_map
+from smoothcert.report.palette import HEAT
 
 
 def draw_heat_map(networks: Sequence[CorruptedResults], path: Path) -> None:

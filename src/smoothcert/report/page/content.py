@@ -28,6 +28,12 @@ from smoothcert.report.tables.table import Table, TableRow
 
 Json = dict[str, Any]
 _PATH = re.compile(r"""(?:(?<![^\s"'(=])(?:~|\.\.)?|\b[A-Za-z]:)[/\\](?:[^\s/\\"']+[/\\])+([^\s/\\"']*)""")
+SHARE_EDGES = (
+    *(tenth / 10 for tenth in range(10)),
+    *(0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 1.0),
+)
+"""Edges of the histograms of vote shares: finer towards 1, where the radius grows without bound."""
+
 _LONGEST_TEXT = 5000  # others are encoded images
 
 
@@ -50,27 +56,36 @@ def build_content(
     described = [
         _run_json(run, row, grid, run_votes)
         | {"cells": _cells(row, table)}
-        | {"setting": option, "training": training_curves(run, points), "rivals": rivals.index((run.entry.rivals, run.entry.image_set))}
+        | {
+            "setting": option,
+            "training": training_curves(run, points),
+            "rivals": rivals.index((run.entry.rivals, run.entry.image_set)),
+        }
         for run, row, run_votes, option in zip(runs, table.rows, votes, varied_options(runs), strict=True)
     ]
     printed = sheet(table)
     positions = {id(row): position for position, row in enumerate(table.rows)}
-    return without_folders({
-        "radii": list(table.radii),
-        "messages": dataset_messages(table, positions),
-        "corruptionMessage": corruption_message(networks),
-        "corruptionLeads": len(networks) >= max(1, len(runs) / 2),
-        "colors": METHOD_COLORS,
-        "formats": {suffix: vars(form) for suffix, form in TEXT_FORMATS.items()},
-        "textColumns": list(TEXT_COLUMNS),
-        "titles": printed.titles,
-        "grid": {"step": grid.step, "count": grid.count},
-        "runs": described,
-        "pairs": [[a, b, _round(gap), _round(error), images] for a, b, gap, error, images in compare_pairs(entries)],
-        "images": _images_json(runs, grid),
-        "gallery": build_gallery(runs, votes, load),
-        "heatmaps": [heat_map(title, values) for title, values in corruptions.items()],
-    })
+    return without_folders(
+        {
+            "radii": list(table.radii),
+            "messages": dataset_messages(table, positions),
+            "corruptionMessage": corruption_message(networks),
+            "corruptionLeads": len(networks) >= max(1, len(runs) / 2),
+            "colors": METHOD_COLORS,
+            "formats": {suffix: vars(form) for suffix, form in TEXT_FORMATS.items()},
+            "textColumns": list(TEXT_COLUMNS),
+            "titles": printed.titles,
+            "shareEdges": list(SHARE_EDGES),
+            "grid": {"step": grid.step, "count": grid.count},
+            "runs": described,
+            "pairs": [
+                [a, b, _round(gap), _round(error), images] for a, b, gap, error, images in compare_pairs(entries)
+            ],
+            "images": _images_json(runs, grid),
+            "gallery": build_gallery(runs, votes, load),
+            "heatmaps": [heat_map(title, values) for title, values in corruptions.items()],
+        }
+    )
 
 
 def varied_options(runs: Sequence[Run]) -> list[Json | None]:
@@ -104,6 +119,7 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
     shares = vote_shares(results, votes, entry.sigma)
     return {
         "label": with_symbols(entry.title),
+        "name": with_symbols(entry.name),
         "note": run.note,
         "dataset": entry.dataset,
         "datasetName": dataset_title(entry.dataset) if entry.dataset else "unknown dataset",
@@ -122,7 +138,7 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
         "votes": None
         if shares is None
         else {"exact": votes is not None}
-        | {kind: np.histogram(shares[chosen], 50, (0.0, 1.0))[0].tolist() for kind, chosen in outcomes.items()},
+        | {kind: np.histogram(shares[chosen], SHARE_EDGES)[0].tolist() for kind, chosen in outcomes.items()},
         "paper": None
         if paper is None
         else {"acr": paper.acr, "accuracy": [[r, a] for r, a in sorted(paper.accuracy.items())]},

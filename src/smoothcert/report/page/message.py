@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from smoothcert.report.corrupted.means import summarize
-from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups
+from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, same_images
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.table import Table, TableRow
@@ -31,7 +31,7 @@ def dataset_messages(table: Table, positions: dict[int, int]) -> list[Json]:
                 "dataset": dataset,
                 "headline": _headline(leads, dataset),
                 "details": [*_acr_sentence(leads), *_clean_sentence(leads), *_radius_sentence(best)],
-                "compared": len(rows),
+                "compared": [positions[id(row)] for row in rows],
                 "images": len(rows[0].entry.results),
                 "best": [
                     {
@@ -49,7 +49,7 @@ def dataset_messages(table: Table, positions: dict[int, int]) -> list[Json]:
 
 
 def _name(row: TableRow) -> str:
-    return with_symbols(row.entry.title)
+    return with_symbols(row.entry.name)
 
 
 def _at_sigma(sigmas: Iterable[float | None]) -> str:
@@ -137,7 +137,10 @@ def corruption_message(networks: Sequence[CorruptedResults]) -> Json | None:
     first, kinds = order[0], group[order[0]].corruptions
     wins = sum(all(acr[first].by_corruption[k] >= a.by_corruption.get(k, 0.0) for a in acr) for k in kinds)
     worst = min(kinds, key=lambda kind: acr[first].by_corruption[kind])
-    where = f"{dataset_title(group[0].dataset or group[0].suite)} ({_at_sigma([group[0].sigma])})"
+    name = group[0].dataset or group[0].suite
+    where = dataset_title(name.removesuffix("-c")) + ("-C" if name.endswith("-c") else "")
+    where += f" ({at})" if (at := _at_sigma([group[0].sigma])) else ""
+    uneven = "" if same_images(group) else " Networks were certified on different numbers of images."
     sure = max(range(len(group)), key=lambda i: accuracy[i].mean.value)
     lead = _corruption_lead(group[first], group[order[1]]) if len(group) > 1 else None
     over = ""
@@ -153,11 +156,12 @@ def corruption_message(networks: Sequence[CorruptedResults]) -> Json | None:
         {
             "title": "By corruption",
             "text": f"{group[first].name} has the largest ACR on {wins} of {len(kinds)} corruptions; its worst is "
-            f"{worst.replace('_', ' ')}, {acr[first].by_corruption[worst]:.3f}.",
+            f"{worst.replace('_', ' ')}, {acr[first].by_corruption[worst]:.3f}.{uneven}",
         },
     ]
-    headline = f"On corrupted images, {group[first].name} keeps the largest average certified radius: {where}."
-    return {"headline": headline if len(group) > 1 else f"{group[first].name} on {where}.", "details": details}
+    several = f"{group[first].name} has the largest average certified radius on corrupted images, {where}."
+    single = f"{group[first].name} on corrupted images, {where}."
+    return {"headline": several if len(group) > 1 else single, "details": details}
 
 
 def _corruption_lead(first: CorruptedResults, second: CorruptedResults) -> Estimate | None:

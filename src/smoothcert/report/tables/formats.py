@@ -209,7 +209,13 @@ TEXT_FORMATS = {
         marks={"best": ("\\textbf{", "}"), "second": ("\\underline{", "}")},
         escapes={"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
         | {letter: f"\\{letter}" for letter in "&%$#_{}"},
-        titles={"l_inf": r"$\ell_\infty$", "sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method", "dataset": "Dataset"},
+        titles={
+            "l_inf": r"$\ell_\infty$",
+            "sigma": r"$\sigma$",
+            "+-": r"$\pm$",
+            "method": "Method",
+            "dataset": "Dataset",
+        },
     ),
     ".csv": TextFormat(row=("", ",", "\n"), quotes=True),
 }

@@ -59,14 +59,17 @@ def leads_by_sigma(rows: Sequence[TableRow]) -> list[Lead]:
 
 def best_by_radius(rows: Sequence[TableRow], radii: Sequence[float]) -> list[BestAt]:
     """Return the best row at each radius at which some image is certified, whatever its noise level."""
-    found = []
-    for number, radius in enumerate(radii):
-        first = max(rows, key=lambda row: row.accuracy[number])
-        if first.accuracy[number] > 0:
-            second = _best_other(rows, first, lambda row: row.accuracy[number])
-            other = second.accuracy[number] if second else None
-            found.append(BestAt(radius, first, second, first.accuracy[number], other))
-    return found
+    best = (_best_at(rows, number, radius) for number, radius in enumerate(radii))
+    return [at for at in best if at.accuracy > 0]
+
+
+def _best_at(rows: Sequence[TableRow], number: int, radius: float) -> BestAt:
+    def accuracy(row: TableRow) -> float:
+        return row.accuracy[number]
+
+    first = max(rows, key=accuracy)
+    second = _best_other(rows, first, accuracy)
+    return BestAt(radius, first, second, accuracy(first), accuracy(second) if second else None)
 
 
 def method_name(row: TableRow) -> str:
@@ -74,9 +77,7 @@ def method_name(row: TableRow) -> str:
     return row.entry.method or row.entry.name
 
 
-def _best_other(
-    rows: Sequence[TableRow], first: TableRow, key: Callable[[TableRow], float]
-) -> TableRow | None:
+def _best_other(rows: Sequence[TableRow], first: TableRow, key: Callable[[TableRow], float]) -> TableRow | None:
     others = [row for row in rows if method_name(row) != method_name(first)]
     return max(others, key=key) if others else None
 

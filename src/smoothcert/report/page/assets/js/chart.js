@@ -13,8 +13,19 @@ const watcher = new ResizeObserver((entries) => {
 
 export const text = (x, y, content, more = {}) => s("text", { x, y, fill: css("--quiet"), ...more }, content);
 
+const ruler = document.createElement("canvas").getContext("2d");
+
+/** Return the width of a text in a plot, in pixels. */
+export function textWidth(content, size = 12) {
+  ruler.font = `${size}px ${css("--sans")}`;
+  return ruler.measureText(content).width;
+}
+
 /** Return a function that maps a range of values to pixels. */
-export const scale = ([low, high], [from, to]) => (value) => from + ((value - low) / (high - low || 1)) * (to - from);
+export const scale =
+  ([low, high], [from, to]) =>
+  (value) =>
+    from + ((value - low) / (high - low || 1)) * (to - from);
 
 /** Return round values in a range, about `most` of them. */
 export function ticks([low, high], most = 6) {
@@ -44,7 +55,10 @@ export function drawPlot(id, name, paint) {
     const focused = holder.contains(document.activeElement);
     const svg = s("svg", { ...size, ...font, role: "img", "aria-label": alt, class: "plot" }, ...children);
     inspect(svg, marks);
-    holder.replaceChildren(svg, saveButtons(name, () => svg));
+    holder.replaceChildren(
+      svg,
+      saveButtons(name, () => svg),
+    );
     if (focused) svg.focus({ preventScroll: true });
   };
   redraws.set(holder, draw);
@@ -95,12 +109,20 @@ export function key(items, width) {
   let left = 0;
   let row = 0;
   const parts = items.map(({ color, dash, name, shape }) => {
-    const wide = 34 + 6.6 * name.length;
+    const wide = 44 + textWidth(name);
     if (left + wide > width && left) [left, row] = [0, row + 1];
     const y = 12 + 20 * row;
     const sign = shape
       ? s("path", { d: shape, fill: color, transform: `translate(${left + 10} ${y - 4})` })
-      : s("line", { x1: left, x2: left + 20, y1: y - 4, y2: y - 4, stroke: color, "stroke-width": 3, "stroke-dasharray": dash });
+      : s("line", {
+          x1: left,
+          x2: left + 20,
+          y1: y - 4,
+          y2: y - 4,
+          stroke: color,
+          "stroke-width": 3,
+          "stroke-dasharray": dash,
+        });
     const label = text(left + 26, y, name, { fill: css("--ink") });
     left += wide;
     return [sign, label];

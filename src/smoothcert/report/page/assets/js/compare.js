@@ -55,7 +55,10 @@ function chosenRuns(runs) {
   const ranked = [...runs].sort((a, b) => b.acr[0] - a.acr[0]);
   const best = chosen[0] ?? ranked[0];
   const others = ranked.filter((run) => run !== best && pairOf(best, run));
-  return [best, chosen[1] ?? others.find((run) => run.sigma === best.sigma && run.images === best.images) ?? others[0] ?? ranked[1]];
+  return [
+    best,
+    chosen[1] ?? others.find((run) => run.sigma === best.sigma && run.images === best.images) ?? others[0] ?? ranked[1],
+  ];
 }
 
 function verdict(first, second, pair, curve) {
@@ -76,7 +79,11 @@ function verdict(first, second, pair, curve) {
     h("p", { id: "compare-interval" }, `in ACR, 95 % interval ${signed(low, 4)} to ${signed(high, 4)}`),
     h("p", {}, sentence),
     stackedBar(label, bar, curve.images),
-    h("p", { class: "quiet" }, `Larger radius: first run on ${share(curve.wins)}, second on ${share(curve.losses)} ${shared}`),
+    h(
+      "p",
+      { class: "quiet" },
+      `Larger radius: first run on ${share(curve.wins)}, second on ${share(curve.losses)} ${shared}`,
+    ),
   ];
 }
 
@@ -96,12 +103,35 @@ function drawDifference(first, second, pair, curve) {
     const marks = steps.map((i) => {
       const [gap, low, high] = points(i);
       const text = `r = ${fixed(gridRadii[i], 3)}   ${gap} points (${low} to ${high})`;
-      return { x: x(gridRadii[i]), y: y(curve.value[i]), title: `${first.title} minus ${second.title}`, text, series: 0 };
+      return {
+        x: x(gridRadii[i]),
+        y: y(curve.value[i]),
+        title: `${first.title} minus ${second.title}`,
+        text,
+        series: 0,
+      };
     });
-    const labels = { xLabel: "ℓ₂ radius r", yLabel: "difference, points", yText: (tick) => (tick === 0 ? "0" : signed(100 * tick, most < 0.04 ? 1 : 0)) };
+    const labels = {
+      xLabel: "ℓ₂ radius r",
+      yLabel: "difference, points",
+      yText: (tick) => (tick === 0 ? "0" : signed(100 * tick, most < 0.04 ? 1 : 0)),
+    };
     const children = [
-      axes(frame, { x, y, xTicks: ticks([0, gridRadii[steps.length - 1]]), yTicks: ticks([-most, most], 5), ...labels }),
-      s("line", { x1: frame.left, x2: frame.right, y1: y(0), y2: y(0), stroke: css("--quiet"), "stroke-dasharray": "3 4" }),
+      axes(frame, {
+        x,
+        y,
+        xTicks: ticks([0, gridRadii[steps.length - 1]]),
+        yTicks: ticks([-most, most], 5),
+        ...labels,
+      }),
+      s("line", {
+        x1: frame.left,
+        x2: frame.right,
+        y1: y(0),
+        y2: y(0),
+        stroke: css("--quiet"),
+        "stroke-dasharray": "3 4",
+      }),
       s("path", { d: `${path(band)}Z`, fill: color, "fill-opacity": 0.18 }),
       s("path", { d: path(steps.map(place(curve.value))), fill: "none", stroke: color, "stroke-width": 2 }),
     ];
@@ -116,7 +146,11 @@ async function drawCompare() {
   if (runs.length < 2) return;
   const [first, second] = chosenRuns(runs);
   const choices = runs.map((run) => [run.id, run.title]);
-  setControls(byId("compare-controls"), picker("First", choices, first.id, setter("first")), picker("Second", choices, second.id, setter("second")));
+  setControls(
+    byId("compare-controls"),
+    picker("First", choices, first.id, setter("first")),
+    picker("Second", choices, second.id, setter("second")),
+  );
   const pair = first !== second && pairOf(first, second);
   if (!pair) {
     noPlot("compare-plot", "Choose two different runs that share images.");

@@ -15,9 +15,14 @@ function gridOf(rows) {
     // The marked columns are ACR and, after its error, the accuracies.
     const markAt = (i) => (i === values ? marks[0] : i > values + 1 ? (marks[i - values - 1] ?? "") : "");
     const [own, paper] = run.cells.map((cells) => cells.slice(skipped));
-    const line = { group: `${run.sigma} ${rivals}`, cells: own.map((text, i) => ({ text: text.trim(), mark: markAt(i) })) };
+    const line = {
+      group: `${run.sigma} ${rivals}`,
+      cells: own.map((text, i) => ({ text: text.trim(), mark: markAt(i) })),
+    };
     const printed = state.paper !== "hidden" && paper;
-    return printed ? [line, { group: line.group, cells: paper.map((text) => ({ text: text.trim(), mark: "" })) }] : [line];
+    return printed
+      ? [line, { group: line.group, cells: paper.map((text) => ({ text: text.trim(), mark: "" })) }]
+      : [line];
   });
   return { titles, lines };
 }
@@ -25,15 +30,19 @@ function gridOf(rows) {
 /** Write a table in a format; see `TextFormat` in Python. */
 export function writeTable(format, { titles, lines }) {
   const left = titles.map((title) => data.textColumns.includes(title));
-  const escape = (text) => [...text].map((letter) => format.escapes[letter] ?? letter).join("");
+  const escaped = (text) => [...text].map((letter) => format.escapes[letter] ?? letter).join("");
   const line = (cells) => format.row[0] + cells.join(format.row[1]) + format.row[2];
   const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const cell = ({ text, mark }, i) => {
     if (format.quotes) return quote(left[i] ? text : text.replaceAll(",", ""));
     const [before, after] = format.marks[mark] ?? ["", ""];
-    return before + escape(text) + after;
+    return before + escaped(text) + after;
   };
-  const title = (text) => text.split(" ").map((word) => format.titles[word] ?? escape(word)).join(" ");
+  const title = (text) =>
+    text
+      .split(" ")
+      .map((word) => format.titles[word] ?? escaped(word))
+      .join(" ");
   const columns = left.map((isText) => (isText ? "l" : "r")).join("");
   const parts = [format.head.replace("{columns}", columns), line(titles.map(title))];
   if (format.align.length) parts.push(line(left.map((isText) => format.align[isText ? 0 : 1])));

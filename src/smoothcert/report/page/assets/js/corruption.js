@@ -1,6 +1,6 @@
 // Heat maps by corruption, and by severity or network, with the best of each row, or as differences to Gaussian.
 
-import { drawPlot, text } from "./chart.js";
+import { drawPlot, text, textWidth } from "./chart.js";
 import { data } from "./data.js";
 import { byId, css, h, picker, s, setControls, toggle } from "./dom.js";
 import { fixed, signed } from "./format.js";
@@ -37,7 +37,8 @@ function coloring(values, gaps) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const [weak, strong, bad] = [css("--heat-low"), css("--heat-high"), css("--wrong")];
   const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
-  if (gaps) return { low: -most, high: most, color: (value) => mix(weak, value < 0 ? bad : strong, Math.abs(value) / most) };
+  if (gaps)
+    return { low: -most, high: most, color: (value) => mix(weak, value < 0 ? bad : strong, Math.abs(value) / most) };
   return { low, high, color: (value) => mix(weak, strong, (value - low) / (high - low || 1)) };
 }
 
@@ -49,21 +50,32 @@ function inkOn(color) {
 
 /** Draw the scale of the colors, with its ends as numbers. */
 function legend({ low, high, color }, left, top, write) {
-  const parts = Array.from({ length: 40 }, (_, i) => s("rect", { x: left + 4 * i, y: top, width: 4.5, height: 10, fill: color(low + ((high - low) * i) / 39) }));
-  return [...parts, text(left - 6, top + 9, write(low), { "text-anchor": "end" }), text(left + 168, top + 9, write(high))];
+  const parts = Array.from({ length: 40 }, (_, i) =>
+    s("rect", { x: left + 4 * i, y: top, width: 4.5, height: 10, fill: color(low + ((high - low) * i) / 39) }),
+  );
+  return [
+    ...parts,
+    text(left - 6, top + 9, write(low), { "text-anchor": "end" }),
+    text(left + 168, top + 9, write(high)),
+  ];
 }
 
 function paint(map, width) {
   const { columns, rows, gaps, ranked } = rowsOf(map);
   const digits = Math.max(...map.values.flat()) < 10 ? 3 : 1; // values below 10 are radii, others percentages
   const write = (value) => (gaps ? signed(value, digits) : fixed(value, digits));
-  const colors = coloring(rows.flat().filter((value) => value !== null), gaps);
+  const colors = coloring(
+    rows.flat().filter((value) => value !== null),
+    gaps,
+  );
   const wide = Math.min(110, Math.max(46, (width - NAMES) / columns.length));
-  const turned = columns.some((name) => 6.8 * name.length > wide);
-  const head = turned ? 18 + Math.min(110, 4.9 * Math.max(...columns.map((name) => name.length))) : 26;
+  const turned = columns.some((name) => textWidth(name) + 6 > wide);
+  const head = turned ? 18 + Math.min(150, 0.66 * Math.max(...columns.map((name) => textWidth(name)))) : 26;
   const marks = [];
   const cells = rows.flatMap((row, i) => {
-    const best = ranked ? Math.max(...row.filter((value) => value !== null).map((value) => Number(fixed(value, digits)))) : null;
+    const best = ranked
+      ? Math.max(...row.filter((value) => value !== null).map((value) => Number(fixed(value, digits))))
+      : null;
     const y = head + ROW * i;
     const mean = map.kinds[i].startsWith("mean");
     const name = map.kinds[i].replaceAll("_", " ");
@@ -74,22 +86,49 @@ function paint(map, width) {
         if (value === null) return [text(x + wide / 2, y + 16, "–", { "text-anchor": "middle" })];
         const color = colors.color(value);
         const wins = best !== null && Number(fixed(value, digits)) === best;
-        marks.push({ x: x + wide / 2, y: y + ROW / 2, title: `${name}, ${columns[k]}`, text: `${write(value)}${wins ? ", the best of the row" : ""}`, series: i });
+        marks.push({
+          x: x + wide / 2,
+          y: y + ROW / 2,
+          title: `${name}, ${columns[k]}`,
+          text: `${write(value)}${wins ? ", the best of the row" : ""}`,
+          series: i,
+        });
         return [
-          s("rect", { x, y, width: wide - 1.5, height: ROW - 1.5, fill: color, stroke: wins ? css("--ink") : "none", "stroke-width": 1.5, "data-cell": write(value) }),
-          text(x + wide / 2, y + 16, write(value), { "text-anchor": "middle", fill: inkOn(color), "font-size": 11, "font-weight": wins ? 700 : 400 }),
+          s("rect", {
+            x,
+            y,
+            width: wide - 1.5,
+            height: ROW - 1.5,
+            fill: color,
+            stroke: wins ? css("--ink") : "none",
+            "stroke-width": 1.5,
+            "data-cell": write(value),
+          }),
+          text(x + wide / 2, y + 16, write(value), {
+            "text-anchor": "middle",
+            fill: inkOn(color),
+            "font-size": 11,
+            "font-weight": wins ? 700 : 400,
+          }),
         ];
       }),
     ];
   });
   const titles = columns.map((name, k) => {
     const x = NAMES + wide * (k + 0.5);
-    const turn = turned ? { transform: `translate(${x} ${head - 6}) rotate(-40)` } : { x, y: head - 8, "text-anchor": "middle" };
+    const turn = turned
+      ? { transform: `translate(${x} ${head - 6}) rotate(-40)` }
+      : { x, y: head - 8, "text-anchor": "middle" };
     return s("text", { fill: css("--ink"), ...turn }, name);
   });
   const bottom = head + ROW * rows.length + 16;
   const alt = `${map.title}${gaps ? ", difference to Gaussian" : ""}, by corruption. ${ranked ? "The best value of each row has a frame." : ""}`;
-  return { height: bottom + 20, children: [...titles, ...cells, ...legend(colors, NAMES + 40, bottom, write)], marks, alt };
+  return {
+    height: bottom + 20,
+    children: [...titles, ...cells, ...legend(colors, NAMES + 40, bottom, write)],
+    marks,
+    alt,
+  };
 }
 
 function drawCorruption() {
@@ -100,7 +139,9 @@ function drawCorruption() {
   setControls(
     byId("corruption-controls"),
     choices.length > 1 ? picker("Result", choices, state.heat, setter("heat")) : h("b", {}, map.title),
-    baselineOf(map) >= 0 && map.columns.length > 1 && toggle("Difference to Gaussian", state.heatGap, setter("heatGap")),
+    baselineOf(map) >= 0 &&
+      map.columns.length > 1 &&
+      toggle("Difference to Gaussian", state.heatGap, setter("heatGap")),
   );
   // On narrow screens the map keeps its size and scrolls.
   const least = NAMES + 46 * (map.columns.length + (map.means.length ? 1 : 0));

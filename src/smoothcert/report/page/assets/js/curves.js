@@ -65,7 +65,10 @@ function drawLine(line, x, y, end, marks) {
   const steps = Array.from({ length: stop }, (_, i) => i);
   const limits = steps.map((i) => wilson(line.shares[i], line.images(i)));
   const place = (i, share) => [x(gridRadii[i]), y(share)];
-  const band = state.bands && [...steps.map((i) => place(i, limits[i][1])), ...steps.reverse().map((i) => place(i, limits[i][0]))];
+  const band = state.bands && [
+    ...steps.map((i) => place(i, limits[i][1])),
+    ...steps.reverse().map((i) => place(i, limits[i][0])),
+  ];
   steps.sort((a, b) => a - b);
   steps.forEach((i) => {
     const [low, high] = limits[i].map((limit) => fixed(100 * limit, 1));
@@ -78,31 +81,61 @@ function drawLine(line, x, y, end, marks) {
     });
   });
   const printed = state.curvePaper ? line.paper.filter(([radius]) => radius <= gridRadii[end - 1]) : [];
-  printed.forEach(([radius, share]) =>
-    marks.push({ x: x(radius), y: y(share), title: `${line.title} (paper)`, text: `r = ${fixed(radius, 2)}   ${percent(share)}`, series: `paper ${line.title}` }),
-  );
+  for (const [radius, share] of printed)
+    marks.push({
+      x: x(radius),
+      y: y(share),
+      title: `${line.title} (paper)`,
+      text: `r = ${fixed(radius, 2)}   ${percent(share)}`,
+      series: `paper ${line.title}`,
+    });
   return [
     band && s("path", { d: `${path(band)}Z`, fill: color, "fill-opacity": 0.15 }),
-    s("path", { d: path(steps.map((i) => place(i, line.shares[i]))), fill: "none", stroke: color, "stroke-width": 1.8, "stroke-dasharray": dashed(line.dash) }),
-    ...printed.map(([radius, share]) => s("circle", { cx: x(radius), cy: y(share), r: 3.5, fill: css("--paper"), stroke: color, "stroke-width": 1.5 })),
+    s("path", {
+      d: path(steps.map((i) => place(i, line.shares[i]))),
+      fill: "none",
+      stroke: color,
+      "stroke-width": 1.8,
+      "stroke-dasharray": dashed(line.dash),
+    }),
+    ...printed.map(([radius, share]) =>
+      s("circle", { cx: x(radius), cy: y(share), r: 3.5, fill: css("--paper"), stroke: color, "stroke-width": 1.5 }),
+    ),
   ];
 }
 
 function drawFacet({ title, lines }, place, marks) {
   const end = lastRadius(lines);
-  const frame = { left: place.left + EDGE.left, right: place.left + place.width - EDGE.right, top: place.top + EDGE.top, bottom: place.top + place.height - EDGE.bottom };
+  const frame = {
+    left: place.left + EDGE.left,
+    right: place.left + place.width - EDGE.right,
+    top: place.top + EDGE.top,
+    bottom: place.top + place.height - EDGE.bottom,
+  };
   const x = scale([0, gridRadii[Math.min(end, gridRadii.length - 1)]], [frame.left, frame.right]);
   const y = scale([0, 1], [frame.bottom, frame.top]);
   const xTicks = ticks([0, gridRadii[Math.min(end, gridRadii.length - 1)]], 5);
-  const labels = { xLabel: "ℓ₂ radius r", yLabel: place.first ? "certified accuracy" : null, yText: (tick) => percent(tick, 0) };
-  return [axes(frame, { x, y, xTicks, yTicks: [0, 0.25, 0.5, 0.75, 1], ...labels, title }), ...lines.flatMap((line) => drawLine(line, x, y, end, marks))];
+  const labels = {
+    xLabel: "ℓ₂ radius r",
+    yLabel: place.first ? "certified accuracy" : null,
+    yText: (tick) => percent(tick, 0),
+  };
+  return [
+    axes(frame, { x, y, xTicks, yTicks: [0, 0.25, 0.5, 0.75, 1], ...labels, title }),
+    ...lines.flatMap((line) => drawLine(line, x, y, end, marks)),
+  ];
 }
 
 /** Return the key: a color per method, and the dashes of runs that share one. */
 function keyItems(lines) {
-  const alike = (line) => lines.filter((other) => other.name !== line.name && colorSlot(other.run) === colorSlot(line.run)).length;
+  const alike = (line) =>
+    lines.filter((other) => other.name !== line.name && colorSlot(other.run) === colorSlot(line.run)).length;
   const known = new Map(lines.map((line) => [line.name, line]));
-  return [...known.values()].map((line) => ({ color: colorOf(line.run), dash: alike(line) ? dashed(line.dash) : null, name: line.name }));
+  return [...known.values()].map((line) => ({
+    color: colorOf(line.run),
+    dash: alike(line) ? dashed(line.dash) : null,
+    name: line.name,
+  }));
 }
 
 function altOf(groups) {
@@ -122,7 +155,10 @@ function drawCurves() {
   const groups =
     state.curves === "envelope"
       ? [{ title: "", lines: envelopeLines(runs) }]
-      : sigmasOf(runs).map((sigma) => ({ title: `σ ${sigmaText(sigma)}`, lines: runLines(runs.filter((run) => run.sigma === sigma)) }));
+      : sigmasOf(runs).map((sigma) => ({
+          title: `σ ${sigmaText(sigma)}`,
+          lines: runLines(runs.filter((run) => run.sigma === sigma)),
+        }));
   drawPlot("curves-plot", "certified-accuracy", (width) => {
     const names = key(keyItems(groups.flatMap(({ lines }) => lines)), width);
     const layout = facets(groups.length, width, { height: groups.length > 1 ? 260 : 380, top: names.height });

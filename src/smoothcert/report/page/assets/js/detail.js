@@ -101,9 +101,7 @@ function drawDetail() {
     h(
       "h3",
       {},
-      pick.cast
-        ? `Votes of ${count(pick.cast)} noise samples`
-        : "Votes were not saved: lower bound from the radius",
+      pick.cast ? `Votes of ${count(pick.cast)} noise samples` : "Votes were not saved: lower bound from the radius",
     ),
     h("div", { class: "votes" }, ...voteBars(sheet, run, pick, 5)),
     h("h3", {}, "Certified radius, all runs"),

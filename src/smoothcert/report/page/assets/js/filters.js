@@ -19,7 +19,12 @@ function chips(label, key, values, content) {
       },
       ...content(value),
     );
-  return h("div", { class: "chips", role: "group", "aria-label": label }, h("span", { class: "quiet" }, label), ...values.map(chip));
+  return h(
+    "div",
+    { class: "chips", role: "group", "aria-label": label },
+    h("span", { class: "quiet" }, label),
+    ...values.map(chip),
+  );
 }
 
 const empty = () => ({ sigmas: new Set(), methods: new Set(), hidden: new Set() });

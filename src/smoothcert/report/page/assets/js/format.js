@@ -29,7 +29,5 @@ export function duration(seconds) {
   const minutes = Math.round(seconds / 60);
   if (minutes < 60) return `${minutes} min`;
   const hours = Math.floor(minutes / 60);
-  return hours < 48
-    ? `${hours} h ${String(minutes % 60).padStart(2, "0")} min`
-    : `${fixed(seconds / 86400, 1)} days`;
+  return hours < 48 ? `${hours} h ${String(minutes % 60).padStart(2, "0")} min` : `${fixed(seconds / 86400, 1)} days`;
 }

@@ -17,7 +17,7 @@ function card(sheet, run, pick) {
   const name = `Image ${sheet.indices[pick.image]}`;
   return h(
     "button",
-    { type: "button", class: "card", onclick: () => change({ run: run.id, image: sheet.indices[pick.image] }) },
+    { type: "button", class: "card", onclick: () => change({ image: sheet.indices[pick.image] }) },
     h(
       "span",
       { class: "views" },
@@ -49,10 +49,18 @@ async function drawGallery() {
   const run = galleryRun(runs);
   setControls(
     byId("gallery-controls"),
-    run && picker("Run", runs.map((other) => [other.id, other.title]), run.id, (id) => change({ run: id, image: null })),
+    run &&
+      picker(
+        "Run",
+        runs.map((other) => [other.id, other.title]),
+        run.id,
+        (id) => change({ run: id, image: null }),
+      ),
   );
   if (!run) {
-    byId("gallery").replaceChildren(...(notes.length ? notes : [h("p", { class: "note" }, "None of the runs shown has images.")]));
+    byId("gallery").replaceChildren(
+      ...(notes.length ? notes : [h("p", { class: "note" }, "None of the runs shown has images.")]),
+    );
     return;
   }
   const picks = data.gallery.runs[run.id];

@@ -15,7 +15,7 @@ import { data } from "./data.js";
 import { byId, h } from "./dom.js";
 import { drawAll, drawWaiting, readAddress } from "./state.js";
 
-if (data.corruptionLeads) byId("lead").after(byId("corruption-section"));
+if (data.corruptionLeads) byId("lead").before(byId("corruption-section"));
 readAddress();
 drawAll();
 const titles = [...document.querySelectorAll("main h2[id]")].filter((title) => !title.closest("section").hidden);
@@ -24,7 +24,9 @@ const jump = (title) => (event) => {
   title.closest("details")?.setAttribute("open", "");
   title.scrollIntoView();
 };
-byId("contents").append(...titles.map((title) => h("a", { href: `#${title.id}`, onclick: jump(title) }, title.textContent)));
+byId("contents").append(
+  ...titles.map((title) => h("a", { href: `#${title.id}`, onclick: jump(title) }, title.textContent)),
+);
 addEventListener("hashchange", () => {
   readAddress();
   drawAll();

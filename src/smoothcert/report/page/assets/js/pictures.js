@@ -45,7 +45,8 @@ export function canvasOf(sheet, position, alt, sigma = 0, draw = 0) {
   if (sigma) {
     const pixels = context.getImageData(0, 0, width, height),
       next = normals(1000003 * draw + sheet.indices[position]);
-    const grey = (sheet.grey ??= isGrey(pixels.data));
+    sheet.grey ??= isGrey(pixels.data);
+    const grey = sheet.grey;
     const scale = (255 * sigma) / sheet.shrink; // the mean of k x k pixels has 1/k of the noise
     for (let i = 0; i < pixels.data.length; i += 4) {
       const same = grey ? scale * next() : 0;
@@ -76,7 +77,9 @@ export function pickText(sheet, pick) {
 /** Create bars with the numbers of votes, with the label's class highlighted; without votes, one bar for the bound from the radius. */
 export function voteBars(sheet, run, pick, most) {
   if (pick.votes) {
-    return pick.votes.slice(0, most).map(([label, votes]) => voteBar(sheet, pick, label, votes / pick.cast, count(votes)));
+    return pick.votes
+      .slice(0, most)
+      .map(([label, votes]) => voteBar(sheet, pick, label, votes / pick.cast, count(votes)));
   }
   if (pick.predict < 0 || !run.sigma) return [h("p", { class: "remark" }, "votes not saved")];
   const bound = normalCdf(pick.radius / run.sigma) - 1.5e-7;
@@ -102,4 +105,3 @@ function normalCdf(value) {
     Math.exp((-value * value) / 2);
   return value >= 0 ? 1 - tail / 2 : tail / 2;
 }
-

@@ -1,14 +1,22 @@
 // ACR of the runs with their 95 % intervals, ranked, one facet per noise level.
 
-import { axes, drawPlot, noPlot, scale, text, ticks } from "./chart.js";
-import { css, s } from "./dom.js";
+import { axes, drawPlot, noPlot, scale, text, textWidth, ticks } from "./chart.js";
+import { byId, css, s } from "./dom.js";
 import { fixed, sigmaText } from "./format.js";
+import { messageOf } from "./message.js";
 import { colorOf } from "./palette.js";
 import { panel, RUNS, shownRuns, sigmasOf } from "./state.js";
 
 const ROW = 22;
 const EDGE = { top: 26, bottom: 30, right: 16 };
 const MOST = 14; // runs of a facet
+
+/** Return the name of a run without what distinguishes it from runs that are not shown here. */
+function shortName(run, members) {
+  const alone = members.filter((other) => other.name === run.name).length === 1;
+  const name = alone ? run.name : run.label;
+  return name.length > 24 ? `${name.slice(0, 23)}…` : name;
+}
 
 /** Return the facets: the best runs of each noise level, best first. */
 function ranked(runs) {
@@ -41,27 +49,56 @@ function facet({ sigma, members, all }, { left, top, width }, names, marks) {
   const rows = members.flatMap((run, i) => {
     const y = top + EDGE.top + ROW * (i + 0.5);
     const interval = `ACR ${run.printed[0]}, 95 % interval ${run.interval.join(" to ")}`;
-    marks.push({ x: x(run.acr[0]), y, title: run.title, text: [interval, `clean accuracy ${run.printed[1]} %`], series: sigma });
-    const name = run.label.length > 24 ? `${run.label.slice(0, 23)}…` : run.label;
-    return [text(start - 10, y + 4, name, { "text-anchor": "end", fill: css("--ink"), "font-weight": i ? 400 : 700 }), ...dot(run, i, x, y)];
+    marks.push({
+      x: x(run.acr[0]),
+      y,
+      title: run.title,
+      text: [interval, `clean accuracy ${run.printed[1]} %`],
+      series: sigma,
+    });
+    return [
+      text(start - 10, y + 4, shortName(run, members), {
+        "text-anchor": "end",
+        fill: css("--ink"),
+        "font-weight": i ? 400 : 700,
+      }),
+      ...dot(run, i, x, y),
+    ];
   });
-  return [axes(frame, { x, y: (value) => value, xTicks: ticks(range, 4), yTicks: [], xText: (tick) => fixed(tick, 2), title: `σ ${sigmaText(sigma)}${more}` }), ...rows];
+  return [
+    axes(frame, {
+      x,
+      y: (value) => value,
+      xTicks: ticks(range, 4),
+      yTicks: [],
+      xText: (tick) => fixed(tick, 2),
+      title: `σ ${sigmaText(sigma)}${more}`,
+    }),
+    ...rows,
+  ];
 }
 
 function drawRanking() {
-  const runs = shownRuns();
+  const shown = shownRuns();
+  const compared = shown.filter((run) => messageOf().compared.includes(run.id));
+  const runs = compared.length ? compared : shown;
+  const others = shown.length - runs.length;
+  byId("ranking-remark").textContent = others ? `${others} more on other images: see the table.` : "";
   if (!runs.length) return noPlot("ranking-plot", "No runs are shown.");
   const groups = ranked(runs);
-  const longest = Math.min(24, Math.max(...groups.flatMap((group) => group.members.map((run) => run.label.length))));
+  const names =
+    16 + Math.max(...groups.flatMap(({ members }) => members.map((run) => textWidth(shortName(run, members), 12.5))));
   drawPlot("ranking-plot", "acr", (width) => {
     const marks = [];
     let top = 0;
     const children = groups.flatMap((group) => {
-      const drawn = facet(group, { left: 0, top, width }, 14 + 6.8 * longest, marks);
+      const drawn = facet(group, { left: 0, top, width }, names, marks);
       top += EDGE.top + ROW * group.members.length + EDGE.bottom;
       return drawn;
     });
-    const best = groups.map(({ sigma, members }) => `${members[0].label} ${members[0].printed[0]} at σ ${sigmaText(sigma)}`);
+    const best = groups.map(
+      ({ sigma, members }) => `${members[0].label} ${members[0].printed[0]} at σ ${sigmaText(sigma)}`,
+    );
     return { height: top, children, marks, alt: `Average certified radius, ranked. Best: ${best.join(", ")}.` };
   });
 }

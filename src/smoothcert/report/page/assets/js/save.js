@@ -9,9 +9,13 @@ function svgText(svg) {
   const copy = svg.cloneNode(true);
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   for (const name of ["tabindex", "class", "role"]) copy.removeAttribute(name);
-  copy.querySelectorAll("[data-passing]").forEach((mark) => mark.remove());
+  for (const mark of copy.querySelectorAll("[data-passing]")) mark.remove();
   const back = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  for (const [name, value] of [["width", "100%"], ["height", "100%"], ["fill", css("--paper")]])
+  for (const [name, value] of [
+    ["width", "100%"],
+    ["height", "100%"],
+    ["fill", css("--paper")],
+  ])
     back.setAttribute(name, value);
   copy.prepend(back);
   return new XMLSerializer().serializeToString(copy);

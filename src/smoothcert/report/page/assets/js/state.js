@@ -72,7 +72,7 @@ function drawNext() {
 
 export const drawAll = () => draw(panels);
 export function drawWaiting() {
-  [...waiting].forEach((one) => one.draw());
+  for (const one of waiting) one.draw();
   waiting = new Set();
 }
 

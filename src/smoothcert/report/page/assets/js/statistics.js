@@ -72,7 +72,8 @@ export function pairedDifference(first, second, count) {
 export function rebin(bins, most) {
   const size = Math.ceil(bins.length / most),
     joined = [];
-  for (let i = 0; i < bins.length; i += size) joined.push(bins.slice(i, i + size).reduce((total, bin) => total + bin, 0));
+  for (let i = 0; i < bins.length; i += size)
+    joined.push(bins.slice(i, i + size).reduce((total, bin) => total + bin, 0));
   return { joined, size };
 }
 

@@ -1,9 +1,9 @@
 // The main table: sortable, with the best and second best of the rows shown, and a box per run to hide it.
 
+import { copyButtons } from "./copy.js";
 import { data, paperAt, withPaper } from "./data.js";
 import { byId, h, segmented, setControls } from "./dom.js";
 import { count, fixed, sigmaText, signed } from "./format.js";
-import { copyButtons } from "./copy.js";
 import { swatch } from "./palette.js";
 import { change, filteredRuns, panel, RUNS, setter, state, toggled } from "./state.js";
 import { rankMarks } from "./statistics.js";
@@ -54,7 +54,11 @@ function paperRow(run) {
   const printed = [run.paper.acr, ...data.radii.map((radius) => paperAt(run, radius))];
   const gaps = state.paper === "difference";
   const cell = (i, digits) =>
-    printed[i] === undefined ? "" : gaps ? signed(Number(run.printed[i]) - printed[i], digits) : fixed(printed[i], digits);
+    printed[i] === undefined
+      ? ""
+      : gaps
+        ? signed(Number(run.printed[i]) - printed[i], digits)
+        : fixed(printed[i], digits);
   const title = h("th", { scope: "row" }, gaps ? "difference from paper" : "paper");
   const cells = data.radii.map((_, i) => h("td", {}, cell(i + 1, 1)));
   return h("tr", { class: "paper" }, h("td"), title, h("td", {}, cell(0, 3)), h("td"), ...cells, h("td"), h("td"));
@@ -105,7 +109,11 @@ function drawTable() {
     heading("abstained", "abst. %"),
     heading("images", "images"),
   );
-  const caption = h("caption", { class: "unseen" }, "Average certified radius and certified accuracy in percent by radius");
+  const caption = h(
+    "caption",
+    { class: "unseen" },
+    "Average certified radius and certified accuracy in percent by radius",
+  );
   byId("table").replaceChildren(h("table", {}, caption, h("thead", {}, head), h("tbody", {}, ...body)));
   const noted = rows.filter(({ run, hidden }) => run.note && !hidden);
   byId("notes").replaceChildren(...noted.map(({ run }) => h("li", {}, h("b", {}, `${run.title}: `), run.note)));

@@ -5,6 +5,7 @@ import { css, h, s } from "./dom.js";
 const tip = h("div", { class: "tip", role: "status", hidden: true });
 document.body.append(tip);
 let hide = () => {};
+let owner = null;
 
 function showTip(svg, mark) {
   hide();
@@ -19,6 +20,7 @@ function showTip(svg, mark) {
     "pointer-events": "none",
   });
   svg.append(ring);
+  owner = svg;
   hide = () => {
     ring.remove();
     tip.hidden = true;
@@ -53,7 +55,11 @@ function neighbor(marks, mark, key, far) {
   const across = { ArrowUp: -1, ArrowDown: 1 }[key];
   if (!across) return null;
   const next = series[(series.indexOf(mark.series) + across + series.length) % series.length];
-  return nearest(marks.filter((other) => other.series === next), mark.x, mark.y).mark;
+  return nearest(
+    marks.filter((other) => other.series === next),
+    mark.x,
+    mark.y,
+  ).mark;
 }
 
 /** Let readers inspect the marks of a plot: { x, y, title, text, series }, in the plot's coordinates. */
@@ -73,10 +79,19 @@ export function inspect(svg, marks) {
   };
   svg.tabIndex = 0;
   svg.addEventListener("pointermove", point);
-  svg.addEventListener("pointerdown", point);
+  let pressed = false; // a pointer that gives the focus has chosen a mark already
+  svg.addEventListener("pointerdown", (event) => {
+    pressed = true;
+    point(event);
+  });
+  for (const end of ["pointerup", "pointercancel"]) {
+    svg.addEventListener(end, () => {
+      pressed = false;
+    });
+  }
   svg.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && hide());
-  svg.addEventListener("focus", () => svg.matches(":focus-visible") && choose(chosen ?? marks[0]));
-  svg.addEventListener("blur", () => hide());
+  svg.addEventListener("focus", () => !pressed && choose(chosen ?? marks[0]));
+  svg.addEventListener("blur", () => owner === svg && hide());
   svg.addEventListener("keydown", (event) => {
     if (event.key === "Escape") return hide();
     const next = neighbor(marks, chosen ?? marks[0], event.key, event.shiftKey);

@@ -1,6 +1,6 @@
 // Certified accuracy at a chosen radius by clean accuracy, one point per run.
 
-import { axes, drawPlot, key, noPlot, scale, text, ticks } from "./chart.js";
+import { axes, drawPlot, key, noPlot, scale, text, textWidth, ticks } from "./chart.js";
 import { data, paperAt, withPaper } from "./data.js";
 import { byId, css, h, s, setControls, toggle, unique } from "./dom.js";
 import { percent, sigmaText } from "./format.js";
@@ -8,7 +8,12 @@ import { colorOf } from "./palette.js";
 import { change, panel, RUNS, setter, shownRuns, sigmasOf, state } from "./state.js";
 
 const EDGE = { left: 58, right: 18, top: 14, bottom: 44 };
-const SHAPES = ["M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0", "M-4.6,-4.6h9.2v9.2h-9.2z", "M0,-6l5.8,10h-11.6z", "M0,-6.4l5.6,6.4l-5.6,6.4l-5.6,-6.4z"];
+const SHAPES = [
+  "M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0",
+  "M-4.6,-4.6h9.2v9.2h-9.2z",
+  "M0,-6l5.8,10h-11.6z",
+  "M0,-6.4l5.6,6.4l-5.6,6.4l-5.6,-6.4z",
+];
 const leastRadius = data.radii.findIndex((radius) => radius > 0);
 const cleanOf = (run) => run.table[data.radii.indexOf(0)] / run.images || run.curve[0];
 const robustOf = (run) => run.table[state.radius] / run.images;
@@ -38,10 +43,16 @@ function rangeOf(values) {
 /** Return labels next to their points; labels without a free position are left out. */
 function labels(points, left, right) {
   const taken = points.map((point) => ({ left: point.x - 5, top: point.y - 5, width: 10, height: 10 }));
-  const disjoint = (a, b) => a.left >= b.left + b.width || b.left >= a.left + a.width || a.top >= b.top + b.height || b.top >= a.top + a.height;
+  const disjoint = (a, b) =>
+    a.left >= b.left + b.width || b.left >= a.left + a.width || a.top >= b.top + b.height || b.top >= a.top + a.height;
   return points.flatMap(({ x, y, name }) => {
-    const width = 6.6 * name.length;
-    const positions = [[x + 9, y - 6], [x - 9 - width, y - 6], [x - width / 2, y - 20], [x - width / 2, y + 8]];
+    const width = textWidth(name, 11);
+    const positions = [
+      [x + 9, y - 6],
+      [x - 9 - width, y - 6],
+      [x - width / 2, y - 20],
+      [x - width / 2, y + 8],
+    ];
     const box = positions
       .map(([from, top]) => ({ left: from, top, width, height: 13 }))
       .find((at) => at.left > left && at.left + at.width < right && taken.every((other) => disjoint(at, other)));
@@ -54,43 +65,107 @@ function labels(points, left, right) {
 function point(run, level, x, y, marks) {
   const setting = run.setting ? `, ${run.setting.name} ${run.setting.value}` : "";
   const told = `${percent(cleanOf(run))} clean, ${percent(robustOf(run))} at r = ${data.radii[state.radius].toFixed(2)}`;
-  marks.push({ x: x(cleanOf(run)), y: y(robustOf(run)), title: `${run.title}${setting}`, text: told, series: run.methodName });
-  return s("path", { d: SHAPES[level % SHAPES.length], fill: colorOf(run), "data-run": run.id, transform: `translate(${x(cleanOf(run))} ${y(robustOf(run))})` });
+  marks.push({
+    x: x(cleanOf(run)),
+    y: y(robustOf(run)),
+    title: `${run.title}${setting}`,
+    text: told,
+    series: run.methodName,
+  });
+  return s("path", {
+    d: SHAPES[level % SHAPES.length],
+    fill: colorOf(run),
+    "data-run": run.id,
+    transform: `translate(${x(cleanOf(run))} ${y(robustOf(run))})`,
+  });
 }
 
 function paperMarks(run, printed, x, y) {
-  const line = { x1: x(cleanOf(run)), y1: y(robustOf(run)), x2: x(printed[0]), y2: y(printed[1]), stroke: colorOf(run) };
-  return [s("line", line), s("circle", { cx: x(printed[0]), cy: y(printed[1]), r: 5, fill: "none", stroke: colorOf(run), "stroke-width": 1.5 })];
+  const line = {
+    x1: x(cleanOf(run)),
+    y1: y(robustOf(run)),
+    x2: x(printed[0]),
+    y2: y(printed[1]),
+    stroke: colorOf(run),
+  };
+  return [
+    s("line", line),
+    s("circle", {
+      cx: x(printed[0]),
+      cy: y(printed[1]),
+      r: 5,
+      fill: "none",
+      stroke: colorOf(run),
+      "stroke-width": 1.5,
+    }),
+  ];
 }
 
 function paint(runs, width) {
   const levels = sigmasOf(runs);
   const methods = unique(runs.map((run) => run.methodName)).map((name) => runs.find((run) => run.methodName === name));
-  const shapes = levels.length > 1 ? levels.map((sigma, i) => ({ shape: SHAPES[i % SHAPES.length], color: css("--ink"), name: `σ ${sigmaText(sigma)}` })) : [];
+  const shapes =
+    levels.length > 1
+      ? levels.map((sigma, i) => ({
+          shape: SHAPES[i % SHAPES.length],
+          color: css("--ink"),
+          name: `σ ${sigmaText(sigma)}`,
+        }))
+      : [];
   const names = key([...methods.map((run) => ({ color: colorOf(run), name: run.methodName })), ...shapes], width);
   const height = names.height + Math.min(460, Math.max(300, width * 0.45));
   const papers = runs.map((run) => [run, paperPoint(run)]).filter(([, printed]) => printed);
   const xs = rangeOf([...runs.map(cleanOf), ...papers.map(([, printed]) => printed[0])]);
   const ys = rangeOf([...runs.map(robustOf), ...papers.map(([, printed]) => printed[1])]);
-  const frame = { left: EDGE.left, right: width - EDGE.right, top: names.height + EDGE.top, bottom: height - EDGE.bottom };
+  const frame = {
+    left: EDGE.left,
+    right: width - EDGE.right,
+    top: names.height + EDGE.top,
+    bottom: height - EDGE.bottom,
+  };
   const x = scale(xs, [frame.left, frame.right]);
   const y = scale(ys, [frame.bottom, frame.top]);
   const radius = data.radii[state.radius].toFixed(2);
   const whole = (tick) => `${Number((100 * tick).toFixed(1))} %`;
   const marks = [];
   const ordered = [...runs.filter((run) => run.setting), ...runs.filter((run) => !run.setting)]; // settings first
-  const named = ordered.map((run) => ({ x: x(cleanOf(run)), y: y(robustOf(run)), name: run.setting ? String(run.setting.value) : `${run.label}${levels.length > 1 ? ` ${sigmaText(run.sigma)}` : ""}` }));
+  const named = ordered.map((run) => ({
+    x: x(cleanOf(run)),
+    y: y(robustOf(run)),
+    name: run.setting
+      ? String(run.setting.value)
+      : `${run.label}${levels.length > 1 ? ` ${sigmaText(run.sigma)}` : ""}`,
+  }));
   const children = [
     ...names.parts,
-    axes(frame, { x, y, xTicks: ticks(xs), yTicks: ticks(ys), xText: whole, yText: whole, xLabel: "clean accuracy (r = 0)", yLabel: `certified accuracy at r = ${radius}` }),
+    axes(frame, {
+      x,
+      y,
+      xTicks: ticks(xs),
+      yTicks: ticks(ys),
+      xText: whole,
+      yText: whole,
+      xLabel: "clean accuracy (r = 0)",
+      yLabel: `certified accuracy at r = ${radius}`,
+    }),
     ...settingPaths(runs).map((members) =>
-      s("polyline", { fill: "none", stroke: colorOf(members[0]), "stroke-width": 1.2, points: members.map((run) => `${x(cleanOf(run))},${y(robustOf(run))}`).join(" ") }),
+      s("polyline", {
+        fill: "none",
+        stroke: colorOf(members[0]),
+        "stroke-width": 1.2,
+        points: members.map((run) => `${x(cleanOf(run))},${y(robustOf(run))}`).join(" "),
+      }),
     ),
     ...papers.flatMap(([run, printed]) => paperMarks(run, printed, x, y)),
     ...runs.map((run) => point(run, levels.indexOf(run.sigma), x, y, marks)),
     ...labels(named, EDGE.left, width - EDGE.right),
   ];
-  return { height, children, marks, alt: `Certified accuracy at radius ${radius} by clean accuracy, one point for each of ${runs.length} runs.` };
+  return {
+    height,
+    children,
+    marks,
+    alt: `Certified accuracy at radius ${radius} by clean accuracy, one point for each of ${runs.length} runs.`,
+  };
 }
 
 function drawTradeoff() {
@@ -98,7 +173,8 @@ function drawTradeoff() {
   const runs = shownRuns();
   const settings = unique(runs.filter((run) => run.setting).map((run) => `${run.setting.name} of ${run.methodName}`));
   const rings = state.pointPaper ? "Rings are the paper's numbers. " : "";
-  byId("tradeoff-remark").textContent = `${rings}${settings.length ? `Numbers beside points: ${settings.join(", ")}.` : ""}`;
+  byId("tradeoff-remark").textContent =
+    `${rings}${settings.length ? `Numbers beside points: ${settings.join(", ")}.` : ""}`;
   if (!runs.length) return noPlot("tradeoff-plot", "No runs are shown.");
   drawPlot("tradeoff-plot", "accuracy-robustness", (width) => paint(runs, width));
 }

@@ -1,6 +1,6 @@
 // Training curves, a facet per method; and the cost of training and certification.
 
-import { axes, drawPlot, facets, key, noPlot, path, scale, tickText, ticks } from "./chart.js";
+import { axes, drawPlot, facets, key, noPlot, path, scale, ticks, tickText } from "./chart.js";
 import { data } from "./data.js";
 import { byId, css, h, picker, s, setControls, unique } from "./dom.js";
 import { duration, sigmaText } from "./format.js";
@@ -21,7 +21,14 @@ function paint(runs, width) {
   const methods = unique(runs.map((run) => run.methodName));
   const levels = sigmasOf(runs);
   const dash = (run) => DASHES[Math.max(0, levels.indexOf(run.sigma)) % DASHES.length];
-  const items = levels.length > 1 ? levels.map((sigma, i) => ({ color: css("--ink"), dash: dashed(DASHES[i % DASHES.length]), name: `σ ${sigmaText(sigma)}` })) : [];
+  const items =
+    levels.length > 1
+      ? levels.map((sigma, i) => ({
+          color: css("--ink"),
+          dash: dashed(DASHES[i % DASHES.length]),
+          name: `σ ${sigmaText(sigma)}`,
+        }))
+      : [];
   const names = key(items, width);
   const layout = facets(methods.length, width, { least: 240, height: 190, top: names.height });
   const all = runs.flatMap(pointsOf);
@@ -32,18 +39,49 @@ function paint(runs, width) {
   const marks = [];
   const children = methods.flatMap((name, k) => {
     const place = layout.places[k];
-    const frame = { left: place.left + EDGE.left, right: place.left + place.width - EDGE.right, top: place.top + EDGE.top, bottom: place.top + place.height - EDGE.bottom };
+    const frame = {
+      left: place.left + EDGE.left,
+      right: place.left + place.width - EDGE.right,
+      top: place.top + EDGE.top,
+      bottom: place.top + place.height - EDGE.bottom,
+    };
     const x = scale([first, Math.max(last, first + 1)], [frame.left, frame.right]);
     const y = scale([low - margin, high + margin], [frame.bottom, frame.top]);
-    const lines = runs.filter((run) => run.methodName === name).map((run) => {
-      const points = pointsOf(run);
-      points.forEach(([epoch, value]) => marks.push({ x: x(epoch), y: y(value), title: run.title, text: `epoch ${epoch}   ${value.toPrecision(4)}`, series: run.id }));
-      const places = points.map(([epoch, value]) => [x(epoch), y(value)]);
-      return points.length > 1
-        ? s("path", { d: path(places), fill: "none", stroke: colorOf(run), "stroke-width": 1.6, "stroke-dasharray": dashed(dash(run)) })
-        : s("circle", { cx: places[0]?.[0], cy: places[0]?.[1], r: 3, fill: colorOf(run) });
-    });
-    return [axes(frame, { x, y, xTicks: ticks([first, Math.max(last, first + 1)], 4), yTicks: ticks([low - margin, high + margin], 4), yText: tickText, xLabel: "epoch", title: name }), ...lines];
+    const lines = runs
+      .filter((run) => run.methodName === name)
+      .map((run) => {
+        const points = pointsOf(run);
+        for (const [epoch, value] of points)
+          marks.push({
+            x: x(epoch),
+            y: y(value),
+            title: run.title,
+            text: `epoch ${epoch}   ${value.toPrecision(4)}`,
+            series: run.id,
+          });
+        const places = points.map(([epoch, value]) => [x(epoch), y(value)]);
+        return points.length > 1
+          ? s("path", {
+              d: path(places),
+              fill: "none",
+              stroke: colorOf(run),
+              "stroke-width": 1.6,
+              "stroke-dasharray": dashed(dash(run)),
+            })
+          : s("circle", { cx: places[0]?.[0], cy: places[0]?.[1], r: 3, fill: colorOf(run) });
+      });
+    return [
+      axes(frame, {
+        x,
+        y,
+        xTicks: ticks([first, Math.max(last, first + 1)], 4),
+        yTicks: ticks([low - margin, high + margin], 4),
+        yText: tickText,
+        xLabel: "epoch",
+        title: name,
+      }),
+      ...lines,
+    ];
   });
   const told = `${quantityText(quantity())} by epoch in ${runs.length} training runs, from ${low.toPrecision(3)} to ${high.toPrecision(3)}.`;
   return { height: layout.height, children: [...names.parts, ...children], marks, alt: told };
@@ -54,7 +92,13 @@ function drawTraining() {
   if (!trained.length) return;
   setControls(
     byId("training-controls"),
-    quantities.length > 1 && picker("Quantity", quantities.map((name) => [name, quantityText(name)]), quantity(), setter("quantity")),
+    quantities.length > 1 &&
+      picker(
+        "Quantity",
+        quantities.map((name) => [name, quantityText(name)]),
+        quantity(),
+        setter("quantity"),
+      ),
   );
   const runs = shownRuns().filter((run) => run.training?.curves[quantity()] && pointsOf(run).length);
   if (!runs.length) return noPlot("training-plot", "None of the runs shown recorded this quantity.");
@@ -63,8 +107,18 @@ function drawTraining() {
 
 function costCell(seconds, largest, device) {
   if (seconds === null) return h("td", { class: "text quiet" }, "–");
-  const bar = { class: "cost-bar", style: { width: `${Math.max(1, (100 * seconds) / largest)}px` }, "aria-hidden": "true" };
-  return h("td", { class: "text cost" }, h("span", bar), duration(seconds), device && h("span", { class: "quiet" }, ` ${device}`));
+  const bar = {
+    class: "cost-bar",
+    style: { width: `${Math.max(1, (100 * seconds) / largest)}px` },
+    "aria-hidden": "true",
+  };
+  return h(
+    "td",
+    { class: "text cost" },
+    h("span", bar),
+    duration(seconds),
+    device && h("span", { class: "quiet" }, ` ${device}`),
+  );
 }
 
 function drawCost() {
@@ -92,7 +146,9 @@ function drawCost() {
     paper && h("th", { scope: "col" }, "training (paper)"),
   ];
   const caption = h("caption", { class: "unseen" }, "Training and certification time by run");
-  byId("cost").replaceChildren(h("table", {}, caption, h("thead", {}, h("tr", {}, ...titles)), h("tbody", {}, ...rows)));
+  byId("cost").replaceChildren(
+    h("table", {}, caption, h("thead", {}, h("tr", {}, ...titles)), h("tbody", {}, ...rows)),
+  );
 }
 
 panel("training-plot", [...RUNS, "quantity"], drawTraining);
