@@ -1,4 +1,4 @@
-"""Errors shown to users: each message is one sentence with what was expected and what to do."""
+"""Exceptions and warnings shown to users; a message says what was expected, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MAX_LISTED_NAMES = 40
 
 
 class SmoothcertError(Exception):
-    """Base class of all smoothcert errors: a missing file, a full disk, a damaged download.
+    """Base class of all errors that smoothcert raises, for example for a missing file or a full disk.
 
     Example:
         >>> try:
@@ -21,7 +21,7 @@ class SmoothcertError(Exception):
 
 
 class UsageError(SmoothcertError, ValueError):
-    """An invalid argument; the command line exits with code 2.
+    """Error for an invalid argument; the command line exits with code 2.
 
     Example:
         >>> issubclass(UsageError, ValueError)

@@ -35,6 +35,7 @@ class Purpose(IntEnum):
     AUGMENTATION = 5 << 16
     EVALUATION = 6 << 16
     ATTACK = 7 << 16
+    SAMPLING = 8 << 16
 
 
 def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> Words:
@@ -87,7 +88,7 @@ def permutation(seed: int, address: tuple[int, int, int], size: int) -> Tensor:
 
 
 def _placed(address: tuple[Word, Word, Word], device: torch.device | None) -> list[Tensor]:
-    """Move the words to a device; CUDA graphs cannot capture copies from the host, so ints are filled in there."""
+    """Move address words to a device; ints are created there, since CUDA graphs cannot capture copies from the host."""
     return [w.to(device) if isinstance(w, Tensor) else torch.full((), w, device=device) for w in address]
 
 

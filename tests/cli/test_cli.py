@@ -281,7 +281,7 @@ def test_special_files_are_neither_read_nor_replaced(checkpoint, tmp_path, capsy
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert main(["certify", str(checkpoint), "--n", "20", "--skip", "500", "--out", str(pipe)]) == 2
-    assert "must name a results file" in capsys.readouterr().err
+    assert "to be a results file ending in .tsv" in capsys.readouterr().err
     with pytest.raises(UsageError, match="is not a regular file"):
         write_text(pipe, "text")
     assert pipe.is_fifo()
@@ -307,7 +307,7 @@ BAD = [
     (["certify", "{c}", "--batch", "0"], "`--batch` to be at least 1"),
     (["certify", "{c}", "--micro-batch", "0"], "`--micro-batch`"),
     (["certify", "{c}", "--precision", "fp23"], "did you mean 'fp32'"),
-    (["certify", "{c}", "--device", "warp"], "`--device` warp cannot be used here"),
+    (["certify", "{c}", "--device", "warp"], "device 'warp' cannot be used here"),
     (["certify", "{c}", "--split", "dev"], "`--split`"),
     (["certify", "{c}", "--data", "cifar11"], "did you mean 'cifar10'"),
     (["certify", "{c}", "--resize", "32"], "`--resize` and `--crop` are for image folders, which mnist-mini is not"),
@@ -317,17 +317,17 @@ BAD = [
     (["data", "make", "{wide}"], "Expected `--out`, the folder for the corrupted images of"),
     (["certify", "{c}", "--data", "{wide}"], "Expected images of shape [1, 28, 28], but got [1, 40, 40]"),
     (["certify", "{c}", "--data", "{c}"], "is not a dataset; expected an .npz file"),
-    (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "must name a results file"),
+    (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "to be a results file ending in .tsv"),
     (
         ["certify", "{c}", "--n", "20", "--skip", "500", "--stop", "table", "--out", "{folder}"],
-        "must name a results file",
+        "to be a results file ending in .tsv",
     ),
-    (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "must name a results file"),
+    (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "to be a results file ending in .tsv"),
     (["predict", "{c}", "--n", "0"], "`--n`"),
     (["predict", "{c}", "--n", "10", "--dry-run"], "every prediction abstains at alpha = 0.001; use n >= 11"),
     (["certify", "{c}", "--n", "10", "--bound", "two-sided"], "at alpha = 0.001; use n >= 11"),
     (["attack", "{c}", "--radii", "nan"], "`--radii` to be numbers > 0"),
-    (["attack", "{c}", "--out", "{folder}"], "folder.tsv is a folder; name a file"),
+    (["attack", "{c}", "--out", "{folder}"], "folder.tsv is a folder; choose a file instead"),
     (["attack", "{c}", "--n", "10"], "every prediction abstains at alpha = 0.001; use n >= 11"),
     (["train"], "Expected a recipe (see `smoothcert list recipes`) or flags such as `--dataset`"),
     (["list", "modles"], "did you mean 'models'"),

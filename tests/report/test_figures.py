@@ -88,7 +88,7 @@ def test_the_legend_of_many_runs_fits_and_their_styles_differ(tmp_path):
     assert 0 <= box.x0 < box.x1 <= drawn.bbox.width
     styles = {line.get_label(): (line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn.axes[0].lines}
     methods = [styles[name] for name in METHODS.values()]
-    assert styles["Consistency"][0] == styles[variants[0]][0], "one method, one colour"
+    assert styles["Consistency"][0] == styles[variants[0]][0], "one method, one color"
     assert len({styles[name] for name in (*METHODS.values(), *variants)}) == 12, "all styles differ"
     assert drawn.axes[0].get_window_extent().height > 200, "the legend leaves room for the curves"
     assert styles["CAT-RS"] == methods[-1]

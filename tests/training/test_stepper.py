@@ -19,7 +19,7 @@ from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.step_draws import StepDraws
 from smoothcert.training.stepper import Stepper
 
-OPTIONS = {"num_noises": 2, "attack_steps": 2, "weight": 0.5}
+OPTIONS = {"num_noises": 2, "attack_steps": 2, "weight": 0.5, "attack_epoch": 5}
 
 
 def options(name):
@@ -81,6 +81,54 @@ def test_losses_in_bfloat16_are_computed_in_float32(name):
     assert {value.dtype for value in values} == {torch.float32}
 
 
+class Counting(torch.nn.Sequential):
+    """A network that counts its passes."""
+
+    def __init__(self):
+        super().__init__(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+        self.passes = 0
+
+    def forward(self, x):
+        self.passes += 1
+        return super().forward(x)
+
+
+def test_passes_of_an_attack_are_absent_before_it_begins():
+    counts = []
+    for begins in (0, 10, 11):
+        networks = []
+        method = create_method("first-failure", 0.25, {"attack_steps": 3, "attack_epoch": begins})
+        train(method, compiled=False, network=lambda seen=networks: seen.append(Counting()) or seen[0])
+        counts.append(networks[0].passes)
+    assert counts == [3 * 4, 2 * 1 + 4, 3 * 1], "steps in epochs 0, 5 and 10"
+
+
+def test_a_phase_is_the_method_alone_and_captured_on_its_own(monkeypatch):
+    """Captured steps, here replayed without a GPU, are never those of another phase."""
+
+    class Replay:
+        def __init__(self, stepper, places, images):
+            self.stepper, self.places, self.images, self.phase = stepper, places, images, stepper._phase
+
+        def replay(self):
+            assert self.stepper._phase == self.phase
+            Stepper.take_step(self.stepper, self.places, self.images)
+
+    def capture(stepper, inputs, images):
+        places = tuple(value.clone() for value in inputs)
+        return places, Replay(stepper, places, images)
+
+    monkeypatch.setattr(GraphStepper, "_capture", capture)
+    method = create_method("first-failure", 0.25, {"attack_steps": 2, "attack_epoch": 20})
+    plain, graphs = (train(method, compiled=False, steps=8, graphs=graphs) for graphs in (False, True))
+    assert all(torch.equal(graphs[key], plain[key]) for key in plain)
+    assert plain["sums"].shape == (2,), "the attack's share of failures is watched from its first epoch on"
+    never = create_method("first-failure", 0.25, {"attack_steps": 2, "attack_epoch": 50})
+    without = create_method("gaussian", 0.25, {"num_noises": 4})
+    early, gaussian = (train(method, compiled=False) for method in (never, without))
+    assert all(torch.equal(early[key], gaussian[key]) for key in gaussian)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Branching(Gaussian):
     """Gaussian training that branches on a hyperparameter."""
@@ -119,7 +167,7 @@ def test_only_real_hyperparameters_become_tensors():
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Synchronising(Gaussian):
+class Synchronizing(Gaussian):
     """Gaussian training that reads a value back to the host."""
 
     def step(self, model, x, y, *, draws, epoch, soft=None):
@@ -128,8 +176,8 @@ class Synchronising(Gaussian):
         return StepOutput(scale * output.loss)
 
 
-def test_a_method_that_synchronises_runs_uncompiled_with_the_same_numbers():
-    method = Synchronising(sigma=0.25)
+def test_a_method_that_synchronizes_runs_uncompiled_with_the_same_numbers():
+    method = Synchronizing(sigma=0.25)
     expected = train(method, compiled=False)
     with pytest.warns(UserWarning, match="Steps run uncompiled: "):
         actual = train(method, compiled=True, left=0)
@@ -175,7 +223,7 @@ def wrong_by(factor):
     return compiler
 
 
-def normalised():
+def normalized():
     """Return a network with BatchNorm, whose buffers change with every forward pass."""
     return torch.nn.Sequential(torch.nn.BatchNorm2d(1), torch.nn.Flatten(), torch.nn.Linear(784, 10))
 
@@ -183,9 +231,9 @@ def normalised():
 @pytest.mark.parametrize(("factor", "off"), [(-1.0, "200%"), (float("nan"), "nan%")])
 def test_wrongly_compiled_steps_run_uncompiled_with_the_same_numbers(monkeypatch, factor, off):
     monkeypatch.setattr(torch, "compile", wrong_by(factor))
-    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalised)
+    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalized)
     with pytest.warns(Notice, match=f"Steps run uncompiled: the compiler's gradients are off by {off}") as notices:
-        actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
+        actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalized)
     assert len(notices) == 1
     assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
@@ -212,9 +260,9 @@ def failing(backwards):
 @pytest.mark.parametrize("backwards", [False, True])
 def test_failing_compiled_steps_run_uncompiled_with_the_same_numbers(monkeypatch, backwards):
     monkeypatch.setattr(torch, "compile", failing(backwards))
-    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalised)
+    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalized)
     with pytest.warns(Notice, match="Steps run uncompiled: expected stride 1==576.$") as notices:
-        actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
+        actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalized)
     assert len(notices) == 1
     assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
@@ -222,7 +270,7 @@ def test_failing_compiled_steps_run_uncompiled_with_the_same_numbers(monkeypatch
 def test_the_comparison_leaves_no_trace_and_allows_dropout(monkeypatch):
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     torch._dynamo.reset()
-    plain, compiled = (train(Gaussian(sigma=0.25), compiled=compiled, network=normalised) for compiled in (False, True))
+    plain, compiled = (train(Gaussian(sigma=0.25), compiled=compiled, network=normalized) for compiled in (False, True))
     assert all(torch.equal(plain[key], compiled[key]) for key in plain)
     dropping = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.9), torch.nn.Linear(784, 10))  # noqa: E731
     train(Gaussian(sigma=0.25), compiled=True, network=dropping)  # asserts that it does not fall back

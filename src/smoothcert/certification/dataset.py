@@ -12,7 +12,7 @@ from torch import Tensor
 from smoothcert.certification.job import Progress, prepare_job
 from smoothcert.certification.protocol import SamplingProtocol
 from smoothcert.certification.sequential import certify_until_decided
-from smoothcert.data.image_data import ImageData
+from smoothcert.data.user_data import Labeled
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
 from smoothcert.results.records import Prediction, Record
@@ -24,7 +24,7 @@ from smoothcert.statistics.stopping import StopRule
 
 def certify_dataset(
     classifier: SmoothedClassifier,
-    data: ImageData,
+    data: Labeled,
     out: str | Path | None = None,
     *,
     n0: int = 100,
@@ -46,24 +46,26 @@ def certify_dataset(
 
     Args:
         classifier: The smoothed classifier.
-        data: The images, as `load_dataset` returns them.
+        data: The images, as `load_dataset` returns them; a pair (inputs, labels) of arrays or tensors; or a
+            `torch.utils.data.Dataset` or DataLoader of such pairs. uint8 inputs stand for values in [0, 1], floats
+            for themselves.
         out: The results file, or None to write nothing.
         n0: Number of noise samples that select the class.
         n: Number of fresh noise samples that bound its probability; with `stop`, the largest number.
         alpha: Probability that a certificate is wrong.
         seed: Seed of the noise. A noise sample is a function of (seed, image index, sample number).
         bound: `one-sided`, as published; `randomised`, exact with one random number per image; or `two-sided`, which
-            bounds every other class, too.
+            also bounds every other class.
         stop: A rule of `smoothcert.stopping` that ends the sampling of an image early, or None for a fixed n. The votes
             of every look are stored beside the results.
         indices: The images to certify (default: all; see `select`).
         batch: Noisy samples in memory at once.
-        model: Description of the base classifier for the sidecar, with the `sha256` of its file if it has one. Without,
-            a module is identified by a fingerprint of its weights and settings.
+        model: Description of the base classifier for the sidecar, with the `sha256` of its file if it has one. Without
+            a hash, a module is identified by a fingerprint of its weights and settings.
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
-        With a fixed n the records made by this call, without those that a resumed file already had; with `stop`, all.
+        All records, those that a resumed file already had included. With several processes, on the first only.
 
     Raises:
         UsageError: If an argument is invalid, or `out` was made with other settings.
@@ -97,11 +99,24 @@ def certify_dataset(
 
 
 def certify_sequentially(
-    classifier: SmoothedClassifier, data: ImageData, out: str | Path | None = None, *, rule: StopRule, **options: Any
+    classifier: SmoothedClassifier, data: Labeled, out: str | Path | None = None, *, rule: StopRule, **options: Any
 ) -> list[Record]:
     """Certify images of a dataset until `rule` needs no more samples.
 
     Alias of `certify_dataset(classifier, data, out, stop=rule, **options)`.
+
+    Args:
+        classifier: The smoothed classifier, with `num_classes`.
+        data: The images, as `load_dataset` returns them.
+        out: The results file, or None to write nothing.
+        rule: A rule of `smoothcert.stopping`.
+        **options: Other arguments of `certify_dataset`.
+
+    Returns:
+        The records of all images.
+
+    Raises:
+        UsageError: If an argument is invalid, or `out` was made with other settings.
 
     Example:
         >>> import smoothcert
@@ -114,13 +129,13 @@ def certify_sequentially(
         (True, True)
     """
     if rule is None:
-        raise UsageError("Expected `rule` to be one of `smoothcert.stopping`, such as TableStop(), but got None.")
+        raise UsageError("Expected `rule` to be a rule of `smoothcert.stopping`, such as TableStop(), but got None.")
     return certify_dataset(classifier, data, out, stop=rule, **options)
 
 
 def predict_dataset(
     classifier: SmoothedClassifier,
-    data: ImageData,
+    data: Labeled,
     out: str | Path | None = None,
     *,
     n: int = 1000,
@@ -136,19 +151,20 @@ def predict_dataset(
 
     Args:
         classifier: The smoothed classifier.
-        data: The images, as `load_dataset` returns them.
+        data: The images, of any kind that `certify_dataset` accepts.
         out: The results file, or None to write nothing. See `certify_dataset`.
         n: Number of noise samples per image.
-        alpha: Probability of a wrong answer; images whose votes do not settle the class at 1 - alpha get -1.
+        alpha: Probability that a prediction is not the class of the smoothed classifier. An image whose votes do not
+            settle the class at confidence 1 - alpha gets -1.
         seed: Seed of the noise.
         indices: The images to predict (default: all).
         batch: Noisy samples in memory at once.
         model: Description of the base classifier for the sidecar.
-        purpose: Part of the address of the noise, besides the seed.
+        purpose: Part of the address of a noise sample; different purposes use different noise.
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
-        The predictions made by this call, without those that a resumed file already had.
+        All predictions, those that a resumed file already had included. With several processes, on the first only.
 
     Raises:
         UsageError: If an argument is invalid, or `out` was made with other settings.
@@ -165,7 +181,7 @@ def predict_dataset(
     bounds.check_alpha(alpha)
     bounds.check_seed(seed)
     bounds.check_count("n", n)
-    if purpose == Purpose.PREDICT:  # soft labels are made of votes, whatever the answer
+    if purpose == Purpose.PREDICT:  # soft labels use the votes, not the prediction
         bounds.check_prediction(n, alpha)
     settings = {"task": "predict", "n": n, "alpha": alpha, "seed": seed}
     job = prepare_job(classifier, data, out, indices, model, settings)

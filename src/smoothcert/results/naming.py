@@ -22,7 +22,7 @@ def results_name(
     shard: tuple[int, int] = (1, 1),
     severities: str = "",
 ) -> str:
-    """Return the default name of a results file, made of its settings.
+    """Return the default name of a results file, built from its settings.
 
     >>> results_name("certify", "mnist-c/fog", "test", 0.25, 1000, skip=20)
     'certify-mnist-c-fog-test-sigma0.25-n1000-skip20.tsv'
@@ -58,6 +58,15 @@ def looks_path(path: Path) -> Path:
     return _companion(path, ".looks.tsv")
 
 
+def level_paths(path: Path, levels: int) -> list[Path]:
+    """Return the paths of the class counts of a cascade's levels, beside its results file.
+
+    >>> [file.name for file in level_paths(Path("a.tsv"), 2)]
+    ['a.level1.counts.tsv', 'a.level2.counts.tsv']
+    """
+    return [_companion(path, f".level{level}.counts.tsv") for level in range(1, levels + 1)]
+
+
 def _companion(path: Path, suffix: str) -> Path:
     return path.with_name(results_stem(path) + suffix + (".gz" if path.suffix == ".gz" else ""))
 
@@ -70,14 +79,15 @@ def certificates_in(folder: Path, *, below: bool = False) -> list[Path]:
 
 
 def check_name(out: Path) -> None:
-    """Raise if results cannot be written to `out`: a folder, a device, a gzipped file or a companion's name."""
+    """Raise if `out` cannot be a results file: a folder, a device, a gzipped file or the name of a file beside one."""
     taken = out.suffix in (".json", ".gz") or out.name.endswith(COMPANION_SUFFIXES)
     if taken or (out.exists() and not out.is_file()):
-        raise UsageError(f"`--out` must name a results file ending in .tsv, got {out}.")
+        raise UsageError(f"Expected `out` to be a results file ending in .tsv, but got {out}.")
 
 
 def check_new(out: Path) -> None:
     """Raise if results cannot be written to `out`, or if it or a file beside it exists."""
     check_name(out)
-    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
-        raise UsageError(f"{out} exists; choose another `--out`.")
+    files = (out, sidecar_path(out), counts_path(out), looks_path(out), *level_paths(out, 1))
+    if any(path.exists() for path in files):
+        raise UsageError(f"{out} exists; choose another `out`.")

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.results.look_store import Look, read_looks
-from smoothcert.results.naming import counts_path, looks_path
+from smoothcert.results.naming import counts_path, level_paths, looks_path
+from smoothcert.results.reader import read_vote_file
 from smoothcert.results.recompute import certify_stored
 from smoothcert.results.records import Results
 from smoothcert.results.stored_protocol import StoredProtocol
 from smoothcert.results.vote_table import VoteTable
 from smoothcert.statistics.bounds import ABSTAIN, Floats, failure_upper_bound
+from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.certify import bound_uniforms, certify_looks
 
 _AT_ONCE = 1 << 22  # votes in one array
@@ -26,10 +28,10 @@ CHANGED = "the results were changed"
 
 
 class UnverifiedError(SmoothcertError):
-    """Rows that do not follow from the votes and settings beside them."""
+    """Error for rows that do not follow from the votes and settings beside them."""
 
     def __init__(self, path: Path, problem: str, advice: str = CHANGED) -> None:
-        super().__init__(f"{path}: {problem}; {advice}. `--unverified` reads them anyway.")
+        super().__init__(f"{path}: {problem}; {advice}. `unverified=True` reads them anyway.")
 
 
 def prove_by_counts(
@@ -38,21 +40,51 @@ def prove_by_counts(
     """Return classes and radii that the votes of a fixed number of noise samples prove."""
     all_classes = protocol.classes if protocol.bound == "two-sided" else None  # others need the chosen class only
     classes = max(all_classes or 2, table.classes)
-    labels, n = np.zeros(len(table), dtype=np.int64), protocol.plan.looks[0]
+    labels = np.zeros(len(table), dtype=np.int64)
     labels[rows] = results.label
     predict, radius = np.empty(len(table), dtype=np.int64), np.empty(len(table))
     step = max(1, _AT_ONCE // classes)
     for first in range(0, len(table), step):
         part = slice(first, min(first + step, len(table)))
         votes = table.dense(part.start, part.stop, classes)
-        for name, number, stage in zip(("n0", "n"), (protocol.n0, n), votes, strict=True):
-            total = stage.sum(axis=1)
-            for row in np.flatnonzero(total != number)[:1]:
-                there = f"image {table.idx[first + row]} has {total[row]:,} votes"
-                raise UnverifiedError(counts_path(path), f"{there}, but `{name}` in the sidecar is {number:,}")
+        _check_totals(counts_path(path), protocol, table.idx[part], votes)
         chosen = labels[part] if protocol.top > 1 else votes[0].argmax(axis=1)
         predict[part], radius[part] = _certify(protocol, table.idx[part], chosen, votes[1])
     return predict[rows], radius[rows]
+
+
+def _check_totals(
+    source: Path,
+    protocol: StoredProtocol,
+    idx: NDArray[np.int64],
+    votes: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> None:
+    """Raise unless both stages of every image have as many votes as the sidecar states."""
+    for name, number, stage in zip(("n0", "n"), (protocol.n0, protocol.plan.looks[0]), votes, strict=True):
+        total = stage.sum(axis=1)
+        for row in np.flatnonzero(total != number)[:1]:
+            there = f"image {idx[row]} has {total[row]:,} votes"
+            raise UnverifiedError(source, f"{there}, but {name} in the sidecar is {number:,}")
+
+
+def prove_by_levels(
+    path: Path, results: Results, protocol: StoredProtocol, rule: CascadeRule
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return classes and radii that the votes of a cascade's levels prove."""
+    files = level_paths(path, len(rule.sigmas))
+    tables = [read_vote_file(file) for file in files]
+    for file, table in zip(files, tables, strict=True):
+        if not np.array_equal(table.idx, results.idx):
+            raise UnverifiedError(file, f"its images are not those of {path.name}")
+    predict, radius = np.empty(len(results), dtype=np.int64), np.empty(len(results))
+    step = max(1, _AT_ONCE // max(table.classes for table in tables))
+    for first in range(0, len(results), step):
+        part = slice(first, min(first + step, len(results)))
+        votes = [table.dense(part.start, part.stop, table.classes) for table in tables]
+        for file, level in zip(files, votes, strict=True):
+            _check_totals(file, protocol, results.idx[part], level)
+        predict[part], radius[part], _ = rule.certify(votes)
+    return predict, radius
 
 
 def _certify(
@@ -66,7 +98,7 @@ def _certify(
         found = certify_looks(chosen, votes[:, None], once, plan, noise, protocol.bound, **options)
         return found.prediction, found.radius
     successes = np.take_along_axis(votes, chosen[:, None], axis=1)[:, 0]
-    failure = _known_bounds(plan.looks[0], plan.alpha)  # few counts differ among many images and files
+    failure = _known_bounds(plan.looks[0], plan.alpha)  # many images and files share few different counts
     new = np.unique(successes[np.isnan(failure[successes])])
     failure[new] = failure_upper_bound(new, plan.looks[0], plan.alpha)
     radius = noise.gap_radius(failure[successes], failure[successes])
@@ -75,7 +107,7 @@ def _certify(
 
 @lru_cache(maxsize=4)
 def _known_bounds(n: int, alpha: float) -> Floats:
-    """Return a table of failure bounds by number of successes, NaN where they were not needed yet."""
+    """Return a cached table of failure bounds by number of successes, NaN where not computed yet."""
     return np.full(n + 1, np.nan)
 
 
@@ -88,7 +120,7 @@ def prove_by_looks(
     """
     without_row = np.setdiff1d(table.idx, results.idx)
     if len(without_row):
-        raise UnverifiedError(path, f"it has no row of image {without_row[0]}, whose votes are stored")
+        raise UnverifiedError(path, f"it has no row for image {without_row[0]}, whose votes are stored")
     classes = max(protocol.classes or 2, table.classes)
     looks, numbers = read_looks(path, classes), {0: 0} | {n: look for look, n in enumerate(protocol.plan.looks, 1)}
     seen, nothing = list[list[Look]](), np.zeros(classes, dtype=np.int64)
@@ -98,7 +130,7 @@ def prove_by_looks(
         first, *later = [look.votes for look in seen[-1]] or [nothing]
         if not np.array_equal([first, [nothing, *later][-1]], counts) or first.sum() not in (0, protocol.n0):
             files = f"{counts_path(path).name} and {looks_path(path).name}"
-            raise UnverifiedError(path, f"the votes of image {image} in {files} contradict each other or `n0`")
+            raise UnverifiedError(path, f"the votes of image {image} in {files} contradict each other or n0")
     options: dict[str, Any] = {"bound": protocol.bound, "top": protocol.top, "seed": protocol.seed}
     labels = results.label.tolist()
     records = certify_stored(results.idx.tolist(), labels, seen, protocol.plan, protocol.noise, **options)

@@ -1,4 +1,4 @@
-"""The settings in a sidecar that certificates depend on. No torch."""
+"""Sampling protocol as stored in a sidecar: the settings that certificates depend on. No torch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.errors import UsageError
 from smoothcert.statistics.bounds import Floats
+from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.certify import certify_looks
 from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, fixed_plan, plan_of, table_plan
-from smoothcert.statistics.noise import GridNoise, Noise, convert_radius, noise_of
+from smoothcert.statistics.noise import GaussianNoise, GridNoise, Noise, convert_radius, noise_of
 
 _PLANS = {"table": table_plan, "radius": dense_plan, "budget": even_plan}
 _STEP = 1e-6  # radii of grid noise are rounded down to multiples of this
@@ -33,6 +34,7 @@ class StoredProtocol:
     norm: str
     classes: int | None
     dimensions: int | None
+    cascade: CascadeRule | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StoredProtocol:
@@ -52,11 +54,12 @@ class StoredProtocol:
             norm=settings.get("norm", noise.norm),
             classes=settings.get("classes") or classes_of(data.get("name")),
             dimensions=data.get("dimensions") or dimensions_of(data.get("name")),
+            cascade=_cascade_rule(settings["cascade"], noise, alpha) if "cascade" in settings else None,
         )
 
     @property
     def tolerance(self) -> float:
-        """Difference of radii between versions of SciPy."""
+        """Largest difference to accept between radii computed with different versions of SciPy."""
         return 1e-8 * self.noise.sigma + (1.1 * _STEP if isinstance(self.noise, GridNoise) else 0.0)
 
     @property
@@ -78,10 +81,17 @@ class StoredProtocol:
         return float(self.in_norm(found.radius)[0])
 
 
+def _cascade_rule(cascade: Mapping[str, Any], noise: Noise, alpha: float) -> CascadeRule:
+    sigmas = tuple(float(level["sigma"]) for level in cascade["levels"])
+    if sigmas[:1] != (noise.sigma,) or noise.name != GaussianNoise.name:
+        raise UsageError("The first level of a cascade in the sidecar does not have its Gaussian noise.")
+    return CascadeRule(sigmas, float(cascade["p0"]), alpha, float(cascade["first_share"]))
+
+
 def _check_plan(plan: Plan, rule: str | None, n: int) -> None:
-    """Raise if the looks of a rule do not end at n, or are its usual ones with other shares of alpha."""
+    """Raise if a rule's looks do not end at n, or are its standard looks with other shares of alpha."""
     if rule not in _PLANS:
         return
     usual = _PLANS[rule](n, plan.alpha)
     if plan.looks[-1] != n or (plan.looks == usual.looks and not np.allclose(plan.alphas, usual.alphas, rtol=1e-6)):
-        raise UsageError("The looks in the sidecar are not those of its `n` and `alpha`.")
+        raise UsageError("The looks in the sidecar do not match its n and alpha.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from smoothcert.statistics.bounds import check_seed
 from smoothcert.statistics.noise import GridNoise, Noise
 
 AUTO = "auto"
-"""Default range of inputs: [0, 1] for images, any for vectors."""
+"""Default range of inputs: [0, 1] for images, unlimited for vectors."""
 STEPS_PER_SIGMA = 1024
 """Smallest sigma, in steps between float32 numbers at the largest input.
 
@@ -27,7 +28,7 @@ of the exact sum, and so a part of the base classifier, like the cast of noisy i
 
 
 def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
-    """Return inputs as a float32 batch, and True if it was a single one. `shape` is that of one input, if known."""
+    """Return inputs as a float32 batch, and True for a single input. `shape` is the shape of one input, if known."""
     try:
         inputs = torch.as_tensor(x).detach()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -62,9 +63,9 @@ def check_values(batch: Tensor, noise: Noise, limits: tuple[float, float] | str 
     low, high = float(batch.min()), float(batch.max())
     if low < float(limits[0]) or high > float(limits[1]):
         raise UsageError(
-            f"Expected inputs in [{limits[0]}, {limits[1]}], but they span [{low:.6g}, {high:.6g}]: sigma is "
-            "measured on that range. Wrap a model made for another range with "
-            "`adapt_inputs`; `input_range=None` switches this check off."
+            f"Expected inputs in [{limits[0]}, {limits[1]}], the range that `sigma` refers to, but they span "
+            f"[{low:.6g}, {high:.6g}]. Wrap a model made for another range with `adapt_inputs`; `input_range=None` "
+            "disables this check."
         )
 
 
@@ -99,10 +100,14 @@ def as_shape(shape: Sequence[int]) -> torch.Size:
         raise UsageError(f"Expected `input_shape` as (channels, height, width), but got {shape!r}.") from None
 
 
-def as_indices(index: Any, count: int) -> Tensor:
-    """Return the index that names the noise of each input: by default its place in the batch."""
+def as_indices(index: Any, inputs: Tensor) -> Tensor:
+    """Return the index that identifies the noise of each input: by default a hash of its bytes.
+
+    With the hash, different inputs have different noise even if they are certified one by one.
+    """
+    count = len(inputs)
     try:
-        indices = torch.arange(count) if index is None else torch.as_tensor(index).reshape(-1)
+        indices = _hash_rows(inputs) if index is None else torch.as_tensor(index).reshape(-1)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"Expected `index` to be a whole number for each input, but got {index!r}.") from error
     if indices.is_floating_point() or indices.is_complex():
@@ -112,6 +117,12 @@ def as_indices(index: Any, count: int) -> Tensor:
     if bool((indices < 0).any() | (indices >= 1 << 32).any()):
         raise UsageError("Expected every `index` to be between 0 and 2**32 - 1.")
     return indices
+
+
+def _hash_rows(inputs: Tensor) -> Tensor:
+    """Return 32 bits of a hash of each input."""
+    rows = inputs.cpu().float().flatten(1).contiguous().numpy().astype("<f4")
+    return torch.tensor([int.from_bytes(blake2b(row.tobytes(), digest_size=4).digest(), "little") for row in rows])
 
 
 def as_seed(seed: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Panels of certified accuracy curves and of accuracy-robustness trade-offs; runs differ in colour and dashes."""
+"""Panels of certified accuracy curves and of accuracy-robustness trade-offs; runs differ in color and dashes."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def _add_legend_below(figure: Any, named: Mapping[str, Any]) -> None:
 
 
 def _line_styles(names: Iterable[str]) -> list[tuple[int, Any]]:
-    """Return a colour index and a dash pattern for each curve, the same for a method in every figure.
+    """Return a color index and a dash pattern for each curve, the same for a method in every figure.
 
-    Variants of a method share its colour and differ in dashes; other runs get the colours that no method here uses.
+    Variants of a method share its color and differ in dashes; other runs get the colors that no method here uses.
     """
     methods = [_method_index(name) for name in names]
     free = [index for index in range(len(_COLORS)) if index not in methods] or list(range(len(_COLORS)))
@@ -160,7 +160,7 @@ def _draw_tradeoff(axes: Any, panel: Tradeoff) -> None:
     for printed, style in rings:
         axes.plot(*zip(*printed, strict=True), markersize=6.5, fillstyle="none", linestyle="", **style)
     if rings:
-        axes.plot([], [], "o", color="grey", markersize=6.5, fillstyle="none", label="paper")
+        axes.plot([], [], "o", color="gray", markersize=6.5, fillstyle="none", label="paper")
     robust = "ACR" if panel.radius is None else f"certified acc. at r = {panel.radius:.1f} (%)"
     axes.set(xlabel="clean accuracy (%)", ylabel=robust)
 
