@@ -65,7 +65,7 @@ def build_content(
     ]
     printed = sheet(table)
     positions = {id(row): position for position, row in enumerate(table.rows)}
-    return without_folders(
+    content: Json = without_folders(
         {
             "radii": list(table.radii),
             "messages": dataset_messages(table, positions),
@@ -86,6 +86,7 @@ def build_content(
             "heatmaps": [heat_map(title, values) for title, values in corruptions.items()],
         }
     )
+    return content
 
 
 def varied_options(runs: Sequence[Run]) -> list[Json | None]:

@@ -140,8 +140,10 @@ function drawDifference(first, second, pair, curve) {
   });
 }
 
+const pairedRuns = () => filteredRuns().filter((run) => data.pairs.some(([a, b]) => a === run.id || b === run.id));
+
 async function drawCompare() {
-  const runs = filteredRuns().filter((run) => data.pairs.some(([a, b]) => a === run.id || b === run.id));
+  const runs = pairedRuns();
   byId("compare").hidden = runs.length < 2;
   if (runs.length < 2) return;
   const [first, second] = chosenRuns(runs);
@@ -158,6 +160,8 @@ async function drawCompare() {
     return;
   }
   const steps = await imageSteps();
+  const current = chosenRuns(pairedRuns());
+  if (current[0] !== first || current[1] !== second) return; // another choice was made meanwhile
   const curve = pairedDifference(...sharedSteps(first, second, steps), data.grid.count);
   drawDifference(first, second, pair, curve);
   byId("compare-verdict").replaceChildren(...verdict(first, second, pair, curve));

@@ -4,11 +4,12 @@ import { axes, drawPlot, facets, key, noPlot, path, scale, ticks } from "./chart
 import { data, gridRadii, withPaper } from "./data.js";
 import { byId, css, s, segmented, setControls, toggle, unique } from "./dom.js";
 import { fixed, percent, sigmaText } from "./format.js";
+import { comparedRuns } from "./message.js";
 import { colorOf, colorSlot, dashed, dashOf } from "./palette.js";
-import { panel, RUNS, setter, shownRuns, sigmasOf, state } from "./state.js";
+import { panel, RUNS, setter, sigmasOf, state } from "./state.js";
 import { envelope, wilson } from "./statistics.js";
 
-const EDGE = { left: 46, right: 8, top: 24, bottom: 40 };
+const EDGE = { left: 52, right: 8, top: 24, bottom: 40 };
 
 /** Return the radius of each of the paper's numbers with the accuracy as a share. */
 const paperPoints = (run) => (run.paper?.accuracy ?? []).map(([radius, accuracy]) => [radius, accuracy / 100]);
@@ -126,16 +127,15 @@ function drawFacet({ title, lines }, place, marks) {
   ];
 }
 
-/** Return the key: a color per method, and the dashes of runs that share one. */
+/** Return the key: a solid line per method, and the dashed lines of its other runs. */
 function keyItems(lines) {
-  const alike = (line) =>
-    lines.filter((other) => other.name !== line.name && colorSlot(other.run) === colorSlot(line.run)).length;
-  const known = new Map(lines.map((line) => [line.name, line]));
-  return [...known.values()].map((line) => ({
-    color: colorOf(line.run),
-    dash: alike(line) ? dashed(line.dash) : null,
-    name: line.name,
-  }));
+  const known = new Map();
+  for (const line of lines) {
+    const name = line.dash.length ? line.name : line.run.methodName;
+    const sign = `${colorSlot(line.run)} ${line.dash}`;
+    if (!known.has(sign)) known.set(sign, { color: colorOf(line.run), dash: dashed(line.dash), name });
+  }
+  return [...known.values()];
 }
 
 function altOf(groups) {
@@ -149,8 +149,8 @@ function altOf(groups) {
 
 function drawCurves() {
   drawControls();
-  const runs = shownRuns();
-  byId("curves-remark").textContent = state.curves === "envelope" ? missingLevels(runs).join(" ") : "";
+  const { runs, remark } = comparedRuns();
+  byId("curves-remark").textContent = [...(state.curves === "envelope" ? missingLevels(runs) : []), remark].join(" ");
   if (!runs.length) return noPlot("curves-plot", "No runs are shown.");
   const groups =
     state.curves === "envelope"

@@ -1,15 +1,16 @@
 // Distributions of vote shares and radii as ridgelines, one per run, a facet per noise level; and the outcomes.
 
-import { axes, drawPlot, facets, noPlot, path, scale, text, ticks } from "./chart.js";
+import { axes, drawPlot, facets, noPlot, path, scale, text, textWidth, ticks } from "./chart.js";
 import { data } from "./data.js";
 import { byId, css, h, s, segmented, setControls, stackedBar, sum } from "./dom.js";
 import { count, percent, sigmaText } from "./format.js";
+import { comparedRuns } from "./message.js";
 import { colorOf } from "./palette.js";
 import { panel, RUNS, setter, shownRuns, sigmasOf, state } from "./state.js";
 import { rebin } from "./statistics.js";
 
 const ROW = 34;
-const EDGE = { left: 92, right: 18, top: 40, bottom: 40 };
+const EDGE = { right: 18, top: 40, bottom: 40 };
 const MOST = 12; // runs of a facet
 const BINS = 50;
 const LABELED = [0, 0.5, 0.9, 0.99, 0.999, 1];
@@ -39,6 +40,8 @@ function histograms(runs) {
   return { edges, places: edges.map((_, i) => i), bins: (run) => countsOf(run.votes).slice(from), xTicks };
 }
 
+const shortLabel = ({ label }) => (label.length > 22 ? `${label.slice(0, 21)}…` : label);
+
 /** Draw a run's histogram as a filled ridge; its height is the square root of the share, so that small ones show. */
 function ridge(run, { edges, places, bins: binsOf }, x, base, marks) {
   const bins = binsOf(run);
@@ -56,21 +59,20 @@ function ridge(run, { edges, places, bins: binsOf }, x, base, marks) {
     });
   });
   const outline = path([[x(places[0]), base], ...corners, [x(places[places.length - 1]), base]]);
-  const name = run.label.length > 16 ? `${run.label.slice(0, 15)}…` : run.label;
   return [
     s("path", { d: `${outline}Z`, fill: color, "fill-opacity": 0.35, stroke: color, "stroke-width": 1.2 }),
-    text(x(places[0]) - 8, base - 3, name, { "text-anchor": "end", fill: css("--ink") }),
+    text(x(places[0]) - 8, base - 3, shortLabel(run), { "text-anchor": "end", fill: css("--ink") }),
   ];
 }
 
 function drawRidges() {
   drawControls();
-  const runs = shownRuns().filter((run) => state.shares === "radius" || run.votes);
+  const { runs: compared, remark } = comparedRuns();
+  const runs = compared.filter((run) => state.shares === "radius" || run.votes);
   const bound = runs.filter((run) => state.shares === "votes" && !run.votes.exact).length;
   const saved = bound === runs.length ? "Votes were not saved" : `${bound} of ${runs.length} runs did not save votes`;
-  byId("distribution-remark").textContent = bound
-    ? `${saved}: the plot shows the lower bound that follows from the radius.`
-    : "";
+  const why = bound ? `${saved}: the plot shows the lower bound that follows from the radius.` : "";
+  byId("distribution-remark").textContent = `${why} ${remark}`.trim();
   if (!runs.length) return noPlot("distribution-plot", "No votes of the runs shown are known.");
   const shown = histograms(runs);
   const { edges, places, xTicks } = shown;
@@ -80,13 +82,14 @@ function drawRidges() {
   });
   const rows = Math.max(...groups.map(({ members }) => members.length));
   const what = state.shares === "votes" ? "vote share p_A of the certified class" : "certified radius";
+  const names = 12 + Math.max(...groups.flatMap(({ members }) => members.map((run) => textWidth(shortLabel(run)))));
   drawPlot("distribution-plot", state.shares === "votes" ? "vote-shares" : "radii", (width) => {
     const layout = facets(groups.length, width, { least: 320, height: EDGE.top + EDGE.bottom + ROW * rows });
     const marks = [];
     const children = groups.flatMap(({ sigma, members, all }, k) => {
       const place = layout.places[k];
       const frame = {
-        left: place.left + EDGE.left,
+        left: place.left + names,
         right: place.left + place.width - EDGE.right,
         top: place.top + EDGE.top - 12,
         bottom: place.top + EDGE.top + ROW * members.length,

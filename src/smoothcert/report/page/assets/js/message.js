@@ -4,7 +4,7 @@ import { data } from "./data.js";
 import { byId, h } from "./dom.js";
 import { count, sigmaText } from "./format.js";
 import { swatch } from "./palette.js";
-import { panel, RUNS, state } from "./state.js";
+import { panel, RUNS, shownRuns, state } from "./state.js";
 
 const sentences = (message, tag) => [
   h(tag, { class: "headline" }, message.headline),
@@ -16,6 +16,15 @@ const sentences = (message, tag) => [
 ];
 
 export const messageOf = () => data.messages.find((message) => message.dataset === state.dataset);
+
+/** Return the shown runs that can be compared, or all if there are none, and a remark on the others. */
+export function comparedRuns() {
+  const shown = shownRuns();
+  const compared = shown.filter((run) => messageOf().compared.includes(run.id));
+  const runs = compared.length ? compared : shown;
+  const others = shown.length - runs.length;
+  return { runs, remark: others ? `${others} more on other images: see the table.` : "" };
+}
 
 function drawMessage() {
   const message = messageOf();
@@ -60,7 +69,7 @@ function drawBest() {
     ),
   );
   const heads = [
-    h("th", { scope: "col" }, "radius"),
+    h("th", { scope: "col", class: "text" }, "radius"),
     h("th", { scope: "col", class: "text", colspan: 2 }, "most images certified by"),
     h("th", { scope: "col", class: "text next", colspan: 2 }, "next method"),
   ];

@@ -45,19 +45,19 @@ export function canvasOf(sheet, position, alt, sigma = 0, draw = 0) {
   if (sigma) {
     const pixels = context.getImageData(0, 0, width, height),
       next = normals(1000003 * draw + sheet.indices[position]);
-    sheet.grey ??= isGrey(pixels.data);
-    const grey = sheet.grey;
+    sheet.gray ??= isGray(pixels.data);
+    const gray = sheet.gray;
     const scale = (255 * sigma) / sheet.shrink; // the mean of k x k pixels has 1/k of the noise
     for (let i = 0; i < pixels.data.length; i += 4) {
-      const same = grey ? scale * next() : 0;
-      for (let channel = 0; channel < 3; channel++) pixels.data[i + channel] += grey ? same : scale * next();
+      const same = gray ? scale * next() : 0;
+      for (let channel = 0; channel < 3; channel++) pixels.data[i + channel] += gray ? same : scale * next();
     }
     context.putImageData(pixels, 0, 0);
   }
   return canvas;
 }
 
-function isGrey(pixels) {
+function isGray(pixels) {
   for (let i = 0; i < pixels.length; i += 4)
     if (pixels[i] !== pixels[i + 1] || pixels[i] !== pixels[i + 2]) return false;
   return true;

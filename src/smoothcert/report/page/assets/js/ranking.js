@@ -3,9 +3,9 @@
 import { axes, drawPlot, noPlot, scale, text, textWidth, ticks } from "./chart.js";
 import { byId, css, s } from "./dom.js";
 import { fixed, sigmaText } from "./format.js";
-import { messageOf } from "./message.js";
+import { comparedRuns } from "./message.js";
 import { colorOf } from "./palette.js";
-import { panel, RUNS, shownRuns, sigmasOf } from "./state.js";
+import { panel, RUNS, sigmasOf } from "./state.js";
 
 const ROW = 22;
 const EDGE = { top: 26, bottom: 30, right: 16 };
@@ -79,11 +79,8 @@ function facet({ sigma, members, all }, { left, top, width }, names, marks) {
 }
 
 function drawRanking() {
-  const shown = shownRuns();
-  const compared = shown.filter((run) => messageOf().compared.includes(run.id));
-  const runs = compared.length ? compared : shown;
-  const others = shown.length - runs.length;
-  byId("ranking-remark").textContent = others ? `${others} more on other images: see the table.` : "";
+  const { runs, remark } = comparedRuns();
+  byId("ranking-remark").textContent = remark;
   if (!runs.length) return noPlot("ranking-plot", "No runs are shown.");
   const groups = ranked(runs);
   const names =
