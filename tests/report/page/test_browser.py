@@ -1,16 +1,14 @@
 """The page in Chromium, opened from disk: content, interaction and accessibility."""
 
-import os
 import re
-import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import PIL.Image
 import pytest
+from browsing import DESKTOP, PHONE, Opened, launched_browser, serious
 from page_runs import hashes, make_run
-from playwright.sync_api import sync_playwright
 from statsmodels.stats.proportion import proportion_confint
 
 from smoothcert.cli.report_page import find_test_images
@@ -24,26 +22,18 @@ from smoothcert.report.tables.table import build_table
 from smoothcert.report.tables.winners import best_by_radius, comparable_rows, leads_by_sigma
 from smoothcert.statistics import metrics
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ASSETS = Path(render_page.__code__.co_filename).with_name("assets")
-AXE = Path(__file__).parents[2] / "vendor" / "axe.min.js"
 HOSTILE = """<script>alert("x")</script> & 'quotes' "too" </style>"""
 CORRUPTIONS = {
     "ACR of CAT-RS": {("fog", 1): 0.5, ("fog", 2): 0.25, ("glass_blur", 1): 0.75},
     "accuracy": {("fog", "Gaussian"): 50.0, ("mean", "Gaussian"): 50.0, ("fog", HOSTILE): 75.0},
 }
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
 def browser():
-    found = os.environ.get("SMOOTHCERT_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if not found:
-        pytest.skip("no Chromium to open the page with: install Debian's package chromium, or set SMOOTHCERT_BROWSER")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    with launched_browser() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -79,36 +69,12 @@ def file(runs, table, tmp_path_factory):
     return path
 
 
-class Opened:
-    """A tab with the page, and its errors and requests."""
-
-    def __init__(self, browser, file, viewport=DESKTOP, scheme="light", **options):
-        self.context = browser.new_context(viewport=viewport, color_scheme=scheme, **options)
-        self.tab, self.errors, self.requests = self.context.new_page(), [], []
-        self.tab.set_default_timeout(120_000)
-        self.tab.on("console", lambda message: self.errors.append(message.text) if message.type != "log" else None)
-        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.tab.on("dialog", lambda dialog: (self.errors.append("dialog"), dialog.dismiss()))
-        self.tab.on("request", lambda request: self.requests.append(request.url))
-        self.file = file
-        self.load()
-
-    def load(self, address=""):
-        self.tab.goto("about:blank")
-        self.tab.goto(self.file.as_uri() + address)
-        self.wait()
-
-    def wait(self):
-        self.tab.wait_for_selector("html[data-ready]:not([data-busy])")
-
-
 @pytest.fixture(scope="module")
 def opened(browser, file):
     page = Opened(browser, file, permissions=["clipboard-read", "clipboard-write"])
     yield page
-    outside = [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))]
     assert page.errors == [], "no error in any of the tests"
-    assert outside == []
+    assert page.outside() == []
 
 
 @pytest.fixture
@@ -420,8 +386,7 @@ def test_the_address_shows_what_the_sender_saw(browser, file, opened, tab):
     tab.locator(".card").nth(2).click()
     tab.locator("#detail-title").wait_for()
     address = tab.evaluate("location.hash")
-    other = Opened(browser, file)
-    other.load(address)
+    other = Opened(browser, file, address=address)
     other.tab.locator("#detail-title").wait_for()
 
     def seen(tab):
@@ -434,9 +399,8 @@ def test_the_address_shows_what_the_sender_saw(browser, file, opened, tab):
     assert seen(other.tab) == seen(tab)
     assert other.errors == []
     other.tab.keyboard.press("Escape")
-    other.tab.evaluate("location.hash = '#sort=nothing&radius=99&dataset=none&image=abc&sigmas=x&broken'")
-    other.tab.wait_for_function("document.querySelectorAll('#table tr[data-run]').length === 0 || true")
-    other.load("#sort=nothing&radius=99&dataset=none&heat=77")
+    other.address = "#sort=nothing&radius=99&dataset=none&heat=77&image=abc&broken"
+    other.load()
     assert len(run_rows(other.tab)) == 5, "an address that makes no sense shows the default"
     assert other.errors == []
     other.context.close()
@@ -647,16 +611,6 @@ def test_provenance_has_the_hash_of_every_file(tab, runs):
     assert {"n0": "100", "n": "1000", "alpha": "0.001", "architecture": "lenet"}.items() <= shown.items()
 
 
-def serious(tab, where):
-    """Return the serious violations that axe-core finds below a selector."""
-    found = tab.evaluate(
-        "where => axe.run(where, {resultTypes: ['violations']})"
-        ".then(done => done.violations.map(fault => [fault.impact, fault.id, fault.nodes[0].html.slice(0, 200)]))",
-        where,
-    )
-    return [fault for fault in found if fault[0] in ("serious", "critical")]
-
-
 FORMS = [
     pytest.param(DESKTOP, "light", id="desktop-light"),
     pytest.param(PHONE, "dark", id="phone-dark"),
@@ -674,8 +628,7 @@ def test_it_is_accessible_on_all_screens_and_schemes(browser, file, viewport, sc
     assert wide <= 0, "no horizontal scrolling"
     background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}[scheme]
-    tab.evaluate(AXE.read_text() + "; 0")
-    assert serious(tab, "body") == []
+    assert serious(tab) == []
     tab.locator(".card").first.click()
     assert serious(tab, "dialog") == []
     assert page.errors == []
