@@ -137,7 +137,7 @@ def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterat
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a table is written as text. The page gets the same descriptions, and writes the rows that it shows.
+    """Description of a text format of tables. The page gets it too, and writes the rows that it shows.
 
     Attributes:
         head: Text before the titles; `{columns}` stands for a letter per column, l or r.
