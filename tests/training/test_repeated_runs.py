@@ -37,7 +37,7 @@ def test_a_failed_first_attempt_does_not_block_the_name(tmp_path, few, monkeypat
     corrected = configure("gaussian", epochs=1)
     assert train(corrected, tmp_path, few).is_file()
     assert smoothcert.load_recipe(tmp_path / "config.toml").epochs == 1
-    with pytest.raises(UsageError, match=r"another configuration \(other seed\)"):
+    with pytest.raises(UsageError, match=r"a different configuration \(different seed\)"):
         train(dataclasses.replace(corrected, seed=1), tmp_path, few)
 
 
@@ -50,9 +50,9 @@ def test_a_default_is_the_same_whether_given_or_not(tmp_path, few):
     same = [stored, *(configure("consistency", options={"weight": weight}, **short) for weight in (10, 10.0))]
     for config in same:
         assert train(config, tmp_path, few) == network
-    with pytest.raises(UsageError, match=r"another configuration \(other weight\)"):
+    with pytest.raises(UsageError, match=r"a different configuration \(different weight\)"):
         train(configure("consistency", options={"weight": 5.0}, **short), tmp_path, few)
-    with pytest.raises(UsageError, match=r"another configuration \(other method\)"):
+    with pytest.raises(UsageError, match=r"a different configuration \(different method\)"):
         train(configure("gaussian", name=plain.name, **short), tmp_path, few)
 
 
@@ -64,5 +64,5 @@ def test_a_folder_that_states_fewer_options_can_be_repeated(tmp_path, few):
     stored.write_text(text)
     assert train(config, tmp_path, few) == network
     assert stored.read_text() == text
-    with pytest.raises(UsageError, match=r"\(other num_noises\)"):
+    with pytest.raises(UsageError, match=r"\(different num_noises\)"):
         train(dataclasses.replace(config, options={"weight": 5.0, "num_noises": 3}), tmp_path, few)

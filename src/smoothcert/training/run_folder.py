@@ -53,7 +53,7 @@ class RunFolder:
         return read_config(self.config) if self.config.is_file() else None
 
     def open(self, config: TrainConfig) -> None:
-        """Begin or resume a run. Raise if the folder holds a run with another configuration."""
+        """Begin or resume a run. Raise if the folder holds a run with a different configuration."""
         self.check(config)
         whole = with_defaults(config)
         if not self.begun and self.read_config() != whole:
@@ -61,12 +61,12 @@ class RunFolder:
                 write_text(self.config, to_toml(whole))
 
     def check(self, config: TrainConfig) -> None:
-        """Raise if the folder holds a run with another configuration. One that failed before it began is none."""
+        """Raise if the folder holds a run with a different configuration. Without any result of training, it does not."""
         if not self.begun or (before := self.read_config()) is None:
             return
         if fields := different_fields(before, config):
-            text = f"{self.path} holds a run with another configuration (other {', '.join(fields)})"
-            raise UsageError(f"{text}; choose another `name`, or move the folder away.")
+            text = f"{self.path} holds a run with a different configuration (different {', '.join(fields)})"
+            raise UsageError(f"{text}; choose another `name`, or move the folder elsewhere.")
 
     def write_network(self, card: str, model: Classifier, **about: Any) -> None:
         """Write the network and its card, and delete the state."""
