@@ -61,7 +61,7 @@ class RunFolder:
                 write_text(self.config, to_toml(whole))
 
     def check(self, config: TrainConfig) -> None:
-        """Raise if the folder holds a run with a different configuration. Without any result of training, it does not."""
+        """Raise if the folder holds a run with a different configuration, unless it failed before it began."""
         if not self.begun or (before := self.read_config()) is None:
             return
         if fields := different_fields(before, config):
