@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.methods import Method, StepOutput, create_method, list_methods, register_method
     from smoothcert.models import adapt_inputs, create_model, list_models
+    from smoothcert.models.denoised import Denoised, OneStepDiffusion
     from smoothcert.results.frame import to_frame
     from smoothcert.results.reader import read_counts, read_results
     from smoothcert.smoothing.cascade import Cascade, CascadeCertificate
@@ -36,6 +37,7 @@ _HOMES = {
     "data": ("ImageData", "list_datasets", "load_dataset", "select"),
     "errors": ("SmoothcertError", "UsageError"),
     "methods": ("Method", "StepOutput", "create_method", "list_methods", "register_method"),
+    "models.denoised": ("Denoised", "OneStepDiffusion"),
     "models": ("adapt_inputs", "create_model", "list_models"),
     "checkpoints.pretrained": ("list_pretrained", "load_pretrained"),
     "training.config": ("TrainConfig",),
@@ -53,8 +55,10 @@ __all__ = [
     "Cascade",
     "CascadeCertificate",
     "Certificate",
+    "Denoised",
     "ImageData",
     "Method",
+    "OneStepDiffusion",
     "SmoothcertError",
     "SmoothedClassifier",
     "StepOutput",
