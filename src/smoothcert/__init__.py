@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from smoothcert.data import ImageData, list_datasets, load_dataset, select
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.methods import Method, StepOutput, create_method, list_methods, register_method
-    from smoothcert.models import adapt_inputs, create_model, list_models
+    from smoothcert.models import Ensemble, adapt_inputs, create_model, list_models
     from smoothcert.models.denoised import Denoised, OneStepDiffusion
     from smoothcert.results.frame import to_frame
     from smoothcert.results.reader import read_counts, read_results
@@ -37,8 +37,8 @@ _HOMES = {
     "data": ("ImageData", "list_datasets", "load_dataset", "select"),
     "errors": ("SmoothcertError", "UsageError"),
     "methods": ("Method", "StepOutput", "create_method", "list_methods", "register_method"),
+    "models": ("Ensemble", "adapt_inputs", "create_model", "list_models"),
     "models.denoised": ("Denoised", "OneStepDiffusion"),
-    "models": ("adapt_inputs", "create_model", "list_models"),
     "checkpoints.pretrained": ("list_pretrained", "load_pretrained"),
     "training.config": ("TrainConfig",),
     "training.recipes": ("list_recipes", "load_recipe"),
@@ -56,6 +56,7 @@ __all__ = [
     "CascadeCertificate",
     "Certificate",
     "Denoised",
+    "Ensemble",
     "ImageData",
     "Method",
     "OneStepDiffusion",

@@ -39,6 +39,14 @@ def test_the_published_results_give_figure_5(shared):
     assert list(named["figure-5"][0].curves) == list(METHODS.values()), "the paper's order"
 
 
+def test_methods_that_the_paper_omits_are_no_curve_of_its_figures(tmp_path):
+    make_run(tmp_path / "own", LABELS, method="first-failure", sigma=0.25, dataset="cifar10", options={})
+    runs = recipes(tmp_path, "cifar10-gaussian-0.25", "cifar10-gaussian-0.25-m4", "cifar10-first-failure-0.25")
+    assert [list(panel.curves) for panel in paper_figures(runs)["figure-5"]] == [["Gaussian"]]
+    names = {run.entry.name for run in runs}
+    assert {"First failure", "First failure, discard, reweight", "Gaussian, 4 noise samples"} <= names
+
+
 def test_ablations_give_figure_2(tmp_path):
     weights = [recipe for recipe, _ in paper_tables()["ablation-lambda"].rows]
     runs = recipes(tmp_path, *weights, "cifar10-resnet20-catrs-0.50-m8")
@@ -59,7 +67,7 @@ def test_settings_give_figures_3_and_6(tmp_path):
     assert {name: len(line) for name, line in panel.lines.items()} == {"Gaussian": 1, r"CAT-RS, $\lambda$": 3}
     assert list(named["figure-4"][0].curves) == ["Gaussian", "CAT-RS"], "the row of the main table, not the others"
     names = [name for panels in own_figures(runs).values() for name in panels[0].curves]
-    assert sorted(names) == ["CAT-RS", "CAT-RS, lambda=0.25", "CAT-RS, lambda=4.00", "Gaussian"]
+    assert sorted(names) == ["CAT-RS", "CAT-RS, λ = 0.25", "CAT-RS, λ = 4.00", "Gaussian"]
 
 
 def test_tradeoff_points_have_their_settings_and_the_papers_points(tmp_path):

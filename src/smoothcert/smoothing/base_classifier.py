@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
-from smoothcert.models import Classifier
-from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype
+from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype, is_packaged
 from smoothcert.smoothing.precision import check_precision, numerics
 
 Model = Callable[[Tensor], Any]
+
+
+@dataclass(frozen=True)
+class Voter:
+    """A deployed network, and the function that scores micro-batches with it."""
+
+    score: Callable[[Tensor], Tensor]
+    network: Any
+
+    def __call__(self, noisy: Tensor) -> Tensor:
+        """Return the scores of one micro-batch."""
+        return self.score(noisy)
 
 
 class BaseClassifier:
@@ -29,7 +41,7 @@ class BaseClassifier:
             raise unknown_name("form", form, FORMS)
         if not callable(model):
             raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
-        if form == "folded" and not isinstance(model, Classifier):
+        if form == "folded" and not is_packaged(model):
             raise UsageError(f"Only networks of `create_model` can be folded, but got a {type(model).__name__}.")
         self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
         self.deployed = Deployed(form, precision)
@@ -42,7 +54,7 @@ class BaseClassifier:
     @property
     def scores_rows_alone(self) -> bool:
         """True if the model is known to score each input by itself, as the package's networks do."""
-        return isinstance(self.model, Classifier) or getattr(self.model, "scores_rows_alone", False) is True
+        return is_packaged(self.model) or getattr(self.model, "scores_rows_alone", False) is True
 
     @contextmanager
     def voting(self, model: Model, device: torch.device) -> Iterator[None]:
@@ -61,13 +73,17 @@ class BaseClassifier:
             for module, mode in zip(modules, modes, strict=True):
                 module.training = mode
 
+    def voter(self) -> Voter:
+        """Return the network as it votes. Call within `voting`."""
+        return Voter(self.scores, self.deployed.network)
+
     def scores(self, noisy: Tensor) -> Tensor:
         """Return the scores of one micro-batch. Call within `voting`."""
         try:
             returned = self.deployed.network(noisy)
         except RuntimeError as error:
             if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
-                other = "folded" if isinstance(self.model, Classifier) else "plain"
+                other = "folded" if is_packaged(self.model) else "plain"
                 text = f"The network cannot be compiled ({first_line(error)})"
                 raise SmoothcertError(f"{text}; choose `form='{other}'`.") from error
             if "type" in str(error) and not isinstance(error, torch.OutOfMemoryError):

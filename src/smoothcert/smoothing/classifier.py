@@ -295,7 +295,7 @@ class SmoothedClassifier(nn.Module):
             classes = self._classes(placed, micro_batch)
             with self._independent_votes(placed[0], micro_batch, total):
                 votes = count_within_memory(
-                    self._base.scores,
+                    self._base.voter(),
                     placed,
                     as_indices(index, inputs).to(device),
                     edges,

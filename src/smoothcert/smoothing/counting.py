@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.errors import SmoothcertError
+from smoothcert.smoothing.gathering import gather_votes
 from smoothcert.smoothing.noising import add_noise
 from smoothcert.statistics.noise import Noise
 
@@ -49,6 +50,12 @@ def count_votes(
     stages, columns = len(edges) - 1, num_classes + 1
     # Two more rows count the samples before the first and after the last edge, the padding of micro-batches.
     votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
+
+    def tally(scores: Tensor, places: Tensor) -> None:
+        winners = _winners(scores, num_classes)
+        votes.index_add_(0, (places + winners).flatten(), torch.ones_like(winners).flatten())
+
+    gathering = gather_votes(getattr(classify, "network", None), micro_batch, tally)
     boundaries = torch.tensor(edges, device=device)
     slots = torch.arange(micro_batch, device=device)
     per_pass = max(1, batch // micro_batch)
@@ -56,10 +63,13 @@ def count_votes(
     for image, block in zip(torch.split(images, per_pass), torch.split(blocks, per_pass), strict=True):
         samples = block.unsqueeze(1) * micro_batch + slots
         noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
-        scores = torch.stack([classify(part).clone() for part in noisy])  # models may return the same memory again
-        winners = _winners(scores, num_classes)
         row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
-        votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
+        if gathering:
+            gathering.add(noisy, row * columns)
+        else:  # models may return the same memory again
+            tally(torch.stack([classify(part).clone() for part in noisy]), row * columns)
+    if gathering:
+        gathering.finish()
     return votes.view(count, stages + 2, columns)[:, 1:-1]
 
 

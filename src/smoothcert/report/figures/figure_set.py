@@ -8,6 +8,7 @@ from pathlib import Path
 
 from smoothcert.report.figures.plots import Curves, Panel, Point, Tradeoff, write_figure
 from smoothcert.report.sources import Run, paper_places, recipe_of
+from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paper_numbers import METHODS, method_rank, paper_row
 from smoothcert.training.recipes import paper_tables
@@ -28,7 +29,7 @@ def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
         members = [run for run in runs if run.entry.group == (dataset, sigma)]
         members.sort(key=lambda run: method_rank(run.entry.method))
         name = f"certified-accuracy-{file_name(dataset or 'unknown')}-{sigma:.2f}"
-        curves = {_escape(run.entry.title): run.entry.results for run in members}
+        curves = {_escape(with_symbols(run.entry.title)): run.entry.results for run in members}
         title = dataset_title(dataset) if dataset else ""
         figures[name] = [Curves(rf"{_escape(title)}, $\sigma={sigma:.2f}$", curves)]
     return figures
@@ -61,7 +62,9 @@ def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
         members = {
             METHODS[run.entry.method]: run.entry.results
             for run in reversed(runs)
-            if run.entry.group == (dataset, sigma) and run.entry.method and recipe_of(run) not in paper_places()
+            if run.entry.group == (dataset, sigma)
+            and run.entry.method in METHODS
+            and recipe_of(run) not in paper_places()
         }
         ordered = {name: members[name] for name in METHODS.values() if name in members}
         panels += [Curves(rf"$\sigma={sigma:.2f}$", ordered)] if ordered else []

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from smoothcert.report.figures.canvas import STYLE, SUFFIXES, new_figure, save_figure
+from smoothcert.report.palette import LIGHT, METHOD_COLORS
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.paper_numbers import METHODS, PaperRow
 from smoothcert.results.records import Results
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 
-# The color-blind safe palette of Okabe and Ito; line styles and markers help in print.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# The page's colors, in the order of the methods; line styles and markers help in print.
+_COLORS = tuple(LIGHT[METHOD_COLORS[method]] for method in METHODS)
 _STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-")
 _MARKERS = "osD^vPX"
 
