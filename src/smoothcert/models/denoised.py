@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.errors import UsageError
-from smoothcert.statistics.bounds import check_sigma
 
 
 class Denoised(nn.Module):
@@ -76,7 +75,8 @@ class OneStepDiffusion(nn.Module):
         self, predict_noise: Callable[[Tensor, Tensor], Tensor], alphas_cumprod: Sequence[float] | Tensor, sigma: float
     ) -> None:
         super().__init__()
-        check_sigma(sigma)
+        if not sigma > 0:
+            raise UsageError(f"Expected `sigma` to be > 0, but got {sigma}.")
         schedule = torch.as_tensor(alphas_cumprod, dtype=torch.float64).reshape(-1)
         if not len(schedule) or bool((schedule.diff() >= 0).any() | (schedule <= 0).any() | (schedule >= 1).any()):
             raise UsageError("Expected `alphas_cumprod` to decrease, with all values between 0 and 1.")
@@ -94,6 +94,6 @@ class OneStepDiffusion(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return denoised images in [0, 1]."""
         scaled = self.alpha**0.5 * (2 * x - 1)
-        noise = self.predict_noise(scaled, torch.full((len(x),), self.step, device=x.device))
-        clean = (scaled - (1 - self.alpha) ** 0.5 * noise) / self.alpha**0.5
+        noise: Tensor = self.predict_noise(scaled, torch.full((len(x),), self.step, device=x.device))
+        clean: Tensor = (scaled - (1 - self.alpha) ** 0.5 * noise) / self.alpha**0.5
         return (clean.clamp(-1, 1) + 1) / 2
