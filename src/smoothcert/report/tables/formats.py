@@ -31,7 +31,7 @@ TEXT_COLUMNS = ("dataset", "method", "curve", "corruption", "recipe")
 
 @dataclass(frozen=True)
 class Sheet:
-    """A printable table: column titles and groups of lines, with what is said above the table and each group."""
+    """A printable table: column titles and groups of lines, with the text above the table and above each group."""
 
     titles: list[str]
     groups: list[Lines]
