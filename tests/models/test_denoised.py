@@ -59,7 +59,7 @@ def test_settings_of_the_denoiser_identify_the_model(mini, tmp_path):
         model = smoothcert.Denoised(lambda x, level: x, network, noise_level=level)
         smoothed = smoothcert.SmoothedClassifier(model, 0.5, 10)
         if level == 0.25:
-            with pytest.raises(UsageError, match="other settings"):
+            with pytest.raises(UsageError, match="different settings"):
                 smoothcert.certify_dataset(smoothed, mini, tmp_path / "a.tsv", n=20, indices=[0])
         else:
             smoothcert.certify_dataset(smoothed, mini, tmp_path / "a.tsv", n=20, indices=[0])
