@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _MAX_LISTED_NAMES = 40
 _LONGEST_QUOTE = 400
@@ -42,12 +48,45 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     Unknown model 'lenett'; did you mean 'lenet'? Known: lenet, resnet50.
     """
     choices = sorted(known)
+    if not isinstance(name, str):
+        return UsageError(f"Expected the name of a {kind}, but got {quote(name)}.")
     near = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     if len(choices) > _MAX_LISTED_NAMES:
         nearest = difflib.get_close_matches(str(name), choices, n=5, cutoff=0.0)
         return UsageError(f"Unknown {kind} {name!r}{hint} Nearest of {len(choices)}: {', '.join(nearest)}.")
     return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")
+
+
+def takes(**kinds: type | tuple[type, ...]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that raises UsageError if a named argument is not an instance of the given classes.
+
+    >>> @takes(name=str)
+    ... def greet(name): return f"hello {name}"
+    >>> greet(3)
+    Traceback (most recent call last):
+    smoothcert.errors.UsageError: Expected `name` to be of type str, but got 3.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*arguments: P.args, **named: P.kwargs) -> R:
+            try:
+                given = signature.bind(*arguments, **named).arguments
+            except TypeError:  # the call below raises it, too
+                given = {}
+            for name, kind in kinds.items():
+                if name in given and not isinstance(given[name], kind):
+                    classes = kind if isinstance(kind, tuple) else (kind,)
+                    words = " or ".join("None" if one is type(None) else one.__name__ for one in classes)
+                    raise UsageError(f"Expected `{name}` to be of type {words}, but got {quote(given[name])}.")
+            return function(*arguments, **named)
+
+        return call
+
+    return decorate
 
 
 def quote(value: object) -> str:

@@ -13,7 +13,7 @@ from smoothcert.certification.job import Progress, prepare_job
 from smoothcert.certification.protocol import SamplingProtocol
 from smoothcert.certification.sequential import certify_until_decided
 from smoothcert.data.user_data import Labeled
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, takes
 from smoothcert.philox import Purpose
 from smoothcert.results.records import Prediction, Record
 from smoothcert.smoothing.classifier import SmoothedClassifier
@@ -22,6 +22,7 @@ from smoothcert.statistics.certify import bound_uniforms, certify_votes
 from smoothcert.statistics.stopping import StopRule
 
 
+@takes(out=(str, Path, type(None)), bound=str, model=(Mapping, type(None)))
 def certify_dataset(
     classifier: SmoothedClassifier,
     data: Labeled,
@@ -133,6 +134,7 @@ def certify_sequentially(
     return certify_dataset(classifier, data, out, stop=rule, **options)
 
 
+@takes(out=(str, Path, type(None)), model=(Mapping, type(None)))
 def predict_dataset(
     classifier: SmoothedClassifier,
     data: Labeled,

@@ -9,7 +9,6 @@ import functools
 import hashlib
 import inspect
 import operator
-import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.data.user_data import as_image_data
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.distributed.ranks import Ranks, current_ranks
-from smoothcert.errors import UsageError, kind_of
+from smoothcert.errors import UsageError, kind_of, quote
 from smoothcert.models import Ensemble
 from smoothcert.results.records import Prediction, Record
 from smoothcert.results.writer import ResultWriter
@@ -151,7 +150,7 @@ def _select_images(data: ImageData, indices: Sequence[int] | None) -> list[int]:
     try:
         chosen = [_whole_number(index) for index in (range(len(data)) if indices is None else indices)]
     except TypeError:
-        raise UsageError(f"Expected `indices` to be whole numbers, but got {reprlib.repr(indices)}.") from None
+        raise UsageError(f"Expected `indices` to be whole numbers, but got {quote(indices)}.") from None
     if not all(0 <= index < len(data) for index in chosen):
         raise UsageError(f"Expected `indices` to be between 0 and {len(data) - 1}.")
     if len({*chosen}) < len(chosen):

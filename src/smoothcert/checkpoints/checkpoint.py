@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from smoothcert.checkpoints.tensor_files import read_tensors, write_tensors
-from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of
+from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, takes
 from smoothcert.models import Classifier, create_model
 from smoothcert.runtime.atomic_files import file_hash
 from smoothcert.runtime.typed_files import Index, Positive, check_type, parse_json
@@ -49,6 +49,7 @@ class Checkpoint:
         return {"sha256": self.sha256, "architecture": self.model.architecture, **known}
 
 
+@takes(path=(str, Path))
 def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
     """Save a model as a safetensors file, atomically.
 
@@ -83,6 +84,7 @@ def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
     write_tensors(Path(path), model.state_dict(), header)
 
 
+@takes(path=(str, Path))
 def load_checkpoint(
     path: str | Path, *, architecture: str | None = None, normalization: str | None = None
 ) -> Checkpoint:
@@ -130,6 +132,7 @@ def load_checkpoint(
     return Checkpoint(model, about, file_hash(path))
 
 
+@takes(checkpoint=Checkpoint, path=(str, Path))
 def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
     """Save a model in the format of the published repositories, for use with their code.
 

@@ -6,13 +6,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from smoothcert.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from smoothcert.errors import SmoothcertError, first_line, unknown_name
+from smoothcert.errors import SmoothcertError, first_line, takes, unknown_name
 from smoothcert.runtime.atomic_files import file_hash
 from smoothcert.runtime.typed_files import read_json
 
 FOLDER = Path(__file__).with_name("zoo")
 
 
+@takes(pattern=str)
 def list_pretrained(pattern: str = "*") -> list[str]:
     """Return the names of the bundled pretrained models that match a pattern.
 
@@ -49,6 +50,7 @@ def pretrained_path(name: str) -> Path:
     return path
 
 
+@takes(name=str)
 def load_pretrained(name: str) -> Checkpoint:
     """Load a bundled pretrained model.
 

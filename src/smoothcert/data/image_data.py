@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.dataset_names import MOST_CLASSES
-from smoothcert.errors import SmoothcertError, UsageError, counted, kind_of
+from smoothcert.errors import SmoothcertError, UsageError, counted, kind_of, quote, takes
 from smoothcert.statistics.bounds import check_count
 
 
@@ -159,6 +159,7 @@ def number_classes(labels: Tensor) -> tuple[str, ...]:
     return tuple(str(label) for label in range(classes))
 
 
+@takes(shard=tuple)
 def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int, int] = (1, 1)) -> list[int]:
     """Return the indices that `skip`, `limit` and `shard` select from `count` images.
 
@@ -180,7 +181,10 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
         >>> select(100, skip=20, shard=(2, 2))
         [20, 60]
     """
-    part, parts = shard
+    check_count("count", count)
+    if len(shard) != 2:
+        raise UsageError(f"Expected `shard` to be (I, N), but got {quote(shard)}.")
+    part, parts = (check_count("shard", number) for number in shard)
     check_count("skip", skip)
     if limit is not None:
         check_count("limit", limit)

@@ -21,7 +21,7 @@ from smoothcert.data.readers.cifar import CIFAR10, CIFAR100, find_cifar
 from smoothcert.data.readers.folder import read_folder
 from smoothcert.data.readers.idx import find_idx
 from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
-from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, takes, unknown_name
 
 SPLITS = ("train", "test")
 _GRAY = ((0.0,), (1.0,))
@@ -86,6 +86,7 @@ _IMAGENET_PLACES = ("imagenet", "ImageNet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC",
 IMAGENET_ABOUT = "photographs of 1,000 classes as image folders, 1,281,167 + 50,000"
 
 
+@takes(pattern=str)
 def list_datasets(pattern: str = "*") -> list[str]:
     """Return the names of the datasets that match a pattern.
 
@@ -102,6 +103,7 @@ def list_datasets(pattern: str = "*") -> list[str]:
     return [name for name in sorted(DIMENSIONS) if fnmatch(name, pattern)]
 
 
+@takes(name=(str, Path), split=str, data_dir=(str, Path, type(None)), root=(str, Path, type(None)))
 def load_dataset(
     name: str | os.PathLike[str],
     split: str = "test",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatch
 from typing import Any
 
-from smoothcert.errors import UsageError, unknown_name
+from smoothcert.errors import UsageError, takes, unknown_name
 from smoothcert.methods.base import Draws, Method, StepOutput
 from smoothcert.methods.catrs import CatRs
 from smoothcert.methods.consistency import Consistency, SmoothAdvConsistency
@@ -76,6 +76,7 @@ def register_method(method: type[Method]) -> type[Method]:
     return method
 
 
+@takes(pattern=str)
 def list_methods(pattern: str = "*") -> list[str]:
     """Return the names of the methods that match a pattern.
 
@@ -92,6 +93,7 @@ def list_methods(pattern: str = "*") -> list[str]:
     return [name for name in METHODS if fnmatch(name, pattern)]
 
 
+@takes(name=str, options=(Mapping, type(None)))
 def create_method(name: str, sigma: float, options: Mapping[str, Any] | None = None) -> Method:
     """Create a method by name.
 

@@ -8,14 +8,16 @@ from fnmatch import fnmatch
 
 from torch import nn
 
-from smoothcert.errors import UsageError, unknown_name
+from smoothcert.errors import UsageError, quote, takes, unknown_name
 from smoothcert.models.layers import Classifier, Normalize
 from smoothcert.models.lenet import LeNet
 from smoothcert.models.resnet import cifar_resnet, resnet50
 
+_LARGEST = 10_000_000  # classes or channels
 ARCHITECTURES = ("lenet", "cifar_resnet20", "cifar_resnet110", "resnet50")
 
 
+@takes(pattern=str)
 def list_models(pattern: str = "*") -> list[str]:
     """Return the names of the networks that match a pattern.
 
@@ -32,6 +34,7 @@ def list_models(pattern: str = "*") -> list[str]:
     return [name for name in ARCHITECTURES if fnmatch(name, pattern)]
 
 
+@takes(name=str, num_classes=(int, type(None)), in_channels=(int, type(None)))
 def create_model(
     name: str,
     num_classes: int | None = None,
@@ -60,8 +63,10 @@ def create_model(
         >>> sum(parameter.numel() for parameter in model.parameters())
         272474
     """
-    if num_classes is not None and num_classes < 1:
-        raise UsageError(f"Expected `num_classes` to be at least 1, but got {num_classes}.")
+    for argument, number in (("num_classes", num_classes), ("in_channels", in_channels)):
+        if isinstance(number, bool) or (number is not None and not 1 <= number <= _LARGEST):
+            least = "at least 1" if number < 1 else f"at most {_LARGEST:,}"
+            raise UsageError(f"Expected `{argument}` to be {least}, but got {quote(number)}.")
     channels = in_channels or (1 if name == "lenet" else 3)
     normalize = Normalize(mean or (0.0,) * channels, std or (1.0,) * channels)
     if len(normalize.mean) not in (1, channels):

@@ -68,6 +68,8 @@ def level_paths(path: Path, levels: int) -> list[Path]:
 
 
 def _companion(path: Path, suffix: str) -> Path:
+    if not path.name:
+        raise UsageError(f"Expected the path of a results file, but got {str(path)!r}.")
     return path.with_name(results_stem(path) + suffix + (".gz" if path.suffix == ".gz" else ""))
 
 

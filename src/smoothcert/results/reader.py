@@ -13,17 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcert.dataset_names import classes_of
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, takes
 from smoothcert.results.naming import counts_path, results_stem, sidecar_path
 from smoothcert.results.records import COLUMNS, Results, parse_seconds
 from smoothcert.results.sidecar import read_sidecar
 from smoothcert.results.vote_table import VoteTable, parse_votes
 from smoothcert.runtime.bounded_files import read_bytes
+from smoothcert.statistics.bounds import check_count
 
 _REQUIRED = COLUMNS[:5]  # some published files have no time
 _WHOLE = ("idx", "label", "predict", "correct")
 
 
+@takes(path=(str, Path))
 def read_results(path: str | Path) -> Results:
     r"""Read a certification results file, written by smoothcert or published by others.
 
@@ -114,6 +116,7 @@ def _check_rows(path: Path, results: Results) -> None:
             raise SmoothcertError(f"{path} is damaged: image {images[0]} {problem}.")
 
 
+@takes(path=(str, Path))
 def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     r"""Read the class counts beside a certification results file.
 
@@ -139,6 +142,7 @@ def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArr
     table = read_vote_table(Path(path))
     if num_classes is None:
         num_classes = _recorded_classes(Path(path)) or table.classes
+    check_count("num_classes", num_classes)
     table.require_classes(num_classes, counts_path(Path(path)))
     return table.dense(0, len(table), num_classes)
 

@@ -38,7 +38,7 @@ class BaseClassifier:
 
     def __init__(self, model: Model, form: str, precision: str, num_classes: int | None) -> None:
         check_precision(precision)
-        if form not in FORMS:
+        if not isinstance(form, str) or form not in FORMS:
             raise unknown_name("form", form, FORMS)
         if not callable(model):
             proba = "; pass `lambda x: estimator.predict_proba(x.flatten(1).numpy())`"

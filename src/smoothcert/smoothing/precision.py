@@ -14,7 +14,7 @@ from smoothcert.smoothing.precision_names import PRECISIONS
 
 def check_precision(precision: str) -> None:
     """Raise if there is no such precision."""
-    if precision not in PRECISIONS:
+    if not isinstance(precision, str) or precision not in PRECISIONS:
         raise unknown_name("precision", precision, PRECISIONS)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,7 +46,7 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
         6.9075e-05
     """
     check_alpha(alpha)
-    k, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
+    k, n = np.broadcast_arrays(as_floats("successes", successes), as_floats("trials", trials))
     if np.any((k < 0) | (k > n) | (n < 1)):
         raise UsageError("Expected `successes` to be between 0 and `trials`, and `trials` to be at least 1.")
     bound = np.ones(k.shape)
@@ -114,7 +115,7 @@ def gaussian_radius(failure: ArrayLike, sigma: float) -> Floats:
         [0.6408, 0.0]
     """
     check_sigma(sigma)
-    return np.maximum(-sigma * special.ndtri(np.asarray(failure, dtype=np.float64)), 0.0)
+    return np.maximum(-sigma * special.ndtri(as_floats("failure", failure)), 0.0)
 
 
 def certify_counts(
@@ -143,8 +144,11 @@ def certify_counts(
         >>> prediction.tolist(), radius.round(3).tolist(), p_lower.round(3).tolist()
         ([1], [0.989], [0.976])
     """
-    chosen = np.argmax(np.asarray(selection), axis=-1)
-    counts = np.asarray(estimation)
+    chosen = np.argmax(_as_counts("selection", selection), axis=-1)
+    counts = _as_counts("estimation", estimation)
+    if len(np.atleast_1d(chosen)) and counts.shape != np.shape(selection):
+        shapes = f"{np.shape(selection)} and {counts.shape}"
+        raise UsageError(f"Expected `selection` and `estimation` of one shape, but got {shapes}.")
     successes = np.take_along_axis(counts, chosen[..., None], axis=-1)[..., 0]
     failure = failure_upper_bound(successes, counts.sum(axis=-1), alpha)
     certain = failure <= 0.5
@@ -172,7 +176,7 @@ def predict_counts(counts: ArrayLike, alpha: float) -> NDArray[np.int64]:
         [-1, 0]
     """
     check_alpha(alpha)
-    votes = np.asarray(counts)
+    votes = _as_counts("counts", counts)
     top: NDArray[np.int64] = np.asarray(np.argmax(votes, axis=-1), dtype=np.int64)
     if votes.shape[-1] == 1:
         return top
@@ -195,7 +199,7 @@ def tie_p_value(successes: ArrayLike, trials: ArrayLike) -> Floats:
         >>> float(tie_p_value(60, 100).round(4))
         0.0569
     """
-    k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    k, n = as_floats("successes", successes), as_floats("trials", trials)
     tail = special.betainc(np.maximum(k, 1.0), n - k + 1, 0.5)  # P(at least k); bdtrc fails for 2**31 trials or more
     return np.minimum(1.0, 2.0 * np.where(k > 0, tail, 1.0))
 
@@ -266,6 +270,25 @@ def _as_float(value: float) -> float:
         return math.nan if isinstance(value, str) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         return math.nan
+
+
+def as_floats(name: str, values: Any) -> Floats:
+    """Return numbers as an array of floats, or raise UsageError naming the argument."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "biuf" or not array.size:
+            return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    raise UsageError(f"Expected `{name}` to be numbers, but got {quote(values)}.")
+
+
+def _as_counts(name: str, counts: ArrayLike) -> NDArray[Any]:
+    """Return class counts [..., classes], or raise UsageError naming the argument."""
+    array = np.asarray(as_floats(name, counts))
+    if not array.ndim or not array.shape[-1] or not ((array >= 0) & (array < _LARGEST_COUNT)).all():
+        raise UsageError(f"Expected `{name}` to be votes >= 0 per class, but got {quote(counts)}.")
+    return array.astype(np.int64)
 
 
 def check_count(name: str, value: int) -> int:

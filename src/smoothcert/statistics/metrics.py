@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smoothcert.errors import UsageError
 from smoothcert.statistics.bootstrap import resample_blocks
+from smoothcert.statistics.bounds import as_floats
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +48,7 @@ def _columns(radius: Certified, correct: ArrayLike | None) -> tuple[Floats, NDAr
             radius, correct = (_column(radius, name) for name in ("radius", "correct"))
         except (AttributeError, TypeError):
             raise UsageError("Expected radii with `correct`, or results of `read_results`, or records.") from None
-    radii, right = np.asarray(radius, dtype=np.float64), np.asarray(correct).astype(bool)
+    radii, right = as_floats("radius", radius), as_floats("correct", correct).astype(bool)
     if radii.ndim != 1 or radii.shape != right.shape or not len(radii):
         raise UsageError(
             f"Expected `radius` and `correct` with one value per image, but got {radii.shape} and {right.shape}."
@@ -105,7 +106,7 @@ def certified_accuracy(radius: Certified, correct: ArrayLike | None = None, at: 
         >>> certified_accuracy([1.0, 2.0, 3.0], [True, False, True], [0.0, 1.0, 2.5]).round(3).tolist()
         [0.667, 0.667, 0.333]
     """
-    thresholds = np.atleast_1d(np.asarray(at, dtype=np.float64))
+    thresholds = np.atleast_1d(as_floats("at", at))
     radii, right = _columns(radius, correct)
     ranked = np.sort(radii[right])
     return (len(ranked) - np.searchsorted(ranked, thresholds, side="left")) / len(radii)
@@ -129,7 +130,7 @@ def linf_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike, dimensio
         >>> linf_accuracy([1.0, 2.0], [True, True], [0.25, 0.5], dimensions=16).tolist()
         [1.0, 0.5]
     """
-    return certified_accuracy(radius, correct, np.asarray(at, dtype=np.float64) * math.sqrt(dimensions))
+    return certified_accuracy(radius, correct, as_floats("at", at) * math.sqrt(dimensions))
 
 
 def abstention_rate(predict: ArrayLike) -> float:
@@ -145,7 +146,7 @@ def abstention_rate(predict: ArrayLike) -> float:
         >>> abstention_rate([3, -1, 0, 7])
         0.25
     """
-    return float((np.asarray(predict) < 0).mean())
+    return float((as_floats("predict", predict) < 0).mean())
 
 
 def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rho: float = 0.001) -> Floats:
@@ -170,7 +171,7 @@ def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rh
     """
     surprise = math.log(1 / rho)
     slack = alpha + math.sqrt(2 * alpha * (1 - alpha) * surprise / images) + surprise / (3 * images)
-    return np.maximum(np.asarray(accuracy, dtype=np.float64) - slack, 0.0)
+    return np.maximum(as_floats("accuracy", accuracy) - slack, 0.0)
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def estimate(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10
         >>> found.value, round(found.standard_error, 3), found.low, found.high
         (1.0, 0.408, 0.25, 1.75)
     """
-    sample = np.asarray(values, dtype=np.float64)
+    sample = as_floats("values", values)
     if not 0 < confidence < 1:
         raise UsageError(f"Expected `confidence` to be between 0 and 1, exclusive, but got {confidence}.")
     error = float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else math.nan
@@ -247,7 +248,7 @@ def cluster_estimate(
         >>> cluster_estimate([[1.0, 3.0], [2.0, 4.0]], [[1, 1], [1, 1]]).value
         2.5
     """
-    sums, numbers = np.asarray(totals, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    sums, numbers = as_floats("totals", totals), as_floats("counts", counts)
     means = []
     for drawn in resample_blocks(sums.shape[1], resamples, seed):
         present = drawn @ numbers.T

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from smoothcert.errors import UsageError
-from smoothcert.statistics.bounds import Floats
+from smoothcert.errors import UsageError, quote
+from smoothcert.statistics.bounds import Floats, as_floats, check_count
 from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, grid_needs, table_plan
 from smoothcert.statistics.noise import Noise
 
@@ -139,9 +139,12 @@ class BudgetStop(TableStop):
     def __post_init__(self) -> None:
         """Check the budget; raise if shards would split pools."""
         super().__post_init__()
-        if self.samples <= 0:
-            raise UsageError(f"Expected `samples` to be > 0, but got {self.samples}.")
-        part, parts = self.shard
+        check_count("samples", self.samples)
+        if self.images is not None:
+            check_count("images", self.images)
+        if not (isinstance(self.shard, tuple) and len(self.shard) == 2):
+            raise UsageError(f"Expected `shard` to be (i, n), but got {quote(self.shard)}.")
+        part, parts = (check_count("shard", number) for number in self.shard)
         if not 1 <= part <= parts:
             raise UsageError(f"Expected `shard` to be (i, n) with 1 <= i <= n, but got {self.shard}.")
         if POOLS % parts:
@@ -170,6 +173,9 @@ class BudgetStop(TableStop):
 
 def check_radii(radii: Sequence[float]) -> None:
     """Raise if a radius is negative or not finite."""
-    for radius in radii:
+    values = as_floats("radii", radii) if isinstance(radii, Sequence) and not isinstance(radii, str | bytes) else None
+    if values is None or values.ndim != 1:
+        raise UsageError(f"Expected `radii` to be a sequence of numbers, but got {quote(radii)}.")
+    for radius in values:
         if not (radius >= 0 and math.isfinite(radius)):
             raise UsageError(f"Expected every radius to be finite and at least 0, but got {radius}.")

@@ -60,6 +60,10 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
         """Check all values."""
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            kind = Mapping if field.name == "options" else type(field.default)
+            fits = isinstance(value, int | float if kind is float else kind)
+            if not fits or isinstance(value, bool) is not (kind is bool):
+                raise UsageError(f"Expected `{field.name}` to be of type {kind.__name__}, but got {quote(value)}.")
             for holds, must in field.metadata.get("checks", ()):
                 if not holds(value):
                     raise UsageError(f"Expected `{field.name}` to {must}, but got {quote(value)}.")

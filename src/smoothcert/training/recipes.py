@@ -10,13 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from smoothcert.errors import unknown_name
+from smoothcert.errors import takes, unknown_name
 from smoothcert.runtime.typed_files import read_toml
 from smoothcert.training.config import TrainConfig, read_config
 
 FOLDER = Path(__file__).with_name("recipe_files")
 
 
+@takes(pattern=str)
 def list_recipes(pattern: str = "*") -> list[str]:
     """Return the names of the recipes that match a glob.
 
@@ -34,6 +35,7 @@ def list_recipes(pattern: str = "*") -> list[str]:
     return [name for name in names if fnmatch(name, pattern)]
 
 
+@takes(name=(str, Path))
 def load_recipe(name: str | os.PathLike[str], /, **overrides: Any) -> TrainConfig:
     """Load a recipe by its name, or a TOML file by its path.
 
