@@ -26,6 +26,7 @@ from smoothcert.results.naming import COMPANION_SUFFIXES, sidecar_path
 from smoothcert.results.reader import try_reading
 from smoothcert.results.records import COLUMNS
 from smoothcert.training.config import TrainConfig, read_config
+from smoothcert.training.passes import passes_per_input, relative_cost
 from smoothcert.training.recipes import paper_tables
 
 
@@ -147,7 +148,15 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
         _read_rows(folder / "segments.json"),
         " ".join(try_reading(note).split()) if note.is_file() else "",
     )
-    return dataclasses.replace(run, entry=_match_paper_row(run, name))
+    entry = _match_paper_row(run, name)
+    return dataclasses.replace(run, entry=dataclasses.replace(entry, cost=_training_cost(run)))
+
+
+def _training_cost(run: Run) -> float | None:
+    """Return the forward passes per training image; None if unknown, as for networks that were combined."""
+    if run.config is None or {"cascade", "ensemble"} & {*run.entry.settings, *run.entry.settings.get("model", {})}:
+        return None
+    return run.config.epochs * relative_cost(run.config) * passes_per_input("gaussian")
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:

@@ -96,11 +96,11 @@ def dataset_title(name: str | None) -> str:
     return TITLES.get(name or "", name or "?")
 
 
-_MARKS = {"best": "*", "second": "_", "": " "}
+_MARKS = {"best": "*", "second": "_", "worse": "-", "": " "}
 
 
 def to_text(table: Table | Sheet) -> str:
-    """Return an aligned table; `*` marks the best of a column and `_` the second best."""
+    """Return an aligned table; `*` marks the best of a column, `_` the second best and `-` worse ones."""
     printed = sheet(table)
     lines = aligned_lines(printed, _MARKS, "-")
     texts = ["".join(text for text, _ in line).rstrip() for line in lines]
@@ -137,7 +137,7 @@ def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterat
 def to_markdown(table: Table | Sheet) -> str:
     """Return a Markdown table, the best in bold and the second best underlined."""
     printed = sheet(table)
-    styles = {"best": "**{}**", "second": "<u>{}</u>"}
+    styles = {"best": "**{}**", "second": "<u>{}</u>", "worse": '<span style="color:gray">{}</span>'}
     lines = [printed.titles, [":--" if title in TEXT_COLUMNS else "--:" for title in printed.titles]]
     lines += [[styles.get(cell.mark, "{}").format(cell.text.strip()) for cell in line] for line in printed.lines]
     return "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
@@ -146,7 +146,7 @@ def to_markdown(table: Table | Sheet) -> str:
 def to_latex(table: Table | Sheet) -> str:
     """Return a LaTeX tabular for booktabs, the best in bold and the second best underlined."""
     printed = sheet(table)
-    styles = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
+    styles = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "worse": r"\textcolor{{gray}}{{{}}}"}
     special = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method", "dataset": "Dataset"}
     titles = [special.get(title, _latex(title).replace(r"l\_inf", r"$\ell_\infty$")) for title in printed.titles]
     columns = "".join("l" if title in TEXT_COLUMNS else "r" for title in printed.titles)
