@@ -47,8 +47,8 @@ def add_command(commands: Any) -> None:
     text = "write the distribution of p_A, the share of votes for the label, as CSV"
     group.add_argument("--p-a", type=Path, metavar="FILE", help=text)
     group = parser.add_argument_group("for files without a sidecar (default: read from the file name METHOD-SIGMA.tsv)")
-    group.add_argument("--dataset", metavar="NAME", help="their dataset")
-    group.add_argument("--sigma", type=float, help="their noise level")
+    group.add_argument("--dataset", metavar="NAME", help="dataset of these files")
+    group.add_argument("--sigma", type=float, help="noise level of these files")
     add_page_options(parser)
     parser.set_defaults(run=run)
 

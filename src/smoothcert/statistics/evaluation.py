@@ -1,4 +1,4 @@
-"""Evaluation beyond ACR: the best row per radius, the distribution of p_A, and radii at fewer votes. No torch."""
+"""Evaluation beyond ACR: the distribution of p_A, and radii at fewer votes. No torch."""
 
 from __future__ import annotations
 
@@ -12,24 +12,6 @@ from smoothcert.statistics.noise import Noise
 
 Floats = NDArray[np.float64]
 _TAIL = 10  # standard deviations of the number of votes beyond which nothing is summed
-
-
-def best_rows(accuracy: ArrayLike) -> NDArray[np.int64]:
-    """Return the row with the highest certified accuracy at each radius, -1 where all are 0.
-
-    Args:
-        accuracy: Certified accuracies, [rows, radii]. The first of equal rows wins.
-
-    Returns:
-        The row numbers, [radii].
-
-    Example:
-        >>> best_rows([[0.9, 0.2, 0.0], [0.7, 0.5, 0.0]]).tolist()
-        [0, 1, -1]
-    """
-    values = np.asarray(accuracy, dtype=np.float64)
-    best: NDArray[np.int64] = np.asarray(values.argmax(axis=0), dtype=np.int64)
-    return np.where(values.max(axis=0) > 0, best, -1)
 
 
 def label_shares(votes: ArrayLike, labels: ArrayLike) -> Floats:

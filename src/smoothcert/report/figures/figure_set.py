@@ -8,6 +8,7 @@ from pathlib import Path
 
 from smoothcert.report.figures.plots import Curves, Distributions, Panel, Point, Tradeoff, write_figure
 from smoothcert.report.sources import Run, paper_places, recipe_of
+from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.beyond_acr import vote_shares_of
 from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paper_numbers import METHODS, method_rank, paper_row
@@ -29,11 +30,11 @@ def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
         members = [run for run in runs if run.entry.group == (dataset, sigma)]
         members.sort(key=lambda run: method_rank(run.entry.method))
         name = f"certified-accuracy-{file_name(dataset or 'unknown')}-{sigma:.2f}"
-        curves = {_escape(run.entry.title): run.entry.results for run in members}
+        curves = {_escape(with_symbols(run.entry.title)): run.entry.results for run in members}
         title = dataset_title(dataset) if dataset else ""
         title = rf"{_escape(title)}, $\sigma={sigma:.2f}$"
         figures[name] = [Curves(title, curves)]
-        shares = {_escape(run.entry.title): vote_shares_of(run) for run in members}
+        shares = {_escape(with_symbols(run.entry.title)): vote_shares_of(run) for run in members}
         if known := {name: values for name, values in shares.items() if values is not None}:
             figures[f"p-a-{file_name(dataset or 'unknown')}-{sigma:.2f}"] = [Distributions(title, known)]
     return figures
@@ -90,7 +91,7 @@ def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -
 
 
 def file_name(text: str) -> str:
-    """Return a text with all characters replaced that a file system may reject.
+    """Replace all characters that a file system may reject.
 
     >>> file_name("my data/CAT-RS, lambda=0.25")
     'my-data-CAT-RS-lambda-0.25'

@@ -12,9 +12,10 @@ import numpy as np
 
 from smoothcert.report.tables.formats import Annex, Cell, Sheet, dataset_title
 from smoothcert.report.tables.table import Table, TableRow
+from smoothcert.report.tables.winners import best_by_radius
 from smoothcert.results.naming import counts_path
 from smoothcert.results.reader import read_vote_table
-from smoothcert.statistics.evaluation import Floats, best_rows, expected_radii, label_shares, share_up_to
+from smoothcert.statistics.evaluation import Floats, expected_radii, label_shares, share_up_to
 from smoothcert.statistics.noise import noise_of
 
 if TYPE_CHECKING:
@@ -34,24 +35,15 @@ def best_annex(table: Table) -> Annex:
     lines, values = [], list[dict[str, Any]]()
     for rows in groups.values():
         group = []
-        for radius, number, best in zip(
-            table.radii, range(len(table.radii)), best_rows(_accuracies(rows)), strict=True
-        ):
-            if best < 0:
-                continue
-            row = rows[best]
-            dataset, accuracy = row.entry.dataset, row.accuracy[number]
-            texts = [*([dataset_title(dataset)] if table.several_sets else []), f"{radius:.2f}", f"{accuracy:.1f}"]
-            texts += [f"{row.entry.sigma or 0:.2f}", row.entry.title, f"{row.acr.value:.3f}"]
-            group.append([Cell(text) for text in texts])
-            about = {"dataset": dataset, "sigma": row.entry.sigma, "title": row.entry.title}
-            values.append({"best_at": radius, "certified_accuracy": accuracy, **about})
+        for best in best_by_radius(rows, table.radii):
+            entry = best.first.entry
+            texts = [dataset_title(entry.dataset)] if table.several_sets else []
+            texts += [f"{best.radius:.2f}", f"{best.accuracy:.1f}", f"{entry.sigma or 0:.2f}", entry.title]
+            group.append([Cell(text) for text in [*texts, f"{best.first.acr.value:.3f}"]])
+            about = {"dataset": entry.dataset, "sigma": entry.sigma, "title": entry.title}
+            values.append({"best_at": best.radius, "certified_accuracy": best.accuracy, **about})
         lines.append(group)
     return Annex(Sheet(titles, lines, note="Best row per radius:"), values)
-
-
-def _accuracies(rows: Sequence[TableRow]) -> Floats:
-    return np.array([row.accuracy for row in rows])
 
 
 def fewer_votes_annex(runs: Sequence[Run], table: Table) -> Annex:
