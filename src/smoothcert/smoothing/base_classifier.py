@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_n
 from smoothcert.models import Classifier
 from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype
 from smoothcert.smoothing.precision import check_precision, numerics
+from smoothcert.smoothing.workers import copy_module, single_threaded
 
 Model = Callable[[Tensor], Any]
 
@@ -52,19 +54,42 @@ class BaseClassifier:
         modes = [module.training for module in modules]
         for module in modules:
             module.training = False
-        precision = self.precision if self.dtype == torch.float32 else "fp32"  # inputs that were cast need no autocast
         try:
-            with torch.no_grad(), numerics(precision, device):
+            with single_threaded(device), self._arithmetic(device):
                 self.deployed.renew(model)
                 yield
         finally:
             for module, mode in zip(modules, modes, strict=True):
                 module.training = mode
 
+    def voters(self, count: int, *, thread_safe: bool = False) -> list[Callable[[Tensor], Tensor]]:
+        """Return `count` functions that score like `scores`, for one thread each, or one if more may be unsafe.
+
+        Modules are copied for every thread. The package's compiled networks have no state, and users can promise that
+        their models are thread-safe: those are shared. Call within `voting`.
+        """
+        network = self.deployed.network
+        shared = thread_safe or (self.form in COMPILED and isinstance(self.model, Classifier))
+        others = [network] * (count - 1) if shared else copy_module(network, count - 1)
+        return [self.scores, *(partial(self._scores_in_thread, other) for other in others)]
+
+    def _scores_in_thread(self, network: Model, noisy: Tensor) -> Tensor:
+        with self._arithmetic(noisy.device):  # PyTorch keeps these settings per thread
+            return self._scores(network, noisy)
+
+    @contextmanager
+    def _arithmetic(self, device: torch.device) -> Iterator[None]:
+        precision = self.precision if self.dtype == torch.float32 else "fp32"  # inputs that were cast need no autocast
+        with torch.no_grad(), numerics(precision, device):
+            yield
+
     def scores(self, noisy: Tensor) -> Tensor:
         """Return the scores of one micro-batch. Call within `voting`."""
+        return self._scores(self.deployed.network, noisy)
+
+    def _scores(self, network: Model, noisy: Tensor) -> Tensor:
         try:
-            returned = self.deployed.network(noisy)
+            returned = network(noisy)
         except RuntimeError as error:
             if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
                 other = "folded" if isinstance(self.model, Classifier) else "plain"
@@ -82,7 +107,7 @@ class BaseClassifier:
                 "Expected a score for each class from the model, but got a single one; wrap a model that scores only "
                 "the second of two classes in a function that returns both, such as (-score, score)."
             )
-        self.num_classes = scores.shape[1]
+        self.num_classes, self.deployed.called = scores.shape[1], True
         return scores
 
     def _check_dtype(self, given: torch.dtype) -> None:

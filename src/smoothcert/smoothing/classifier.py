@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.philox import Purpose
 from smoothcert.smoothing.base_classifier import BaseClassifier
-from smoothcert.smoothing.counting import Work, count_within_memory, default_batch, default_micro_batch
+from smoothcert.smoothing.counting import Classify, Work, count_within_memory, default_batch, default_micro_batch
 from smoothcert.smoothing.deploy import COMPILED
 from smoothcert.smoothing.independence import CheckSchedule, IndependenceCheck
 from smoothcert.smoothing.input_checks import AUTO, as_batch, as_indices, as_seed, as_shape, check_range, check_values
@@ -68,6 +68,9 @@ class SmoothedClassifier(nn.Module):
             `compiled`, folded where possible and compiled; or `pinned`, compiled without choosing kernels by timing.
             All but `plain` are prepared at the first vote, and again after the weights have changed.
         micro_batch: Number of noisy copies that the model sees at once (default: by input size and device).
+        workers: Number of threads that vote on the CPU, each with its own copy of the model (default:
+            `torch.get_num_threads()` for an `nn.Module` that can be copied, 1 for any other model). Give it for a
+            function only if the function is thread-safe. Votes do not depend on it.
         noise: `gaussian` (l2 radius), `uniform` (l1 radius), or `smoothcert.statistics.integer_noise.grid_noise(sigma)`
             for sound certificates of 8-bit images.
 
@@ -94,6 +97,7 @@ class SmoothedClassifier(nn.Module):
         precision: str = "fp32",
         form: str = "plain",
         micro_batch: int | None = None,
+        workers: int | None = None,
         noise: str | Noise = "gaussian",
     ) -> None:
         super().__init__()
@@ -101,7 +105,7 @@ class SmoothedClassifier(nn.Module):
         self.noise = noise if isinstance(noise, Noise) else make_noise(noise, float(sigma))
         if self.noise.sigma != sigma:
             raise UsageError(f"Expected noise of `sigma` {sigma}, but got {self.noise}.")
-        for name, count in (("num_classes", num_classes), ("micro_batch", micro_batch)):
+        for name, count in (("num_classes", num_classes), ("micro_batch", micro_batch), ("workers", workers)):
             if count is not None:
                 bounds.check_count(name, count)
         check_range(input_range)
@@ -109,6 +113,7 @@ class SmoothedClassifier(nn.Module):
         if isinstance(self.noise, GridNoise) and form == "compiled":
             raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
         self.model, self.sigma, self.micro_batch, self.input_range = model, float(sigma), micro_batch, input_range
+        self.workers = workers
         self.input_shape = None if input_shape is None else as_shape(input_shape)
         self._schedule = CheckSchedule()
 
@@ -229,15 +234,19 @@ class SmoothedClassifier(nn.Module):
         """
         if edges[-1] >= 1 << 32:
             raise UsageError(f"Expected fewer than 2**32 samples per input, but got {edges[-1]:,}.")
+        if batch is not None:
+            bounds.check_count("batch", batch)
         device = self.device_for(inputs)
         micro_batch = self.micro_batch_for(inputs.shape[1:], device)
-        placed = inputs.to(device)
+        placed = inputs.detach().to(device)
+        workers = self.workers or torch.get_num_threads()
         total = len(work[0]) * micro_batch if work else len(inputs) * (edges[-1] - edges[0])
         with self._base.voting(self.model, device):
             classes = self._classes(placed, micro_batch)
             with self._independent_votes(placed[0], micro_batch, total):
+                voters = self._voters(device, min(workers, -(-total // micro_batch)))
                 votes = count_within_memory(
-                    self._base.scores,
+                    voters,
                     placed,
                     as_indices(index, len(inputs)).to(device),
                     edges,
@@ -246,7 +255,7 @@ class SmoothedClassifier(nn.Module):
                     seed=as_seed(seed),
                     purpose=purpose,
                     micro_batch=micro_batch,
-                    batch=default_batch(micro_batch, device) if batch is None else bounds.check_count("batch", batch),
+                    batch=default_batch(micro_batch, device, len(voters)) if batch is None else batch,
                     dtype=self._base.dtype,
                     work=None if work is None else (work[0].to(device), work[1].to(device)),
                 ).cpu()
@@ -284,11 +293,18 @@ class SmoothedClassifier(nn.Module):
         return batch, single
 
     def _classes(self, inputs: Tensor, micro_batch: int) -> int:
-        if self.num_classes is None:  # learn it from different inputs, so that one that keeps the scores is found out
+        compiles = self.form in COMPILED and not self._base.deployed.called  # do it once, before threads are started
+        # Learn the number of classes from different inputs, so that a model that keeps its scores is found out.
+        if self.num_classes is None or compiles:
             shades = torch.linspace(0, 1, micro_batch, device=inputs.device).view(-1, *[1] * (inputs.dim() - 1))
             self._base.scores((inputs[:1] * shades).to(self._base.dtype))
         assert self.num_classes is not None
         return self.num_classes
+
+    def _voters(self, device: torch.device, count: int) -> list[Classify]:
+        if device.type != "cpu" or self._base.deployed.one_thread:
+            return [self._base.scores]
+        return self._base.voters(count, thread_safe=self.workers is not None and not isinstance(self.model, nn.Module))
 
     @contextmanager
     def _independent_votes(self, one: Tensor, micro_batch: int, votes: int) -> Iterator[None]:
@@ -314,6 +330,8 @@ class SmoothedClassifier(nn.Module):
             thorough=not deployed.independent,
         )
         check.before_votes()
+        deployed.one_thread = False
+        deployed.one_thread = not all(check.same_scores(copied) for copied in self._voters(one.device, 2)[1:])
         yield
         check.after_votes()
         deployed.independent = True
