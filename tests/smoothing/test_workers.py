@@ -74,12 +74,12 @@ def reduced(x):
     return torch.stack([parts[:, ::2].sum(dim=1), parts[:, 1::2].sum(dim=1)], dim=1)
 
 
-def votes(model, threads, n=2000, **options):
-    torch.set_num_threads(threads)
+def votes(model, count, n=2000, **options):
+    torch.set_num_threads(count)
     smoothed = smoothcert.SmoothedClassifier(model, 1.0, micro_batch=64, input_range=None, **options)
     images = torch.linspace(0, 1, 2 * 784).view(2, 1, 28, 28)
     counts = smoothed.count_stages(images, (0, 100, n))
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == count
     return counts, smoothed.scores(images)
 
 
@@ -91,7 +91,7 @@ def votes(model, threads, n=2000, **options):
         ("lenet", {"form": "folded", "precision": "bf16"}),
         ("module", {}),
         ("function", {}),
-        ("function", {"workers": 2}),
+        ("function", {"threads": 2}),
     ],
 )
 def test_votes_and_scores_do_not_depend_on_the_number_of_threads(trained_lenet, model, options):
@@ -118,14 +118,14 @@ def test_operations_are_computed_in_one_thread(model):
 def test_several_threads_vote_at_the_same_time():
     Meeting.barrier = threading.Barrier(2)
     model = Meeting()
-    smoothed = smoothcert.SmoothedClassifier(model, 1.0, 2, input_range=None, micro_batch=64, workers=2)
+    smoothed = smoothcert.SmoothedClassifier(model, 1.0, 2, input_range=None, micro_batch=64, threads=2)
     model.scores_rows_alone = True  # the check would wait for a second thread
     assert smoothed.counts(torch.rand(1, 28, 28), 1000).sum() == 1000
 
 
 def test_a_batch_limits_the_threads():
     Recording.seen.clear()
-    smoothed = smoothcert.SmoothedClassifier(Recording(), 1.0, 2, input_range=None, micro_batch=64, workers=3)
+    smoothed = smoothcert.SmoothedClassifier(Recording(), 1.0, 2, input_range=None, micro_batch=64, threads=3)
     smoothed.counts(torch.rand(1, 28, 28), 2000, batch=64)
     assert {name for name, _ in Recording.seen} == {threading.current_thread().name}
 
@@ -250,7 +250,7 @@ def test_settings_are_restored_after_an_error():
 
 def test_later_threads_of_the_caller_have_their_number_of_threads():
     torch.set_num_threads(3)
-    smoothcert.SmoothedClassifier(Linear(), 1.0, 2, workers=2).counts(torch.rand(1, 28, 28), 600)
+    smoothcert.SmoothedClassifier(Linear(), 1.0, 2, threads=2).counts(torch.rand(1, 28, 28), 600)
     found = []
     thread = threading.Thread(target=lambda: found.append((torch.ones(2).sum(), torch.get_num_threads())[1]))
     thread.start()

@@ -68,7 +68,7 @@ class SmoothedClassifier(nn.Module):
             `compiled`, folded where possible and compiled; or `pinned`, compiled without choosing kernels by timing.
             All but `plain` are prepared at the first vote, and again after the weights have changed.
         micro_batch: Number of noisy copies that the model sees at once (default: by input size and device).
-        workers: Number of threads that vote on the CPU, each with its own copy of the model (default:
+        threads: Number of threads that vote on the CPU, each with its own copy of the model (default:
             `torch.get_num_threads()` for an `nn.Module` that can be copied, 1 for any other model). Give it for a
             function only if the function is thread-safe. Votes do not depend on it.
         noise: `gaussian` (l2 radius), `uniform` (l1 radius), or `smoothcert.statistics.integer_noise.grid_noise(sigma)`
@@ -97,7 +97,7 @@ class SmoothedClassifier(nn.Module):
         precision: str = "fp32",
         form: str = "plain",
         micro_batch: int | None = None,
-        workers: int | None = None,
+        threads: int | None = None,
         noise: str | Noise = "gaussian",
     ) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class SmoothedClassifier(nn.Module):
         self.noise = noise if isinstance(noise, Noise) else make_noise(noise, float(sigma))
         if self.noise.sigma != sigma:
             raise UsageError(f"Expected noise of `sigma` {sigma}, but got {self.noise}.")
-        for name, count in (("num_classes", num_classes), ("micro_batch", micro_batch), ("workers", workers)):
+        for name, count in (("num_classes", num_classes), ("micro_batch", micro_batch), ("threads", threads)):
             if count is not None:
                 bounds.check_count(name, count)
         check_range(input_range)
@@ -113,7 +113,7 @@ class SmoothedClassifier(nn.Module):
         if isinstance(self.noise, GridNoise) and form == "compiled":
             raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
         self.model, self.sigma, self.micro_batch, self.input_range = model, float(sigma), micro_batch, input_range
-        self.workers = workers
+        self.threads = threads
         self.input_shape = None if input_shape is None else as_shape(input_shape)
         self._schedule = CheckSchedule()
 
@@ -239,12 +239,12 @@ class SmoothedClassifier(nn.Module):
         device = self.device_for(inputs)
         micro_batch = self.micro_batch_for(inputs.shape[1:], device)
         placed = inputs.detach().to(device)
-        workers = self.workers or torch.get_num_threads()
+        threads = self.threads or torch.get_num_threads()
         total = len(work[0]) * micro_batch if work else len(inputs) * (edges[-1] - edges[0])
         with self._base.voting(self.model, device):
             classes = self._classes(placed, micro_batch)
             with self._independent_votes(placed[0], micro_batch, total):
-                voters = self._voters(device, min(workers, -(-total // micro_batch)))
+                voters = self._voters(device, min(threads, -(-total // micro_batch)))
                 votes = count_within_memory(
                     voters,
                     placed,
@@ -304,7 +304,7 @@ class SmoothedClassifier(nn.Module):
     def _voters(self, device: torch.device, count: int) -> list[Classify]:
         if device.type != "cpu" or self._base.deployed.one_thread:
             return [self._base.scores]
-        return self._base.voters(count, thread_safe=self.workers is not None and not isinstance(self.model, nn.Module))
+        return self._base.voters(count, thread_safe=self.threads is not None and not isinstance(self.model, nn.Module))
 
     @contextmanager
     def _independent_votes(self, one: Tensor, micro_batch: int, votes: int) -> Iterator[None]:
