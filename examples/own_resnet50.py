@@ -1,4 +1,4 @@
-"""Certify a ResNet-50 that expects standardised inputs: `adapt_inputs` adds the noise to images in [0, 1].
+"""Certify a ResNet-50 that expects standardized inputs: `adapt_inputs` adds the noise to images in [0, 1].
 
 The weights are random, so that the example needs no download. Load your own instead.
 """

@@ -6,9 +6,9 @@ from torch import nn
 import smoothcert
 
 torch.manual_seed(0)
-centres = torch.randn(3, 8)
+centers = torch.randn(3, 8)
 labels = torch.randint(3, (600,))
-features = centres[labels] + 0.4 * torch.randn(600, 8)
+features = centers[labels] + 0.4 * torch.randn(600, 8)
 
 mlp = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3))
 optimizer = torch.optim.Adam(mlp.parameters(), lr=0.01)

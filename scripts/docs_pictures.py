@@ -79,8 +79,8 @@ def smoothing(ink, blue):
 def _base(x, y):
     """Return True for blue points: those left of a wavy line, except for a few holes."""
     inside = x < 0.75 + 0.28 * np.sin(4.5 * y) + 0.12 * np.sin(13 * y)
-    for centre_x, centre_y, size in ((0.28, 0.42, 0.12), (-0.55, -0.3, 0.16), (-0.9, 1.1, 0.2), (1.5, -0.9, 0.22)):
-        inside ^= np.hypot(x - centre_x, y - centre_y) < size
+    for center_x, center_y, size in ((0.28, 0.42, 0.12), (-0.55, -0.3, 0.16), (-0.9, 1.1, 0.2), (1.5, -0.9, 0.22)):
+        inside ^= np.hypot(x - center_x, y - center_y) < size
     return inside
 
 
@@ -113,11 +113,11 @@ def votes(ink, blue):
 def certificate(ink, blue):
     """Draw the lower bound by the fraction of votes, and the radius by the lower bound."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
-    for n, colour, dash in ((100, ORANGE, (0, (1, 1))), (1000, GREEN, "--"), (100_000, blue, "-")):
+    for n, color, dash in ((100, ORANGE, (0, (1, 1))), (1000, GREEN, "--"), (100_000, blue, "-")):
         k = np.unique(np.linspace(n // 2, n, 400).astype(int))
-        left.plot(k / n, bounds.lower_bound(k, n, 0.001), color=colour, linestyle=dash, label=f"n = {n:,}")
+        left.plot(k / n, bounds.lower_bound(k, n, 0.001), color=color, linestyle=dash, label=f"n = {n:,}")
         cap = bounds.largest_radius(1.0, n, 0.001)
-        right.axhline(cap, color=colour, linestyle=dash, linewidth=1)
+        right.axhline(cap, color=color, linestyle=dash, linewidth=1)
         right.text(0.502, cap + 0.06, f"largest radius for n = {n:,}: {cap:.2f} sigma", fontsize=9, color=ink)
     left.plot([0.5, 1], [0.5, 1], color=ink, linewidth=0.8)
     left.text(0.72, 0.745, "fraction itself", fontsize=9, rotation=38, ha="center", va="bottom", color=ink)
@@ -135,14 +135,14 @@ def curve(ink, blue):
     """Draw the certified accuracy of two CAT-RS networks by radius, with ACR as the area below."""
     figure, panel = plt.subplots(figsize=(9.6, 3.6), layout="constrained")
     radii = np.arange(0, 4.0, 0.01)
-    for sigma, colour in ((0.5, ORANGE), (1.0, blue)):
+    for sigma, color in ((0.5, ORANGE), (1.0, blue)):
         folder = ROOT / f"results/mnist/mnist-catrs-{sigma:.2f}"
         paths = [path for path in folder.glob("certify-*.tsv*") if ".counts." not in path.name]
         results = max(map(smoothcert.read_results, paths), key=lambda candidate: len(candidate.radius))
         accuracy = 100 * metrics.certified_accuracy(results.radius, results.correct, radii)
         acr = metrics.estimate(metrics.robust_radius(results.radius, results.correct)).value
-        panel.plot(radii, accuracy, color=colour, label=f"sigma {sigma:g}: ACR {acr:.3f}")
-        panel.fill_between(radii, accuracy, color=colour, alpha=0.12, linewidth=0)
+        panel.plot(radii, accuracy, color=color, label=f"sigma {sigma:g}: ACR {acr:.3f}")
+        panel.fill_between(radii, accuracy, color=color, alpha=0.12, linewidth=0)
     panel.set(xlabel="l2 radius", ylabel="certified accuracy, %", xlim=(0, 4), ylim=(0, 100))
     panel.set_title(f"{METHODS['catrs']} on {len(results.radius):,} images of MNIST, n = 100,000", fontsize=11)
     panel.legend(loc="upper right")

@@ -20,7 +20,7 @@ TITLES = {name: title for name, (_, _, title) in _FACTS.items()}
 """Display names, by dataset."""
 
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")
-"""Corrupted datasets; one of their corruptions is named as in `cifar10-c/fog`."""
+"""Names of the corrupted datasets; `cifar10-c/fog` is a single corruption of one."""
 
 CORRUPTIONS = {
     "mnist-c": (
@@ -32,7 +32,7 @@ CORRUPTIONS = {
         *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
     ),
 }
-"""Corruptions over which the two published corrupted datasets are averaged."""
+"""Corruptions in each published corrupted dataset, over which its means are taken."""
 
 
 def canonical_name(name: str) -> str:
@@ -64,7 +64,7 @@ def classes_of(name: str | None) -> int | None:
 
 
 def _clean(name: str | None) -> str:
-    """Return the dataset that a corrupted dataset was made from."""
+    """Return the clean dataset behind a name: `cifar10` for `cifar10-c/fog`."""
     return (name or "").partition("/")[0].removesuffix("-c")
 
 

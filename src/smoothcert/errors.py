@@ -1,4 +1,4 @@
-"""Errors shown to users: each message is one sentence with what was expected and what to do."""
+"""Exceptions and warnings shown to users; a message says what was expected, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MAX_LISTED_NAMES = 40
 
 
 class SmoothcertError(Exception):
-    """Base class of all smoothcert errors: a missing file, a full disk, a damaged download.
+    """Base class of all errors that smoothcert raises, for example for a missing file or a full disk.
 
     Example:
         >>> try:
@@ -21,7 +21,7 @@ class SmoothcertError(Exception):
 
 
 class UsageError(SmoothcertError, ValueError):
-    """An invalid argument; the command line exits with code 2.
+    """Error for an invalid argument; the command line exits with code 2.
 
     Example:
         >>> issubclass(UsageError, ValueError)
@@ -46,6 +46,15 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
         nearest = difflib.get_close_matches(str(name), choices, n=5, cutoff=0.0)
         return UsageError(f"Unknown {kind} {name!r}{hint} Nearest of {len(choices)}: {', '.join(nearest)}.")
     return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "epoch"), counted(2_000, "epoch"), counted(0, "class", "classes")
+    ('1 epoch', '2,000 epochs', '0 classes')
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def first_line(error: BaseException) -> str:

@@ -87,7 +87,7 @@ def permutation(seed: int, address: tuple[int, int, int], size: int) -> Tensor:
 
 
 def _placed(address: tuple[Word, Word, Word], device: torch.device | None) -> list[Tensor]:
-    """Move the words to a device; CUDA graphs cannot capture copies from the host, so ints are filled in there."""
+    """Move address words to a device; ints are created there, since CUDA graphs cannot capture copies from the host."""
     return [w.to(device) if isinstance(w, Tensor) else torch.full((), w, device=device) for w in address]
 
 

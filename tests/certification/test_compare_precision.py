@@ -29,7 +29,7 @@ def test_votes_that_differ_are_counted_on_common_noise(trained_lenet, mini, tmp_
     for one, two, both in zip(ordinary, other, found, strict=True):
         assert (both.predict, both.radius, list(both.estimation)) == (one.predict, one.radius, list(one.estimation))
         moved = np.abs(np.array(one.estimation) - two.estimation).sum() // 2
-        assert both.differ == moved, "a shift towards one class moves every differing vote to it"
+        assert both.differ == moved, "a shift toward one class moves every differing vote to it"
         assert both.transferred <= both.radius
     assert sum(both.differ for both in found) > 0
     lines = (tmp_path / "a.tsv").read_text().splitlines()

@@ -78,7 +78,7 @@ def test_shards_join_to_the_same_rows(classifier, mini, tmp_path, reference, par
     assert rows(tmp_path / "all.tsv") == reference
     with pytest.raises(UsageError, match="exists"):
         merge_results(files, tmp_path / "all.tsv")
-    with pytest.raises(UsageError, match="is in two files"):
+    with pytest.raises(UsageError, match="appears twice, the second time in"):
         merge_results([*files, files[0]], tmp_path / "twice.tsv")
     whole = files[0].read_text()
     files[0].write_text(whole[:-10])  # as a kill leaves it: the next file's first row would end it
@@ -230,7 +230,7 @@ def test_a_kill_before_the_sidecar_is_healed(classifier, mini, tmp_path):
 def test_foreign_and_edited_files_are_not_touched(classifier, mini, tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("mine\n")
-    with pytest.raises(UsageError, match="choose another `--out`"):
+    with pytest.raises(UsageError, match="choose another `out`"):
         smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
     assert path.read_text() == "mine\n"
     path.unlink()
@@ -238,7 +238,7 @@ def test_foreign_and_edited_files_are_not_touched(classifier, mini, tmp_path):
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[0], *lines[2:]]))
     counts = counts_path(path).read_bytes()
-    with pytest.raises(UsageError, match="it was edited"):
+    with pytest.raises(UsageError, match="the file was edited"):
         smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
     assert counts_path(path).read_bytes() == counts
     counts_path(path).unlink()

@@ -17,7 +17,7 @@ class Shifted(nn.Module):
         self.register_buffer("buffer", buffer, persistent=False)
 
 
-def quantised(scale, dtype=torch.qint8):
+def quantized(scale, dtype=torch.qint8):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(16, 4), nn.ReLU(), nn.LSTM(4, 2))
     with torch.no_grad():
@@ -62,8 +62,8 @@ class Less(nn.Module):
 
 PAIRS = {
     "weights": lambda one: filled(nn.Linear(2, 2), 0.5 if one else 0.25),
-    "quantised per tensor": lambda one: quantised(1 if one else 3),
-    "quantised per channel": lambda one: per_channel(0.2 if one else 0.4),
+    "quantized per tensor": lambda one: quantized(1 if one else 3),
+    "quantized per channel": lambda one: per_channel(0.2 if one else 0.4),
     "sparse": lambda one: Shifted(0, buffer=torch.tensor([0.0, 1.0 + one]).to_sparse()),
     "non-persistent buffer": lambda one: Shifted(0, buffer=torch.tensor(1.0 + one)),
     "number attribute": lambda one: Shifted(0.1 if one else 0.2),
@@ -110,7 +110,7 @@ def test_hooks_count_by_name():
 
 @pytest.mark.filterwarnings("ignore")
 def test_unreadable_weights_are_refused():
-    with pytest.raises(UsageError, match="cannot be read .* call it once before"):
+    with pytest.raises(UsageError, match="cannot be read .* call it once first"):
         fingerprint_model(nn.LazyLinear(3))
 
 

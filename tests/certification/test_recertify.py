@@ -98,7 +98,7 @@ def test_linf_and_two_sided_and_top_k(fixed):
     assert top[3].radius > two[3].radius
 
 
-def test_the_randomised_bound_is_the_same_every_time(fixed):
+def test_the_randomized_bound_is_the_same_every_time(fixed):
     first, again = (recertify(fixed, Recertification(bound="randomised"))[0] for _ in range(2))
     plain = recertify(fixed, Recertification())[0]
     assert [record.radius for record in first] == [record.radius for record in again]
@@ -149,14 +149,14 @@ def test_the_command_writes_files_that_can_be_read_again(fixed, sequential, caps
         (["--top-k", "0"], "at least 1"),
         (["--top-k", "12"], "at most 9"),
         (["--bound", "one-sided", "--top-k", "2"], "two-sided"),
-        (["--norm", "linf", "--dimensions", "12"], "`--dimensions` is 3072 for these results, not 12"),
+        (["--norm", "linf", "--dimensions", "12"], "`--dimensions` to be 3072 for these results, but got 12"),
         (["--norm", "linf", "--dimensions", "-4"], "at least 1"),
         (["--norm", "linf", "--dimensions", "0"], "at least 1"),
-        (["--classes", "3"], "`--classes` is 10 for these results, not 3"),
+        (["--classes", "3"], "`--classes` to be 10 for these results, but got 3"),
         (["--classes", "-3"], "at least 1"),
         (["--alpha", "1e-320"], "can prove nothing, even with unanimous votes"),
-        (["--out", "some.counts.tsv"], "must name a results file"),
-        (["--out", "some.json"], "must name a results file"),
+        (["--out", "some.counts.tsv"], "to be a results file ending in .tsv"),
+        (["--out", "some.json"], "to be a results file ending in .tsv"),
     ],
 )
 def test_wrong_wishes(fixed, capsys, flags, message):
@@ -176,7 +176,7 @@ def test_images_are_as_large_as_the_sidecar_says(fixed):
     assert recertify(fixed, Recertification(norm="linf", dimensions=4 * 3072))[0][0].radius == ordinary[0].radius / 2
     sidecar_path(fixed).write_text(json.dumps({"settings": settings, "segments": []}))
     assert recertify(fixed, Recertification(norm="linf"))[0][0].radius == ordinary[0].radius / 2
-    with pytest.raises(UsageError, match="12288 for these results, not 3072"):
+    with pytest.raises(UsageError, match="12288 for these results, but got 3072"):
         recertify(fixed, Recertification(norm="linf", dimensions=3072))
     at = ordinary[1].radius * 0.999  # images 0 and 1 would be certified there, were they as small as CIFAR-10's
     assert build_table([describe(smoothcert.read_results(fixed))], linf=[at / 2, at]).rows[0].linf == (40.0, 0.0)
@@ -197,7 +197,7 @@ def test_certificates_say_where_a_network_has_more_classes_than_the_data(mini, t
 
 def test_the_network_may_have_more_classes_than_the_data(fixed):
     counts_path(fixed).write_text(counts_path(fixed).read_text().replace("1:50", "11:50"))
-    with pytest.raises(SmoothcertError, match="line 3: expected an image's votes for 10 classes"):
+    with pytest.raises(SmoothcertError, match="line 3: expected votes for 10 classes"):
         recertify(fixed, Recertification())
     assert recertify(fixed, Recertification(classes=12))[0][1].radius == smoothcert.read_results(fixed).radius[1]
 
@@ -209,7 +209,7 @@ def test_votes_belong_to_the_image_they_name(fixed):
     counts_path(fixed).write_text(header + "".join(reversed(lines)) + "35\t0:100\t0:1000\n42\t0:1")
     assert [record.radius for record in recertify(fixed, Recertification(alpha=0.01))[0]] == before
     counts_path(fixed).write_text(header + "".join(lines[:-1]) + lines[-1][:-3])
-    with pytest.raises(SmoothcertError, match="no votes of image 28"):
+    with pytest.raises(SmoothcertError, match="no votes for image 28"):
         recertify(fixed, Recertification())
     counts_path(fixed).write_text(header + "0\t0:100\n" + "".join(lines[1:]))
     with pytest.raises(SmoothcertError, match="line 2: expected an image's votes"):
@@ -225,7 +225,7 @@ def test_a_look_that_was_not_written_in_full_is_left_out(sequential):
 
 def test_images_left_out_for_their_class_say_nothing_of_the_likeliest(sequential, capsys):
     assert main(["recertify", str(sequential[0]), "--top-k", "2"]) == 2
-    assert "was made with `--skip-wrong`" in capsys.readouterr().err
+    assert "was made with `skip_wrong`" in capsys.readouterr().err
 
 
 def test_files_without_votes_are_refused(fixed, capsys):

@@ -78,7 +78,7 @@ def test_every_published_wrapping(tmp_path, holder, prefix, zipped):
 
 def test_normalisation_must_be_named_and_counts(tmp_path):
     torch.save({"net": make("cifar_resnet20").network.state_dict()}, tmp_path / "0.25.pth")
-    with pytest.raises(UsageError, match="`--normalization`: none, cifar10, cifar10-center"):
+    with pytest.raises(UsageError, match="`normalization` to one of none, cifar10, cifar10-center"):
         smoothcert.load_checkpoint(tmp_path / "0.25.pth")
     x = torch.rand(2, 3, 32, 32)
     scores = [
@@ -158,7 +158,7 @@ def test_other_networks_are_told_apart(tmp_path):
     smoothcert.save_checkpoint(tmp_path / "m.safetensors", make("lenet"))
     with pytest.raises(UsageError, match="expected a resnet50, but got a lenet"):
         smoothcert.load_checkpoint(tmp_path / "m.safetensors", architecture="resnet50")
-    with pytest.raises(UsageError, match="contains its normalisation"):
+    with pytest.raises(UsageError, match="contains its normalization"):
         smoothcert.load_checkpoint(tmp_path / "m.safetensors", normalization="cifar10")
     torch.save({"state_dict": {"1.features.0.weight": torch.zeros(3)}}, tmp_path / "vgg.pth")
     with pytest.raises(SmoothcertError, match="has an unknown architecture"):

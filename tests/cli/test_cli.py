@@ -7,15 +7,16 @@ import pty
 import subprocess
 import sys
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from launching import HANGS
 
 import smoothcert
 from smoothcert.checkpoints.checkpoint import Checkpoint
 from smoothcert.cli import build_parser, main
+from smoothcert.cli.parser import Parser
 from smoothcert.errors import Notice, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.runtime.atomic_files import write_text
@@ -53,18 +54,20 @@ def test_every_command_has_help(command, capsys):
 
 
 def test_notices_are_one_line(monkeypatch):
-    """A `Notice` is printed without its source location; other warnings are unchanged."""
+    """A `Notice` is printed with flags and without its source location; other warnings are unchanged."""
     written = []
 
     def run(_):
         kinds = Notice, UserWarning
-        written.extend(warnings.formatwarning("It is slow.", kind, "stepping.py", 7) for kind in kinds)
+        written.extend(warnings.formatwarning("It is slow without `fast`.", kind, "stepping.py", 7) for kind in kinds)
 
-    parser = SimpleNamespace(parse_args=lambda _: SimpleNamespace(run=run))
+    parser = Parser()
+    parser.add_argument("--fast")
+    parser.set_defaults(run=run)
     monkeypatch.setattr(smoothcert.cli, "build_parser", lambda _: parser)
-    assert main([]) == 0
-    assert written[0] == "smoothcert: It is slow.\n"
-    assert written[1].startswith("stepping.py:7: UserWarning: It is slow.")
+    assert main(["--fast", "1"]) == 0
+    assert written[0] == "smoothcert: It is slow without `--fast`.\n"
+    assert written[1].startswith("stepping.py:7: UserWarning: It is slow without `fast`.")
     assert warnings.formatwarning("It is slow.", Notice, "stepping.py", 7).startswith("stepping.py:7: ")
 
 
@@ -176,6 +179,41 @@ def test_lists(capsys):
     assert "resnet50" in json.loads(capsys.readouterr().out)
 
 
+def test_recipes_are_listed_with_the_papers_numbers_and_their_cost(capsys):
+    assert main(["list", "recipes", "cifar10-*-0.50"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    rows = {line[0]: line[1:] for line in lines[2:]}
+    assert rows["cifar10-catrs-0.50"] == ["CAT-RS", "0.50", "0.757", "18.7x"]  # 4 noises x (6 + 2 x 4) / 3 passes
+    assert rows["cifar10-gaussian-0.50"] == ["Gaussian", "0.50", "0.525", "1.0x"]
+    assert rows["cifar10-smoothadv-consistency-0.50"][2] == "-", "the paper has no such row"
+    assert main(["list", "recipes", "cifar10-*-0.50", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == list(rows)
+
+
+def test_recipes_are_listed_without_torch():
+    code = "from smoothcert.cli import main; main(['list', 'recipes']); import sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_bare_command_prints_the_help(capsys):
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("usage: smoothcert")
+    assert all(command in out for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("smoothcert rep", {"report", "reproduce"}), ("smoothcert report --htm", {"--html"})],
+)
+def test_the_shell_completes_commands_and_flags(tmp_path, line, expected):
+    found = tmp_path / "found"
+    asking = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    environment = os.environ | asking | {"_ARGCOMPLETE_STDOUT_FILENAME": str(found)}
+    subprocess.run([sys.executable, "-m", "smoothcert"], env=environment, check=True, timeout=HANGS)
+    assert {word.strip() for word in found.read_text().split()} == expected
+
+
 def test_data_commands(tmp_path, capsys):
     assert main(["data", "list", "--data-dir", str(tmp_path), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["datasets"]
@@ -243,53 +281,53 @@ def test_special_files_are_neither_read_nor_replaced(checkpoint, tmp_path, capsy
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert main(["certify", str(checkpoint), "--n", "20", "--skip", "500", "--out", str(pipe)]) == 2
-    assert "must name a results file" in capsys.readouterr().err
+    assert "to be a results file ending in .tsv" in capsys.readouterr().err
     with pytest.raises(UsageError, match="is not a regular file"):
         write_text(pipe, "text")
     assert pipe.is_fifo()
 
 
 BAD = [
-    (["certify", "{c}", "--sigma", "0"], "`sigma` to be > 0 and finite, but got 0"),
-    (["certify", "{c}", "--sigma", "-0.25"], "`sigma` to be > 0"),
-    (["certify", "{c}", "--sigma", "nan"], "`sigma` to be > 0"),
-    (["certify", "{c}", "--sigma", "inf"], "`sigma` to be > 0 and finite, but got inf"),
-    (["train", "mnist-mini-gaussian-1.00", "--sigma", "inf"], "`--sigma` must be finite, got inf"),
-    (["train", "mnist-mini-gaussian-1.00", "--weight-decay", "inf"], "`--weight-decay` must be finite, got inf"),
-    (["train", "mnist-mini-gaussian-1.00", "--resize", "32"], "`resize` and `crop` are for image folders"),
+    (["certify", "{c}", "--sigma", "0"], "`--sigma` to be > 0 and finite, but got 0"),
+    (["certify", "{c}", "--sigma", "-0.25"], "`--sigma` to be > 0"),
+    (["certify", "{c}", "--sigma", "nan"], "`--sigma` to be > 0"),
+    (["certify", "{c}", "--sigma", "inf"], "`--sigma` to be > 0 and finite, but got inf"),
+    (["train", "mnist-mini-gaussian-1.00", "--sigma", "inf"], "`--sigma` to be finite, but got inf"),
+    (["train", "mnist-mini-gaussian-1.00", "--weight-decay", "inf"], "`--weight-decay` to be finite, but got inf"),
+    (["train", "mnist-mini-gaussian-1.00", "--resize", "32"], "`--resize` and `--crop` are for image folders"),
     (["train", "mnist-mini-gaussian-1.00", "--workers", "-1", "--dry-run"], "`--workers` to be at least 0, but got -1"),
-    (["certify", "{c}", "--alpha", "1"], "`alpha` to be between 0 and 1"),
-    (["certify", "{c}", "--alpha", "0"], "`alpha` to be between 0 and 1"),
+    (["certify", "{c}", "--alpha", "1"], "`--alpha` to be between 0 and 1"),
+    (["certify", "{c}", "--alpha", "0"], "`--alpha` to be between 0 and 1"),
     (["certify", "{c}", "--n", "9"], "use n >= 10"),
-    (["certify", "{c}", "--n0", "0"], "`n0`"),
+    (["certify", "{c}", "--n0", "0"], "`--n0`"),
     (["certify", "{c}", "--skip", "0"], "`--skip`"),
     (["certify", "{c}", "--max", "0"], "`--max`"),
     (["certify", "{c}", "--shard", "3/2"], "`--shard`"),
-    (["certify", "{c}", "--seed", "-1"], "`seed`"),
-    (["certify", "{c}", "--batch", "0"], "`batch` to be at least 1"),
-    (["certify", "{c}", "--micro-batch", "0"], "`micro_batch`"),
+    (["certify", "{c}", "--seed", "-1"], "`--seed`"),
+    (["certify", "{c}", "--batch", "0"], "`--batch` to be at least 1"),
+    (["certify", "{c}", "--micro-batch", "0"], "`--micro-batch`"),
     (["certify", "{c}", "--precision", "fp23"], "did you mean 'fp32'"),
-    (["certify", "{c}", "--device", "warp"], "`--device` warp cannot be used here"),
-    (["certify", "{c}", "--split", "dev"], "`split`"),
+    (["certify", "{c}", "--device", "warp"], "device 'warp' cannot be used here"),
+    (["certify", "{c}", "--split", "dev"], "`--split`"),
     (["certify", "{c}", "--data", "cifar11"], "did you mean 'cifar10'"),
-    (["certify", "{c}", "--resize", "32"], "`resize` and `crop` are for image folders, which mnist-mini is not"),
-    (["certify", "{c}", "--data", "{wide}", "--crop", "28"], "`resize` and `crop` are for image folders, which"),
+    (["certify", "{c}", "--resize", "32"], "`--resize` and `--crop` are for image folders, which mnist-mini is not"),
+    (["certify", "{c}", "--data", "{wide}", "--crop", "28"], "`--resize` and `--crop` are for image folders, which"),
     (["data", "show", "mnits"], "did you mean 'mnist'"),
     (["data", "make", "mnist-cc"], "Unknown corrupted dataset 'mnist-cc'; did you mean 'mnist-c'?"),
     (["data", "make", "{wide}"], "Expected `--out`, the folder for the corrupted images of"),
     (["certify", "{c}", "--data", "{wide}"], "Expected images of shape [1, 28, 28], but got [1, 40, 40]"),
     (["certify", "{c}", "--data", "{c}"], "is not a dataset; expected an .npz file"),
-    (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "must name a results file"),
+    (["certify", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "to be a results file ending in .tsv"),
     (
         ["certify", "{c}", "--n", "20", "--skip", "500", "--stop", "table", "--out", "{folder}"],
-        "must name a results file",
+        "to be a results file ending in .tsv",
     ),
-    (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "must name a results file"),
-    (["predict", "{c}", "--n", "0"], "`n`"),
+    (["predict", "{c}", "--n", "20", "--skip", "500", "--out", "{folder}"], "to be a results file ending in .tsv"),
+    (["predict", "{c}", "--n", "0"], "`--n`"),
     (["predict", "{c}", "--n", "10", "--dry-run"], "every prediction abstains at alpha = 0.001; use n >= 11"),
     (["certify", "{c}", "--n", "10", "--bound", "two-sided"], "at alpha = 0.001; use n >= 11"),
     (["attack", "{c}", "--radii", "nan"], "`--radii` to be numbers > 0"),
-    (["attack", "{c}", "--out", "{folder}"], "folder.tsv is a folder; name a file"),
+    (["attack", "{c}", "--out", "{folder}"], "folder.tsv is a folder; choose a file instead"),
     (["attack", "{c}", "--n", "10"], "every prediction abstains at alpha = 0.001; use n >= 11"),
     (["train"], "Expected a recipe (see `smoothcert list recipes`) or flags such as `--dataset`"),
     (["list", "modles"], "did you mean 'models'"),
@@ -320,9 +358,9 @@ def test_wrong_values_are_a_one_line_error_and_exit_code_2(checkpoint, tmp_path,
     [
         (["certify", "RUN", "--corruption", "fog", "--corruption", "snow"], "corruption", ["fog", "snow"]),
         (["certify", "RUN", "--corruption", "fog", "snow", "--json"], "corruption", ["fog", "snow"]),
-        (["certify", "--severity", "3", "5", "--json", "RUN"], "severity", [3, 5]),
-        (["certify", "RUN", "--severity=3", "--severity", "5"], "severity", [3, 5]),
-        (["certify", "RUN", "--grid", "0", "-1"], "grid", [0.0, -1.0]),
+        (["certify", "--severity", "3", "5", "--json", "RUN"], "severities", [3, 5]),
+        (["certify", "RUN", "--severity=3", "--severity", "5"], "severities", [3, 5]),
+        (["certify", "RUN", "--grid", "0", "-1"], "radii", [0.0, -1.0]),
         (["attack", "RUN", "--radii", "0.25", "1"], "radii", [0.25, 1.0]),
         (["data", "make", "mnist-c", "--corruption", "fog"], "corruption", ["fog"]),
         (["report", "a", "--linf", "2/255", "1/2"], "linf", [2 / 255, 0.5]),
@@ -360,7 +398,6 @@ def test_help_fits_a_narrow_terminal(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "smoothcert: the following arguments are required: COMMAND. See `smoothcert --help`.\n"),
         (["certfy"], "invalid choice: 'certfy'"),
         (
             ["certify", "x", "--n", "many"],

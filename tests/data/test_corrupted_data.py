@@ -208,7 +208,7 @@ def test_unavailable_corruptions_are_reported_before_anything_is_made(tmp_path, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--seed", "-1"], "`seed` to be a whole number between 0 and"),
+        (["--seed", "-1"], "`--seed` to be a whole number between 0 and"),
         (["--workers", "0"], "`--workers` to be at least 1"),
     ],
 )
@@ -226,7 +226,7 @@ def test_making_from_photographs_of_several_sizes(tmp_path, capsys):
         Image.fromarray(RNG.integers(0, 256, (*size, 3), dtype=np.uint8)).save(tmp_path / "mine" / place)
     arguments = ["data", "make", str(tmp_path / "mine"), "--out", str(tmp_path / "mine-c"), "--corruption", "contrast"]
     assert main(arguments) == 1
-    assert "images of several sizes need `resize` and `crop`" in capsys.readouterr().err
+    assert "images of several sizes need `--resize` and `--crop`" in capsys.readouterr().err
     assert main([*arguments, "--resize", "34", "--crop", "32", "--workers", "1"]) == 0
     data = smoothcert.load_dataset(str(tmp_path / "mine-c/contrast"))
     assert (len(data), tuple(data.shape), data.classes) == (10, (3, 32, 32), ("cat", "dog"))

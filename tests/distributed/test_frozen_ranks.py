@@ -44,7 +44,7 @@ def test_the_other_rank_ends_and_names_it(job, frozen):
             process.communicate()
     assert code == 1, output
     assert output.count("smoothcert:") == 1, output
-    assert f"smoothcert: Rank {frozen} has not been heard of for {LIMIT} seconds; the work stops.\n" in output
+    assert f"smoothcert: Rank {frozen} has not responded for {LIMIT} seconds; stopping.\n" in output
 
 
 @pytest.mark.parametrize("job", ["train"], indirect=True)
@@ -61,7 +61,7 @@ def test_of_three_ranks_only_rank_0_reports(job):
             process.communicate()
     assert [code for code, _ in results] == [1, 1], results
     assert [output.count("smoothcert:") for _, output in results] == [1, 0], results
-    assert "Rank 2 has not been heard of" in results[0][1]
+    assert "Rank 2 has not responded" in results[0][1]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_torchrun_ends_and_the_rank_is_named(job, frozen, monkeypatch):
     code, output = finish(process)
     assert code == 1, output
     assert output.count("smoothcert: ") == 1, output
-    assert f"smoothcert: Rank {frozen} has not been heard of for {LIMIT} seconds; the work stops.\n" in output
+    assert f"smoothcert: Rank {frozen} has not responded for {LIMIT} seconds; stopping.\n" in output
 
 
 @pytest.mark.parametrize("job", ["train"], indirect=True)

@@ -100,9 +100,7 @@ def test_rank_0_decides():
 def test_what_differs_is_named_on_rank_0_and_everyone_stops():
     first, *others = together(lambda ranks: ranks.require_same_on_all_ranks({"n": 7, "seed": ranks.rank // 2}), 3)
     assert isinstance(first, UsageError)
-    assert (
-        str(first) == "The ranks do not agree on seed: 0 on rank 0, 1 on rank 2; give the same command on every node."
-    )
+    assert str(first) == "The ranks do not agree on seed: 0 on rank 0, 1 on rank 2; run the same command on every node."
     assert all(isinstance(other, PeerError) for other in others)
     first, _ = together(
         lambda ranks: ranks.require_same_on_all_ranks({"n": 7, **({"seed": 0} if ranks.rank else {})}), 2
@@ -146,7 +144,7 @@ def test_a_rank_ends_only_when_it_may_wait_forever(monkeypatch):
         return [every[rank].reason_to_end() for rank in range(3)]
 
     pass_time.number = 0
-    silence = "{} has not been heard of for 1 seconds; the work stops."
+    silence = "{} has not responded for 1 seconds; stopping."
     assert pass_time(0, 1, 2) == [None, None, None]
     assert pass_time(0, 2)[0::2] == [None, None]
     every[0].uses_collectives = every[2].uses_collectives = True
@@ -169,7 +167,7 @@ def test_a_rank_ends_only_when_it_may_wait_forever(monkeypatch):
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])
 def test_a_bad_limit_is_refused(text, monkeypatch):
     monkeypatch.setenv("SMOOTHCERT_RANK_TIMEOUT", text)
-    with pytest.raises(UsageError, match=f"`SMOOTHCERT_RANK_TIMEOUT` must be .*, got '{text}'"):
+    with pytest.raises(UsageError, match=f"`SMOOTHCERT_RANK_TIMEOUT` to be .*, but got '{text}'"):
         Heartbeats(0, 2, HashStore())
 
 
@@ -225,14 +223,14 @@ def test_an_error_of_another_rank_is_said_by_rank_0():
 
 def test_a_silent_rank_is_not_waited_for(impatient):
     first, second, _ = together(lambda ranks: ranks.require_same_on_all_ranks({}), 3, absent=[2])
-    assert "Rank 2 has not been heard of for 3 seconds" in str(first)
+    assert "Rank 2 has not responded for 3 seconds" in str(first)
     assert isinstance(second, PeerError)
 
 
 def test_a_folder_that_is_not_shared(tmp_path):
     first, _ = together(lambda ranks: ranks.require_shared_folder(tmp_path / str(ranks.rank)), 2)
     assert isinstance(first, UsageError)
-    assert "must lie in a folder that all nodes share" in str(first)
+    assert "must be in a folder that all nodes share" in str(first)
     assert together(lambda ranks: ranks.require_shared_folder(tmp_path / "same"), 2) == [None, None]
     assert not list((tmp_path / "same").iterdir()), "the mark is taken away"
 
@@ -262,7 +260,7 @@ def test_the_items_of_a_dead_rank_are_taken_over(impatient):
         time.sleep(0.2)
         return list(ranks.map_in_order(12, lambda item: (item, ranks.rank), tuple))
 
-    with pytest.warns(Notice, match="Rank 1 has not been heard of for 3 seconds; other ranks take over its work"):
+    with pytest.warns(Notice, match="Rank 1 has not responded for 3 seconds; other ranks take over its work"):
         first, _, other = together(work, 3, absent=[1])
     assert [item for item, _ in first] == list(range(12))
     assert other == []
@@ -321,11 +319,11 @@ def test_several_ranks_meet_about_once_a_second(monkeypatch):
     assert next(ranks.numbers) <= 14
 
 
-def test_masked_attacks_and_synchronised_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):
+def test_masked_attacks_and_synchronized_batchnorm_exclude_each_other(few, tmp_path, monkeypatch):
     """Ranks with nothing to attack would not take part in the exchange."""
     config = configure("catrs", options={"attack": "masked"}, batch_norm="synced", architecture="cifar_resnet8")
     monkeypatch.setattr(setup, "current_ranks", lambda: Ranks(0, 2))
-    with pytest.raises(UsageError, match="`--attack masked` cannot be used with `--batch-norm synced`"):
+    with pytest.raises(UsageError, match="`attack='masked'` cannot be used with `batch_norm='synced'`"):
         train(config, tmp_path / "run", few)
 
 

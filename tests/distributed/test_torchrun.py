@@ -128,7 +128,7 @@ def test_the_images_of_a_dead_or_frozen_rank_are_taken_over_without_a_restart(se
     finally:
         group[1].kill()
     assert code == 0, output
-    assert "Rank 1 has not been heard of for 10 seconds; other ranks take over its work." in output
+    assert "Rank 1 has not responded for 10 seconds; other ranks take over its work." in output
     assert rows(out) == expected
     assert (tmp_path / "two.counts.tsv").read_text() == counts
     finish(group[1])
@@ -204,7 +204,7 @@ def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, sample_data):
     error = group_error(([*TRAIN, *runs], {}), ([*TRAIN, *runs, "--seed", 3], {}))
     assert "The ranks do not agree on seed of run: 0 on rank 0, 3 on rank 1" in error
     error = group_error(([*TRAIN, *runs], {}), ([*TRAIN, "--runs", tmp_path / "elsewhere"], {}))
-    assert "`--runs` or `--out` must lie in a folder that all nodes share" in error
+    assert "`--runs` or `--out` must be in a folder that all nodes share" in error
     shutil.copytree(SOURCE / "smoothcert", tmp_path / "other/smoothcert")
     (tmp_path / "other/smoothcert/errors.py").open("a").write("# one line more\n")
     error = group_error(([*TRAIN, *runs], {}), ([*TRAIN, *runs], {"PYTHONPATH": str(tmp_path / "other")}))
@@ -220,7 +220,7 @@ def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, sample_data):
     assert f"On rank 1: imagenet: the training images have a class {missing}, the test images do not." in error
 
 
-def test_compiled_steps_and_synchronised_batchnorm():
+def test_compiled_steps_and_synchronized_batchnorm():
     """Compilation looks through the exchange of statistics."""
     process = torchrun(2, child("compiled_child.py"))
     code, output = finish(process)

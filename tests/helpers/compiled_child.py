@@ -1,4 +1,4 @@
-"""Compares compiled and uncompiled steps with synchronised BatchNorm, under torchrun."""
+"""Compares compiled and uncompiled steps with synchronized BatchNorm, under torchrun."""
 
 import torch
 from ranks_child import Doubles

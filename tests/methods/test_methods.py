@@ -115,7 +115,7 @@ def test_macer_by_hand():
 
 
 def test_smoothadv_by_hand():
-    """One step: twice the radius along the normalised gradient, clamped to [0, 1], then projected to the ball."""
+    """One step: twice the radius along the normalized gradient, clamped to [0, 1], then projected to the ball."""
     moved = np.clip(X + 2 * 0.1 * unit(smoothed_gradient(X)), 0, 1)
     delta = moved - X
     delta *= np.minimum(1, 0.1 / np.linalg.norm(delta, axis=-1, keepdims=True))
@@ -308,8 +308,8 @@ def test_degenerate_cases_agree():
     assert tiny.loss.item() == pytest.approx(gaussian)
     assert step("smoothmix", {"num_noises": 2, "weight": 0.0}).loss.item() == pytest.approx(gaussian)
     assert step("stability", {"weight": 0.0}).loss.item() == pytest.approx(nll(softmax(X @ WEIGHT.T)).mean())
-    unregularised = step("macer", {"num_noises": 2, "weight": 0.0}).loss.item()
-    assert unregularised == pytest.approx(-np.log(predictions(X).mean(0)[np.arange(IMAGES), Y]).mean())
+    unregularized = step("macer", {"num_noises": 2, "weight": 0.0}).loss.item()
+    assert unregularized == pytest.approx(-np.log(predictions(X).mean(0)[np.arange(IMAGES), Y]).mean())
 
 
 class Network(nn.Module):
@@ -370,13 +370,13 @@ def test_draws_are_named_by_seed_step_and_position():
         ("catrss", {}, "did you mean 'catrs'"),
         ("catrs", {"num_noise": 4}, "has no option num_noise; its options: attack, attack_radius"),
         ("gaussian", {"weight": 1.0}, "its options: none"),
-        ("catrs", {"num_noises": 0}, "`--num-noises` must be at least 1, got 0"),
-        ("catrs", {"attack_radius": -1.0}, "`--attack-radius` must be > 0, got -1.0"),
-        ("catrs", {"target": "hard"}, "`--target` must be one of soft, mean-prediction, label"),
+        ("catrs", {"num_noises": 0}, "`num_noises` to be at least 1, but got 0"),
+        ("catrs", {"attack_radius": -1.0}, "`attack_radius` to be > 0, but got -1.0"),
+        ("catrs", {"target": "hard"}, "`target` to be one of soft, mean-prediction, label"),
         ("catrs", {"low": "none", "high": "none"}, "leave no loss"),
-        ("macer", {"weight": -1.0}, "`--weight` must be >= 0"),
-        ("macer", {"weight": "2"}, "`--weight` must be of type float, got '2'"),
-        ("macer", {"num_noises": 2.5}, "`--num-noises` must be of type int, got 2.5"),
+        ("macer", {"weight": -1.0}, "`weight` to be >= 0"),
+        ("macer", {"weight": "2"}, "`weight` to be of type float, but got '2'"),
+        ("macer", {"num_noises": 2.5}, "`num_noises` to be of type int, but got 2.5"),
     ],
 )
 def test_bad_hyperparameters(name, options, message):

@@ -37,7 +37,7 @@ def test_a_registered_method_is_like_ours(known_methods, tmp_path, few):
     assert smoothcert.register_method(Twice) is Twice
     assert smoothcert.register_method(Twice) is Twice  # as when a notebook cell runs again
     assert create_method("twice", 0.5, {"factor": 3}) == Twice(sigma=0.5, factor=3)
-    with pytest.raises(UsageError, match="`--factor` must be > 0"):
+    with pytest.raises(UsageError, match="`factor` to be > 0"):
         create_method("twice", 0.5, {"factor": -1.0})
     arguments = ["train", "--method", "twice", "--factor", "4", "--dataset", "mnist-mini"]
     (config,) = resolve(build_parser(arguments).parse_args(arguments))

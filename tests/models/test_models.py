@@ -25,7 +25,7 @@ def test_the_published_networks(name, classes, parameters, shape):
     assert model.eval()(torch.rand(2, *shape)).shape == (2, classes)
 
 
-def test_resnet_initialisation():
+def test_resnet_initialization():
     torch.manual_seed(0)
     network = smoothcert.create_model("cifar_resnet110").network
     weight = network.layer3[4].conv2.weight

@@ -19,7 +19,7 @@ def test_copies_equal_the_published_files(shared):
         assert (shared / "published" / name).read_bytes() == content, name
 
 
-def test_each_folder_names_its_source_and_licence():
+def test_each_folder_names_its_source_and_license():
     for folder in KEPT.iterdir():
         if folder.is_dir():
             assert (folder / "README.md").is_file(), folder.name

@@ -419,7 +419,7 @@ def test_bad_options(mini_c, capsys, options, message):
 
 
 def test_severities_and_partial_sets(tmp_path, capsys, monkeypatch):
-    """Five severities of colour images: the same images are chosen at each, and files state their severities."""
+    """Five severities of color images: the same images are chosen at each, and files state their severities."""
     rng = np.random.default_rng(0)
     folder = tmp_path / "cifar10-c"
     folder.mkdir()

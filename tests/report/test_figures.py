@@ -1,6 +1,5 @@
 """Figures for papers, and the table in a terminal."""
 
-import io
 import os
 import subprocess
 import sys
@@ -9,10 +8,8 @@ import numpy as np
 import PIL.Image
 import pytest
 from page_runs import make_run
-from rich.console import Console
 
 from smoothcert.cli import main
-from smoothcert.cli.rich_table import show_table
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.figures import plots
 from smoothcert.report.figures.canvas import new_figure, save_figure
@@ -20,8 +17,6 @@ from smoothcert.report.figures.figure_set import own_figures, paper_figures
 from smoothcert.report.figures.plots import Curves, Point, Tradeoff, plot_certified_accuracy, write_figure
 from smoothcert.report.sources import read_runs
 from smoothcert.report.tables.paper_numbers import METHODS
-from smoothcert.report.tables.sparkline import curve_line
-from smoothcert.report.tables.table import build_table
 from smoothcert.statistics import metrics
 from smoothcert.training.recipes import load_recipe, paper_tables
 
@@ -93,7 +88,7 @@ def test_the_legend_of_many_runs_fits_and_their_styles_differ(tmp_path):
     assert 0 <= box.x0 < box.x1 <= drawn.bbox.width
     styles = {line.get_label(): (line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn.axes[0].lines}
     methods = [styles[name] for name in METHODS.values()]
-    assert styles["Consistency"][0] == styles[variants[0]][0], "one method, one colour"
+    assert styles["Consistency"][0] == styles[variants[0]][0], "one method, one color"
     assert len({styles[name] for name in (*METHODS.values(), *variants)}) == 12, "all styles differ"
     assert drawn.axes[0].get_window_extent().height > 200, "the legend leaves room for the curves"
     assert styles["CAT-RS"] == methods[-1]
@@ -156,49 +151,3 @@ def test_names_are_escaped_for_matplotlib(tmp_path):
     drawn.canvas.draw()
     (text,) = drawn.axes[0].get_legend().get_texts()
     assert text.get_text() == r" _\$x^^\$/"
-
-
-@pytest.fixture
-def table(tmp_path):
-    runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00", "mnist-catrs-1.00", "mnist-gaussian-0.25")
-    return build_table([run.entry for run in runs], paper=True)
-
-
-def test_the_terminal_shows_the_same_table_with_curves(table):
-    out = io.StringIO()
-    assert show_table(table, Console(file=out, width=160, force_terminal=False))
-    text = out.getvalue()
-    for row in table.rows:
-        assert f"{row.acr.value:.3f}" in text
-        assert curve_line(row.entry.results, table.radii[-1]).rstrip() in text
-        assert f"{row.paper.acr:.3f}" in text
-    assert text.count("paper") == 3
-
-
-def test_the_terminal_has_a_dataset_column_for_several_datasets(tmp_path):
-    runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00", "fashion-mnist-gaussian-1.00")
-    out, table = io.StringIO(), build_table([run.entry for run in runs], paper=True)
-    assert show_table(table, Console(file=out, width=170, force_terminal=False))
-    titles, first, _, second, _ = [line.split() for line in out.getvalue().splitlines() if line.strip()]
-    assert titles[:4] == ["dataset", "sigma", "method", "curve"]
-    assert (first[:3], second[:3]) == (["Fashion-MNIST", "1.00", "Gaussian"], ["MNIST", "1.00", "Gaussian"])
-    assert out.getvalue().count("paper") == 2
-
-
-def test_a_narrow_terminal_gets_the_plain_table(table):
-    out = io.StringIO()
-    assert not show_table(table, Console(file=out, width=80))
-    assert out.getvalue() == ""
-
-
-def test_an_ascii_terminal_gets_the_plain_table(table):
-    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    assert not show_table(table, Console(file=out, width=200))
-    assert out.buffer.getvalue() == b""
-
-
-def test_the_sparkline_follows_the_curve(table):
-    line = curve_line(table.rows[0].entry.results, 10.0)
-    assert len(line) == 16
-    assert line[-1] == " ", "nothing is certified at radius 10"
-    assert line[0] != " "

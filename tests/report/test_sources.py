@@ -55,7 +55,7 @@ def test_titles_are_made_unique_by_the_first_difference(tmp_path, mini):
     make_run(tmp_path / "two/net-seed3", labels, seed=3)
     assert titles() == ["Gaussian, seed 0", "Gaussian, seed 3"]
     make_run(tmp_path / "two/net-seed3", labels, seed=3, options={"weight": 2.0})
-    assert titles() == ["Gaussian (net)", "Gaussian (net-seed3)"], "they differ in more than their seed"
+    assert titles() == ["Gaussian", "Gaussian (seed3)"], "they differ in more than their seed"
     make_run(tmp_path / "three/net", labels)
     assert titles() == ["Gaussian (one)", "Gaussian (three)", "Gaussian (two)"], "one network, certified again"
     make_run(tmp_path / "two/net", labels)

@@ -103,10 +103,11 @@ def test_best_and_second_best_are_marked_by_printed_value(table):
     assert "r10" not in own.marks, "a column of zeros has no best"
 
 
-def test_rows_on_different_images_are_not_marked():
+def test_rows_are_ranked_among_those_on_the_same_images():
     whole, again, part = entry("catrs", [1.0, 0.5]), entry("gaussian", [0.3, 0.2]), entry("macer", [2.0])
     assert build_table([whole, again]).rows[1].marks["acr"] == "best"
-    assert not any(row.marks for row in build_table([whole, again, part]).rows)
+    marks = {row.entry.method: row.marks.get("acr") for row in build_table([whole, part, again]).rows}
+    assert marks == {"catrs": "best", "gaussian": "second", "macer": None}, "a row alone on its images is not ranked"
     other = entry("macer", [2.0], sigma=1.0)
     assert build_table([whole, again, other]).rows[1].marks["acr"] == "best", "other noise levels are separate"
 
@@ -181,7 +182,7 @@ def test_default_radii_depend_on_the_dataset():
     assert build_table([entry("a", [1.0], dataset="cifar100")]).radii[-1] == 1.75
     assert build_table([entry("a", [1.0])], radii=[0.1, 0.2]).radii == (0.1, 0.2)
     for wrong in (-1.0, math.nan, math.inf):
-        with pytest.raises(UsageError, match="`--radii` to be finite numbers >= 0"):
+        with pytest.raises(UsageError, match="`radii` to be finite numbers >= 0"):
             build_table([entry("a", [1.0])], radii=[0.5, wrong])
 
 

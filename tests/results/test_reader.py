@@ -125,9 +125,9 @@ def test_paired_differences_use_common_images():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"settings": 3}', "is not the sidecar of a results file: its `settings` are 3"),
-        ('{"settings": {"data": "mnist"}}', "its `data` is 'mnist'"),
-        ('{"settings": {"sigma": "much", "data": {}}}', "its `sigma` is 'much'"),
+        ('{"settings": 3}', "is not the sidecar of a results file: its settings are 3"),
+        ('{"settings": {"data": "mnist"}}', "its data is 'mnist'"),
+        ('{"settings": {"sigma": "much", "data": {}}}', "its sigma is 'much'"),
     ],
 )
 def test_a_sidecar_of_another_program_gives_one_clear_error(tmp_path, capsys, text, message):

@@ -1,4 +1,4 @@
-"""A catalogue of badly behaved models: each is refused, warned about or certified correctly. Honest ones pass."""
+"""A catalog of badly behaved models: each is refused, warned about or certified correctly. Honest ones pass."""
 
 import random
 
@@ -17,7 +17,7 @@ from smoothcert.smoothing import independence
 from smoothcert.smoothing.score_margins import same_margins
 
 SIGMA = 0.5
-DEPENDENT = "not independent, and prove nothing"
+DEPENDENT = "not independent and prove nothing"
 INPUT = torch.tensor([0.1, 0.3, -0.2, 0.05])
 
 
@@ -66,7 +66,7 @@ def softmax_over_the_batch(x):
     return scores(x).softmax(dim=0)
 
 
-def centred(x):
+def centered(x):
     return scores(x - x.mean(dim=0))
 
 
@@ -82,7 +82,7 @@ def attention_across_the_batch(x):
     return scores((x @ x.T).softmax(dim=1) @ x)
 
 
-def neighbours(x):
+def neighbors(x):
     return scores(x + 0.5 * x.roll(1, dims=0))
 
 
@@ -90,7 +90,7 @@ def sorts_its_batch(x):
     return scores(x[x[:, 0].argsort()])
 
 
-def quantised():
+def quantized():
     with pytest.warns(DeprecationWarning, match="quantization"):
         return torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 3)), {nn.Linear})
 
@@ -210,13 +210,13 @@ REFUSED = {
     "majority": lambda: majority,
     "majority, masked": lambda: masked(majority, -torch.inf),
     "softmax over the batch": lambda: softmax_over_the_batch,
-    "centred": lambda: centred,
+    "centered": lambda: centered,
     "scaled": lambda: scaled_by_the_batch,
     "offset": lambda: behind_a_large_offset,
     "attention": lambda: attention_across_the_batch,
-    "neighbours": lambda: neighbours,
+    "neighbors": lambda: neighbors,
     "sorting": lambda: sorts_its_batch,
-    "quantised": quantised,
+    "quantized": quantized,
     "ramp": lambda: ramp,
     "first is special": lambda: first_is_special,
     "last is forgotten": lambda: last_is_forgotten,
@@ -407,7 +407,7 @@ class Recurrent(nn.Module):
         return self.head(self.layer(x[:, 0])[0][:, -1])
 
 
-def neighbours_of_digits():
+def neighbors_of_digits():
     generator = np.random.default_rng(0)
     model = KNeighborsClassifier(4).fit(generator.random((50, 784)), np.arange(50) % 5)  # votes with many ties
     return lambda x: model.predict_proba(x.flatten(1).numpy())
@@ -437,7 +437,7 @@ HONEST = {
     "dropout in eval mode": (lambda: flat(nn.Dropout(0.5), nn.Linear(784, 5)).train(), (1, 28, 28)),
     "attention": (Attention, (1, 28, 28)),
     "LSTM": (Recurrent, (1, 28, 28)),
-    "nearest neighbours": (neighbours_of_digits, (1, 28, 28)),
+    "nearest neighbors": (neighbors_of_digits, (1, 28, 28)),
     "regression": (regression, (1, 28, 28)),
     "bfloat16": (lambda: lambda x: x.flatten(1).bfloat16() @ torch.ones(784, 5).bfloat16(), (1, 28, 28)),
     "random for each input": (lambda: lambda x: x.flatten(1)[:, :5] + torch.randn(len(x), 5), (1, 28, 28)),

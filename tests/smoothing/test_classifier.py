@@ -143,9 +143,7 @@ def test_out_of_memory_halves_the_batch(trained_lenet, mini, monkeypatch, fail):
     assert torch.equal(smoothed.counts(image, 200, batch=160), expected)
     assert tried[:3] == [10, 5, 2]
     room = 0
-    with pytest.raises(
-        SmoothcertError, match="no memory for 16 noisy inputs at once; choose a smaller `--micro-batch`"
-    ):
+    with pytest.raises(SmoothcertError, match="no memory for 16 noisy inputs at once; choose a smaller `micro_batch`"):
         smoothed.counts(image, 200)
 
 
@@ -201,9 +199,9 @@ def test_one_input_or_a_batch(trained_lenet, mini):
 
 
 def test_an_input_shape_settles_what_one_input_is():
-    grey = smoothcert.SmoothedClassifier(lambda x: x.flatten(1)[:, :3], SIGMA, 3, input_shape=(4, 4))
-    assert isinstance(grey.predict(torch.rand(4, 4), n=20), int)
-    assert grey.predict(torch.rand(5, 4, 4), n=20).shape == (5,)
+    gray = smoothcert.SmoothedClassifier(lambda x: x.flatten(1)[:, :3], SIGMA, 3, input_shape=(4, 4))
+    assert isinstance(gray.predict(torch.rand(4, 4), n=20), int)
+    assert gray.predict(torch.rand(5, 4, 4), n=20).shape == (5,)
 
 
 def test_any_callable_will_do():
@@ -215,7 +213,7 @@ def test_any_callable_will_do():
 
 
 def test_a_model_for_another_range_gets_an_adapter(trained_lenet, mini):
-    """The same network behind [-1, 1] and standardised inputs gives the same certificates for the same sigma."""
+    """The same network behind [-1, 1] and standardized inputs gives the same certificates for the same sigma."""
     images = mini.floats([0, 1])
     expected = smoothcert.SmoothedClassifier(trained_lenet, 0.25).certify(images, n=300)
     signed = smoothcert.adapt_inputs(lambda x: trained_lenet((x + 1) / 2), value_range=(-1, 1))
@@ -268,19 +266,19 @@ def test_fp32_stays_fp32_within_an_autocast_of_the_caller(trained_lenet, mini, f
         assert torch.equal(smoothed.scores(images), expected)
 
 
-@pytest.mark.parametrize("kind", ["in training mode", "without statistics", "with dropout", "quantised", "in a list"])
+@pytest.mark.parametrize("kind", ["in training mode", "without statistics", "with dropout", "quantized", "in a list"])
 def test_votes_that_depend_on_each_other_are_refused(kind):
     """The sums of a batch are compared with their mean: half of the votes go to each class, whatever the input is."""
     norm = nn.BatchNorm1d(3, track_running_stats=kind != "without statistics")
     network = nn.Sequential(nn.Linear(5, 3), norm, nn.Dropout(0.5 if kind == "with dropout" else 0.0))
     model = network if kind == "without statistics" else lambda x: network(x)
-    if kind == "quantised":
+    if kind == "quantized":
         with pytest.warns(DeprecationWarning, match="quantization"):
             model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(5, 3)), {nn.Linear})
     elif kind == "in a list":
         model = nn.Module()
         model.hidden, model.forward = [network], lambda x: model.hidden[0](x)
-    with pytest.raises(UsageError, match="not independent, and prove nothing"):
+    with pytest.raises(UsageError, match="not independent and prove nothing"):
         smoothcert.SmoothedClassifier(model, 0.5, 3).certify(torch.zeros(5), n=100)
     if kind != "without statistics":
         network.eval()
@@ -296,15 +294,15 @@ def test_random_networks_may_vote():
 
 @pytest.mark.parametrize("micro_batch", [1, 8])
 def test_a_model_that_writes_into_its_inputs_spoils_none(micro_batch):
-    def centred(x):
+    def centered(x):
         x.sub_(0.5)
         return torch.stack([x.sum(dim=(1, 2, 3)), -x.sum(dim=(1, 2, 3))], dim=1)
 
     image = torch.full((1, 2, 2), 0.6)
-    smoothed = smoothcert.SmoothedClassifier(centred, 0.25, micro_batch=micro_batch)
+    smoothed = smoothcert.SmoothedClassifier(centered, 0.25, micro_batch=micro_batch)
     votes = smoothed.counts(image, 100)
     assert torch.equal(image, torch.full((1, 2, 2), 0.6))
-    other = smoothcert.SmoothedClassifier(lambda x: centred(x.clone()), 0.25, 2, micro_batch=micro_batch)
+    other = smoothcert.SmoothedClassifier(lambda x: centered(x.clone()), 0.25, 2, micro_batch=micro_batch)
     assert torch.equal(votes, other.counts(image, 100))
     noisy = torch.rand(8, 1, 2, 2)
     assert torch.equal(smoothed.scores(noisy), smoothed.scores(noisy))

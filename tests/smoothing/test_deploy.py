@@ -110,7 +110,7 @@ def test_a_network_that_cannot_be_compiled_is_refused(trained_lenet, mini, monke
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
     for model, form in ((trained_lenet, "folded"), (flat, "plain")):
         smoothed = smoothcert.SmoothedClassifier(model, 0.25, 10, form="pinned")
-        with pytest.raises(SmoothcertError, match=f"cannot be compiled .*no C compiler.*; choose `--form {form}`"):
+        with pytest.raises(SmoothcertError, match=f"cannot be compiled .*no C compiler.*; choose `form='{form}'`"):
             smoothed.counts(mini.floats([3])[0], 64)
 
 

@@ -44,7 +44,7 @@ CASES = [
     (lambda: smooth().predict(IMAGE, alpha=0.0), "`alpha`"),
     (lambda: smooth().predict(IMAGE, n=0), "`n`"),
     (lambda: smooth().predict(IMAGE, n=10), "every prediction abstains at alpha = 0.001; use n >= 11"),
-    (lambda: smooth().certify(IMAGE + 1), r"inputs in \[0.0, 1.0\], but they span"),
+    (lambda: smooth().certify(IMAGE + 1), r"inputs in \[0.0, 1.0\], the range"),
     (lambda: smooth().certify(IMAGE - 0.001), "adapt_inputs"),
     (lambda: smooth(input_range=(0, 255)).certify(IMAGE * 300), r"\[0, 255\]"),
     (lambda: smooth().certify((IMAGE * 255).byte()), "divide them by 255"),
@@ -99,7 +99,7 @@ def test_bad_values(call, message):
         (lambda: smoothcert.train_runs(smoothcert.TrainConfig(), "runs"), "a single one; `train_run` takes one"),
         (
             lambda: smoothcert.certify_sequentially(smooth(), None, rule="table"),
-            "one of `smoothcert.stopping`, such as",
+            "a rule of `smoothcert.stopping`, such as",
         ),
     ],
 )

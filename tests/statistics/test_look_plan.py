@@ -11,7 +11,7 @@ from scipy import stats
 from smoothcert.certification.scheduler import ByBudget, InTurn, Tracker
 from smoothcert.errors import UsageError
 from smoothcert.statistics import bounds
-from smoothcert.statistics.certify import bound_uniforms, certify_looks, randomised_bound
+from smoothcert.statistics.certify import bound_uniforms, certify_looks, randomized_bound
 from smoothcert.statistics.look_plan import (
     Plan,
     check_reach,
@@ -150,11 +150,11 @@ def test_naive_peeking_fails():
 
 
 @pytest.mark.parametrize("p", [0.9, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.5, 0.99))])
-def test_the_randomised_bound_is_exact(p):
+def test_the_randomized_bound_is_exact(p):
     """Its error is alpha itself, where Clopper-Pearson's is less; but never more."""
     generator = np.random.default_rng(1)
     successes, uniforms = generator.binomial(50, p, REPEATS), generator.random(REPEATS)
-    rate = (randomised_bound(successes, 50, ALPHA, uniforms) < 1 - p).mean()
+    rate = (randomized_bound(successes, 50, ALPHA, uniforms) < 1 - p).mean()
     ordinary = (bounds.failure_upper_bound(successes, 50, ALPHA) < 1 - p).mean()
     assert rate <= LIMIT
     assert ordinary <= rate
@@ -164,15 +164,15 @@ def test_the_randomised_bound_is_exact(p):
 
 @settings(max_examples=30)
 @given(st.integers(1, 59), st.floats(0.01, 0.99))
-def test_the_randomised_bound_solves_its_equation(k, w):
-    failure = float(randomised_bound([k], 60, ALPHA, [w])[0])
+def test_the_randomized_bound_solves_its_equation(k, w):
+    failure = float(randomized_bound([k], 60, ALPHA, [w])[0])
     binomial = stats.binom(60, 1 - failure)
     assert binomial.sf(k) + w * binomial.pmf(k) == pytest.approx(ALPHA, rel=1e-6)
 
 
-def test_the_randomised_bound_never_exceeds_the_ordinary_largest():
-    assert float(randomised_bound([60], 60, ALPHA, [0.001])[0]) == float(bounds.failure_upper_bound(60, 60, ALPHA))
-    assert float(randomised_bound([0], 60, ALPHA, [0.5])[0]) == 1.0
+def test_the_randomized_bound_never_exceeds_the_ordinary_largest():
+    assert float(randomized_bound([60], 60, ALPHA, [0.001])[0]) == float(bounds.failure_upper_bound(60, 60, ALPHA))
+    assert float(randomized_bound([0], 60, ALPHA, [0.5])[0]) == 1.0
 
 
 def test_the_uniforms_are_uniform_and_named_by_seed_and_image():
@@ -241,9 +241,9 @@ def test_plans_that_would_not_hold_are_refused():
         Plan((10, 20), (0.001, 0.001), 0.001)
     with pytest.raises(UsageError, match="increasing"):
         Plan((20, 10), (0.0005, 0.0005), 0.001)
-    with pytest.raises(UsageError, match="one alpha"):
+    with pytest.raises(UsageError, match="one value between 0 and 1 per look"):
         Plan((10, 20), (0.001,), 0.001)
-    with pytest.raises(UsageError, match="betting sequence, which is no longer supported"):
+    with pytest.raises(UsageError, match="betting confidence sequence, which is no longer supported"):
         plan_of({"confidence": "betting", "looks": [10], "alphas": [0.001]}, 0.001)
 
 

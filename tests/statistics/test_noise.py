@@ -66,9 +66,9 @@ def test_only_8_bit_images_are_certified_soundly(trained_lenet, mini):
     smoothed = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, noise=grid_noise(0.25, 784))
     with pytest.raises(UsageError, match="multiples of 1/255"):
         smoothed.certify(torch.rand(1, 28, 28), n=100)
-    with pytest.raises(UsageError, match="choose `--form pinned`"):
+    with pytest.raises(UsageError, match="choose `form='pinned'`"):
         smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, noise=grid_noise(0.25, 784), form="compiled")
-    with pytest.raises(UsageError, match="Expected noise of `sigma` 0.5"):
+    with pytest.raises(UsageError, match="Expected `noise` to have sigma = 0.5"):
         smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10, noise=grid_noise(0.25, 784))
 
 
@@ -177,7 +177,7 @@ def test_radii_in_other_norms():
     assert convert_radius(1.0, "l2", "linf", 3072) == pytest.approx(1 / np.sqrt(3072))
     assert convert_radius(1.0, "l1", "linf", 100) == pytest.approx(0.01)
     assert convert_radius(1.0, "l2", "linf", 3072) <= 1 / np.sqrt(3072), "never rounded up"
-    with pytest.raises(UsageError, match="--dimensions"):
+    with pytest.raises(UsageError, match="Expected `dimensions`"):
         convert_radius(1.0, "l2", "linf", None)
     with pytest.raises(UsageError, match="Unknown norm"):
         convert_radius(1.0, "l2", "l0", 3)

@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def photographs(tmp_path):
-    """Two classes of four files: colour, grey-scale, CMYK and a palette, of several sizes."""
+    """Two classes of four files: color, grayscale, CMYK and a palette, of several sizes."""
     generator = np.random.default_rng(0)
     for wnid in ("n01", "n02"):
         for split in ("train", "val"):
@@ -58,7 +58,7 @@ def test_random_crops_follow_the_usual_rule():
     assert float(np.mean(areas)) == pytest.approx(float(area[fits].mean()), abs=0.02)
     assert min(ratios) == pytest.approx(3 / 4, abs=0.02)
     assert max(ratios) == pytest.approx(4 / 3, abs=0.02)
-    assert random_box(1000, 10, [1.0] * DRAWS) == (493, 0, 13, 10), "nothing fits: the centre, as wide as allowed"
+    assert random_box(1000, 10, [1.0] * DRAWS) == (493, 0, 13, 10), "nothing fits: the center, as wide as allowed"
 
 
 def schedule(parts, size=6):
@@ -89,12 +89,12 @@ def test_views_are_named_by_seed_step_and_position_not_by_rank_or_worker(photogr
 
 def test_photographs_of_every_kind_become_rgb(photographs):
     pixels = load(photographs).images[torch.arange(8)].float()
-    grey = (pixels[:, 0] == pixels[:, 1]).flatten(1).all(dim=1)
-    assert grey.tolist() == [False, True, False, False] * 2
+    gray = (pixels[:, 0] == pixels[:, 1]).flatten(1).all(dim=1)
+    assert gray.tolist() == [False, True, False, False] * 2
     with Image.open(photographs / "imagenet/train/n01/2.JPEG") as file:
         assert file.mode == "CMYK"
-        colours = np.array(file.convert("RGB")).reshape(-1, 3).mean(axis=0)
-    assert pixels[2].mean(dim=(1, 2)).tolist() == pytest.approx(colours.tolist(), abs=12)
+        colors = np.array(file.convert("RGB")).reshape(-1, 3).mean(axis=0)
+    assert pixels[2].mean(dim=(1, 2)).tolist() == pytest.approx(colors.tolist(), abs=12)
 
 
 def test_random_views_are_mirrored_half_of_the_time(photographs):
@@ -209,7 +209,7 @@ def test_folders_as_users_have_them(photographs, place, tmp_path):
 
 @pytest.mark.slow
 def test_full_size_photographs_decode(sample_data, tmp_path):
-    """All 40, centre crops and random crops."""
+    """All 40, center crops and random crops."""
     (tmp_path / "imagenet").mkdir()
     for split in ("train", "val"):
         (tmp_path / "imagenet" / split).symlink_to(sample_data / "imagenet-sample")

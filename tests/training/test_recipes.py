@@ -194,21 +194,21 @@ def test_learning_rates_as_published_and_as_in_the_text():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"sigma": 0.0}, "`--sigma` must be > 0, got 0.0"),
-        ({"epochs": 0}, "`--epochs` must be at least 1"),
-        ({"learning_rate": -0.1}, "`--learning-rate` must be > 0"),
-        ({"momentum": 1.0}, "`--momentum` must be below 1"),
-        ({"precision": "fp16"}, "`--precision` must be one of fp32, tf32, bf16"),
-        ({"seed": 1 << 63}, "`--seed` must be below"),
-        ({"steps": "both"}, "`--steps` must be one of split, whole"),
-        ({"name": "a/b"}, "`--name` must consist of"),
-        ({"colour": 1}, "unknown fields: colour"),
+        ({"sigma": 0.0}, "`sigma` to be > 0, but got 0.0"),
+        ({"epochs": 0}, "`epochs` to be at least 1"),
+        ({"learning_rate": -0.1}, "`learning_rate` to be > 0"),
+        ({"momentum": 1.0}, "`momentum` to be below 1"),
+        ({"precision": "fp16"}, "`precision` to be one of fp32, tf32, bf16"),
+        ({"seed": 1 << 63}, "`seed` to be below"),
+        ({"steps": "both"}, "`steps` to be one of split, whole"),
+        ({"name": "a/b"}, "`name` to consist of"),
+        ({"color": 1}, "unknown fields: color"),
         ({"options": {"weight": 2.0}}, "unknown fields: options. Put options of the method into the table `method`"),
-        ({"method": 3}, "here: `method` must be a name, or a table with its `name` and options, got 3"),
-        ({"method": ["catrs"]}, "`method` must be a name"),
-        ({"epochs": 1.5}, "`epochs` must be of type int, got 1.5"),
-        ({"epochs": True}, "`epochs` must be of type int"),
-        ({"sigma": "much"}, "`sigma` must be of type float"),
+        ({"method": 3}, "Expected method in here to be a name or a table, but got 3"),
+        ({"method": ["catrs"]}, "method in here to be a name"),
+        ({"epochs": 1.5}, "epochs in here to be of type int, but got 1.5"),
+        ({"epochs": True}, "epochs in here to be of type int"),
+        ({"sigma": "much"}, "sigma in here to be of type float"),
     ],
 )
 def test_bad_configurations(values, message):
@@ -239,7 +239,7 @@ def test_overrides():
     [
         ({"epoch": 5}, "^Unknown field 'epoch'; did you mean 'epochs'?"),
         ({"num_noises": 2}, "Put the method's options in the dict `options`.$"),
-        ({"epochs": "many"}, "^`epochs` must be of type int, got 'many'"),
+        ({"epochs": "many"}, "^Expected `epochs` to be of type int, but got 'many'"),
     ],
 )
 def test_wrong_overrides(overrides, message):

@@ -119,7 +119,7 @@ def test_only_real_hyperparameters_become_tensors():
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Synchronising(Gaussian):
+class Synchronizing(Gaussian):
     """Gaussian training that reads a value back to the host."""
 
     def step(self, model, x, y, *, draws, epoch, soft=None):
@@ -128,8 +128,8 @@ class Synchronising(Gaussian):
         return StepOutput(scale * output.loss)
 
 
-def test_a_method_that_synchronises_runs_uncompiled_with_the_same_numbers():
-    method = Synchronising(sigma=0.25)
+def test_a_method_that_synchronizes_runs_uncompiled_with_the_same_numbers():
+    method = Synchronizing(sigma=0.25)
     expected = train(method, compiled=False)
     with pytest.warns(UserWarning, match="Steps run uncompiled: "):
         actual = train(method, compiled=True, left=0)
@@ -175,7 +175,7 @@ def wrong_by(factor):
     return compiler
 
 
-def normalised():
+def normalized():
     """Return a network with BatchNorm, whose buffers change with every forward pass."""
     return torch.nn.Sequential(torch.nn.BatchNorm2d(1), torch.nn.Flatten(), torch.nn.Linear(784, 10))
 
@@ -183,9 +183,9 @@ def normalised():
 @pytest.mark.parametrize(("factor", "off"), [(-1.0, "200%"), (float("nan"), "nan%")])
 def test_wrongly_compiled_steps_run_uncompiled_with_the_same_numbers(monkeypatch, factor, off):
     monkeypatch.setattr(torch, "compile", wrong_by(factor))
-    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalised)
+    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalized)
     with pytest.warns(Notice, match=f"Steps run uncompiled: the compiler's gradients are off by {off}") as notices:
-        actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
+        actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalized)
     assert len(notices) == 1
     assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
@@ -212,9 +212,9 @@ def failing(backwards):
 @pytest.mark.parametrize("backwards", [False, True])
 def test_failing_compiled_steps_run_uncompiled_with_the_same_numbers(monkeypatch, backwards):
     monkeypatch.setattr(torch, "compile", failing(backwards))
-    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalised)
+    expected = train(Gaussian(sigma=0.25), compiled=False, network=normalized)
     with pytest.warns(Notice, match="Steps run uncompiled: expected stride 1==576.$") as notices:
-        actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalised)
+        actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalized)
     assert len(notices) == 1
     assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
@@ -222,7 +222,7 @@ def test_failing_compiled_steps_run_uncompiled_with_the_same_numbers(monkeypatch
 def test_the_comparison_leaves_no_trace_and_allows_dropout(monkeypatch):
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     torch._dynamo.reset()
-    plain, compiled = (train(Gaussian(sigma=0.25), compiled=compiled, network=normalised) for compiled in (False, True))
+    plain, compiled = (train(Gaussian(sigma=0.25), compiled=compiled, network=normalized) for compiled in (False, True))
     assert all(torch.equal(plain[key], compiled[key]) for key in plain)
     dropping = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.9), torch.nn.Linear(784, 10))  # noqa: E731
     train(Gaussian(sigma=0.25), compiled=True, network=dropping)  # asserts that it does not fall back

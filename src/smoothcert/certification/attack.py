@@ -75,7 +75,7 @@ def perturb_images(
     """Return images in [0, 1], each perturbed within its l2 radius to raise the smoothed loss of its class."""
     model = classifier.model
     if not isinstance(classifier.noise, GaussianNoise) or not isinstance(model, nn.Module):
-        raise UsageError("Expected `classifier` to be a module under Gaussian noise; others cannot be attacked.")
+        raise UsageError("Expected `classifier` to smooth a module with Gaussian noise; others cannot be attacked.")
     numbers = torch.arange(num_noises, device=images.device).unsqueeze(1)
     address = (numbers, torch.as_tensor(indices, device=images.device), Purpose.ATTACK)
     noise = normal(seed, address, images[0].numel(), device=images.device).view(num_noises, *images.shape)
@@ -113,8 +113,8 @@ def attack_dataset(
 ) -> list[Trial]:
     """Attack images within each of `radii` and, if they have a certificate, within their certified radius.
 
-    The attack is against the certified class, or the label if there is none. The smoothed answer is PREDICT's with n
-    votes. Every image must be in `certificates`. `options` are `steps` and `num_noises` of `perturb_images`.
+    The attack is against the certified class, or against the label if there is none. `n` votes predict the class of the
+    perturbed image. Every image must be in `certificates`. `options` are `steps` and `num_noises` of `perturb_images`.
     """
     device = classifier.device_for(torch.empty(0))
     rows = {int(idx): row for row, idx in enumerate(certificates.idx)}
@@ -145,7 +145,7 @@ def attack_dataset(
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
     """Return the number of certificates tested, the number broken, and the p-value of the latter.
 
-    A certificate is false with probability at most alpha, and so is each answer that contradicts it.
+    A certificate is false with probability at most alpha, and so is each smoothed prediction.
     """
     tested = Counter(trial.idx for trial in trials if trial.certified >= 0 and trial.length <= trial.radius)
     count, failed = len(tested), len({trial.idx for trial in trials if trial.broken})

@@ -53,17 +53,18 @@ def certify_dataset(
         alpha: Probability that a certificate is wrong.
         seed: Seed of the noise. A noise sample is a function of (seed, image index, sample number).
         bound: `one-sided`, as published; `randomised`, exact with one random number per image; or `two-sided`, which
-            bounds every other class, too.
+            also bounds every other class.
         stop: A rule of `smoothcert.stopping` that ends the sampling of an image early, or None for a fixed n. The votes
             of every look are stored beside the results.
         indices: The images to certify (default: all; see `select`).
         batch: Noisy samples in memory at once.
-        model: Description of the base classifier for the sidecar, with the `sha256` of its file if it has one. Without,
-            a module is identified by a fingerprint of its weights and settings.
+        model: Description of the base classifier for the sidecar, with the `sha256` of its file if it has one. Without
+            a hash, a module is identified by a fingerprint of its weights and settings.
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
-        With a fixed n the records made by this call, without those that a resumed file already had; with `stop`, all.
+        With a fixed n, the records made by this call, without those that a resumed file already had; with `stop`, the
+        records of all images.
 
     Raises:
         UsageError: If an argument is invalid, or `out` was made with other settings.
@@ -103,6 +104,19 @@ def certify_sequentially(
 
     Alias of `certify_dataset(classifier, data, out, stop=rule, **options)`.
 
+    Args:
+        classifier: The smoothed classifier, with `num_classes`.
+        data: The images, as `load_dataset` returns them.
+        out: The results file, or None to write nothing.
+        rule: A rule of `smoothcert.stopping`.
+        **options: Other arguments of `certify_dataset`.
+
+    Returns:
+        The records of all images.
+
+    Raises:
+        UsageError: If an argument is invalid, or `out` was made with other settings.
+
     Example:
         >>> import smoothcert
         >>> data = smoothcert.load_dataset("mnist-mini", "test")
@@ -114,7 +128,7 @@ def certify_sequentially(
         (True, True)
     """
     if rule is None:
-        raise UsageError("Expected `rule` to be one of `smoothcert.stopping`, such as TableStop(), but got None.")
+        raise UsageError("Expected `rule` to be a rule of `smoothcert.stopping`, such as TableStop(), but got None.")
     return certify_dataset(classifier, data, out, stop=rule, **options)
 
 
@@ -139,12 +153,13 @@ def predict_dataset(
         data: The images, as `load_dataset` returns them.
         out: The results file, or None to write nothing. See `certify_dataset`.
         n: Number of noise samples per image.
-        alpha: Probability of a wrong answer; images whose votes do not settle the class at 1 - alpha get -1.
+        alpha: Probability that a prediction is not the class of the smoothed classifier. An image whose votes do not
+            settle the class at confidence 1 - alpha gets -1.
         seed: Seed of the noise.
         indices: The images to predict (default: all).
         batch: Noisy samples in memory at once.
         model: Description of the base classifier for the sidecar.
-        purpose: Part of the address of the noise, besides the seed.
+        purpose: Part of the address of a noise sample; different purposes use different noise.
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
@@ -165,7 +180,7 @@ def predict_dataset(
     bounds.check_alpha(alpha)
     bounds.check_seed(seed)
     bounds.check_count("n", n)
-    if purpose == Purpose.PREDICT:  # soft labels are made of votes, whatever the answer
+    if purpose == Purpose.PREDICT:  # soft labels use the votes, not the prediction
         bounds.check_prediction(n, alpha)
     settings = {"task": "predict", "n": n, "alpha": alpha, "seed": seed}
     job = prepare_job(classifier, data, out, indices, model, settings)

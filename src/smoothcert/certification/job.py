@@ -59,7 +59,7 @@ class DatasetJob:
     out: Path | None
     device: torch.device
     ranks: Ranks
-    function: Mapping[str, str] | None = None  # identifies a base classifier that nothing else does
+    function: Mapping[str, str] | None = None  # identifies a base classifier that is a plain function
 
     @property
     def segment(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _select_images(data: ImageData, indices: Sequence[int] | None) -> list[int]:
     except TypeError:
         raise UsageError(f"Expected `indices` to be whole numbers, but got {reprlib.repr(indices)}.") from None
     if not all(0 <= index < len(data) for index in chosen):
-        raise UsageError(f"Expected every index to be between 0 and {len(data) - 1}.")
+        raise UsageError(f"Expected `indices` to be between 0 and {len(data) - 1}.")
     if len({*chosen}) < len(chosen):
         raise UsageError("Expected `indices` to be unique.")
     return chosen
@@ -206,7 +206,7 @@ def _identify_function(function: Any) -> dict[str, str]:
 
 
 def _describe_data(data: ImageData) -> dict[str, Any]:
-    """Describe the images, with the rows of a corrupted set, and the input size if the name implies another."""
+    """Describe the images for the sidecar; the input size is omitted if the dataset's name implies it."""
     size = {} if dimensions_of(data.name) == data.shape.numel() else {"dimensions": data.shape.numel()}
     rows = {"severities": data.severities, "rows": len(data)} if "/" in data.name else {}
     return {"name": data.name, "split": data.split, "sha256": data.fingerprint, **rows, **size}

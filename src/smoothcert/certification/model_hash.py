@@ -29,7 +29,7 @@ def fingerprint_model(model: nn.Module) -> str:
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         raise UsageError(
             f"The model's weights cannot be read ({first_line(error)}); identify it with `model={{'sha256': ...}}`, "
-            "or, if it has lazy layers, call it once before."
+            "or, if it has lazy layers, call it once first."
         ) from error
     return fingerprint.sha256.hexdigest()
 

@@ -24,19 +24,22 @@ class SamplingProtocol:
     stop: StopRule | None = None
 
     def __post_init__(self) -> None:
-        """Raise if a value is invalid, or nothing could be certified with these."""
+        """Raise if a value is invalid, or if nothing could be certified."""
         check_bound(self.bound)
         bounds.check_budget(self.n0, self.n, self.alpha, self.bound)
         bounds.check_seed(self.seed)
         if not (self.stop is None or isinstance(self.stop, StopRule)):
-            expected = "one of `smoothcert.stopping`, such as TableStop()"
-            raise UsageError(f"Expected the stopping rule to be {expected}, but got {self.stop!r}.")
+            expected = "a rule of `smoothcert.stopping`, such as TableStop()"
+            raise UsageError(f"Expected `stop` to be {expected}, but got {self.stop!r}.")
         if self.stop and self.bound != "one-sided":
-            raise UsageError("A stopping rule uses the one-sided bound; `recertify` computes others from its votes.")
+            raise UsageError(
+                f"Expected `bound` to be 'one-sided' with a stopping rule, but got {self.bound!r}; `smoothcert "
+                "recertify` computes other bounds from the stored votes."
+            )
 
     @property
     def plan(self) -> Plan:
-        """Looks at which the votes are read."""
+        """Looks at the votes, and the share of alpha that each spends."""
         return self.stop.plan(self.n, self.alpha) if self.stop else fixed_plan(self.n, self.alpha)
 
     @property
@@ -45,7 +48,7 @@ class SamplingProtocol:
         return (0, self.n0, *(self.n0 + look for look in self.plan.looks))
 
     def settings(self) -> dict[str, Any]:
-        """Return the sidecar's entries on the protocol; defaults (one-sided bound, fixed n) are omitted."""
+        """Return the sidecar entries that describe the protocol; defaults (one-sided bound, fixed n) are omitted."""
         settings = {"task": "certify", "n0": self.n0, "n": self.n, "alpha": self.alpha, "seed": self.seed}
         settings |= {} if self.bound == "one-sided" else {"bound": self.bound}
         return settings | ({"stop": {**self.stop.settings(), **self.plan.settings()}} if self.stop else {})

@@ -1,4 +1,4 @@
-"""Certificates from stored votes, at another alpha, bound or norm, without the network. No torch."""
+"""Recompute certificates from stored votes for another alpha, bound or norm, without the network. No torch."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def recertify(
     name = settings["data"].get("name")
     classes = _number_of("classes", wanted.classes, settings.get("classes"), classes_of(name))
     if not classes:
-        raise UsageError(f"{path} does not record the number of classes; add `--classes`.")
+        raise UsageError(f"{path} does not record the number of classes; add `classes`.")
     dimensions = _number_of("dimensions", wanted.dimensions, settings["data"].get("dimensions"), dimensions_of(name))
     top = settings.get("top_k", 1) if wanted.top is None else wanted.top
     if top > 1 and settings.get("stop", {}).get("skip_wrong"):
-        raise UsageError(f"{path} was made with `--skip-wrong`, which omits votes that `--top-k` needs.")
+        raise UsageError(f"{path} was made with `skip_wrong`, which omits votes that `top` needs.")
     bound = wanted.bound or settings.get("bound", "two-sided" if top > 1 else "one-sided")
     noise = noise_of(settings)
     norm = wanted.norm or settings.get("norm", noise.norm)
@@ -91,14 +91,14 @@ def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int
     """
     if wanted is None:
         return recorded or usual
-    check_count(f"--{option}", wanted)
+    check_count(option, wanted)
     if recorded not in (None, wanted) or wanted < (usual or 0):
-        raise UsageError(f"`--{option}` is {recorded or usual} for these results, not {wanted}; omit it.")
+        raise UsageError(f"Expected `{option}` to be {recorded or usual} for these results, but got {wanted}; omit it.")
     return wanted
 
 
 def _settings(settings: Mapping[str, Any], plan: Plan, bound: str, norm: str, top: int) -> dict[str, Any]:
-    """Return the settings of the recomputed results, without those of the published protocol, as `certify` does."""
+    """Return the settings of the recomputed results; those of the published protocol are omitted, as in `certify`."""
     given = {"bound": bound, "norm": norm, "top_k": top}
     usual = {"bound": "one-sided", "norm": None if "noise" in settings else "l2", "top_k": 1}
     kept = {key: value for key, value in settings.items() if key not in given}

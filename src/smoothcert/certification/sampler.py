@@ -50,7 +50,7 @@ class Sampler:
         self._seed, self._batch, self._held = seed, batch, dict[int, _Held]()
 
     def resume(self, place: int, stage: int, votes: NDArray[np.int64]) -> None:
-        """Begin an image at a later stage; `votes` are the cumulative ones of the looks before it."""
+        """Start an image at a later stage, given the cumulative votes of its previous looks."""
         self._hold([place], stage)
         if stage > 1:
             self._held[place].votes[stage - 1] = votes

@@ -32,7 +32,7 @@ class Tracker:
         self.failure, self.active = np.ones(count), np.ones(count, dtype=bool)
 
     def observe(self, places: Sequence[int], votes: Sequence[NDArray[np.int64]]) -> None:
-        """Observe the votes of the next stage of some images, each named once."""
+        """Take in the votes of the next stage of distinct images, and decide which need more samples."""
         where, seen = np.asarray(places, dtype=np.int64), np.asarray(votes)
         stages = self.stage[where]
         for stage in np.unique(stages):
@@ -56,7 +56,7 @@ class Tracker:
         return np.asarray(steps[self.stage[places]], dtype=np.int64)
 
     def work(self, places: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
-        """Return the samples that the device counts for it: whole micro-batches of size `unit`."""
+        """Return the number of samples to count for the next stage of some images, in whole micro-batches of `unit`."""
         return -(-self.cost(places) // unit) * unit
 
     def waiting(self, busy: Sequence[int]) -> NDArray[np.int64]:
@@ -90,10 +90,10 @@ class InTurn:
     tracker: Tracker
     capacity: int
     unit: int = 1
-    eager: ClassVar[bool] = True  # take a look at once if its samples are there already
+    eager: ClassVar[bool] = True  # take further looks at once if their votes are already counted
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
-        """Request the next stages of begun images, and of new ones if there is room; nothing when all are done."""
+        """Request the next stages of images in progress, and of new ones if there is room; nothing at the end."""
         waiting = self.tracker.waiting(busy)
         fresh = self.tracker.stage[waiting] == 0
         places = np.concatenate([waiting[~fresh], waiting[fresh]])

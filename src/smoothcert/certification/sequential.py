@@ -24,7 +24,7 @@ from smoothcert.statistics.look_plan import check_reach
 from smoothcert.statistics.stopping import BudgetStop
 
 OnProgress = Callable[[Progress[Record]], None]
-_SECONDS_BETWEEN_TABLES = 30.0  # how often the rows of a budget are brought up to date
+_SECONDS_BETWEEN_TABLES = 30.0  # how often the rows of a budget run are rewritten
 
 
 def certify_until_decided(
@@ -41,7 +41,7 @@ def certify_until_decided(
     assert classes is not None
     check_reach(protocol.plan, rule.needs(noise), noise)
     if ranks.size > 1 and isinstance(rule, BudgetStop):
-        raise UsageError("`--stop budget` runs in a single process; use `--shard` instead.")
+        raise UsageError("A budget is spent by a single process; divide the images with `shard` instead.")
 
     def begin(store: LookStore, indices: list[int], on_progress: OnProgress | None = None) -> _SequentialRun:
         return _SequentialRun(job, protocol, store, indices, batch, on_progress)
@@ -49,7 +49,7 @@ def certify_until_decided(
     with LookStore(job.out, job.indices, classes, job.settings, job.segment) as store:
         if ranks.size > 1:
             _share_looks(job, store, begin, on_progress)
-            on_progress = None  # all is sampled; what follows only reads the looks
+            on_progress = None  # all votes are counted; only the stored looks are read from here on
         records = begin(store, job.indices, on_progress).finish() if ranks.first else []
     ranks.wait_for_rank0()  # until the files are closed
     return records
@@ -90,7 +90,7 @@ def _share_looks(
 
 
 class _SequentialRun:
-    """Follows a schedule: takes looks from the store where it has them, and samples and stores the others.
+    """Run that follows a schedule: takes looks from the store if it has them, and samples and stores the others.
 
     While the device counts one part of the work, a second thread reads the votes of the part before, decides and
     writes. The two never hold the same images. Images are named by their place in `indices`.
@@ -168,7 +168,7 @@ class _SequentialRun:
         self.sampler.advance(missing)
 
     def _read(self, places: Sequence[int]) -> list[Record]:
-        """Observe sampled votes, and further looks whose votes are there already; return the finished records."""
+        """Take in sampled votes, and further looks that are already counted; return the records of finished images."""
         ready, done = list(places), list[int]()
         while ready:
             self._observe(ready)

@@ -1,7 +1,7 @@
 """Checkpoints as self-contained safetensors files.
 
-The header has the architecture, the number of classes and, if known, the dataset, noise level and training method; the
-normalisation is among the tensors.
+The header has the architecture, the number of classes and, if known, the dataset, noise level and training method. The
+input normalization is stored as tensors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,17 @@ _FORMAT = "smoothcert-1"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model with its metadata: `about` may have the keys dataset, sigma, method and epoch."""
+    """A model with its metadata.
+
+    Attributes:
+        model: The model.
+        about: Metadata; may have the keys dataset, sigma, method and epoch.
+        sha256: SHA-256 of the file that the model was loaded from, or empty.
+
+    Example:
+        >>> Checkpoint(create_model("lenet"), {"sigma": 0.25}).about["sigma"]
+        0.25
+    """
 
     model: Classifier
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +66,7 @@ def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
         {'sigma': 0.25}
     """
     if not isinstance(model, Classifier):
-        raise UsageError(f"Expected a `model` from `create_model`, but got a {type(model).__name__}.")
+        raise UsageError(f"Expected `model` to be from `create_model`, but got a {type(model).__name__}.")
     header = {
         "format": _FORMAT,
         "architecture": model.architecture,
@@ -104,7 +114,7 @@ def load_checkpoint(
     Args:
         path: A file or a run folder.
         architecture: The expected architecture, if any.
-        normalization: The input normalisation of a published checkpoint, which its file does not contain: a key of
+        normalization: The input normalization of a published checkpoint, which its file does not contain: a key of
             `smoothcert.checkpoints.published.NORMALIZATIONS`.
 
     Returns:
@@ -135,7 +145,7 @@ def load_checkpoint(
     elif normalization is None:
         model, about = _load(path)
     else:
-        raise UsageError(f"{path} contains its normalisation; omit `--normalization`.")
+        raise UsageError(f"{path} contains its normalization; omit `normalization`.")
     if architecture not in (None, model.architecture):
         raise UsageError(f"{path}: expected a {architecture}, but got a {model.architecture}.")
     return Checkpoint(model, about, file_hash(path))
@@ -149,7 +159,7 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
         path: The file to write.
 
     Raises:
-        UsageError: If the published code would normalise the inputs differently.
+        UsageError: If the published code would normalize the inputs differently.
 
     Example:
         >>> import tempfile
@@ -183,7 +193,7 @@ def _load(path: Path) -> tuple[Classifier, Mapping[str, Any]]:
 
 
 def fill(model: Classifier, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Load weights into a model; raise an error that names the first layers that do not fit."""
+    """Load weights into a model; raise an error that names the first layers that do not match."""
     expected = model.state_dict()
     wrong = sorted(expected.keys() ^ weights.keys())
     wrong += [key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape]

@@ -17,7 +17,7 @@ def list_pretrained(pattern: str = "*") -> list[str]:
     """Return the names of the bundled pretrained models that match a pattern.
 
     Args:
-        pattern: A glob, as in file names.
+        pattern: A glob pattern, such as `mnist-*`.
 
     Returns:
         The names in alphabetical order.

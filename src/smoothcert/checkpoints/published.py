@@ -1,8 +1,8 @@
-"""Reading and writing checkpoints in the format of the published repositories.
+"""Read and write checkpoints in the formats of the published repositories.
 
-They contain weights and at best the architecture's name: locuslab, smoothing-adversarial and the repositories of the
-CAT-RS authors under `state_dict` with keys like `1.conv1.weight` (the network is the second part of a Sequential),
-MACER under `net` without a prefix. None of them contains the normalisation of the inputs.
+These files contain the weights and at best the architecture's name. locuslab, smoothing-adversarial and the CAT-RS
+authors store weights under `state_dict`, with keys like `1.conv1.weight` (the network is the second part of a
+Sequential); MACER stores them under `net`, without a prefix. No format contains the normalization of the inputs.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
         layers = ", ".join(list(weights)[:4])
         hint = "use your model from Python, with `SmoothedClassifier`"
         raise SmoothcertError(f"{path} has an unknown architecture (its layers: {layers}, ...); {hint}.")
-    if normalization is None and name != "lenet":  # no published LeNet normalises its inputs
+    if normalization is None and name != "lenet":  # no published LeNet normalizes its inputs
         choices = ", ".join(NORMALIZATIONS)
-        raise UsageError(f"{path} does not contain its input normalisation; choose a `--normalization`: {choices}.")
+        raise UsageError(f"{path} does not contain its input normalization; set `normalization` to one of {choices}.")
     if normalization not in (None, *NORMALIZATIONS):
         raise unknown_name("normalization", str(normalization), NORMALIZATIONS)
     mean, std = NORMALIZATIONS[normalization or "none"] or (None, None)
@@ -67,8 +67,8 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
 def save_published(path: Path, model: Classifier, epoch: int) -> None:
     """Save a checkpoint for the published code.
 
-    The format does not contain the normalisation; the published code chooses it by architecture. A model with another
-    normalisation is rejected.
+    The format does not contain the normalization; the published code chooses it by architecture. A model with another
+    normalization is rejected.
     """
     hundred = model.num_classes == 100 and model.architecture.startswith("cifar_")
     kind = {"lenet": "none", "resnet50": "imagenet"}.get(model.architecture, "cifar100" if hundred else "cifar10")
@@ -77,8 +77,8 @@ def save_published(path: Path, model: Classifier, epoch: int) -> None:
     own = torch.stack((model.normalize.mean, model.normalize.std)).cpu()
     if not torch.allclose(own, torch.tensor((mean, std))):
         raise UsageError(
-            f"The published code normalises inputs of a {model.architecture} by mean {mean} and std {std}, this model "
-            f"by {own[0].tolist()} and {own[1].tolist()}, which the published format cannot store."
+            f"The published code normalizes inputs of a {model.architecture} with mean {mean} and std {std}, but this "
+            f"model has {own[0].tolist()} and {own[1].tolist()}, which the published format cannot store."
         )
     prefix = "1.module." if model.architecture == "resnet50" else "1."
     weights = {prefix + key: value.cpu().contiguous() for key, value in model.network.state_dict().items()}
@@ -119,7 +119,7 @@ def _read(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise SmoothcertError(
-            f"{path} is damaged, or would run code when opened; only plain weights are read."
+            f"{path} is damaged, or would run code when opened; only files with plain weights are read."
         ) from error
     except Exception as error:  # a damaged file can raise anything
         reason = first_line(error) or type(error).__name__

@@ -27,9 +27,11 @@ from smoothcert.cli import (
     reproduce,
     train,
 )
-from smoothcert.cli.parser import Parser
+from smoothcert.cli.completion import complete_arguments, words_to_complete
+from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.runtime.interrupts import raise_interrupt
 
 _COMMANDS = (
     certify,
@@ -72,14 +74,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     _open_streams()
+    _let_threads_sleep()
+    parser = Parser()
     try:
-        args = build_parser(given).parse_args(given)
-        with short_notices(), _sigterm_as_interrupt():
+        top = build_parser([*given, *words_to_complete()])
+        complete_arguments(top)
+        if not given:
+            top.print_help()
+            return 0
+        args = top.parse_args(given)
+        parser = args.parser
+        with short_notices(parser), _sigterm_as_interrupt():
             args.run(args)
         sys.stdout.flush()
     except SmoothcertError as error:
         if not _reported_by_another_rank(error):
-            print(f"smoothcert: {error}", file=sys.stderr, flush=True)
+            print(f"smoothcert: {name_flags(str(error), parser)}", file=sys.stderr, flush=True)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt as interrupt:  # training raises it with a message once its state is saved
         say(f"\nsmoothcert: {str(interrupt) or 'interrupted.'} {_RESUME}")
@@ -110,11 +120,20 @@ def _sigterm_as_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or "RANK" in os.environ:
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, raise_interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _let_threads_sleep() -> None:
+    """Let OpenMP threads that wait for work sleep instead of spin, unless the user has chosen. Call before torch loads.
+
+    Threads that spin take processor time from those that they wait for if other programs need it, too.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & set(os.environ):
+        os.environ["OMP_WAIT_POLICY"] = "passive"
 
 
 def _open_streams() -> None:

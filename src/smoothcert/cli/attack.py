@@ -39,7 +39,9 @@ def add_command(commands: Any) -> None:
     group = parser.add_argument_group("protocol")
     add_several(group, "--radii", type=float, metavar="R", help="l2 radii of the attack (default: 0.25 0.5 1)")
     group.add_argument("--steps", type=int, default=20, metavar="N", help="steps of the attack (default: 20)")
-    group.add_argument("--noises", type=int, default=32, metavar="N", help="noise samples per step (default: 32)")
+    group.add_argument(
+        "--noises", dest="num_noises", type=int, default=32, metavar="N", help="noise samples per step (default: 32)"
+    )
     group.add_argument("--n", type=int, default=1000, metavar="N", help="votes per attacked image (default: 1,000)")
     group.add_argument("--alpha", type=float, default=0.001, help="failure probability of the vote (default: 0.001)")
     add_sample_options(group)
@@ -59,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.statistics import bounds
 
     args.radii = args.radii or [0.25, 0.5, 1.0]
-    if not all(0 < radius < math.inf for radius in args.radii) or min(args.steps, args.noises, args.n) < 1:
+    if not all(0 < radius < math.inf for radius in args.radii) or min(args.steps, args.num_noises, args.n) < 1:
         raise UsageError("Expected `--radii` to be numbers > 0, and `--steps`, `--noises` and `--n` to be at least 1.")
     bounds.check_prediction(args.n, args.alpha)
     if args.out:
@@ -74,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     indices = [index for index in select_images(args, data, args.shard) if index in known]
     if not indices:
         raise UsageError(f"{certificates.name} has no certificates of the selected images.")
-    options = {"n": args.n, "alpha": args.alpha, "steps": args.steps, "num_noises": args.noises, "seed": args.seed}
+    options = {"n": args.n, "alpha": args.alpha, "steps": args.steps, "num_noises": args.num_noises, "seed": args.seed}
     with ProgressBar("attack", len(indices), "images") as bar:
         options |= {"batch": args.batch, "on_progress": partial(_show_progress, bar)}
         trials = attack_dataset(_make_classifier(settings, inputs), data, certificates, indices, args.radii, **options)

@@ -29,9 +29,10 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
         "radius: stop when --radius is decided; budget: spend --budget samples where they help most",
     )
     text = "--stop table or budget: radii of the table (default: the paper's)"
-    add_several(group, "--grid", type=float, metavar="R", help=text)
+    add_several(group, "--grid", dest="radii", type=float, metavar="R", help=text)
     group.add_argument("--radius", type=float, metavar="R", help="--stop radius: radius to decide")
-    group.add_argument("--budget", metavar="B", help="--stop budget: total number of samples for the dataset, e.g. 5e8")
+    text = "--stop budget: total number of samples for the dataset, e.g. 5e8"
+    group.add_argument("--budget", dest="samples", metavar="B", help=text)
     text = "do not sample images whose selected class is wrong; tables are not affected"
     group.add_argument("--skip-wrong", action="store_true", help=text)
     group = parser.add_argument_group("kind of certificate")
@@ -53,13 +54,13 @@ def check_certificate_options(args: argparse.Namespace) -> None:
         raise UsageError("`--sound` uses its own integer noise; omit `--noise`.")
     if args.sound and args.form == "compiled":
         raise UsageError("`--form compiled` selects kernels by timing, which `--sound` does not allow; use `pinned`.")
-    rules = {"grid": ("table", "budget"), "radius": ("radius",), "budget": ("budget",)}
+    rules = {"radii": ("table", "budget"), "radius": ("radius",), "samples": ("budget",)}
     rules["skip_wrong"] = ("table", "radius", "budget")
     for option, names in rules.items():
         if getattr(args, option) not in (None, False) and args.stop not in names:
-            flag, stops = option.replace("_", "-"), " or ".join(f"`--stop {name}`" for name in names)
-            raise UsageError(f"`--{flag}` requires {stops}, got `--stop {args.stop}`.")
-    if args.stop in ("radius", "budget") and getattr(args, args.stop) is None:
+            stops = " or ".join(f"`--stop {name}`" for name in names)
+            raise UsageError(f"`{option}` requires {stops}, but got `--stop {args.stop}`.")
+    if (args.stop, args.radius) == ("radius", None) or (args.stop, args.samples) == ("budget", None):
         raise UsageError(f"`--stop {args.stop}` requires `--{args.stop}`.")
     if args.stop == "fixed":
         return
@@ -80,10 +81,10 @@ def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> S
         return None
     if args.stop == "radius":
         return RadiusStop(skip_wrong=args.skip_wrong, radius=args.radius)
-    radii = tuple(args.grid if args.grid is not None else radius_grid(dataset))
+    radii = tuple(args.radii if args.radii is not None else radius_grid(dataset))
     if args.stop == "table":
         return TableStop(skip_wrong=args.skip_wrong, radii=radii)
-    samples = _read_budget(args.budget)
+    samples = _read_budget(args.samples)
     return BudgetStop(skip_wrong=args.skip_wrong, radii=radii, samples=samples, images=images, shard=args.shard)
 
 
@@ -131,7 +132,7 @@ def choose_noise(args: argparse.Namespace, sigma: float, dimensions: int) -> Noi
 
 def name_parts(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the parts of a results file's name for these options; none for the published algorithm."""
-    rule = {"fixed": "", "radius": f"radius{args.radius}", "budget": f"budget{args.budget}"}.get(args.stop, args.stop)
+    rule = {"fixed": "", "radius": f"radius{args.radius}", "budget": f"budget{args.samples}"}.get(args.stop, args.stop)
     bound = "" if args.bound == "one-sided" else args.bound
     noise = "sound" if args.sound else "" if args.noise == "gaussian" else args.noise
     return tuple(part for part in (rule, "skip-wrong" if args.skip_wrong else "", noise, bound) if part)

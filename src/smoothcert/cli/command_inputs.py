@@ -96,6 +96,6 @@ def select_images(args: argparse.Namespace, data: ImageData, shard: tuple[int, i
     """Return the indices of the images that `--skip`, `--max`, `--severity` and a shard select."""
     from smoothcert.data import select_rows
 
-    if args.severity and "/" not in data.name:
+    if args.severities and "/" not in data.name:
         raise UsageError(f"`--severity` requires a corrupted dataset, but {data.name} is not corrupted.")
-    return select_rows(data, args.skip, args.max, shard, args.severity)
+    return select_rows(data, args.skip, args.limit, shard, args.severities)

@@ -23,7 +23,8 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     add_resize_options(group)
     group = parser.add_argument_group("corrupted images (--data mnist-c, cifar10-c, or a folder of such images)")
     add_several(group, "--corruption", metavar="TYPE", help="only these corruptions (default: all available)")
-    add_several(group, "--severity", type=int, metavar="S", help="only these severities (default: all)")
+    text = "only these severities (default: all)"
+    add_several(group, "--severity", dest="severities", type=int, metavar="S", help=text)
 
 
 def add_split(parser: argparse._ActionsContainer) -> None:
@@ -47,7 +48,7 @@ def add_sample_options(group: argparse._ActionsContainer) -> None:
     """Add the seed and the choice of images."""
     group.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
     group.add_argument("--skip", type=int, default=1, metavar="K", help="use only every K-th image")
-    group.add_argument("--max", type=int, metavar="I", help="use only images with an index below I")
+    group.add_argument("--max", dest="limit", type=int, metavar="I", help="use only images with an index below I")
     group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="use only the I-th of N parts")
 
 

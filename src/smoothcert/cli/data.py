@@ -12,7 +12,7 @@ from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import say
 from smoothcert.cli.stages import Stages
 from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
-from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, counted, unknown_name
 
 
 def add_command(commands: Any) -> None:
@@ -50,7 +50,8 @@ def _add_make(verbs: Any) -> None:
     make.add_argument("name", metavar="NAME", help="mnist-c, cifar10-c, ..., an .npz file or an image folder")
     add_several(make, "--corruption", metavar="TYPE", help="only these corruptions, including held-out ones")
     make.add_argument("--seed", type=int, default=0, help="seed of the corruptions (default: 0)")
-    make.add_argument("--out", type=Path, metavar="DIR", help="folder to write (default: in the folder of datasets)")
+    text = "folder to write (default: in the folder of datasets)"
+    make.add_argument("--out", dest="folder", type=Path, metavar="DIR", help=text)
     make.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
     add_data_dir(make)
     add_resize_options(make)
@@ -73,7 +74,7 @@ def run_make(args: argparse.Namespace) -> None:
     from smoothcert.data.corruptions import make_corrupted, suite_for, unavailable_corruptions
 
     name = canonical_name(args.name)
-    if name not in CORRUPTED and args.out is None:
+    if name not in CORRUPTED and args.folder is None:
         if not Path(args.name).exists() and name not in DIMENSIONS:
             raise unknown_name("corrupted dataset", args.name, CORRUPTED)
         raise UsageError(f"Expected `--out`, the folder for the corrupted images of {args.name}.")
@@ -83,11 +84,11 @@ def run_make(args: argparse.Namespace) -> None:
     for reason in lacking.values():
         say(f"{reason} Skipping this corruption.")
     chosen = args.corruption or [name for name in suite_for(data.shape[0]).corruptions if name not in lacking]
-    folder = args.out or data_dir(args.data_dir) / name
+    folder = args.folder or data_dir(args.data_dir) / name
     with Stages() as stages:
         show = stages.counter("parts")
         made = make_corrupted(data, folder, chosen, seed=args.seed, workers=args.workers, on_progress=show)
-    say(f"{folder}: made {len(made)} corruptions" if made else f"{folder}: all corruptions exist already")
+    say(f"{folder}: made {counted(len(made), 'corruption')}" if made else f"{folder}: all corruptions exist already")
 
 
 def run_montage(args: argparse.Namespace) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from smoothcert.cli.progress import say
@@ -25,35 +26,78 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _kinds() -> dict[str, Callable[[str], list[str]]]:
+def _list_tables(pattern: str) -> list[str]:
     from fnmatch import filter as matching
 
-    from smoothcert.checkpoints.pretrained import list_pretrained
-    from smoothcert.checkpoints.published import NORMALIZATIONS
-    from smoothcert.data import list_datasets
-    from smoothcert.methods import list_methods
-    from smoothcert.models import list_models
-    from smoothcert.training.recipes import list_recipes, paper_tables
+    from smoothcert.training.recipes import paper_tables
 
-    return {
-        "datasets": list_datasets,
-        "models": list_models,
-        "methods": list_methods,
-        "recipes": list_recipes,
-        "tables": lambda pattern: matching(paper_tables(), pattern),
-        "pretrained": list_pretrained,
-        "normalizations": lambda pattern: matching(NORMALIZATIONS, pattern),
-    }
+    return matching(paper_tables(), pattern)
+
+
+def _list_normalizations(pattern: str) -> list[str]:
+    from fnmatch import filter as matching
+
+    from smoothcert.checkpoints.published import NORMALIZATIONS
+
+    return matching(NORMALIZATIONS, pattern)
+
+
+def _list_others(kind: str, pattern: str) -> list[str]:
+    import smoothcert  # loads the package of a name on first use
+
+    names: list[str] = getattr(smoothcert, f"list_{kind}")(pattern)
+    return names
+
+
+_KINDS: dict[str, Callable[[str], list[str]]] = {
+    "datasets": partial(_list_others, "datasets"),
+    "models": partial(_list_others, "models"),
+    "methods": partial(_list_others, "methods"),
+    "recipes": partial(_list_others, "recipes"),
+    "tables": _list_tables,
+    "pretrained": partial(_list_others, "pretrained"),
+    "normalizations": _list_normalizations,
+}
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the matching names."""
     from smoothcert.errors import unknown_name
 
-    kinds = _kinds()
-    if args.kind not in kinds:
-        raise unknown_name("kind", args.kind, kinds)
-    names = kinds[args.kind](args.pattern)
+    if args.kind not in _KINDS:
+        raise unknown_name("kind", args.kind, _KINDS)
+    names = _KINDS[args.kind](args.pattern)
     if not names:
         say(f"No {args.kind} match {args.pattern!r}.")
+    elif args.kind == "recipes" and not args.json:
+        _print_recipes(names)
+        return
     sys.stdout.write(json.dumps(names) + "\n" if args.json else "".join(f"{name}\n" for name in names))
+
+
+def _print_recipes(names: Sequence[str]) -> None:
+    """Print the recipes with their method, noise level, the paper's ACR and their cost."""
+    from smoothcert.report.tables.formats import Cell, Sheet, to_text
+
+    titles = ["recipe", "method", "sigma", "paper's ACR", "cost"]
+    lines = [[Cell(text) for text in _recipe_texts(name)] for name in names]
+    sys.stdout.write(to_text(Sheet(titles, [lines])))
+    say("cost: forward passes per epoch, as a multiple of Gaussian training.")
+
+
+def _recipe_texts(name: str) -> list[str]:
+    from smoothcert.report.sources import paper_places
+    from smoothcert.report.tables.paper_numbers import METHODS, paper_row
+    from smoothcert.training.passes import relative_cost
+    from smoothcert.training.recipes import load_recipe
+
+    config = load_recipe(name)
+    row = paper_row(config.dataset, config.sigma, config.method, *paper_places().get(name, (None, "")))
+    acr = f"{row.acr:.3f}" if row else "-"
+    return [
+        name,
+        METHODS.get(config.method, config.method),
+        f"{config.sigma:.2f}",
+        acr,
+        f"{relative_cost(config):.1f}x",
+    ]

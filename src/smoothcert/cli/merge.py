@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.cli.progress import say
+from smoothcert.errors import counted
 
 
 def add_command(commands: Any) -> None:
@@ -26,4 +27,4 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.results.merge import merge_results
 
     count = merge_results(args.files, args.out)
-    say(f"Merged {len(args.files)} files with {count:,} images: {args.out}")
+    say(f"Merged {counted(len(args.files), 'file')} with {counted(count, 'image')}: {args.out}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _HelpFormatter, **options})
+        self.set_defaults(parser=self)  # so that the parsed arguments of a command lead to its flags
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -39,6 +41,28 @@ class Parser(argparse.ArgumentParser):
         """Print the error without argparse's usage line, and exit."""
         mark = "" if message.endswith("?") else "."
         self.exit(2, f"{self.prog}: {message}{mark} See `{self.prog} --help`.\n")
+
+
+def name_flags(message: str, parser: argparse.ArgumentParser) -> str:
+    """Replace Python arguments in backticks by the flags of a command, and leave other names as they are.
+
+    The library names the arguments of its functions. An option whose `dest` is the name of an argument is its flag.
+
+    >>> parser = Parser()
+    >>> for flag, name in {"--max": "limit", "--stop": "stop", "--sound": "sound"}.items():
+    ...     _ = parser.add_argument(flag, dest=name)
+    >>> name_flags("Expected `limit` to be at least 1; omit `stop='budget'` and `sound=True`, not `sigma`.", parser)
+    'Expected `--max` to be at least 1; omit `--stop budget` and `--sound`, not `sigma`.'
+    """
+    flags = {action.dest: action.option_strings[0] for action in parser._actions if action.option_strings}
+
+    def flag_of(match: re.Match[str]) -> str:
+        flag, value = flags.get(match["name"]), match["value"]
+        if flag is None:
+            return match[0]
+        return f"`{flag}`" if value in (None, "True") else f"`{flag} {value}`"
+
+    return re.sub(r"""`(?P<name>\w+)(?:=['"]?(?P<value>[^`'"]+)['"]?)?`""", flag_of, message)
 
 
 def add_several(group: argparse._ActionsContainer, flag: str, **options: Any) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.errors import Notice
 
 COMPILING = "Compiling {}; this can take a minute the first time, later runs use the compiler's cache."
@@ -33,14 +34,15 @@ class ProgressBar:
         total: The number of units to do, None if unknown.
         unit: The unit, in plural, such as "images".
         start: Units done by an earlier run, which do not count towards the speed.
+        transient: Leave nothing behind when done, for tasks whose result speaks for itself.
     """
 
-    def __init__(self, title: str, total: int | None, unit: str, start: int = 0) -> None:
-        self.title, self.total, self.unit, self.start = title, total, unit, start
+    def __init__(self, title: str, total: int | None, unit: str, start: int = 0, *, transient: bool = False) -> None:
+        self.title, self.total, self.unit, self.start, self.transient = title, total, unit, start, transient
         self._shown = time.monotonic()
         self._first_mark = self._shown, 0
         self._marks = deque([self._first_mark])  # (time, units done since the start)
-        self._bar: Any = _rich_bar() if sys.stderr.isatty() and is_reporting() else None
+        self._bar: Any = _rich_bar(transient) if sys.stderr.isatty() and is_reporting() else None
         self._task = self._bar.add_task(title, total=total, completed=start, note="") if self._bar else None
 
     def __enter__(self) -> ProgressBar:
@@ -60,7 +62,7 @@ class ProgressBar:
         text = ", ".join(part for part in (*self._rate(now, done), note) if part)
         if self._bar:
             self._bar.update(self._task, completed=done, total=self.total, note=text)
-        elif now - self._shown >= _SECONDS_BETWEEN_LINES or done == self.total:
+        elif now - self._shown >= _SECONDS_BETWEEN_LINES or (done == self.total and not self.transient):
             self._shown = now
             of = f" of {self.total:,}" if self.total else ""
             print(f"{self.title}: {done:,}{of} {self.unit}{text and ', '}{text}", file=sys.stderr, flush=True)
@@ -77,16 +79,18 @@ class ProgressBar:
             return "", ""
         speed, left = (gained - before) / (now - then), ""
         if self.total and not finished and 1000 * gained >= self.total - self.start:  # too uncertain before
-            left = f"{duration((self.total - done) / speed)} left"
+            left = f"{duration(round((self.total - done) / speed))} left"
         return f"{_number(speed)} {self.unit}/s", left
 
 
 def duration(seconds: float) -> str:
     """Format a time in seconds for people.
 
-    >>> duration(59.6), duration(3723), duration(200_000)
-    ('1:00', '1:02:03', '2 d 7 h')
+    >>> duration(0.0123), duration(1.118), duration(59.6), duration(3723), duration(200_000)
+    ('12.3 ms', '1.12 s', '1:00', '1:02:03', '2 d 7 h')
     """
+    if 0 < seconds < 10:
+        return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
     whole = round(seconds)
     if whole >= 86_400:
         return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
@@ -101,14 +105,14 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def short_notices() -> Iterator[None]:
-    """Print each `Notice` as one line, without the source location of other warnings."""
+def short_notices(parser: Parser) -> Iterator[None]:
+    """Print each `Notice` as one line that names flags, without the source location of other warnings."""
     default = warnings.formatwarning
 
     def format_notice(message: Any, category: type[Warning], *location: Any, **options: Any) -> str:
         if not issubclass(category, Notice):
             return default(message, category, *location, **options)
-        return f"smoothcert: {message}\n" if is_reporting() else ""
+        return f"smoothcert: {name_flags(str(message), parser)}\n" if is_reporting() else ""
 
     warnings.formatwarning = format_notice
     try:
@@ -121,7 +125,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _rich_bar() -> Any:
+def _rich_bar(transient: bool) -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.table import Column
@@ -134,4 +138,4 @@ def _rich_bar() -> Any:
         MofNCompleteColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[note]}", table_column=Column(overflow="ignore")),
     )
-    return Progress(*columns, console=console)
+    return Progress(*columns, console=console, transient=transient)

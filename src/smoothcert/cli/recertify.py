@@ -27,7 +27,9 @@ def add_command(commands: Any) -> None:
     group.add_argument("--alpha", type=float, help="failure probability")
     group.add_argument("--bound", metavar="NAME", help="one-sided, randomised or two-sided")
     group.add_argument("--norm", metavar="NAME", help="l1, l2 or linf")
-    group.add_argument("--top-k", type=int, metavar="K", help="certify that the label is among the top K classes")
+    group.add_argument(
+        "--top-k", dest="top", type=int, metavar="K", help="certify that the label is among the top K classes"
+    )
     group = parser.add_argument_group("if neither FILE nor the dataset's name tells")
     group.add_argument("--classes", type=int, metavar="N", help="number of classes")
     group.add_argument("--dimensions", type=int, metavar="N", help="number of values of an input")
@@ -38,9 +40,9 @@ def run(args: argparse.Namespace) -> None:
     """Recompute the certificates, write them, and print their table."""
     from smoothcert.certification.recertify import Recertification, recertify, write_recertified
 
-    wanted = Recertification(args.alpha, args.bound, args.norm, args.top_k, args.classes, args.dimensions)
+    wanted = Recertification(args.alpha, args.bound, args.norm, args.top, args.classes, args.dimensions)
     recertified = recertify(args.file, wanted, unverified=args.unverified)
-    given = (("alpha", args.alpha), ("", args.bound), ("", args.norm), ("top", args.top_k))
+    given = (("alpha", args.alpha), ("", args.bound), ("", args.norm), ("top", args.top))
     parts = [f"{key}{value}" for key, value in given if value is not None]
     stem = args.file.name.removesuffix(".gz").removesuffix(".tsv")
     out = args.out or args.file.with_name(f"{stem}-{'-'.join(parts or ['again'])}.tsv")

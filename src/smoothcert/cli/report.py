@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.common_options import fraction
 from smoothcert.cli.parser import add_several
-from smoothcert.cli.progress import say
+from smoothcert.cli.progress import ProgressBar, say
 from smoothcert.cli.report_page import add_page_options, write_page
 
 if TYPE_CHECKING:
@@ -88,7 +88,13 @@ def print_table(
         given["dataset"] = canonical_name(given["dataset"])
     if unverified:
         say("`--unverified`: rows are not checked against their votes and settings.")
-    findings = read_findings(files, unverified=unverified, **given)
+    with ProgressBar("Reading results", None, "files", transient=True) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done)
+
+        findings = read_findings(files, unverified=unverified, progress=progress, **given)
     table = build_table([run.entry for run in findings.runs], **options) if findings.runs else None
     for run in findings.runs:
         if run.unfinished:
@@ -112,15 +118,14 @@ def show(
     annexes: Sequence[Annex] = (),
 ) -> None:
     """Print tables, corrupted datasets first, and write them to `outputs` in the format of each extension."""
-    from smoothcert.cli.rich_table import show_table
+    from smoothcert.cli.rich_table import show_tables
     from smoothcert.report.corrupted.results import corruption_groups, same_images
-    from smoothcert.report.tables.formats import to_text
-    from smoothcert.report.tables.table import on_same_images
     from smoothcert.runtime.atomic_files import write_text
 
-    comparable = [on_same_images(rows) for rows in table.rivals()] if table else []
-    if not all([*comparable, *map(same_images, corruption_groups(corrupted))]):
+    if not all(map(same_images, corruption_groups(corrupted))):
         say("Best and second are not marked among rows that are not on the same images.")
+    if table and len(table.groups()) > len({row.entry.group for row in table.rows}):
+        say("Rows on different images are in separate groups, and ranked within them.")
     for entry in corrupted:
         if entry.missing:
             say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the other corruptions.")
@@ -130,10 +135,20 @@ def show(
     for out in outputs:
         write_text(out, _as_text(out.suffix, table, corrupted, paper, annexes))
         say(f"Wrote {out}")
-    if as_json or corrupted or table is None or not (sys.stdout.isatty() and show_table(table)):
+    if as_json or not sys.stdout.isatty():
         sys.stdout.write(_as_text(".json" if as_json else ".txt", table, corrupted, paper, annexes))
     else:
-        sys.stdout.write("".join("\n" + to_text(annex.sheet) for annex in annexes))
+        show_tables(_tables(table, corrupted, paper, annexes))
+
+
+def _tables(
+    table: Table | None, corrupted: Sequence[CorruptedResults], paper: bool, annexes: Sequence[Annex]
+) -> list[Table | Sheet]:
+    """Return all tables in the order in which they are printed."""
+    from smoothcert.report.corrupted.tables import corruption_sheets
+
+    tables: list[Table | Sheet] = [*corruption_sheets(corrupted, paper=paper), *([table] if table else [])]
+    return [*tables, *(annex.sheet for annex in annexes)]
 
 
 def _as_text(
@@ -143,7 +158,7 @@ def _as_text(
     paper: bool,
     annexes: Sequence[Annex],
 ) -> str:
-    from smoothcert.report.corrupted.tables import corruption_sheets, corruptions_json
+    from smoothcert.report.corrupted.tables import corruptions_json
     from smoothcert.report.tables.formats import SHEET_FORMATS
     from smoothcert.report.tables.table import to_json
 
@@ -151,9 +166,7 @@ def _as_text(
         rows = [*corruptions_json(corrupted, paper=paper), *(to_json(table) if table else [])]
         rows += [line for annex in annexes for line in annex.values]
         return json.dumps(rows, indent=2) + "\n"
-    parts: list[Table | Sheet] = [*corruption_sheets(corrupted, paper=paper), *([table] if table else [])]
-    parts += [annex.sheet for annex in annexes]
-    return "\n".join(SHEET_FORMATS[suffix](part) for part in parts)
+    return "\n".join(SHEET_FORMATS[suffix](part) for part in _tables(table, corrupted, paper, annexes))
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:

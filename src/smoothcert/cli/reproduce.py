@@ -12,7 +12,7 @@ from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.report import check_outputs, show
 from smoothcert.cli.stages import Stages
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import SmoothcertError, UsageError, counted
 
 if TYPE_CHECKING:
     import torch
@@ -65,9 +65,9 @@ def run(args: argparse.Namespace) -> None:
     # Check all options before hours of work.
     check_budget(PROTOCOL["n0"], args.n, PROTOCOL["alpha"])
     check_outputs(args.out)
-    for flag in ("skip", "together"):
-        if getattr(args, flag) is not None:
-            check_count(f"--{flag}", getattr(args, flag))
+    for name in ("skip", "together"):
+        if getattr(args, name) is not None:
+            check_count(name, getattr(args, name))
     if args.precision:
         check_precision(args.precision)
     overrides = {"precision": args.precision} if args.precision else {}
@@ -103,8 +103,8 @@ def run(args: argparse.Namespace) -> None:
 def _remaining_work(status: Any) -> str:
     name = status.job.config.name
     if not status.trained:
-        return f"{name} (training, {status.total:,} images)"
-    return "" if status.finished else f"{name} ({status.total - status.images:,} images)"
+        return f"{name} (training, {counted(status.total, 'image')})"
+    return "" if status.finished else f"{name} ({counted(status.total - status.images, 'image')})"
 
 
 def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job], device: torch.device) -> None:

@@ -1,45 +1,47 @@
-"""The results table on a terminal, with colours and a sparkline of each run's curve."""
+"""Results tables on a terminal: as wide as it is, with colors and a sparkline of each run's curve."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from smoothcert.report.tables.formats import Sheet
     from smoothcert.report.tables.table import Table
 
+_STYLES = {"best": "bold green", "second": "underline", "curve": "cyan", "paper": "dim", "title": "dim", "rule": "dim"}
 
-def show_table(table: Table, console: Console | None = None) -> bool:
-    """Print the table; return False, printing nothing, if the terminal is too narrow or ASCII only."""
+
+def show_tables(tables: Sequence[Table | Sheet], console: Console | None = None) -> None:
+    """Print the tables, each fitted to the width of the terminal; the others are of corrupted images or of seeds."""
     from rich.console import Console
-    from rich.table import Table as RichTable
     from rich.text import Text
 
-    from smoothcert.report.tables.formats import TEXT_COLUMNS, sheet
-    from smoothcert.report.tables.sparkline import curve_line
+    from smoothcert.report.tables.fitting import fit_corruptions, fit_table
+    from smoothcert.report.tables.formats import Sheet, aligned_lines, to_text
 
     console = console or Console(file=sys.stdout)
-    if console.options.ascii_only:  # it cannot show sparklines
-        return False
-    printed = sheet(table)
-    titles = printed.titles
-    shown = RichTable(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-    after = titles.index("method") + 1
-    for title in [*titles[:after], "curve", *titles[after:]]:
-        left = title in (*TEXT_COLUMNS, "curve")
-        shown.add_column(title, justify="left" if left else "right", no_wrap=True)
-    styles = {"best": "bold green", "second": "underline", "": ""}
-    for rows, lines in zip(table.groups(), printed.groups, strict=True):
-        # With `--paper`, the paper's numbers are a second line of each row, without a curve.
-        curves = iter([curve_line(row.entry.results, table.radii[-1]) for row in rows])
-        for number, line in enumerate(lines):
-            paper = line[after - 1].text == "  paper" and not line[0].text
-            cells = [Text(cell.text, style="dim" if paper else styles[cell.mark]) for cell in line]
-            curve = Text("" if paper else next(curves), style="cyan")
-            shown.add_row(*cells[:after], curve, *cells[after:], end_section=number == len(lines) - 1)
-    if console.measure(shown, options=console.options.update(width=10_000)).maximum > console.width:
-        return False
-    console.print(shown)
-    return True
+    plain = console.options.ascii_only  # then letters mark the best, and there are no sparklines
+
+    def as_lines(shown: Sheet) -> list[Text]:
+        if plain:
+            return [Text(line) for line in to_text(shown).splitlines()]
+        note = [Text(shown.note, style="dim")] if shown.note else []
+        lines = aligned_lines(shown, {}, "\N{BOX DRAWINGS LIGHT HORIZONTAL}")
+        return note + [Text.assemble(*((text, _STYLES.get(mark, "")) for text, mark in line)) for line in lines]
+
+    def fits(shown: Sheet) -> bool:
+        return all(line.cell_len <= console.width for line in as_lines(replace(shown, note="")))
+
+    shown: list[Sheet] = []
+    for table in tables:
+        if isinstance(table, Sheet):
+            shown += fit_corruptions(table, fits) if "images" in table.titles else [table]
+        else:
+            shown.append(fit_table(table, fits, curves=not plain))
+    for number, part in enumerate(shown):
+        console.print(*[Text("")] * (number > 0), *as_lines(part), sep="\n", soft_wrap=True, highlight=False)

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.stages import Stages
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, counted
 from smoothcert.training.config import TrainConfig, describe, field_groups, make_config, to_toml
 
 if TYPE_CHECKING:
     import torch
 
     from smoothcert.paper.timing import TrainingCost
+
+
+_SHORT_FLAGS = {"learning_rate": ["--lr"]}
 
 
 def add_command(commands: Any, *, with_methods: bool) -> None:
@@ -74,7 +77,7 @@ def _add_method_flags(parser: argparse.ArgumentParser) -> None:
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
         kind = int if first.default is None else type(first.default)
-        _add_flag(groups[title], name, kind, text, prefix="option_")
+        _add_flag(groups[title], name, kind, text)
 
 
 def _help_of(field: Any) -> str:
@@ -89,25 +92,26 @@ def _shared_help(owners: Sequence[tuple[str, Any]]) -> str:
     return "; ".join(f"{', '.join(names)}: {text}" for text, names in meanings.items())
 
 
-def _add_flag(group: Any, name: str, kind: type, help: str, prefix: str = "field_") -> None:
-    flag, text = "--" + name.replace("_", "-"), help.replace("%", "%%")
+def _add_flag(group: Any, name: str, kind: type, help: str) -> None:
+    flags, text = ["--" + name.replace("_", "-"), *_SHORT_FLAGS.get(name, [])], help.replace("%", "%%")
     if kind is bool:
-        group.add_argument(flag, dest=prefix + name, action=argparse.BooleanOptionalAction, default=None, help=text)
+        group.add_argument(*flags, action=argparse.BooleanOptionalAction, default=None, help=text)
     else:
         metavar = {int: "N", float: "X"}.get(kind, "NAME")
-        group.add_argument(flag, dest=prefix + name, type=kind, metavar=metavar, help=text)
-
-
-def _given(args: argparse.Namespace, prefix: str) -> dict[str, Any]:
-    return {k.removeprefix(prefix): v for k, v in vars(args).items() if k.startswith(prefix) and v is not None}
+        group.add_argument(*flags, type=kind, metavar=metavar, help=text)
 
 
 def resolve(args: argparse.Namespace) -> list[TrainConfig]:
     """Return the configurations of all recipes, with the flags applied."""
+    from smoothcert.methods import METHODS
     from smoothcert.training.compute import method_of
     from smoothcert.training.recipes import load_recipe
 
-    overrides = {**_given(args, "field_"), "options": _given(args, "option_")}
+    given = {name: value for name, value in vars(args).items() if value is not None}
+    fields = {name for names in field_groups().values() for name in names}
+    options = {field.name for method in METHODS.values() for field in dataclasses.fields(method)} - {"sigma"}
+    overrides: dict[str, Any] = {name: value for name, value in given.items() if name in fields}
+    overrides["options"] = {name: value for name, value in given.items() if name in options}
     names = args.recipe + (args.recipe_flag or [])
     if not names and overrides == {"options": {}}:
         raise UsageError("Expected a recipe (see `smoothcert list recipes`) or flags such as `--dataset`.")
@@ -178,7 +182,9 @@ def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, d
 
 
 def _describe_cost(cost: TrainingCost, device: torch.device) -> str:
-    text = f"{cost.steps:,} steps of {1000 * cost.seconds_per_step:.3g} ms take {duration(cost.training)} on {device}"
+    text = (
+        f"{counted(cost.steps, 'step')} of {duration(cost.seconds_per_step)} take {duration(cost.training)} on {device}"
+    )
     if cost.labels:
         text += f"; first, the teacher takes {duration(cost.teacher)} and the soft labels {duration(cost.labels)}"
     return text

@@ -141,8 +141,8 @@ def _default_out(args: argparse.Namespace, data: ImageData, sigma: float, name_p
     """Return a results file named after the protocol, beside the checkpoint or, for bundled models, below `runs`."""
     from smoothcert.results.naming import results_name
 
-    severities = "-severity" + "".join(map(str, sorted(set(args.severity)))) if args.severity else ""
-    options = {"skip": args.skip, "most": args.max, "shard": args.shard, "severities": severities}
+    severities = "-severity" + "".join(map(str, sorted(set(args.severities)))) if args.severities else ""
+    options = {"skip": args.skip, "most": args.limit, "shard": args.shard, "severities": severities}
     name = results_name(args.task, data.name, data.split, sigma, args.n, **options)
     name = "-".join([name.removesuffix(".tsv"), *name_parts]) + ".tsv"
     if args.pretrained:

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import SmoothcertError, UsageError, counted
 from smoothcert.statistics.bounds import check_count
 
 
@@ -68,7 +68,9 @@ class ImageData:
         if not isinstance(self.labels, Tensor):
             raise UsageError(f"{self.name}: expected labels as a tensor, but got a {type(self.labels).__name__}.")
         if len(self.labels) != self.images.shape[0]:
-            raise SmoothcertError(f"{self.name}: {self.images.shape[0]} images but {len(self.labels)} labels.")
+            raise SmoothcertError(
+                f"{self.name}: {counted(self.images.shape[0], 'image')} but {counted(len(self.labels), 'label')}."
+            )
         if not len(self.labels):
             raise SmoothcertError(f"{self.name}: the {self.split} split holds no images.")
         low, high = int(self.labels.min()), int(self.labels.max())
@@ -80,7 +82,8 @@ class ImageData:
         return len(self.labels)
 
     def __repr__(self) -> str:
-        what = f"{len(self):,} images of shape {list(self.shape)}, {len(self.classes):,} classes"
+        classes = counted(len(self.classes), "class", "classes")
+        what = f"{counted(len(self), 'image')} of shape {list(self.shape)}, {classes}"
         return f"<ImageData {self.name}, {self.split}: {what}>"
 
     @property
@@ -142,14 +145,14 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
         [20, 60]
     """
     part, parts = shard
-    check_count("--skip", skip)
+    check_count("skip", skip)
     if limit is not None:
-        check_count("--max", limit)
+        check_count("limit", limit)
     if not 1 <= part <= parts:
-        raise UsageError(f"Expected `--shard` as I/N with I from 1 to N, but got {part}/{parts}.")
+        raise UsageError(f"Expected `shard` to be part I of N with I from 1 to N, but got part {part} of {parts}.")
     chosen = list(range(0, count if limit is None else min(limit, count), skip))[part - 1 :: parts]
     if not chosen:
-        raise UsageError(f"`--skip`, `--max` and `--shard` select none of the {count} images.")
+        raise UsageError(f"`skip`, `limit` and `shard` select none of the {count} images.")
     return chosen
 
 
@@ -164,7 +167,7 @@ def select_rows(
     levels = sorted(set(severities or range(1, data.severities + 1)))
     wrong = [level for level in levels if not 1 <= level <= data.severities]
     if wrong:
-        raise UsageError(f"Expected `--severity` to be from 1 to {data.severities}, but got {wrong[0]}.")
+        raise UsageError(f"Expected `severities` to be from 1 to {data.severities}, but got {wrong[0]}.")
     each = len(data) // data.severities
     images = select(each, skip, limit)
     rows = [(level - 1) * each + image for level in levels for image in images]

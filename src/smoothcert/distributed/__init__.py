@@ -1,1 +1,1 @@
-"""Several processes working on one job."""
+"""Operations among several processes that work on one job."""

@@ -1,6 +1,6 @@
-"""Agreement among ranks, through small values in the store.
+"""Agreement among ranks, through small values in a shared key-value store.
 
-Every wait ends if a rank fails or its heartbeat stops.
+Waiting ends with an error if a rank fails or its heartbeat stops.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ ADVICE = {
     "torch": "install the same torch on every node",
     "images": "every node needs the same files",
     "class folders": "every node needs the same files",
-    "shared folder": "`--runs` or `--out` must lie in a folder that all nodes share",
+    "shared folder": "`runs` or `out` must be in a folder that all nodes share",
 }
 
 
 def wait_for_key(ranks: LaunchedRanks, key: str) -> Any:
-    """Return a value of the store once it is there. Raise if a rank fails or dies before that."""
+    """Wait for a key of the store and return its value; raise if a rank fails or dies first."""
     checked, pause = time.monotonic(), 1e-3
     while not _exists(ranks, key):
         time.sleep(pause)
@@ -47,7 +47,7 @@ def wait_for_key(ranks: LaunchedRanks, key: str) -> Any:
 
 
 def _raise_if_silent(ranks: LaunchedRanks) -> None:
-    """Raise if a rank that this one waits for is silent: any rank for rank 0, which tells the others; else rank 0."""
+    """Raise if a watched rank is silent. Rank 0 watches all ranks and tells them; the others watch rank 0."""
     silent = ranks.heartbeats.silent()
     if silent and ranks.heartbeats.claim_report():
         raise (SmoothcertError if ranks.first else PeerError)(ranks.heartbeats.say_silent(silent[0]))
@@ -70,7 +70,7 @@ def broadcast_from_rank0(ranks: LaunchedRanks, value: T) -> T:
 
 
 def require_same_on_all_ranks(ranks: LaunchedRanks, facts: Mapping[str, Any]) -> None:
-    """Wait for all ranks; raise if their facts differ. `ADVICE` says what to do about some facts."""
+    """Wait for all ranks; raise if their facts differ, with the advice in `ADVICE`."""
     here = f"same/{next(ranks.numbers)}"
     ours = {name: str(value) for name, value in facts.items()}
     ranks.store.set(f"{here}/{ranks.rank}", encode(ours))
@@ -81,7 +81,7 @@ def require_same_on_all_ranks(ranks: LaunchedRanks, facts: Mapping[str, Any]) ->
         theirs = wait_for_key(ranks, f"{here}/{rank}")
         for name in sorted(ours.keys() | theirs.keys()):
             if ours.get(name) != theirs.get(name):
-                advice = ADVICE.get(name, "give the same command on every node")
+                advice = ADVICE.get(name, "run the same command on every node")
                 difference = _difference(str(ours.get(name)), str(theirs.get(name)), rank)
                 raise UsageError(f"The ranks do not agree on {name}: {difference}; {advice}.")
     ranks.store.set(f"{here}/agreed", encode(True))
@@ -121,7 +121,7 @@ def require_shared_folder(ranks: LaunchedRanks, folder: Path) -> None:
 
 
 def _appears(path: Path) -> bool:
-    """Return True if a file appears within a few seconds: network file systems show new ones late."""
+    """Return True if a file appears within a few seconds: network file systems show new files with a delay."""
     end = time.monotonic() + _SECONDS_TO_APPEAR
     while not path.exists():
         if time.monotonic() > end:

@@ -1,9 +1,9 @@
-"""Signs of life: every rank increments a counter in the store, and one whose counter stands still is silent.
+"""Heartbeats: every rank increments a counter in the store; a rank whose counter stops is silent.
 
-Two threads per rank. One writes this rank's counter and reads others: rank 0 watches all ranks, the others watch rank
-0. A store that does not answer blocks it, whatever timeout the store has. The other thread, the guard, makes no store
-calls. It ends the process if its main thread may wait for a silent rank in a call that no exception can interrupt: a
-collective, a CUDA synchronisation, or a store call.
+Each rank runs two threads. The first writes this rank's counter and reads those of the watched ranks: rank 0 watches
+all ranks, the others watch rank 0. It blocks if the store does not answer, whatever timeout the store has. The second
+thread, the guard, makes no store calls. It ends the process if the main thread may be waiting for a silent rank in a
+call that no exception can interrupt: a collective, a CUDA synchronization, or a store call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def rank_timeout() -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise UsageError(f"`SMOOTHCERT_RANK_TIMEOUT` must be a positive number of seconds, got {text!r}.")
+        raise UsageError(f"Expected `SMOOTHCERT_RANK_TIMEOUT` to be a number of seconds > 0, but got {text!r}.")
     return seconds
 
 
@@ -46,15 +46,15 @@ def under_torchrun() -> bool:
 
 
 class Heartbeats:
-    """This rank's heartbeat, and the time since those of the watched ranks.
+    """This rank's heartbeat, and the time since the last heartbeat of each watched rank.
 
-    A rank also watches itself: if its own heartbeat does not come back, the store does not answer. Silence is counted
-    in the guard's steps, not by a clock, so that a job stopped and continued as a whole (Ctrl-Z and `fg`) survives.
+    A rank also watches itself: if it cannot read its own heartbeat back, the store does not answer. Silence is counted
+    in steps of the guard, not by a clock, so a job that is suspended and continued (Ctrl-Z and `fg`) survives.
     """
 
     def __init__(self, rank: int, size: int, store: Any) -> None:
         self.rank, self.limit = rank, rank_timeout()
-        self.uses_collectives = False  # from then on, all ranks wait for each other
+        self.uses_collectives = False  # once True, all ranks wait for each other
         self.failure_is_known = False
         self._store = store.clone()  # its own connection: calls on a shared one wait for each other
         not_started = min(0.0, self.limit - _SECONDS_TO_START)
@@ -81,19 +81,20 @@ class Heartbeats:
         return [rank for rank, seconds in self._silence.items() if seconds > self.limit]
 
     def dispensable(self) -> list[int]:
-        """Return the silent ranks that rank 0 can do without, because others can take over their work.
+        """Return the silent ranks whose work other ranks can take over.
 
-        It cannot if it waits for them in collectives, or if torchrun would wait for them; then the job ends.
+        With collectives or torchrun, which wait for every rank, only ranks that have left are dispensable; if another
+        rank is silent, the job ends.
         """
         all_needed = self.uses_collectives or under_torchrun()
         return [rank for rank in self.silent() if rank != self.rank and (rank in self._left or not all_needed)]
 
     def say_silent(self, rank: int) -> str:
-        """Return the sentence about a silent rank."""
-        return f"{self._name(rank)} has not been heard of for {self.limit:.0f} seconds; the work stops."
+        """Return the error message about a silent rank."""
+        return f"{self._name(rank)} has not responded for {self.limit:.0f} seconds; stopping."
 
     def claim_report(self) -> bool:
-        """Return True once: either the main thread or the guard reports that a rank is silent."""
+        """Return True on the first call only, so that either the main thread or the guard reports a silent rank."""
         return self._report.acquire(blocking=False)
 
     def exchange(self, number: int) -> None:
@@ -109,13 +110,13 @@ class Heartbeats:
         self.failure_is_known = self._store.check(["failed"])
 
     def add_silence(self, seconds: float) -> None:
-        """Count time since the last heartbeats, which `exchange` sets back."""
+        """Add to the time since the last heartbeats, which `exchange` resets."""
         for rank in self._silence:
             self._silence[rank] += seconds
         self._seconds_since_failure += seconds if self.failure_is_known else 0.0
 
     def reason_to_end(self) -> str | None:
-        """Return the reason why the main thread may wait forever: a sentence, or "" if another rank reports it."""
+        """Return the reason why the main thread may wait forever, "" if another rank reports it, or None."""
         silent = self.silent()
         if self.rank in silent or 0 in silent:
             return "" if self.failure_is_known else self.say_silent(min(silent))
@@ -145,7 +146,7 @@ class Heartbeats:
                 self._end(reason)
 
     def _end(self, reason: str) -> None:
-        if not self.claim_report():  # the main thread has noticed, too
+        if not self.claim_report():  # the main thread is already reporting it
             self._over.wait(_SECONDS_TO_END)
         elif reason:
             end_process(reason, self._tell_others if self.rank == 0 else None)
@@ -158,7 +159,7 @@ class Heartbeats:
 
 
 def end_process(reason: str, before: Callable[[], None] | None = None) -> None:
-    """Print a sentence and end the process at once, without the main thread, which may be blocked."""
+    """Print a message and end the process at once, without the main thread, which may be blocked."""
     with suppress(OSError, ValueError):
         sys.stderr.write(f"smoothcert: {reason}\n")
         sys.stderr.flush()

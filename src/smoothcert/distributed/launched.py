@@ -1,6 +1,6 @@
-"""The processes that a launcher started, connected by a key-value store and by torch's collectives.
+"""Processes started by a launcher, connected by a key-value store and by torch's collectives.
 
-The store carries small values: agreement (`consensus`), the work queue (`work_queue`), signs of life (`heartbeats`) and
+The store carries small values: agreement (`consensus`), the work queue (`work_queue`), heartbeats (`heartbeats`) and
 errors (`peer_errors`). The collectives sum the tensors of training.
 """
 
@@ -36,7 +36,7 @@ _on_disconnect: list[Callable[[], None]] = []
 
 @dataclass(frozen=True)
 class LaunchedRanks(Ranks):
-    """This process among those of its job."""
+    """This process as one of several that a launcher started."""
 
     store: Any = None
     numbers: Iterator[int] = field(default_factory=count, compare=False, repr=False)
@@ -44,7 +44,7 @@ class LaunchedRanks(Ranks):
 
     @cached_property
     def heartbeats(self) -> Heartbeats:
-        """The heartbeats of this rank and of those that it watches."""
+        """Heartbeats of this rank and of the ranks it watches."""
         return Heartbeats(self.rank, self.size, self.store)
 
     def broadcast_from_rank0(self, value: T) -> T:
@@ -52,7 +52,7 @@ class LaunchedRanks(Ranks):
         return consensus.broadcast_from_rank0(self, value)
 
     def wait_for_rank0(self) -> None:
-        """Wait until rank 0 gets here."""
+        """Wait until rank 0 reaches this call."""
         consensus.broadcast_from_rank0(self, True)
 
     def require_same_on_all_ranks(self, facts: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ class LaunchedRanks(Ranks):
         return bool(self.store.check([key]))
 
     def connect(self, device: torch.device) -> None:
-        """Initialise torch's process group: NCCL for tensors on a GPU, Gloo for others."""
+        """Initialize torch's process group: NCCL for tensors on a GPU, Gloo for others."""
         self.heartbeats.uses_collectives = True
         if not dist.is_initialized():
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
@@ -121,16 +121,18 @@ def connect_to_launcher() -> LaunchedRanks:
     """Join the process group and return this process's rank in it."""
     from torch.distributed.rendezvous import rendezvous
 
-    # A frozen process that accepts connections but does not answer is beyond the timeout of `rendezvous`.
+    # `rendezvous` does not time out if a frozen process accepts connections but never answers.
     limit = threading.Timer(
-        _RENDEZVOUS_TIMEOUT.total_seconds() + 60, end_process, ["The other processes do not answer; the work stops."]
+        _RENDEZVOUS_TIMEOUT.total_seconds() + 60, end_process, ["The other processes do not answer; stopping."]
     )
     limit.daemon = True
     limit.start()
     try:
         store, rank, size = next(iter(rendezvous("env://", timeout=_RENDEZVOUS_TIMEOUT)))
     except (ValueError, RuntimeError) as error:
-        raise SmoothcertError(f"The other processes cannot be reached ({first_line(error)}).") from error
+        raise SmoothcertError(
+            f"The other processes cannot be reached ({first_line(error)}); check MASTER_ADDR and MASTER_PORT."
+        ) from error
     finally:
         limit.cancel()
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # ignore keys that an earlier attempt left behind
@@ -142,7 +144,7 @@ def connect_to_launcher() -> LaunchedRanks:
 def disconnect() -> None:
     """Close the connections. Rank 0, which may host the store, leaves last."""
     if sys.exc_info()[0] is not None and _on_disconnect:
-        _on_disconnect.pop()  # no goodbye after an unexpected error: the others must notice
+        _on_disconnect.pop()  # do not sign off after an unexpected error: the other ranks must notice it
     while _on_disconnect:
         _on_disconnect.pop()()
 

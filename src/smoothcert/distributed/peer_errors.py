@@ -1,4 +1,4 @@
-"""Errors of other ranks: each is reported to the user once, by rank 0 while it can still print."""
+"""Errors of other ranks: each is reported to the user once, by rank 0 if it can still print."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def store_lost() -> PeerError:
 
 
 def raise_if_peer_failed(ranks: LaunchedRanks) -> None:
-    """Raise the error that another rank has failed with, if any."""
+    """Raise if another rank has failed; rank 0 repeats its error."""
     try:
         failed = bool(ranks.store.check(["failed"]))
     except RuntimeError as error:
@@ -41,7 +41,7 @@ def raise_if_peer_failed(ranks: LaunchedRanks) -> None:
 
 
 def rank0_reports(ranks: LaunchedRanks, error: SmoothcertError) -> bool:
-    """Tell the other ranks about an error here; return True if rank 0 reports it to the user."""
+    """Tell the other ranks about an error of this rank; return True if rank 0 reports it to the user."""
     if isinstance(error, PeerError):
         try:
             return error.reported or ranks.heartbeats.failure_is_known or bool(ranks.store.check(["failed"]))
@@ -66,7 +66,7 @@ def rank0_reports(ranks: LaunchedRanks, error: SmoothcertError) -> bool:
 
 
 def leave_group(ranks: LaunchedRanks) -> None:
-    """Leave the group. Rank 0 waits a moment for the others, which may still read from its store."""
+    """Leave the group. Rank 0 waits up to five seconds for the others, which may still read from its store."""
     try:
         ranks.store.set(f"left/{ranks.rank}", "")
         end = time.monotonic() + _SECONDS_TO_BE_HEARD

@@ -1,6 +1,6 @@
-"""This process among those that work on one job.
+"""Ranks: the processes that work on one job, and their operations.
 
-`Ranks` is a job of one process: every operation on it is trivial, and nothing else of this package is imported.
+`Ranks` is a job of one process: its operations are trivial, and no other module of this package is imported.
 `LaunchedRanks` (`smoothcert.distributed.launched`) performs the same operations among the processes that torchrun or
 another launcher started. Rank 0 writes files, keeps the time and prints.
 """
@@ -25,7 +25,7 @@ TrainingState: TypeAlias = "tuple[dict[str, Tensor], int]"
 
 
 class PeerError(SmoothcertError):
-    """Another rank failed or is gone. `reported` is True if rank 0 tells the user why."""
+    """Error because another rank failed or disappeared; `reported` is True if rank 0 tells the user why."""
 
     reported = False
 
@@ -46,7 +46,7 @@ class BatchShare(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranks:
-    """A job of one process."""
+    """A job of one process, with trivial operations; `LaunchedRanks` overrides them."""
 
     rank: int = 0
     size: int = 1
@@ -70,14 +70,14 @@ class Ranks:
         return BatchShare(first, end - first, images, (end - first) / images)
 
     def broadcast_from_rank0(self, value: T) -> T:
-        """Return rank 0's value on every rank. For small JSON values; see `broadcast_state`."""
+        """Return rank 0's value, which must be small and fit JSON, on every rank; for tensors see `broadcast_state`."""
         return value
 
     def wait_for_rank0(self) -> None:
-        """Return once rank 0 has reached this call, too."""
+        """Wait until rank 0 reaches this call."""
 
     def require_same_on_all_ranks(self, facts: Mapping[str, Any]) -> None:
-        """Raise if the ranks do not agree on all facts. The error names the fact by its key."""
+        """Raise if any of the facts differs between ranks; the error names it by its key."""
 
     def require_shared_folder(self, folder: Path) -> None:
         """Raise if `folder` is not the same folder on every rank."""
@@ -85,9 +85,9 @@ class Ranks:
     def map_in_order(
         self, count: int, work: Callable[[int], T], restore: Callable[[Any], T] | None = None
     ) -> Iterator[T]:
-        """Yield work(0), ..., work(count - 1) on rank 0. Other ranks take over part of the work and yield nothing.
+        """Yield work(0), ..., work(count - 1) on rank 0; other ranks do part of the work and yield nothing.
 
-        Results travel as JSON (see `wire.encode`). If that changes them, `restore` must rebuild them.
+        Results are sent as JSON (see `wire.encode`). If JSON changes them, `restore` must rebuild them.
         """
         return map(work, range(count))
 
@@ -121,7 +121,7 @@ _current = Ranks()
 
 
 def current_ranks() -> Ranks:
-    """Return the job this process belongs to: itself alone, unless `join` found others."""
+    """Return the job this process belongs to: a job of its own unless `join` found other processes."""
     return _current
 
 
@@ -136,7 +136,7 @@ def join() -> Ranks:
 
 
 def launched_with_others() -> bool:
-    """Return True if a launcher started more processes than this one."""
+    """Return True if a launcher started several processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 

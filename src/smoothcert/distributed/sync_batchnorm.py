@@ -1,4 +1,4 @@
-"""BatchNorm over a mini-batch that several ranks share. Torch's own `SyncBatchNorm` does not run on CPUs."""
+"""BatchNorm over a mini-batch that is divided among ranks. PyTorch's own `SyncBatchNorm` does not run on CPUs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
 
     def __init__(self, norm: nn.BatchNorm2d, ranks: Ranks) -> None:
         super().__init__(norm.num_features, norm.eps, norm.momentum)
-        self._parameters, self._buffers = norm._parameters, norm._buffers  # shared: an optimiser may hold them
+        self._parameters, self._buffers = norm._parameters, norm._buffers  # shared: an optimizer may hold them
         self.ranks, self.together = ranks, True
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise by the statistics over all ranks."""
+        """Normalize by the statistics over all ranks."""
         if not (self.training and self.together):
             return super().forward(input)
         mean, variance, count = _statistics(input.to(self.weight.dtype), self.ranks)
@@ -37,12 +37,12 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
             self.running_var.lerp_(variance * (count / (count - 1)), momentum)
             self.num_batches_tracked.add_(1)
         scale = self.weight * (variance + self.eps).rsqrt()
-        normalised = (input - _per_channel(mean)) * _per_channel(scale) + _per_channel(self.bias)
-        return normalised.to(input.dtype)
+        normalized = (input - _per_channel(mean)) * _per_channel(scale) + _per_channel(self.bias)
+        return normalized.to(input.dtype)
 
 
 def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm2d]:
-    """Replace a network's BatchNorm layers by synchronised ones, and return these."""
+    """Replace a network's BatchNorm layers by synchronized ones, and return the new layers."""
     replaced = []
     for module in list(model.modules()):
         for name, child in list(module.named_children()):

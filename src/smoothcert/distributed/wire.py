@@ -1,4 +1,4 @@
-"""Values on their way between ranks, as JSON: whoever can reach the store can write to it, so nothing is unpickled."""
+"""Encode values sent between ranks as JSON, never as pickles: anyone who can reach the store can write to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decode(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SmoothcertError(f"The ranks' store has a value that is not JSON ({error}); the work stops.") from error
+        raise SmoothcertError(f"The ranks' store has a value that is not JSON ({error}); stopping.") from error
 
 
 def _plain(value: Any) -> Any:

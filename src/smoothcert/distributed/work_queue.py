@@ -1,7 +1,7 @@
-"""A queue of numbered work items in the store, with their results.
+"""Queue of numbered work items in the store, with their results.
 
-Rank 0 works along and yields the results in order. Items of a rank that has died are queued again; an item processed
-twice has the same result. If rank 0 dies, the work ends; the same command resumes from what rank 0 had written.
+Rank 0 takes part in the work and yields the results in order. Items of a rank that has died are queued again; an item
+processed twice has the same result. If rank 0 dies, the job ends; the same command resumes after the last row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def map_in_order(
 ) -> Iterator[T]:
     """Yield work(0), work(1), ... in this order on rank 0; other ranks do their share and yield nothing.
 
-    Results travel as JSON, and `restore` rebuilds them. No rank returns before all items are done.
+    Results are sent as JSON, and `restore` rebuilds them. No rank returns before all items are done.
     """
     queue = _Queue(ranks, f"queue/{next(ranks.numbers)}", count)
     if ranks.first:
@@ -43,7 +43,7 @@ def map_in_order(
 
 
 class _Queue:
-    """Tickets 0, 1, ...: the first `items` stand for the items themselves, later ones for items to be redone."""
+    """Queue of tickets 0, 1, ...: the first `items` tickets stand for the items, later ones for items to be redone."""
 
     def __init__(self, ranks: LaunchedRanks, name: str, items: int) -> None:
         self.ranks, self.items = ranks, items
@@ -129,11 +129,11 @@ class _Queue:
             self._set(f"again/{self.items + len(self._redone) - 1}", str(item))
 
     def _dead_ranks(self) -> set[int]:
-        """Return the ranks whose work others take over, and say so once."""
+        """Return the dead ranks whose work others take over; warn about each once."""
         beats = self.ranks.heartbeats
         dead = {*beats.dispensable()}
         for rank in sorted(dead - self._reported):
-            text = f"Rank {rank} has not been heard of for {beats.limit:.0f} seconds; other ranks take over its work."
+            text = f"Rank {rank} has not responded for {beats.limit:.0f} seconds; other ranks take over its work."
             warnings.warn(text, Notice, stacklevel=2)
         self._reported |= dead
         return dead

@@ -31,7 +31,7 @@ def _moments_kernel(
     out, parts, programs, rows, epsilon,
     channels: tl.constexpr, places: tl.constexpr, block: tl.constexpr, few: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Combine means and centred sums of squares of parts, as in Chan, Golub and LeVeque (1983)."""
+    """Combine means and centered sums of squares of parts, as in Chan, Golub and LeVeque (1983)."""
     channel = tl.program_id(0) * few + tl.arange(0, few)
     total = tl.zeros([few], tl.float32)
     squares = tl.zeros([few], tl.float32)
@@ -63,7 +63,7 @@ def _sums_kernel(
 
 
 @triton.jit
-def _normalise_kernel(
+def _normalize_kernel(
     out, images, added, moments, scale, shift, size,
     channels: tl.constexpr, rectified: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
@@ -97,7 +97,7 @@ def _arrive_kernel(
 
 
 @triton.jit
-def _denormalise_kernel(
+def _denormalize_kernel(
     out, gradient, images, moments, scale, sums, size, channels: tl.constexpr, block: tl.constexpr
 ):  # fmt: skip
     value = tl.program_id(0) * block + tl.arange(0, block)
@@ -130,12 +130,12 @@ def sums_of(parts: Tensor, out: Tensor) -> None:
         )
 
 
-def normalise(
+def normalize(
     images: Tensor, moments: Tensor, scale: Tensor, shift: Tensor, added: Tensor | None, out: Tensor, rectified: bool
 ) -> None:
     """Write batch_norm(images) + added, with ReLU if `rectified`, for images [count, height, width, channels]."""
     with torch.cuda.device_of(images):
-        _normalise_kernel[(triton.cdiv(images.numel(), _BLOCK),)](
+        _normalize_kernel[(triton.cdiv(images.numel(), _BLOCK),)](
             out, images, added, moments, scale, shift, images.numel(), images.shape[3], rectified, _BLOCK, num_warps=8
         )
 
@@ -154,11 +154,11 @@ def arrive(gradient: Tensor, kept: Tensor | None, normal: Tensor, moments: Tenso
     return out, parts
 
 
-def denormalise(gradient: Tensor, images: Tensor, moments: Tensor, scale: Tensor, sums: Tensor) -> Tensor:
+def denormalize(gradient: Tensor, images: Tensor, moments: Tensor, scale: Tensor, sums: Tensor) -> Tensor:
     """Return the gradient of images, given the gradient of batch_norm(images) and its sums."""
     out = torch.empty_like(gradient)
     with torch.cuda.device_of(images):
-        _denormalise_kernel[(triton.cdiv(images.numel(), _BLOCK),)](
+        _denormalize_kernel[(triton.cdiv(images.numel(), _BLOCK),)](
             out, gradient, images, moments, scale, sums, images.numel(), images.shape[3], _BLOCK, num_warps=8
         )
     return out

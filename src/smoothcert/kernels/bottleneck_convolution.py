@@ -47,7 +47,7 @@ def _convolve_kernel(
     across: tl.constexpr = (width - 1) // stride + 1
     parts: tl.constexpr = channels // depth
     values: tl.constexpr = size * (depth if narrow else size * channels) + given
-    # Programs that read the same rows are neighbours.
+    # Programs that read the same rows are neighbors.
     row = tl.program_id(0) // (filters // columns) * block + tl.arange(0, block)
     column = tl.program_id(0) % (filters // columns) * columns + tl.arange(0, columns)
     place = tl.arange(0, depth)

@@ -137,12 +137,12 @@ def _convolve_kernel(
     tl.store(out + put, made, mask=known[:, None])
     if parts is not None:
         value, target = made.to(tl.float32), parts + tl.program_id(0) * (2 * columns) + column
-        if normal is not None:  # sums of gradients, and of gradients times normalised values
+        if normal is not None:  # sums of gradients, and of gradients times normalized values
             mean, scale = tl.load(moments + channel), tl.load(moments + 2 * channels + channel)
             z = tl.load(normal + put, mask=known[:, None], other=0.0).to(tl.float32)
             first = tl.sum(value, axis=0)
             second = tl.sum(value * (z - mean[None, :]), axis=0) * scale
-        else:  # means and centred sums of squares
+        else:  # means and centered sums of squares
             first = tl.sum(value, axis=0) / tl.minimum(rows - tl.program_id(0) * block, block)
             around = tl.where(known[:, None], value - first[None, :], 0.0)
             second = tl.sum(around * around, axis=0)
@@ -213,8 +213,8 @@ def convolve(
 
     Adds `bias` and the images `added`, and applies ReLU if `rectified`. With `turned`, it computes the gradient of the
     input instead, set to zero where the images `kept` are not positive. `parts` (see `new_parts`) receives, per program
-    and column, the mean and the centred sum of squares; or, if `normal` is given (images normalised by `moments`,
-    [mean, variance, 1 / deviation; channel]), the sums of gradients and of their products with normalised values.
+    and column, the mean and the centered sum of squares; or, if `normal` is given (images normalized by `moments`,
+    [mean, variance, 1 / deviation; channel]), the sums of gradients and of their products with normalized values.
     """
     _, height, width, channels = images.shape
     tile = TILES[channels]

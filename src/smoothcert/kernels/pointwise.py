@@ -78,7 +78,7 @@ def _pointwise_kernel(
     channels: tl.constexpr, filters: tl.constexpr, adding: tl.constexpr,
     block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    # Programs that read the same rows are neighbours.
+    # Programs that read the same rows are neighbors.
     row = tl.program_id(0) // (filters // columns) * block
     column = tl.program_id(0) % (filters // columns) * columns
     total = tl.zeros([block, columns], tl.float32) + tl.load(bias + column + tl.arange(0, columns))[None, :]

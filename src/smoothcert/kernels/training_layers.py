@@ -2,7 +2,7 @@
 
 The layers of a stage run as one operation: two per block, preceded by a single layer if their number is odd. That is
 the stem, or the second layer of a block that halves images; its shortcut is an argument. With BatchNorm in training
-mode, a layer is a convolution that also computes partial statistics, followed by a normalisation; the gradient works
+mode, a layer is a convolution that also computes partial statistics, followed by a normalization; the gradient works
 likewise. In eval mode, which attacks use, BatchNorm is folded into the filters, and a layer is one kernel.
 """
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from smoothcert.kernels.batchnorm import arrive, denormalise, moments_of, normalise, sums_of
+from smoothcert.kernels.batchnorm import arrive, denormalize, moments_of, normalize, sums_of
 from smoothcert.kernels.convolution import convolve, filters_gradient, new_parts
 from smoothcert.kernels.operators import operator
 
@@ -55,7 +55,7 @@ def training_layers(
         convolve(_entering(images, left, layer), weights[layer], out=convolved[layer], parts=parts)
         moments_of(parts, images, block, epsilon, moments[layer])
         added, target = _added(images, left, shortcut, layer, layers), out if layer == layers - 1 else left[layer]
-        normalise(convolved[layer], moments[layer], scales[layer], shifts[layer], added, target, rectified)
+        normalize(convolved[layer], moments[layer], scales[layer], shifts[layer], added, target, rectified)
     return out, left, convolved, moments
 
 
@@ -74,7 +74,7 @@ def training_gradient(
         source, opens = _entering(images, left, layer), (layer - layers) % 2 == 0
         shortcut = shortcut if opens else arrived
         sums_of(parts, sums[layer])
-        inner = denormalise(arrived, convolved[layer], moments[layer], scales[layer], sums[layer])
+        inner = denormalize(arrived, convolved[layer], moments[layer], scales[layer], sums[layer])
         if for_weights:
             filters_gradient(inner, source, found[layer])
         added = shortcut if opens else None

@@ -110,5 +110,5 @@ def create_method(name: str, sigma: float, options: Mapping[str, Any] | None = N
     for key, value in options.items():
         kind = int if fields[key].default is None else type(fields[key].default)
         if value is not None and not (type(value) is kind or (kind is float and type(value) is int)):
-            raise UsageError(f"`--{key.replace('_', '-')}` must be of type {kind.__name__}, got {value!r}.")
+            raise UsageError(f"Expected `{key}` to be of type {kind.__name__}, but got {value!r}.")
     return METHODS[name](sigma=sigma, **options)

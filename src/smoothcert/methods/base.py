@@ -43,7 +43,7 @@ _METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "seconds")  # rec
 def option(default: Any, help: str, check: Callable[[Any], bool] | None = None, must: str = "") -> Any:
     """Declare a hyperparameter: a flag of `smoothcert train`, a recipe entry and a row in the documentation.
 
-    Values that fail `check` are rejected with the message "`--flag` must `must`".
+    Values that fail `check` are rejected with "Expected `name` to `must`, but got ...", such as "to be > 0".
     """
     checked = {"check": check, "must": must} if check else {}
     return dataclasses.field(default=default, metadata={"help": help, **checked})
@@ -146,7 +146,7 @@ class Method(ABC):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if "check" in field.metadata and not field.metadata["check"](value):
-                raise UsageError(f"`--{field.name.replace('_', '-')}` must {field.metadata['must']}, got {value}.")
+                raise UsageError(f"Expected `{field.name}` to {field.metadata['must']}, but got {value!r}.")
 
     @property
     def split(self) -> int:

@@ -1,4 +1,4 @@
-"""Layers that all networks share: input normalisation and the classifier around a network."""
+"""Layers that all networks share: input normalization and the classifier around a network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from smoothcert.errors import UsageError
 
 
 class Normalize(nn.Module):
-    """Subtract a mean and divide by a standard deviation: one value per channel, or one for all."""
+    """Layer that subtracts a mean and divides by a standard deviation: one value per channel, or one for all."""
 
     mean: Tensor
     std: Tensor
@@ -25,17 +25,17 @@ class Normalize(nn.Module):
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise a batch of images per channel, or of vectors per feature."""
+        """Normalize a batch of images per channel, or of vectors per feature."""
         shape = (-1,) + (1,) * (x.dim() - 2)
         return (x - self.mean.view(shape)) / self.std.view(shape)
 
 
 class Classifier(nn.Module):
-    """A network with its input normalisation; it takes images in [0, 1], the range in which noise is added.
+    """A network with its input normalization; it takes images in [0, 1], the range in which noise is added.
 
-    `architecture` is its name in `create_model`; `image_size` is the only height and width it accepts, if it is
-    restricted to one. Weights and images are stored channels-last, which is fastest on CPUs and on tensor cores. Scores
-    have the dtype of the images, so that losses are computed in float32 even under bfloat16 autocast.
+    `architecture` is its name in `create_model`; `image_size` is the height and width it requires, or None for any.
+    Weights and images are stored channels-last, which is fastest on CPUs and on tensor cores. Scores have the dtype of
+    the images, so that losses are computed in float32 even under bfloat16 autocast.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ def adapt_inputs(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> AdaptedModel:
-    """Wrap a model that expects inputs in another range, or standardised inputs, so that it accepts inputs in [0, 1].
+    """Wrap a model that expects inputs in another range, or standardized inputs, so that it accepts inputs in [0, 1].
 
     `sigma` then means the same for every model: it is measured on [0, 1]. A model for inputs in [-1, 1] that was
     trained with noise of 0.5 in its own units needs sigma = 0.25.
@@ -93,7 +93,7 @@ def adapt_inputs(
     Args:
         model: A function from a batch of inputs to scores.
         value_range: The range (low, high) of the inputs that the model expects.
-        mean: The mean per channel that inputs are standardised with; requires `std`, excludes `value_range`.
+        mean: The mean per channel that inputs are standardized with; requires `std`, excludes `value_range`.
         std: The standard deviation per channel.
 
     Returns:

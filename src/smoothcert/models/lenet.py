@@ -11,7 +11,7 @@ from smoothcert.models.pooled_convolution import conv_relu_pool
 class LeNet(nn.Module):
     """Two 5x5 convolutions, each with ReLU and max pooling, and two linear layers, for 28x28 images.
 
-    It has 431,080 parameters with one input channel and ten classes, and PyTorch's default initialisation.
+    It has 431,080 parameters with one input channel and ten classes, and PyTorch's default initialization.
     """
 
     pooled = ("conv1", "conv2")  # layers that a fused kernel can replace, together with their ReLU and pooling

@@ -20,7 +20,7 @@ def list_models(pattern: str = "*") -> list[str]:
     """Return the names of the networks that match a pattern.
 
     Args:
-        pattern: A glob, as in file names.
+        pattern: A glob pattern, such as `*resnet*`.
 
     Returns:
         The names; `create_model` also accepts `cifar_resnet<depth>` with any depth 6n + 2.
@@ -46,11 +46,11 @@ def create_model(
         name: A name from `list_models`, or `cifar_resnet<depth>`.
         num_classes: The number of classes; default: 1000 for `resnet50`, else 10.
         in_channels: The number of input channels; default: 1 for `lenet`, else 3.
-        mean: The mean per channel that inputs are normalised with; default: no normalisation.
+        mean: The mean per channel that inputs are normalized with; default: no normalization.
         std: The standard deviation per channel.
 
     Returns:
-        A classifier of images in [0, 1].
+        A classifier that takes images in [0, 1].
 
     Raises:
         UsageError: If there is no such network, or a value is invalid.

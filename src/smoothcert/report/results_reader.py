@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,21 @@ class ResultsReader:
     """Read each results file once. Unless `unverified`, raise if its rows cannot be true.
 
     Rows must follow from the votes and the sidecar beside them. Published files have neither; their radii must be
-    possible at their noise level, which is in `given` or in the file name.
+    possible at their noise level, which is in `given` or in the file name. `on_read` gets the number of files read.
     """
 
-    def __init__(self, given: Mapping[str, Any], *, unverified: bool = False) -> None:
-        self.given, self.unverified = given, unverified
+    def __init__(
+        self, given: Mapping[str, Any], *, unverified: bool = False, on_read: Callable[[int], None] | None = None
+    ) -> None:
+        self.given, self.unverified, self.on_read = given, unverified, on_read
         self._known: dict[Path, Results] = {}
 
     def read(self, path: Path, name: str | None = None) -> Results:
         """Return the content of a file; `name`, by default the file's own, may state the noise level."""
         if path not in self._known:
             self._known[path] = read_results(path) if self.unverified else read_verified(path)
+            if self.on_read:
+                self.on_read(len(self._known))
         results = self._known[path]
         sigma = None if results.about else stated_sigma(name or results.name, self.given)
         if sigma and not self.unverified:

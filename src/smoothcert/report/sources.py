@@ -6,7 +6,7 @@ import dataclasses
 import gzip
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -65,13 +65,21 @@ class Findings:
     corrupted: list[CorruptedResults]
 
 
-def read_findings(texts: Sequence[str], *, unverified: bool = False, **given: Any) -> Findings:
+def read_findings(
+    texts: Sequence[str],
+    *,
+    unverified: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    **given: Any,
+) -> Findings:
     """Read the results that `find_results` finds.
 
     `given` has `dataset` and `sigma` of files without a sidecar. Raise if rows contradict the votes or the settings
-    beside them, unless `unverified`.
+    beside them, unless `unverified`. `progress` gets the number of files read so far and of all files.
     """
-    files, reader = find_results(texts), ResultsReader(given, unverified=unverified)
+    files = find_results(texts)
+    on_read = (lambda done: progress(done, len(files))) if progress else None
+    reader = ResultsReader(given, unverified=unverified, on_read=on_read)
     corrupted = [path for _, path in files if is_corrupted(path)]
     clean = [(name, path) for name, path in files if path not in corrupted]
     folders = {folder_and_severity(path)[0] for path in corrupted}

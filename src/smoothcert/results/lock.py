@@ -1,4 +1,4 @@
-"""The lock of a results file and of all files beside it: one process at a time may write them."""
+"""Lock of a results file and the files beside it: only one process at a time may write them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from smoothcert.runtime.atomic_files import open_locked
 
 
 class ResultsLock:
-    """Lock `NAME.tsv` and the files beside it until `release`, by a file of its own, `NAME.tsv.lock`.
+    """Lock on `NAME.tsv` and the files beside it, held until `release` through a separate file, `NAME.tsv.lock`.
 
-    Results files may be replaced while they are locked, so none of them can carry the lock. Taking it removes the
-    partial files of a process that was killed.
+    Results files may be replaced while they are locked, so none of them can carry the lock. Acquiring the lock removes
+    the partial files of a killed process.
     """
 
     def __init__(self, results: Path) -> None:
@@ -52,7 +52,7 @@ class ResultsLock:
             raise
 
     def release(self, *, undo: bool = False) -> None:
-        """Let other processes write; with `undo`, first remove the files that did not exist before."""
+        """Release the lock; with `undo`, first remove the files that did not exist when it was acquired."""
         with suppress(OSError):  # on Windows, an open file cannot be removed
             for file in self._new if undo else ():
                 file.unlink(missing_ok=True)
@@ -86,6 +86,6 @@ def _is_open_at(file: IO[str], path: Path) -> bool:
 def cannot_write(path: Path, error: OSError, safe: str = "") -> SmoothcertError:
     """Return the error for a file that cannot be written."""
     return SmoothcertError(
-        f"{path} cannot be written ({error.strerror or error}).{safe} Free some space or choose another `--out`; "
+        f"{path} cannot be written ({error.strerror or error}).{safe} Free some space or choose another `out`; "
         "the same command then resumes."
     )

@@ -1,8 +1,8 @@
 """Votes of every look on disk, so that anyone can recompute a sequential certificate.
 
 `name.looks.tsv` has one row per image and look: idx, look (0 is the selection), samples, votes as `class:count`, and
-time. Samples and votes are cumulative over the looks after the selection. During a run rows are appended as they come;
-at its end they are sorted, and `name.tsv` and `name.counts.tsv` are written from them.
+time. Samples and votes are cumulative over the looks after the selection. A run appends rows as looks are taken; at its
+end it sorts them, and writes `name.tsv` and `name.counts.tsv` from them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEADER = format_row("idx", "look", "samples", "votes", "time")
 
 @dataclass(frozen=True)
 class Look:
-    """The votes [classes] that one look at an image saw, and the seconds since the look before."""
+    """Votes [classes] of one look at an image, and the seconds spent since the previous look."""
 
     idx: int
     look: int
@@ -69,7 +69,7 @@ def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, 
         except (ValueError, IndexError):
             valid = False
         if not valid:
-            raise UsageError(f"{source}, line {number}: expected the next look at an image; it was edited.")
+            raise UsageError(f"{source}, line {number}: expected the next look at an image; the file was edited.")
         looks[row.idx].append(row)
     return dict(looks)
 
@@ -83,8 +83,8 @@ class LookStore:
         path: Results file, or None.
         indices: Images in the order of their rows.
         classes: Number of classes.
-        settings: Everything the looks depend on; a file with looks of other settings is refused.
-        segment: Device and versions of this start, added to the sidecar with the first new look.
+        settings: Everything the looks depend on; a file made with other settings is refused.
+        segment: Device and versions of this process, added to the sidecar with the first new look.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class LookStore:
         """Compare settings, and read the looks that an interrupted run has stored."""
         looks = looks_path(path)
         if not sidecar_path(path).exists() and any(file.exists() and file.stat().st_size for file in (path, looks)):
-            raise UsageError(f"{path} exists, but no sidecar beside it; choose another `--out`.")
+            raise UsageError(f"{path} exists, but no sidecar beside it; move it away or choose another `out`.")
         self._about = open_sidecar(path, settings)
         self._file = looks.open("a+", encoding="utf-8", newline="\n")
         lines = stored_lines(self._file)
@@ -131,7 +131,7 @@ class LookStore:
 
     @property
     def drawn(self) -> int:
-        """Number of samples so far: those of the selection and of the last look, which includes the looks before."""
+        """Number of samples so far: those of the selection and of the last look, which includes earlier looks."""
         ends = ((looks[0], *looks[1:][-1:]) for looks in self.known.values())
         return sum(int(look.votes.sum()) for pair in ends for look in pair)
 
@@ -143,7 +143,7 @@ class LookStore:
         for look in looks:
             self.known.setdefault(look.idx, []).append(look)
         if self._file and self.path:
-            if self._segment:  # the first look of this start
+            if self._segment:  # the first look of this process
                 if first:
                     warn_of_other_function(self.path, self._about["segments"], self._segment)
                 self._about["segments"].append({"first_look": first, **self._segment})
@@ -154,7 +154,7 @@ class LookStore:
                 self._file.flush()
                 require_in_place(self._file, looks_path(self.path))
             except OSError as error:
-                raise cannot_write(self.path, error, " The looks before are safe.") from error
+                raise cannot_write(self.path, error, " Earlier looks are safe.") from error
 
     def publish(self, records: Sequence[Record], *, finished: bool) -> None:
         """Write the results file and its counts from `records`; when the run is finished, sort the looks."""

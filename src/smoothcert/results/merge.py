@@ -1,4 +1,4 @@
-"""Joining the results of shards: files with the same settings for different images."""
+"""Merge the results of shards: files with the same settings for different images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smoothcert.runtime.atomic_files import write_text
 
 
 def merge_results(files: Sequence[Path], out: Path) -> int:
-    """Join results files into one, sorted by image; return the number of images."""
+    """Merge results files into one, sorted by image; return the number of images."""
     check_new(out)
     for path in files:
         if not path.is_file():
@@ -30,7 +30,7 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
     expected = len(images_of(images))
     if rows.keys() != counts.keys() or len(rows) != expected:
         text = f"{len(rows):,} rows and {len(counts):,} counts of {expected:,} images"
-        raise SmoothcertError(f"The files hold {text}; finish each shard before joining them.")
+        raise SmoothcertError(f"The files hold {text}; finish each shard before merging.")
     about: dict[str, Any] = {"settings": {**settings[0], "images": images}}
     about["segments"] = [segment for part in abouts for segment in part["segments"]]
     texts = {counts_path(out): count_header + _sorted_rows(counts), out: header + _sorted_rows(rows)}
@@ -47,7 +47,7 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
 
 
 def images_of(images: Any) -> list[int]:
-    """Return the indices in a sidecar's `images`: start:stop:step, a list of indices, or a list of both if joined.
+    """Return the indices in a sidecar's `images`: start:stop:step, a list of indices, or a list of both if merged.
 
     >>> images_of(["0:6:2", [7, 9]])
     [0, 2, 4, 7, 9]
@@ -62,7 +62,7 @@ def _sorted_rows(rows: dict[int, str]) -> str:
 
 
 def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[int, str]]:
-    """Return the common header of tables, and the row of each image; with `several` an image may have more rows."""
+    """Return the common header of tables, and the row of each image; with `several`, an image may have several rows."""
     header, rows = "", dict[int, str]()
     for path in files:
         try:
@@ -77,7 +77,7 @@ def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[in
         for line in lines:
             index = int(line.split("\t", 1)[0])
             if index in rows or (index in own and not several):
-                raise UsageError(f"Image {index} is in two files; the second is {path}.")
+                raise UsageError(f"Image {index} appears twice, the second time in {path}.")
             own[index] = own.get(index, "") + line
         rows |= own
     return header, rows

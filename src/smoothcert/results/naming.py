@@ -22,7 +22,7 @@ def results_name(
     shard: tuple[int, int] = (1, 1),
     severities: str = "",
 ) -> str:
-    """Return the default name of a results file, made of its settings.
+    """Return the default name of a results file, built from its settings.
 
     >>> results_name("certify", "mnist-c/fog", "test", 0.25, 1000, skip=20)
     'certify-mnist-c-fog-test-sigma0.25-n1000-skip20.tsv'
@@ -70,14 +70,14 @@ def certificates_in(folder: Path, *, below: bool = False) -> list[Path]:
 
 
 def check_name(out: Path) -> None:
-    """Raise if results cannot be written to `out`: a folder, a device, a gzipped file or a companion's name."""
+    """Raise if `out` cannot be a results file: a folder, a device, a gzipped file or the name of a file beside one."""
     taken = out.suffix in (".json", ".gz") or out.name.endswith(COMPANION_SUFFIXES)
     if taken or (out.exists() and not out.is_file()):
-        raise UsageError(f"`--out` must name a results file ending in .tsv, got {out}.")
+        raise UsageError(f"Expected `out` to be a results file ending in .tsv, but got {out}.")
 
 
 def check_new(out: Path) -> None:
     """Raise if results cannot be written to `out`, or if it or a file beside it exists."""
     check_name(out)
     if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
-        raise UsageError(f"{out} exists; choose another `--out`.")
+        raise UsageError(f"{out} exists; choose another `out`.")

@@ -26,10 +26,10 @@ CHANGED = "the results were changed"
 
 
 class UnverifiedError(SmoothcertError):
-    """Rows that do not follow from the votes and settings beside them."""
+    """Error for rows that do not follow from the votes and settings beside them."""
 
     def __init__(self, path: Path, problem: str, advice: str = CHANGED) -> None:
-        super().__init__(f"{path}: {problem}; {advice}. `--unverified` reads them anyway.")
+        super().__init__(f"{path}: {problem}; {advice}. `unverified=True` reads them anyway.")
 
 
 def prove_by_counts(
@@ -49,7 +49,7 @@ def prove_by_counts(
             total = stage.sum(axis=1)
             for row in np.flatnonzero(total != number)[:1]:
                 there = f"image {table.idx[first + row]} has {total[row]:,} votes"
-                raise UnverifiedError(counts_path(path), f"{there}, but `{name}` in the sidecar is {number:,}")
+                raise UnverifiedError(counts_path(path), f"{there}, but {name} in the sidecar is {number:,}")
         chosen = labels[part] if protocol.top > 1 else votes[0].argmax(axis=1)
         predict[part], radius[part] = _certify(protocol, table.idx[part], chosen, votes[1])
     return predict[rows], radius[rows]
@@ -66,7 +66,7 @@ def _certify(
         found = certify_looks(chosen, votes[:, None], once, plan, noise, protocol.bound, **options)
         return found.prediction, found.radius
     successes = np.take_along_axis(votes, chosen[:, None], axis=1)[:, 0]
-    failure = _known_bounds(plan.looks[0], plan.alpha)  # few counts differ among many images and files
+    failure = _known_bounds(plan.looks[0], plan.alpha)  # many images and files share few different counts
     new = np.unique(successes[np.isnan(failure[successes])])
     failure[new] = failure_upper_bound(new, plan.looks[0], plan.alpha)
     radius = noise.gap_radius(failure[successes], failure[successes])
@@ -75,7 +75,7 @@ def _certify(
 
 @lru_cache(maxsize=4)
 def _known_bounds(n: int, alpha: float) -> Floats:
-    """Return a table of failure bounds by number of successes, NaN where they were not needed yet."""
+    """Return a cached table of failure bounds by number of successes, NaN where not computed yet."""
     return np.full(n + 1, np.nan)
 
 
@@ -88,7 +88,7 @@ def prove_by_looks(
     """
     without_row = np.setdiff1d(table.idx, results.idx)
     if len(without_row):
-        raise UnverifiedError(path, f"it has no row of image {without_row[0]}, whose votes are stored")
+        raise UnverifiedError(path, f"it has no row for image {without_row[0]}, whose votes are stored")
     classes = max(protocol.classes or 2, table.classes)
     looks, numbers = read_looks(path, classes), {0: 0} | {n: look for look, n in enumerate(protocol.plan.looks, 1)}
     seen, nothing = list[list[Look]](), np.zeros(classes, dtype=np.int64)
@@ -98,7 +98,7 @@ def prove_by_looks(
         first, *later = [look.votes for look in seen[-1]] or [nothing]
         if not np.array_equal([first, [nothing, *later][-1]], counts) or first.sum() not in (0, protocol.n0):
             files = f"{counts_path(path).name} and {looks_path(path).name}"
-            raise UnverifiedError(path, f"the votes of image {image} in {files} contradict each other or `n0`")
+            raise UnverifiedError(path, f"the votes of image {image} in {files} contradict each other or n0")
     options: dict[str, Any] = {"bound": protocol.bound, "top": protocol.top, "seed": protocol.seed}
     labels = results.label.tolist()
     records = certify_stored(results.idx.tolist(), labels, seen, protocol.plan, protocol.noise, **options)

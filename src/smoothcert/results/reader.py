@@ -24,8 +24,8 @@ _REQUIRED = COLUMNS[:5]  # some published files have no time
 def read_results(path: str | Path) -> Results:
     r"""Read a certification results file, written by smoothcert or published by others.
 
-    Published files may have any extension, more columns, and times in either form of `parse_seconds`. A file ending
-    in .gz is decompressed.
+    Published files may have any extension, additional columns, and times as seconds or as h:mm:ss. A file ending in .gz
+    is decompressed.
 
     Args:
         path: Path of the results file.
@@ -58,7 +58,7 @@ def read_results(path: str | Path) -> Results:
     try:
         columns = {name: [row[i] for row in rows] for i, name in enumerate(header)}
         numbers = {name: np.array(columns[name], dtype=np.float64) for name in _REQUIRED}
-        seconds = np.array([parse_seconds(text) for text in columns.get("time", ["0"] * len(rows))])
+        seconds = _parse_times(columns["time"]) if "time" in columns else np.zeros(len(rows))
     except ValueError as error:
         raise SmoothcertError(f"{path} has a field that is not a number ({error}).") from error
     sidecar = sidecar_path(path)
@@ -76,8 +76,14 @@ def read_results(path: str | Path) -> Results:
     return results
 
 
+def _parse_times(texts: list[str]) -> NDArray[np.float64]:
+    """Parse the times of all rows, each different text once: most rows share a few of them."""
+    known = {text: parse_seconds(text) for text in set(texts)}
+    return np.array([known[text] for text in texts])
+
+
 def _check_rows(path: Path, results: Results) -> None:
-    """Raise if rows are impossible, as in a file that was edited or joined from two."""
+    """Raise if rows are impossible, as in a file that was edited or concatenated from two."""
     idx, radius = results.idx, results.radius
     values, repeats = np.unique(idx, return_counts=True)
     for images, problem in (
@@ -116,7 +122,7 @@ def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], 
 
 
 def read_vote_table(path: Path) -> VoteTable:
-    """Return all class counts beside a results file, without a last line that is incomplete."""
+    """Return all class counts beside a results file, except an incomplete last line."""
     source = counts_path(path)
     return parse_votes(_try(read_bytes, source), source)
 

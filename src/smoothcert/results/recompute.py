@@ -1,4 +1,4 @@
-"""Certificates from stored looks. No torch."""
+"""Compute certificates from stored looks. No torch."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Results:
 
 
 def format_row(*fields: object) -> str:
-    """Join fields to a line of a TSV file."""
+    """Join fields into a line of a TSV file."""
     return "\t".join(map(str, fields)) + "\n"
 
 

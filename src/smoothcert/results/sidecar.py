@@ -1,7 +1,7 @@
 """Sidecar of a results file: a JSON object with the settings of its rows and the segments of its run.
 
-`settings` holds everything the rows depend on; `segments` has one entry per start of the run, with the device, the
-versions and the time spent.
+`settings` holds everything the rows depend on; `segments` has one entry each time the run was started or resumed, with
+the device, the versions and the time spent.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def read_sidecar(path: Path) -> dict[str, Any]:
         raise SmoothcertError(f"{path} does not hold a JSON object.")
     settings = content.get("settings", {})
     if not isinstance(settings, dict):
-        raise SmoothcertError(f"{path} is not the sidecar of a results file: its `settings` are {settings!r}.")
+        raise SmoothcertError(f"{path} is not the sidecar of a results file: its settings are {settings!r}.")
     for name, kind in _TYPES.items():
         if name in settings and not isinstance(settings[name], kind):
-            raise SmoothcertError(f"{path} is not the sidecar of a results file: its `{name}` is {settings[name]!r}.")
+            raise SmoothcertError(f"{path} is not the sidecar of a results file: its {name} is {settings[name]!r}.")
     return content
 
 
@@ -47,7 +47,7 @@ def write_sidecar(results: Path, content: Mapping[str, Any]) -> None:
 
 
 def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sidecar to continue a results file with, or a new one; raise if rows have other settings."""
+    """Return the sidecar of a results file to resume, or a new one; raise if its rows were made with other settings."""
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     path, new = sidecar_path(results), {"settings": plain, "segments": []}
     if not path.exists():
@@ -55,16 +55,16 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     content = read_sidecar(path)
     before = content.get("settings", {})
     changed = changed_settings(before, plain)
-    if changed and not _has_rows(results):  # a start that wrote no row must not block the next one
+    if changed and not _has_rows(results):  # a run that wrote no row must not block the next one
         return new
     if changed:
         changes = "; ".join(_describe_change(key, before.get(key), plain.get(key)) for key in changed)
-        raise UsageError(f"{results} was made with other settings ({changes}); move it away or choose another `--out`.")
+        raise UsageError(f"{results} was made with other settings ({changes}); move it away or choose another `out`.")
     return {"settings": before, "segments": list(content.get("segments", []))}
 
 
 def warn_of_other_function(results: Path, before: Sequence[Mapping[str, Any]], segment: Mapping[str, Any]) -> None:
-    """Warn if results are resumed by a plain function: it may not be the one that made the rows so far."""
+    """Warn if a plain function resumes results, as it may differ from the function that made the earlier rows."""
     now = segment.get("function")
     if not now:
         return

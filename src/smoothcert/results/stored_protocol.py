@@ -1,4 +1,4 @@
-"""The settings in a sidecar that certificates depend on. No torch."""
+"""Sampling protocol as stored in a sidecar: the settings that certificates depend on. No torch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StoredProtocol:
 
     @property
     def tolerance(self) -> float:
-        """Difference of radii between versions of SciPy."""
+        """Largest difference to accept between radii computed with different versions of SciPy."""
         return 1e-8 * self.noise.sigma + (1.1 * _STEP if isinstance(self.noise, GridNoise) else 0.0)
 
     @property
@@ -79,9 +79,9 @@ class StoredProtocol:
 
 
 def _check_plan(plan: Plan, rule: str | None, n: int) -> None:
-    """Raise if the looks of a rule do not end at n, or are its usual ones with other shares of alpha."""
+    """Raise if a rule's looks do not end at n, or are its standard looks with other shares of alpha."""
     if rule not in _PLANS:
         return
     usual = _PLANS[rule](n, plan.alpha)
     if plan.looks[-1] != n or (plan.looks == usual.looks and not np.allclose(plan.alphas, usual.alphas, rtol=1e-6)):
-        raise UsageError("The looks in the sidecar are not those of its `n` and `alpha`.")
+        raise UsageError("The looks in the sidecar do not match its n and alpha.")

@@ -1,7 +1,8 @@
-"""Checks of results files against the votes and the settings beside them. No torch.
+"""Check results files against the votes and the settings beside them. No torch.
 
-With votes, classes and radii are recomputed. Without, radii are compared with the largest one that unanimous votes
-prove. Labels are part of the dataset, so only their agreement with the column `correct` is checked.
+If votes are stored, classes and radii are recomputed from them. Otherwise radii are compared with the largest radius
+that unanimous votes prove. Labels are part of the dataset, so only their agreement with the column `correct` is
+checked.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ def verify_results(path: Path, results: Results) -> None:
 
 
 def verify_limit(path: Path, results: Results, sigma: float) -> None:
-    """Raise UnverifiedError if a radius exceeds what any published number of noise samples could prove."""
+    """Raise UnverifiedError if a radius exceeds the largest that any published number of noise samples could prove."""
     limit = 1.01 * largest_radius(sigma, _PUBLISHED_N, 0.001)  # published radii and noise levels are rounded
-    advice = "state another noise level with `--sigma`" if not results.about else CHANGED
+    advice = "set `sigma` to the noise level of the results" if not results.about else CHANGED
     _check_limit(path, results, limit, f"noise of sigma {sigma:g}", advice)
 
 
@@ -77,7 +78,7 @@ def _check_limit(path: Path, results: Results, limit: float, evidence: str, advi
 
 
 def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential: bool) -> None:
-    """Raise if rows are not those of the first images, or of any images if certified sequentially, in their order."""
+    """Raise unless rows are for the first images in order or, if certified sequentially, for some images in order."""
     joined = isinstance(images, list) and not all(isinstance(part, int) for part in images)
     expected = sorted(images_of(images)) if joined else images_of(images)
     if sequential:
@@ -90,12 +91,12 @@ def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential
         problem = f"it has {len(idx):,} rows, but {sidecar_path(path).name} allows only {len(wanted):,} of them"
     else:
         row = int((wanted != idx).argmax())
-        problem = f"row {row + 1} is of image {idx[row]}, but image {wanted[row]} comes there"
+        problem = f"row {row + 1} is for image {idx[row]}, but should be for image {wanted[row]}"
     raise UnverifiedError(path, problem)
 
 
 def _check_rows(path: Path, results: Results, protocol: StoredProtocol, *, has_votes: bool) -> None:
-    """Raise unless classes and radii follow from the votes, or, without votes, are possible."""
+    """Raise unless classes and radii follow from the votes or, if no votes are stored, are possible."""
     if not has_votes:
         classes = protocol.classes or 1 + int(max(results.label.max(), results.predict.max()))
         limit = protocol.largest(classes) + protocol.tolerance
@@ -134,5 +135,5 @@ def _rows_of(path: Path, idx: NDArray[np.int64], table: VoteTable) -> NDArray[np
     place = np.minimum(np.searchsorted(known, idx), len(known) - 1)
     missing = idx[known[place] != idx] if len(known) else idx
     if len(missing):
-        raise UnverifiedError(counts_path(path), f"there are no votes of image {missing[0]}")
+        raise UnverifiedError(counts_path(path), f"there are no votes for image {missing[0]}")
     return order[place]

@@ -1,4 +1,4 @@
-"""The class counts beside a results file, parsed as arrays: fast enough to check every results file that is read.
+"""Class counts beside a results file, parsed as arrays: fast enough to check every results file that is read.
 
 A line has the fields idx, selection and estimation; the last two are `class:count` pairs separated by spaces, or empty.
 """
@@ -60,7 +60,7 @@ class VoteTable:
         if len(beyond):
             line, label = self.field[beyond[0]] // 2 + 2, self.label[beyond[0]]
             raise SmoothcertError(
-                f"{source}, line {line}: expected an image's votes for {classes} classes, but got class {label}."
+                f"{source}, line {line}: expected votes for {classes} classes, numbered from 0, but got class {label}."
             )
 
     def dense(self, first: int, stop: int, classes: int) -> tuple[Ints, Ints]:
@@ -72,7 +72,7 @@ class VoteTable:
 
 
 def parse_votes(data: bytes, source: Path) -> VoteTable:
-    """Parse a file of class counts, without its header and a last line that is incomplete."""
+    """Parse a file of class counts, skipping its header and an incomplete last line."""
     body = data[data.find(b"\n") + 1 : data.rfind(b"\n") + 1]
     text = np.frombuffer(body, dtype=np.uint8)
     digits = text - np.uint8(48)  # other characters become 10 and more

@@ -1,7 +1,7 @@
-"""Writing per-image results so that a killed process loses only the images in flight.
+"""Write per-image results so that a killed process loses only the images in flight.
 
-Rows are appended only, counts first. After an interruption the rows that are complete in both files are kept, and
-everything after them is cut off.
+Rows are only appended, first to the counts file, then to the results file. After an interruption the rows that are
+complete in both files are kept, and everything after them is cut off.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from smoothcert.results.records import Record, complete_lines, format_row
 from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
 from smoothcert.runtime.atomic_files import write_text
 
-_SECONDS_BETWEEN_SIDECARS = 10.0  # how often the time spent is brought up to date
+_SECONDS_BETWEEN_SIDECARS = 10.0  # how often the time spent is updated
 
 
 class WritableRecord(Protocol):
@@ -36,14 +36,14 @@ class WritableRecord(Protocol):
 
 
 class ResultWriter:
-    """Append records to a results file, new or interrupted.
+    """Writer that appends records to a new or an interrupted results file.
 
     Args:
         path: Results file.
         kind: Class of the records.
         indices: Image index of each row, in order.
-        settings: Everything the rows depend on; a file with rows of other settings is refused.
-        segment: Device and versions of this start, added to the sidecar.
+        settings: Everything the rows depend on; a file made with other settings is refused.
+        segment: Device and versions of this process, added to the sidecar.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ResultWriter:
                 self._require_in_place()
         finally:
             for file in self._files:
-                with suppress(OSError):  # `append` has reported it; the next start cuts off the incomplete row
+                with suppress(OSError):  # `append` has reported it; resuming cuts off the incomplete row
                     file.close()
             self._lock.release(undo=kind is not None and not self.done)
 
@@ -112,7 +112,7 @@ class ResultWriter:
             if not companion.exists():
                 raise UsageError(
                     f"{self.path} exists, but {companion.name} beside it does not; move it away or choose another "
-                    "`--out`."
+                    "`out`."
                 )
 
     def _recover(self) -> int:
@@ -121,10 +121,13 @@ class ResultWriter:
         good = min(len(rows), len(counts), 1 + len(self.indices))
         for lines, header in zip((rows, counts), self._headers, strict=True):
             if lines[:1] not in ([], [header]):
-                raise UsageError(f"{self.path} does not begin with the columns of such a results file.")
+                raise UsageError(f"{self.path} does not begin with the expected columns; choose another `out`.")
         for line, count_line, expected in zip(rows[1:good], counts[1:good], self.indices, strict=False):
             if not (line.startswith(f"{expected}\t") and count_line.startswith(f"{expected}\t")):
-                raise UsageError(f"{self.path} has another row where image {expected} should be; it was edited.")
+                raise UsageError(
+                    f"{self.path} has another row where image {expected} should be: the file was edited; move it away "
+                    "or choose another `out`."
+                )
         for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
             keep_lines(file, lines[:good], header)
         return max(0, good - 1)

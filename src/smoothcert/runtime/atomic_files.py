@@ -15,14 +15,14 @@ from smoothcert.errors import SmoothcertError, UsageError
 def check_replaceable(path: Path) -> None:
     """Raise if `path` is a folder, or a device such as /dev/null, which must not be replaced."""
     if path.is_dir():
-        raise UsageError(f"{path} is a folder; name a file.")
+        raise UsageError(f"{path} is a folder; choose a file instead.")
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is not a regular file and will not be replaced; name another file.")
+        raise UsageError(f"{path} is not a regular file and will not be replaced; choose another file.")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to. It replaces `path` atomically if the block succeeds."""
+    """Yield a temporary path to write to; the file replaces `path` atomically if the block succeeds."""
     check_replaceable(path)
     part = path.with_name(path.name + ".part")
     try:
@@ -50,7 +50,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def open_locked(path: Path, message: str = "") -> IO[str]:
-    """Open a file to read and append. Raise, with `message`, while another process has it open in this way."""
+    """Open a file for reading and appending; raise, with `message`, if another process has it open like this."""
     file = path.open("a+", encoding="utf-8", newline="\n")
     try:
         import fcntl

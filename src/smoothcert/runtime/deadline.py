@@ -10,16 +10,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from smoothcert.errors import SmoothcertError
+from smoothcert.runtime.interrupts import raise_interrupt
 
 TIME_IS_UP, INTERRUPTED = "time is up", "interrupted"
 
 
 class OutOfTimeError(SmoothcertError):
-    """The time limit is over. Everything is saved; the same command resumes the work."""
+    """Error after the time limit. Everything is saved; the same command resumes the work."""
 
 
 class Deadline:
-    """A moment some seconds from now, or never. An interrupt within `heeding_interrupts` moves it to now."""
+    """A time limit in seconds from now, or no limit. An interrupt within `heeding_interrupts` ends it at once."""
 
     def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
@@ -32,7 +33,7 @@ class Deadline:
 
     @property
     def reason(self) -> str:
-        """The reason to stop: `TIME_IS_UP`, `INTERRUPTED`, or empty before the deadline."""
+        """Reason to stop: `TIME_IS_UP`, `INTERRUPTED`, or empty before the deadline."""
         if self.interrupted:
             return INTERRUPTED
         return TIME_IS_UP if self.left == 0.0 else ""
@@ -54,10 +55,10 @@ class Deadline:
 
     @contextmanager
     def heeding_interrupts(self) -> Iterator[None]:
-        """Let the first interrupt only move the deadline; KeyboardInterrupt is raised when the block ends.
+        """Delay the first interrupt: it ends the time limit, and KeyboardInterrupt is raised when the block ends.
 
-        A second interrupt is raised at once. This concerns signals that would raise KeyboardInterrupt, in the main
-        thread; handlers that a program has installed itself are left alone.
+        A second interrupt is raised at once. Only signals that would raise KeyboardInterrupt in the main thread are
+        handled; handlers that a program has installed itself are not touched.
         """
         received = list[int]()  # by this process; `interrupted` may be set by another rank, too
 
@@ -68,7 +69,8 @@ class Deadline:
             self.interrupted = True
 
         signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-        handled = [number for number in signals if signal.getsignal(number) is signal.default_int_handler]
+        before = {number: signal.getsignal(number) for number in signals}
+        handled = [n for n, handler in before.items() if handler in (signal.default_int_handler, raise_interrupt)]
         message = ""
         try:
             for number in handled:
@@ -80,6 +82,6 @@ class Deadline:
             message = str(error)
         finally:
             for number in handled:
-                signal.signal(number, signal.default_int_handler)
+                signal.signal(number, before[number])
         if self.interrupted:
             raise KeyboardInterrupt(message)

@@ -1,4 +1,4 @@
-"""The environment of a computation: versions, device, threads."""
+"""Environment of a computation: versions, device, threads."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def facts(device: torch.device) -> dict[str, str]:
 
 @cache
 def source_hash() -> str:
-    """Return a short hash of the package's sources, which identifies modified code, too."""
+    """Return a short hash of the package's source files, which also identifies modified code."""
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
@@ -78,7 +78,7 @@ def choose_device(name: str = "auto") -> torch.device:
             torch.cuda.set_device(device)  # the default for streams and kernels
     except (RuntimeError, AssertionError) as error:
         reason = first_line(error)
-        raise UsageError(f"`--device` {name} cannot be used here ({reason}); try `--device cpu`.") from error
+        raise UsageError(f"The device {name!r} cannot be used here ({reason}); try `device='cpu'`.") from error
     return device
 
 

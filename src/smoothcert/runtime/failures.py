@@ -1,4 +1,4 @@
-"""Errors of several runs: the others continue, and the errors are raised together at the end."""
+"""Collect the errors of several runs: the other runs continue, and all errors are raised together at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smoothcert.runtime.deadline import OutOfTimeError
 
 @contextmanager
 def collected(errors: list[SmoothcertError]) -> Iterator[None]:
-    """Append an error to `errors` instead of raising it, unless the time is up or other ranks would wait."""
+    """Append an error to `errors` instead of raising it, unless time is up or other ranks would wait for this one."""
     try:
         yield
     except SmoothcertError as error:
@@ -22,7 +22,7 @@ def collected(errors: list[SmoothcertError]) -> Iterator[None]:
 
 
 def raise_together(errors: Sequence[SmoothcertError]) -> None:
-    """Raise the errors as one, if there are any: as OutOfTimeError if one of them is."""
+    """Raise the errors, if any, as a single one: an OutOfTimeError if one of them is."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

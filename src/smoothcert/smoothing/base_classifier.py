@@ -20,7 +20,7 @@ Model = Callable[[Tensor], Any]
 
 
 class BaseClassifier:
-    """Calls a model with micro-batches of noisy inputs and returns scores [micro_batch, classes].
+    """Base classifier: calls a model with micro-batches of noisy inputs and returns scores [micro_batch, classes].
 
     `num_classes` may be None until the first scores are known.
     """
@@ -38,7 +38,7 @@ class BaseClassifier:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type that noisy inputs are cast to, once, after the noise was added in float32."""
+        """Data type of noisy inputs; they are cast once, after the noise is added in float32."""
         return input_dtype(self.model, self.form, self.precision)
 
     @property
@@ -48,7 +48,7 @@ class BaseClassifier:
 
     @contextmanager
     def voting(self, model: Model, device: torch.device) -> Iterator[None]:
-        """Deploy `model`, in eval mode and the chosen precision, and restore every module's mode afterwards."""
+        """Deploy `model` in eval mode and the chosen precision; restore every module's mode on exit."""
         self.model = model
         modules = list(model.modules()) if isinstance(model, nn.Module) else []
         modes = [module.training for module in modules]
@@ -94,7 +94,7 @@ class BaseClassifier:
             if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
                 other = "folded" if isinstance(self.model, Classifier) else "plain"
                 text = f"The network cannot be compiled ({first_line(error)})"
-                raise SmoothcertError(f"{text}; choose `--form {other}`.") from error
+                raise SmoothcertError(f"{text}; choose `form='{other}'`.") from error
             if "type" in str(error) and not isinstance(error, torch.OutOfMemoryError):
                 self._check_dtype(noisy.dtype)
             raise
@@ -112,13 +112,13 @@ class BaseClassifier:
 
     def _check_dtype(self, given: torch.dtype) -> None:
         """Raise with advice if the model failed because its weights have another dtype than its inputs."""
-        if not isinstance(self.model, nn.Module) or given != torch.float32:  # inputs cast here are cast to fit
+        if not isinstance(self.model, nn.Module) or given != torch.float32:  # bfloat16 inputs were cast to match
             return
         kinds = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
         if kinds and given not in kinds:
             raise UsageError(
-                f"The model's weights are {kinds.pop()}, but its inputs {given}; convert it with `model.float()`, or "
-                "wrap it in a module that converts its inputs."
+                f"The model's weights are {kinds.pop()}, but its inputs are {given}; convert it with `model.float()`, "
+                "or wrap it in a module that converts its inputs."
             )
 
 

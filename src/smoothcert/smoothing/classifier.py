@@ -71,11 +71,11 @@ class SmoothedClassifier(nn.Module):
         threads: Number of threads that vote on the CPU, each with its own copy of the model (default:
             `torch.get_num_threads()` for an `nn.Module` that can be copied, 1 for any other model). Give it for a
             function only if the function is thread-safe. Votes do not depend on it.
-        noise: `gaussian` (l2 radius), `uniform` (l1 radius), or `smoothcert.statistics.integer_noise.grid_noise(sigma)`
-            for sound certificates of 8-bit images.
+        noise: `gaussian` (l2 radius), `uniform` (l1 radius), or `grid_noise(sigma, dimensions)` of
+            `smoothcert.statistics.integer_noise` for sound certificates of 8-bit images.
 
     Raises:
-        UsageError: If an argument is invalid, or arguments do not fit each other.
+        UsageError: If an argument is invalid, or arguments contradict each other.
 
     Example:
         >>> import smoothcert, torch
@@ -104,14 +104,14 @@ class SmoothedClassifier(nn.Module):
         bounds.check_sigma(sigma)
         self.noise = noise if isinstance(noise, Noise) else make_noise(noise, float(sigma))
         if self.noise.sigma != sigma:
-            raise UsageError(f"Expected noise of `sigma` {sigma}, but got {self.noise}.")
+            raise UsageError(f"Expected `noise` to have sigma = {sigma}, but got {self.noise}.")
         for name, count in (("num_classes", num_classes), ("micro_batch", micro_batch), ("threads", threads)):
             if count is not None:
                 bounds.check_count(name, count)
         check_range(input_range)
         self._base = BaseClassifier(model, form, precision, num_classes)
         if isinstance(self.noise, GridNoise) and form == "compiled":
-            raise UsageError("Sound certification needs the same kernels every time: choose `--form pinned`.")
+            raise UsageError("Sound certification needs the same kernels every time: choose `form='pinned'`.")
         self.model, self.sigma, self.micro_batch, self.input_range = model, float(sigma), micro_batch, input_range
         self.threads = threads
         self.input_shape = None if input_shape is None else as_shape(input_shape)
@@ -119,7 +119,7 @@ class SmoothedClassifier(nn.Module):
 
     @property
     def num_classes(self) -> int | None:
-        """Number of classes; None before the first vote if it was not given."""
+        """Number of classes; None until the first vote if it was not given."""
         return self._base.num_classes
 
     @property
@@ -133,11 +133,28 @@ class SmoothedClassifier(nn.Module):
         return self._base.precision
 
     def extra_repr(self) -> str:
-        """Return the settings that votes depend on, besides the model."""
+        """Return the settings for `repr`."""
         return f"sigma={self.sigma}, num_classes={self.num_classes}, precision={self.precision}, form={self.form}"
 
     def forward(self, x: Tensor, n: int = 1000) -> Tensor:
-        """Return each class's share of n votes."""
+        """Return each class's share of the votes.
+
+        Args:
+            x: One input or a batch.
+            n: Number of noise samples per input.
+
+        Returns:
+            Shares between 0 and 1, [classes] for one input or [batch, classes].
+
+        Raises:
+            UsageError: If an argument is invalid.
+
+        Example:
+            >>> import smoothcert, torch
+            >>> smoothed = smoothcert.SmoothedClassifier(lambda x: torch.cat([x, -x], 1), sigma=0.5, num_classes=2)
+            >>> smoothed(torch.tensor([3.0])).tolist()
+            [1.0, 0.0]
+        """
         return self.counts(x, n).double() / n
 
     def counts(self, x: Tensor, n: int, *, seed: int | None = 0, index: Any = None, batch: int | None = None) -> Tensor:
@@ -147,11 +164,20 @@ class SmoothedClassifier(nn.Module):
             x: One input or a batch.
             n: Number of noise samples per input.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input that names its noise (default: its place in the batch).
+            index: One whole number per input that identifies its noise (default: its position in the batch).
             batch: Noisy samples in memory at once.
 
         Returns:
             Votes, [classes] for one input or [batch, classes].
+
+        Raises:
+            UsageError: If an argument is invalid.
+
+        Example:
+            >>> import smoothcert, torch
+            >>> smoothed = smoothcert.SmoothedClassifier(lambda x: torch.cat([x, -x], 1), sigma=0.5, num_classes=2)
+            >>> smoothed.counts(torch.tensor([3.0]), n=100).tolist()
+            [100, 0]
         """
         bounds.check_count("n", n)
         inputs, single = self._inputs(x)
@@ -168,9 +194,27 @@ class SmoothedClassifier(nn.Module):
         index: Any = None,
         batch: int | None = None,
     ) -> Any:
-        """Return the smoothed class, or -1 if n votes do not settle it at confidence 1 - alpha.
+        """Predict the class of one input or a batch.
 
-        Args are those of `counts`, and `alpha`, the probability of a wrong answer.
+        Args:
+            x: One input or a batch.
+            n: Number of noise samples per input.
+            alpha: Probability that a prediction is not the class of the smoothed classifier.
+            seed: Seed of the noise, or None for a fresh one.
+            index: One whole number per input that identifies its noise (default: its position in the batch).
+            batch: Noisy samples in memory at once.
+
+        Returns:
+            The class, or -1 if n votes do not settle it at confidence 1 - alpha: an int, or a tensor for a batch.
+
+        Raises:
+            UsageError: If an argument is invalid, or n is too small to settle anything at `alpha`.
+
+        Example:
+            >>> import smoothcert, torch
+            >>> smoothed = smoothcert.SmoothedClassifier(lambda x: torch.cat([x, -x], 1), sigma=0.5, num_classes=2)
+            >>> smoothed.predict(torch.tensor([[3.0], [-3.0], [0.0]])).tolist()
+            [0, 1, -1]
         """
         bounds.check_prediction(n, alpha)
         classes = bounds.predict_counts(self.counts(x, n, seed=seed, index=index, batch=batch).numpy(), alpha)
@@ -198,14 +242,21 @@ class SmoothedClassifier(nn.Module):
             n: Number of fresh noise samples that bound its probability.
             alpha: Probability that the certificate is wrong.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input that names its noise (default: its place in the batch).
+            index: One whole number per input that identifies its noise (default: its position in the batch).
             batch: Noisy samples in memory at once.
 
         Returns:
-            The certificate: prediction, radius, the bound behind it and all votes.
+            The certificate: prediction, radius, lower bound and all votes.
 
         Raises:
             UsageError: If an input is not valid, or n is too small to certify anything at `alpha`.
+
+        Example:
+            >>> import smoothcert, torch
+            >>> smoothed = smoothcert.SmoothedClassifier(lambda x: torch.cat([x, -x], 1), sigma=0.5, num_classes=2)
+            >>> certificate = smoothed.certify(torch.tensor([0.5]), n=10_000)
+            >>> certificate.prediction, 0.4 < certificate.radius < 0.5
+            (0, True)
         """
         bounds.check_budget(n0, n, alpha)
         inputs, single = self._inputs(x)
@@ -230,7 +281,8 @@ class SmoothedClassifier(nn.Module):
     ) -> Tensor:
         """Return the votes [batch, stages, classes], on the CPU, of the samples between consecutive edges.
 
-        `work` lists the micro-batches to count if not all are needed: the position in the batch and the number of each.
+        `work` lists the micro-batches to count, each by the position of its input in the batch and by its number (by
+        default all).
         """
         if edges[-1] >= 1 << 32:
             raise UsageError(f"Expected fewer than 2**32 samples per input, but got {edges[-1]:,}.")
@@ -261,7 +313,8 @@ class SmoothedClassifier(nn.Module):
                 ).cpu()
                 if invalid := int(votes[..., -1].sum()):
                     raise SmoothcertError(
-                        f"The model returned NaN for {invalid:,} of {edges[-1] * len(inputs):,} noisy inputs."
+                        f"The model returned NaN for {invalid:,} of {edges[-1] * len(inputs):,} noisy inputs; check "
+                        "its weights."
                     )
         return votes[..., :-1]
 
@@ -293,9 +346,8 @@ class SmoothedClassifier(nn.Module):
         return batch, single
 
     def _classes(self, inputs: Tensor, micro_batch: int) -> int:
-        compiles = self.form in COMPILED and not self._base.deployed.called  # do it once, before threads are started
-        # Learn the number of classes from different inputs, so that a model that keeps its scores is found out.
-        if self.num_classes is None or compiles:
+        # Score inputs that no vote will see, so that a model that caches is detected. Compile before threads start.
+        if self.num_classes is None or (self.form in COMPILED and not self._base.deployed.called):
             shades = torch.linspace(0, 1, micro_batch, device=inputs.device).view(-1, *[1] * (inputs.dim() - 1))
             self._base.scores((inputs[:1] * shades).to(self._base.dtype))
         assert self.num_classes is not None
@@ -308,7 +360,7 @@ class SmoothedClassifier(nn.Module):
 
     @contextmanager
     def _independent_votes(self, one: Tensor, micro_batch: int, votes: int) -> Iterator[None]:
-        """Check at the first votes, and at random later ones, that the votes of a user's model are independent."""
+        """Check that a user's model votes independently: around the first votes, and at random moments later."""
         due, deployed = self._schedule.due(votes), self._base.deployed
         if self._base.scores_rows_alone or (deployed.independent and not due):
             yield

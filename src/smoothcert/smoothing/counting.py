@@ -1,4 +1,4 @@
-"""Counting votes: noise, network and counters stay on one device, without copies to the host in between.
+"""Count votes: noise, network and counters stay on one device, without copies to the host in between.
 
 On the CPU several threads take micro-batches from one queue (`smoothcert.smoothing.workers`).
 
@@ -88,14 +88,14 @@ def count_within_memory(
                 raise
             if batch <= micro_batch:
                 text = f"The device has no memory for {micro_batch:,} noisy inputs at once"
-                raise SmoothcertError(f"{text}; choose a smaller `--micro-batch`.") from error
+                raise SmoothcertError(f"{text}; choose a smaller `micro_batch`.") from error
         batch = max(micro_batch, batch // 2)
         if inputs.is_cuda:
             torch.cuda.empty_cache()
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return True if memory was full. Only PyTorch's GPU allocator has a type for it; others say it in the message."""
+    """Return True if an error means out of memory; only PyTorch's GPU allocator has an exception type for it."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 

@@ -31,8 +31,8 @@ COMPILED: dict[str, dict[str, Any]] = {
     "pinned": {"options": {"deterministic": True}},
 }
 """Arguments of `torch.compile` by form. CUDA graphs are captured separately, so that folded networks have them too."""
-# Operations from which on compiling pays off on an H200 (measured, see benchmarks/README.md). Networks that run on the
-# package's own kernels have less to gain.
+# Number of operations above which compiling pays off on an H200 (measured, see benchmarks/README.md). Networks that run
+# on the package's own kernels have less to gain.
 _WORTH_COMPILING, _WORTH_COMPILING_KERNELS = 1e15, 2e16
 
 
@@ -49,7 +49,7 @@ def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samp
 
 
 def worth_compiling(work: float, kernels: bool) -> bool:
-    """Return True if this many operations pay for compiling; `kernels` says if the package's kernels are in use."""
+    """Return True if compiling pays off for `work` operations; `kernels` is True if our own kernels are in use."""
     return work > (_WORTH_COMPILING_KERNELS if kernels else _WORTH_COMPILING)
 
 
@@ -108,7 +108,7 @@ class Deployed:
         self._sources = list[Any]()  # keeps them alive, so that their ids stay unique
 
     def renew(self, model: Callable[[Tensor], Any]) -> None:
-        """Deploy a model unless this was done with its present weights."""
+        """Deploy a model unless it is already deployed with its current weights."""
         if self.form == "plain":
             self.independent &= self.network is model
             self.network = model

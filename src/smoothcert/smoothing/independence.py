@@ -2,7 +2,7 @@
 
 A model passes if it gives an input the same scores alone, in another position, beside other inputs and a second time.
 Differences are allowed only if they are random and independent between the inputs of a batch: then the certificate
-holds for a randomised classifier.
+holds for a randomized classifier.
 
 The check compares batches of one shape only, because kernels round differently for other shapes. Its batches are
 smaller than large micro-batches, so that it costs little on a GPU, too.
@@ -23,9 +23,9 @@ from smoothcert.errors import Notice, UsageError
 from smoothcert.smoothing.counting import Classify
 from smoothcert.smoothing.score_margins import ROUNDING, overdispersed, same_margins
 
-_ROWS, _RANDOMISED_ROWS, _FEW_ROWS = 256, 32, 16  # in a batch of the check
+_ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 256, 32, 16  # in a batch of the check
 _NOISY = 8  # noisy copies that are scored alone
-_REPEATED, _RANDOMISED = 128, 448  # inputs to score for a model that may be random
+_REPEATED, _RANDOMIZED = 128, 448  # inputs to score for a model that may be random
 _GAP = 200_000  # votes, on average, from one check to the next
 _BESIDE_OTHERS = "beside other inputs, as with BatchNorm in training mode or activations quantized per batch"
 _CHANGING = (
@@ -36,17 +36,17 @@ _Place = tuple[Tensor, int]  # an input's batch, and its position there
 
 
 class CheckSchedule:
-    """Draws the moments of later checks: on average one in 200,000 votes or 200 micro-batches, whichever is more."""
+    """Schedule of later checks: at random, on average every 200,000 votes or 200 micro-batches, whichever is longer."""
 
     def __init__(self) -> None:
         self._random, self._votes_left = random.Random(0), 0.0
 
     def draw(self, micro_batch: int) -> None:
-        """Draw the next moment."""
+        """Choose the moment of the next check at random."""
         self._votes_left = self._random.uniform(0, 2 * max(_GAP, 200 * micro_batch))
 
     def due(self, votes: int) -> bool:
-        """Return True if the next moment lies within the next `votes` votes."""
+        """Return True if a check is due within the next `votes` votes."""
         self._votes_left -= votes
         return self._votes_left < 0
 
@@ -57,11 +57,11 @@ class IndependenceCheck:
     Args:
         classify: The model.
         clean: The input whose votes are counted.
-        draw: Returns this many noisy copies of it.
+        draw: Function that returns a given number of noisy copies of it.
         micro_batch: Number of inputs that the model sees at once when it votes.
         precision: Precision in which it votes.
         fixed_shape: True if batches of another size are impossible or expensive.
-        thorough: True to compare inputs that are alone with the same ones side by side, too.
+        thorough: True to also compare inputs scored alone with the same inputs scored side by side.
     """
 
     def __init__(
@@ -79,30 +79,30 @@ class IndependenceCheck:
         if not fixed_shape and micro_batch > (_FEW_ROWS if thorough else _ROWS):
             try:
                 self._call(draw(_FEW_ROWS))
-            except Exception:  # whatever a model raises that accepts micro-batches only
+            except Exception:  # a model that accepts micro-batches only may raise anything
                 fixed_shape = True
         self._rows, self._few, self._some = (
-            micro_batch if fixed_shape else min(micro_batch, most) for most in (_ROWS, _FEW_ROWS, _RANDOMISED_ROWS)
+            micro_batch if fixed_shape else min(micro_batch, most) for most in (_ROWS, _FEW_ROWS, _RANDOMIZED_ROWS)
         )
         self._noisy = draw(self._rows)
         self._others = _other_inputs(clean.to(self._noisy.dtype), self._noisy[0])
         self._alone = torch.full((len(self._others),), -1)  # their classes, where known
-        self._randomised = False
+        self._randomized = False
 
     def before_votes(self) -> None:
         """Score noisy copies, and raise if a thorough check finds that votes are not independent."""
         if self._thorough and self._rows > 1:
             self._compare_alone()
-        if not self._randomised:
+        if not self._randomized:
             self._scores = self._call(self._noisy)
 
     def after_votes(self) -> None:
-        """Raise if a third of the noisy copies have other scores now, in other positions beside another input."""
+        """Score a third of the noisy copies again, elsewhere in another batch; raise if their scores depend on that."""
         if self._rows == 1:
             if not self._all_same([self._scores, self._call(self._noisy)]):
                 warnings.warn(_CHANGING, Notice, stacklevel=2)
             return
-        if self._randomised:
+        if self._randomized:
             return
         # Another input that the model assigns to another class reveals most.
         usual = self._scores.argmax(dim=1).mode().values
@@ -130,7 +130,7 @@ class IndependenceCheck:
             scores = self._call(copies)
             for i in self._differing(scores[:1].expand_as(scores), scores):
                 self._diagnose((copies, 0), (copies, i))
-            if self._randomised:
+            if self._randomized:
                 return
             alone.append(scores[0])
         expected = torch.stack(alone)
@@ -146,11 +146,11 @@ class IndependenceCheck:
         return (~self._same(first, second)).nonzero().flatten()[:1].tolist()
 
     def _diagnose(self, first: _Place, second: _Place) -> None:
-        """Raise unless an input that had other scores in another place is scored at random, independently of others."""
+        """Raise unless the scores of an input in two places differ at random, independently of other inputs."""
         copies = _copies(first[0][first[1]], self._some)
         calls = list[Tensor]()
         for i in range(max(4, _REPEATED // self._some)):
-            self._call(_copies(self._others[i % len(self._others)], self._some))  # which changes a state, if any
+            self._call(_copies(self._others[i % len(self._others)], self._some))  # changes the model's state, if any
             calls.append(self._call(copies))
         alike = all(self._all_same([scores[:1].expand_as(scores), scores]) for scores in calls)
         repeatable = self._all_same(calls)
@@ -158,10 +158,10 @@ class IndependenceCheck:
             raise _dependent("from call to call for the whole batch, as with a shared dropout mask or a state")
         if repeatable and not alike:
             raise _dependent("with its position in the batch")
-        if repeatable and all(self._differ_again(first, second) for _ in range(3)):  # and not by a rare event
+        if repeatable and all(self._differ_again(first, second) for _ in range(3)):  # not just once
             raise _dependent(_BESIDE_OTHERS)
-        self._check_randomised()
-        self._randomised = True
+        self._check_randomized()
+        self._randomized = True
 
     def _differ_again(self, first: _Place, second: _Place) -> bool:
         scores = [self._call(batch)[place : place + 1] for batch, place in (first, second)]
@@ -170,16 +170,16 @@ class IndependenceCheck:
     def _all_same(self, scores: list[Tensor]) -> bool:
         return all(bool(self._same(scores[0], each).all()) for each in scores[1:])
 
-    def _check_randomised(self) -> None:
+    def _check_randomized(self) -> None:
         """Raise if the votes of a random model depend on other inputs, or vary together from call to call."""
         rest = self._noisy[: self._some // 2]
         kept = self._noisy[len(rest) : self._some]
         batches = [torch.cat([kept, rest]), *(torch.cat([kept, _copies(one, len(rest))]) for one in self._others)]
-        repeats = range(max(3, 48 // len(kept)))  # so many that independent coins hardly agree
+        repeats = range(max(3, 48 // len(kept)))  # so many that independent random votes hardly ever agree
         plain, moved = ([self._call(batches[i], seed=0)[: len(kept)] for _ in repeats] for i in (0, 1))
         if self._all_same(plain) and self._all_same(moved) and not self._all_same([plain[0], moved[0]]):
             raise _dependent(_BESIDE_OTHERS)
-        rounds = -(-_RANDOMISED // (self._some * len(batches)))
+        rounds = -(-_RANDOMIZED // (self._some * len(batches)))
         calls = [[self._call(batch)[: len(kept)].argmax(dim=1) for batch in batches] for _ in range(rounds)]
         winners = torch.stack([torch.stack(each) for each in calls])
         votes = (winners == winners.flatten().mode().values).sum(dim=2).double().numpy()
@@ -189,13 +189,13 @@ class IndependenceCheck:
             raise _dependent("from call to call for the whole batch, as with a shared dropout mask")
 
     def _call(self, batch: Tensor, seed: int | None = None, classify: Classify | None = None) -> Tensor:
-        """Return the scores of a batch with random numbers of their own, as float64 on the CPU."""
+        """Return the scores of a batch, with freshly seeded random numbers, as float64 on the CPU."""
         self._seed += 1
         with _seeded(self._seed if seed is None else seed, batch.device):
             scores = (classify or self._classify)(batch.clone())  # models may write into inputs
             if scores.dtype in (torch.float16, torch.bfloat16):
                 self._precision = "bf16"
-            return scores.cpu().to(torch.float64, copy=True)  # and return the same memory again
+            return scores.cpu().to(torch.float64, copy=True)  # models may return the same memory again
 
     def _same(self, first: Tensor, second: Tensor) -> Tensor:
         return same_margins(first, second, *ROUNDING[self._precision])
@@ -215,7 +215,7 @@ def _copies(one: Tensor, count: int) -> Tensor:
 
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the global random generators, and restore them afterwards."""
+    """Seed the global random generators, and restore their states on exit."""
     states = random.getstate(), np.random.get_state()  # noqa: NPY002 - models may use the legacy generator
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -233,6 +233,6 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 def _dependent(how: str) -> UsageError:
     return UsageError(
-        f"The model's scores of an input change {how}, so votes are not independent, and prove nothing. Put the model "
+        f"The model's scores of an input change {how}, so votes are not independent and prove nothing. Put the model "
         "into eval mode, or choose `micro_batch=1`."
     )

@@ -16,7 +16,7 @@ from smoothcert.statistics.bounds import check_seed
 from smoothcert.statistics.noise import GridNoise, Noise
 
 AUTO = "auto"
-"""Default range of inputs: [0, 1] for images, any for vectors."""
+"""Default range of inputs: [0, 1] for images, unlimited for vectors."""
 STEPS_PER_SIGMA = 1024
 """Smallest sigma, in steps between float32 numbers at the largest input.
 
@@ -27,7 +27,7 @@ of the exact sum, and so a part of the base classifier, like the cast of noisy i
 
 
 def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
-    """Return inputs as a float32 batch, and True if it was a single one. `shape` is that of one input, if known."""
+    """Return inputs as a float32 batch, and True for a single input. `shape` is the shape of one input, if known."""
     try:
         inputs = torch.as_tensor(x).detach()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -62,9 +62,9 @@ def check_values(batch: Tensor, noise: Noise, limits: tuple[float, float] | str 
     low, high = float(batch.min()), float(batch.max())
     if low < float(limits[0]) or high > float(limits[1]):
         raise UsageError(
-            f"Expected inputs in [{limits[0]}, {limits[1]}], but they span [{low:.6g}, {high:.6g}]: sigma is "
-            "measured on that range. Wrap a model made for another range with "
-            "`adapt_inputs`; `input_range=None` switches this check off."
+            f"Expected inputs in [{limits[0]}, {limits[1]}], the range that `sigma` refers to, but they span "
+            f"[{low:.6g}, {high:.6g}]. Wrap a model made for another range with `adapt_inputs`; `input_range=None` "
+            "disables this check."
         )
 
 
@@ -100,7 +100,7 @@ def as_shape(shape: Sequence[int]) -> torch.Size:
 
 
 def as_indices(index: Any, count: int) -> Tensor:
-    """Return the index that names the noise of each input: by default its place in the batch."""
+    """Return the index that identifies the noise of each input: by default its position in the batch."""
     try:
         indices = torch.arange(count) if index is None else torch.as_tensor(index).reshape(-1)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Adding noise to inputs: one definition of each noise for all devices, and a fused kernel where there is one."""
+"""Add noise to inputs: one definition of each noise for all devices, and a fused kernel where available."""
 
 from __future__ import annotations
 

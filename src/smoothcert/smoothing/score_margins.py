@@ -13,7 +13,7 @@ _BEYOND_CHANCE = 8  # standard deviations
 
 
 def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float) -> Tensor:
-    """Return, per row, True if two scores of an input have the same margins up to rounding, and so the same winner.
+    """Return a mask of the rows in which two score vectors have the same margins up to rounding, hence the same winner.
 
     A margin is the distance of a class's score from the row's largest. Classes are compared one by one, so that a class
     masked with a huge negative score hides nothing. Rows with NaN are the same if both have NaN.
@@ -32,12 +32,12 @@ def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float
 def overdispersed(votes: NDArray[np.float64], count: int) -> bool:
     """Return True if sums of `count` votes each vary more than sums of independent votes do.
 
-    These vary at most as much as binomial numbers, also where the probabilities of the votes differ.
+    Sums of independent votes vary at most as much as binomial numbers, even if the votes have different probabilities.
     """
     share = votes.mean() / count
     variance = count * share * (1 - share)
     if not variance:
         return False
     statistic = ((votes - count * share) ** 2).sum() / variance
-    spread = np.sqrt(len(votes) * max(0.5, 2 + 1 / variance - 6 / count))  # of the same sum for binomial numbers
+    spread = np.sqrt(len(votes) * max(0.5, 2 + 1 / variance - 6 / count))  # of the statistic for binomial numbers
     return bool(statistic > len(votes) + _BEYOND_CHANCE * spread)

@@ -25,7 +25,7 @@ _TOLERANCE = 1e-9  # relative error of alpha at which SciPy's inverse is accepte
 def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats:
     """Return the one-sided Clopper-Pearson upper bound of a failure probability.
 
-    It equals 1 - `lower_bound`, without the cancellation.
+    Equal to 1 - `lower_bound`, but without the loss of precision near 0.
 
     Args:
         successes: Number of successes, broadcast against `trials`.
@@ -54,11 +54,11 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
 
 
 def _inverse_tail(failures: Floats, successes: Floats, alpha: float) -> Floats:
-    """Return the failure probability at which at most this many failures have probability alpha.
+    """Return the failure probability at which P(at most `failures` failures) = alpha.
 
     SciPy's inverse is too low, by up to several times alpha, at 999 failures in a million trials or more, from 10**8
-    trials on, and for alpha below 1e-240. SciPy's distribution function is accurate, so it checks the inverse, and
-    bisection replaces what it rejects.
+    trials on, and for alpha below 1e-240. SciPy's distribution function is accurate, so we use it to check the inverse,
+    and bisect where the check fails.
     """
     bound: Floats = np.asarray(special.betainccinv(failures + 1, successes, alpha), dtype=np.float64)
     wrong = ~(np.abs(special.betaincc(failures + 1, successes, bound) / alpha - 1) <= _TOLERANCE)
@@ -199,7 +199,7 @@ def tie_p_value(successes: ArrayLike, trials: ArrayLike) -> Floats:
 
 
 def smallest_sample(alpha: float) -> int:
-    """Return the smallest n at which n votes out of n give a certificate.
+    """Return the smallest number of noise samples with which unanimous votes give a certificate.
 
     Args:
         alpha: Probability that a certificate is false.
@@ -220,7 +220,7 @@ def smallest_sample(alpha: float) -> int:
 
 
 def largest_radius(sigma: float, n: int, alpha: float) -> float:
-    """Return the radius that n votes out of n certify: no certificate can exceed it.
+    """Return the largest radius that n noise samples can certify: the radius of unanimous votes.
 
     Args:
         sigma: Standard deviation of the noise.

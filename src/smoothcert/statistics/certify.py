@@ -1,4 +1,4 @@
-"""From class counts to certificates, at one look or several. No torch.
+"""Compute certificates from class counts, at a single look or at several. No torch.
 
 Three bounds are available. `one-sided`, the published one, bounds the probability of the selected class. `randomised`
 makes that bound exact with one uniform random number per image. `two-sided` bounds the selected class and every other
@@ -30,13 +30,13 @@ class Certified(NamedTuple):
 
 
 def check_bound(bound: str, top: int = 1) -> None:
-    """Raise if the bound does not exist or cannot certify the `top` most likely classes."""
+    """Raise if the bound is unknown, or does not support certificates for the `top` most likely classes."""
     if bound not in BOUNDS:
         raise unknown_name("bound", bound, BOUNDS)
     if top < 1:
-        raise UsageError(f"Expected `--top-k` to be at least 1, but got {top}.")
+        raise UsageError(f"Expected `top` to be at least 1, but got {top}.")
     if top > 1 and bound != "two-sided":
-        raise UsageError("`--top-k` compares with every other class: choose `--bound two-sided`.")
+        raise UsageError("`top` compares with every other class: choose `bound='two-sided'`.")
 
 
 def certify_votes(
@@ -66,7 +66,7 @@ def certify_looks(
 ) -> Certified:
     """Certify the chosen classes from the cumulative counts [images, looks, classes] at every look.
 
-    `reached` [images] is the number of looks that an image has had. The radius is the best over them.
+    `reached` [images] is the number of looks taken at each image. Its radius is the largest over these looks.
     """
     check_bound(bound, top)
     classes, votes = np.asarray(chosen), np.asarray(counts)
@@ -77,7 +77,8 @@ def certify_looks(
             break
         seen = votes[there, look]
         if np.any(seen.sum(axis=-1) != samples):
-            raise UsageError(f"Expected {samples:,} votes per image at look {look + 1}.")
+            other = int(seen.sum(axis=-1)[seen.sum(axis=-1) != samples][0])
+            raise UsageError(f"Expected {samples:,} votes per image at look {look + 1}, but got {other:,}.")
         drawn = None if uniforms is None else uniforms[there]
         radius, failure = _radius(classes[there], seen, alpha, noise, bound, top, drawn)
         best[there] = np.maximum(best[there], radius)
@@ -99,7 +100,7 @@ def _radius(
     top: int,
     uniforms: Floats | None,
 ) -> tuple[Floats, Floats]:
-    """Return radii, negative where nothing is certified, and the bounds on the failure probability behind them."""
+    """Return radii, negative where nothing is certified, and the upper bounds on the failure probability they use."""
     trials = votes.sum(axis=-1)
     successes = np.take_along_axis(votes, chosen[:, None], axis=1)[:, 0]
     if bound == "two-sided":
@@ -107,7 +108,7 @@ def _radius(
         rival = _rival_bound(chosen, votes, trials, alpha, failure, top)
     elif bound == "randomised":
         assert uniforms is not None
-        failure = rival = randomised_bound(successes, trials, alpha, uniforms)
+        failure = rival = randomized_bound(successes, trials, alpha, uniforms)
     else:
         failure = rival = failure_upper_bound(successes, trials, alpha)
     return noise.gap_radius(failure, rival) + 0.0, failure  # + 0.0: no negative zero
@@ -123,19 +124,19 @@ def _rival_bound(
 ) -> Floats:
     """Return an upper bound on the probability of the `top`-th most likely other class.
 
-    Half of alpha is for the chosen class, the rest is shared equally by all others: bounding only the observed
-    runner-up would choose it by the votes that bound it. The `top`-th other class has at most a `top`-th of the failure
-    probability.
+    Half of alpha is spent on the chosen class, and the other half is shared equally by all other classes. Bounding only
+    the observed runner-up would be invalid, since the votes that bound it also choose it. The `top`-th most likely
+    other class has at most 1 / `top` of the failure probability.
     """
     others = votes.shape[1] - 1
     if top > others:
-        raise UsageError(f"With {others + 1} classes, `--top-k` must be at most {others}, got {top}.")
+        raise UsageError(f"Expected `top` to be at most {others} with {others + 1} classes, but got {top}.")
     share = failure_upper_bound(trials[:, None] - votes, trials[:, None], alpha / (2 * others))
     np.put_along_axis(share, chosen[:, None], -1.0, axis=1)
     return np.minimum(np.sort(share, axis=1)[:, -top], failure / top)
 
 
-def randomised_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, uniforms: ArrayLike) -> Floats:
+def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, uniforms: ArrayLike) -> Floats:
     """Return the upper bound on the failure probability that is exact at 1 - alpha, given one uniform w per image.
 
     It solves P(successes > k) + w P(successes = k) = alpha, between the Clopper-Pearson bounds of k and of k + 1. For
@@ -158,6 +159,6 @@ def randomised_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, unif
 
 
 def bound_uniforms(seed: int, indices: ArrayLike) -> Floats:
-    """Return the randomised bound's number per image, a function of seed and image index alone."""
+    """Return a uniform random number per image for the randomized bound, a function of seed and image index alone."""
     words = [int(np.random.Philox(key=seed, counter=int(index)).random_raw()) for index in np.asarray(indices)]
     return np.array([(word >> 11) * 2.0**-53 for word in words])

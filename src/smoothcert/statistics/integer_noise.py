@@ -1,9 +1,9 @@
-"""Gaussian noise on the grid of 8-bit images in exact integers: its table of thresholds. No torch, no floats.
+"""Tables for drawing Gaussian noise on the grid of 8-bit images in exact integers. No torch, no floats.
 
-With u uniform below 2**60, the number of thresholds at most u is the noise in steps of 1/255, plus an offset. This is
-Gaussian noise rounded to the grid. Rounding commutes with adding an 8-bit image, so the smoothed classifier is one with
-exact Gaussian noise whose base classifier first rounds and clips its input (Voracek and Hein, ICLR 2023). Probabilities
-need 60 bits, more than a double holds, so they are computed as decimals.
+For u uniform below 2**60, the number of thresholds that are at most u, minus an offset, is the noise in steps of 1/255:
+Gaussian noise rounded to the grid. Rounding commutes with adding an 8-bit image, so the result equals smoothing with
+exact Gaussian noise a base classifier that first rounds and clips its input (Voracek and Hein, ICLR 2023).
+Probabilities need 60 bits, more than a double holds, so they are computed as decimals.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FARTHEST = 10  # standard deviations beyond which the tail is below half of 2**
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The table of one noise level: the noise is at most j - `offset` steps with probability counts[j] / 2**60.
+    """Table for one noise level: the noise is at most j - `offset` steps with probability counts[j] / 2**60.
 
     Noisy pixels are clipped to [`low`, `high`], where 0 is black and 255 is white.
     """
@@ -35,7 +35,7 @@ class Thresholds:
     high: int
 
     def slack(self, dimensions: int) -> float:
-        """Return the largest error of any event's probability from rounding the thresholds."""
+        """Return an upper bound on the error in any event's probability that is due to rounded thresholds."""
         return dimensions * len(self.counts) * 2.0**-BITS
 
 
@@ -51,7 +51,7 @@ def thresholds(sigma: float) -> Thresholds:
 
 
 def grid_noise(sigma: float, dimensions: int) -> GridNoise:
-    """Return the noise of sound certification for inputs with this many values."""
+    """Return the integer noise of sound certification, for inputs with `dimensions` values each."""
     return GridNoise(sigma, thresholds(sigma).slack(dimensions))
 
 

@@ -1,9 +1,9 @@
-"""Looks of a sequential certification, the share of alpha that each spends, and decisions between looks. No torch.
+"""Plans of sequential certification: the looks, the share of alpha that each spends, and decisions between them.
 
-A look is an interim analysis of the votes. A plan fixes in advance after how many noise samples the votes are looked
-at, and how much of alpha each look may spend. By the union bound, the best lower bound over all looks so far is valid
-at confidence 1 - alpha, also at a look that was chosen by what was seen. So no stopping rule can break a certificate;
-rules only decide whether more samples are worth their cost.
+A look is an interim analysis of the votes. A plan fixes in advance after how many noise samples the looks take place,
+and how much of alpha each may spend. By the union bound, the best lower bound over all looks so far is valid at
+confidence 1 - alpha, even if sampling stops because of the votes seen so far. So no stopping rule can invalidate a
+certificate; a rule only decides whether more samples are worth their cost. No torch.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _CONFIDENCE = "union"
 
 @dataclass(frozen=True)
 class Plan:
-    """Numbers of samples at which votes are looked at, and the share of `alpha` that each look spends."""
+    """Looks, given as numbers of samples, and the share of `alpha` that each look spends."""
 
     looks: tuple[int, ...]
     alphas: tuple[float, ...]
     alpha: float
 
     def __post_init__(self) -> None:
-        """Raise if looks are not increasing or spend more than alpha."""
+        """Raise if looks are not increasing, or together spend more than alpha."""
         check_alpha(self.alpha)
         if not self.looks or list(self.looks) != sorted({*self.looks}) or self.looks[0] < 1:
             raise UsageError(f"Expected `looks` to be positive and increasing, but got {self.looks}.")
         if len(self.alphas) != len(self.looks) or not all(0 < alpha < 1 for alpha in self.alphas):
-            raise UsageError("Expected one alpha between 0 and 1 for every look.")
+            raise UsageError(f"Expected `alphas` to have one value between 0 and 1 per look, but got {self.alphas}.")
         if math.fsum(self.alphas) > self.alpha * (1 + 1e-12):
             raise UsageError(
                 f"Expected `alphas` to sum to at most alpha = {self.alpha:g}, but got {math.fsum(self.alphas):g}."
@@ -54,20 +54,20 @@ class Plan:
         return failure_upper_bound(successes, self.looks[look], self.alphas[look])
 
     def best_failure(self, successes: ArrayLike, look: int) -> Floats:
-        """Return the bound at the last look if every further sample succeeds: no better one can be reached."""
+        """Return the best bound still possible: that of the last look if every further sample succeeds."""
         last = len(self.looks) - 1
         return self.failure(np.asarray(successes) + self.looks[last] - self.looks[look], last)
 
     def settings(self) -> dict[str, Any]:
-        """Return the sidecar's entries on the looks."""
+        """Return the sidecar entries that describe the looks."""
         return {"confidence": _CONFIDENCE, "looks": list(self.looks), "alphas": list(self.alphas)}
 
 
 def plan_of(stop: dict[str, Any], alpha: float) -> Plan:
-    """Return the plan that a sidecar's entry on stopping describes."""
+    """Return the plan described by the `stop` entry of a sidecar."""
     if stop["confidence"] != _CONFIDENCE:
         raise UsageError(
-            f"These results were made with a {stop['confidence']} sequence, which is no longer supported: their rows "
+            f"These results use a {stop['confidence']} confidence sequence, which is no longer supported: their rows "
             "can be reported, but not recomputed."
         )
     return Plan(tuple(stop["looks"]), tuple(stop["alphas"]), alpha)
@@ -79,7 +79,7 @@ def fixed_plan(n: int, alpha: float) -> Plan:
 
 
 def table_plan(n: int, alpha: float) -> Plan:
-    """Return a group-sequential plan: early looks share a tenth of alpha, the last, at n samples, has the rest.
+    """Return a group-sequential plan: early looks share a tenth of alpha; the last, at n samples, spends the rest.
 
     >>> table_plan(2000, 0.01).looks, [round(share, 9) for share in table_plan(2000, 0.01).alphas]
     ((200, 500, 1000, 2000), [0.000333333, 0.000333333, 0.000333333, 0.009])
@@ -91,18 +91,18 @@ def table_plan(n: int, alpha: float) -> Plan:
 
 
 def _early_looks(n: int) -> list[int]:
-    """Return 200, 500, 1,000 and its doublings below n."""
+    """Return those of 200, 500, 1,000, 2,000, 4,000, 8,000, ... that are below n."""
     return [look for look in (200, 500, *(1000 << i for i in range(32))) if look < n]
 
 
 def even_plan(n: int, alpha: float) -> Plan:
-    """Return the looks of `table_plan` with equal shares of alpha, for a budget that may end at any of them."""
+    """Return the looks of `table_plan` with equal shares of alpha, for budgets, which may end at any look."""
     looks = (*_early_looks(n), n)
     return Plan(looks, (alpha / len(looks),) * len(looks), alpha)
 
 
 def dense_plan(n: int, alpha: float) -> Plan:
-    """Return looks 10 % apart, the first beyond 100 samples, with shares that sum to at most alpha for any number.
+    """Return looks 10% apart, starting at 107 samples, with shares that sum to at most alpha for any number of looks.
 
     Look t is at ceil(1.1 ** (t + 48)) samples and spends 5 alpha / ((t + 4) (t + 5)).
     """
@@ -125,11 +125,11 @@ def failure_lower_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
 
 
 def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, failure: ArrayLike) -> Any:
-    """Return a mask of the inputs that are undecided at a look, for any of the failure probabilities in `needs`.
+    """Return a mask of the inputs for which a look leaves any of the failure probabilities in `needs` undecided.
 
-    `failure` is the best upper bound so far. A need is decided if that bound proves it, if a lower bound at confidence
-    1 - alpha contradicts it, or if even successes alone could no longer prove it. The last two only give up, which can
-    never make a false certificate and so spends no alpha.
+    `failure` is the best upper bound so far. A need is decided once that bound proves it, a lower bound at confidence
+    1 - alpha contradicts it, or even unanimous further votes could not prove it. The last two only give up, which
+    cannot cause a false certificate and so spends no alpha.
     """
     k = np.asarray(successes)[..., None]
     wanted = np.asarray(needs, dtype=np.float64)
@@ -139,13 +139,13 @@ def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, fai
 
 
 def grid_needs(noise: Noise, radii: Sequence[float]) -> Floats:
-    """Return the failure probabilities that certify a grid of radii. Radius 0 (certified at all) is always included."""
+    """Return the failure probabilities that certify each radius of a grid, and radius 0, which is always included."""
     needs = noise.failure_at([0.0, *radii])
     return np.unique(needs[needs > 0])
 
 
 def check_reach(plan: Plan, needs: Floats, noise: Noise) -> None:
-    """Raise if not even unanimous votes could meet any of the needs."""
+    """Raise if not even unanimous votes could prove any of the failure probabilities in `needs`."""
     least = min(float(plan.failure(look, number)) for number, look in enumerate(plan.looks))
     if least > needs.max():
         radius = float(noise.gap_radius(least, least))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smoothcert.errors import UsageError
+from smoothcert.statistics.bootstrap import resample_blocks
 
 Floats = NDArray[np.float64]
 
@@ -110,11 +111,11 @@ def abstention_rate(predict: ArrayLike) -> float:
 
 
 def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rho: float = 0.001) -> Floats:
-    """Return a lower bound of the certified accuracy without false certificates (Cohen et al., 2019).
+    """Return a lower bound on the certified accuracy that allows for false certificates (Cohen et al., 2019).
 
     Each certificate is false with probability at most alpha; Bernstein's inequality bounds the number of false ones.
-    The published code lacks the factor 2 under its square root: on many images that bound fails several times as
-    often as `rho`.
+    The published code lacks the factor 2 under the square root, so with many images its bound fails several times as
+    often as `rho` allows.
 
     Args:
         accuracy: Certified accuracy, between 0 and 1.
@@ -179,10 +180,8 @@ def estimate(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10
     if not 0 < confidence < 1:
         raise UsageError(f"Expected `confidence` to be between 0 and 1, exclusive, but got {confidence}.")
     error = float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else math.nan
-    # Drawing how often each distinct value occurs is faster: many images share the largest radius.
-    distinct, repeats = np.unique(sample, return_counts=True)
-    generator, share = np.random.default_rng(seed), repeats / len(sample)
-    means = [generator.multinomial(len(sample), share) @ distinct / len(sample) for _ in range(resamples)]
+    ordered = np.sort(sample)  # so that the interval does not depend on the order of the images
+    means = np.concatenate([block @ ordered for block in resample_blocks(len(sample), resamples, seed)]) / len(sample)
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, (tail, 1 - tail))
     return Estimate(float(sample.mean()), error, float(low), float(high))
@@ -211,15 +210,13 @@ def cluster_estimate(
         2.5
     """
     sums, numbers = np.asarray(totals, dtype=np.float64), np.asarray(counts, dtype=np.float64)
-    images = sums.shape[1]
-    generator = np.random.default_rng(seed)
     means = []
-    for _ in range(resamples):
-        drawn = generator.multinomial(images, np.full(images, 1 / images))
-        present = numbers @ drawn
-        means.append(float((sums @ drawn / np.where(present > 0, present, np.nan)).mean()))
+    for drawn in resample_blocks(sums.shape[1], resamples, seed):
+        present = drawn @ numbers.T
+        means.append((drawn @ sums.T / np.where(present > 0, present, np.nan)).mean(axis=1))
     tail = (1 - confidence) / 2
-    spread = np.array(means)[np.isfinite(means)]
+    spread = np.concatenate(means)
+    spread = spread[np.isfinite(spread)]
     low, high = np.quantile(spread, (tail, 1 - tail))
     value = float((sums.sum(axis=1) / numbers.sum(axis=1)).mean())
     return Estimate(value, float(spread.std(ddof=1)), float(low), float(high))
@@ -234,7 +231,7 @@ def paired_difference(
 
     Args:
         first: Indices, radii and correctness of the first results, each [images].
-        second: The same of the second results.
+        second: The same for the second results.
 
     Returns:
         The difference, its standard error and a 95% interval.

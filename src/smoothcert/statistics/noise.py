@@ -1,7 +1,7 @@
-"""Noise distributions, as far as certificates depend on them. No torch.
+"""Noise distributions and the radii they certify. No torch.
 
-A noise maps a bound on the failure probability to a certified radius, in its own norm, and back. How noise samples are
-drawn is in `smoothcert.smoothing.noising`.
+A noise distribution maps an upper bound on the failure probability to a certified radius, in its own norm, and back.
+`smoothcert.smoothing.noising` draws the samples.
 """
 
 from __future__ import annotations
@@ -36,19 +36,22 @@ class Noise(ABC):
         check_sigma(self.sigma)
 
     def radius(self, failure: ArrayLike) -> Floats:
-        """Return the radius certified by an upper bound on the class's failure probability, 0 if there is none."""
+        """Return the radius certified by an upper bound on the failure probability, or 0 if it certifies nothing."""
         return np.maximum(self.gap_radius(failure, failure), 0.0)
 
     @abstractmethod
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
-        """Return the radius certified by upper bounds on the class's failure and on any rival; negative if none is."""
+        """Return the radius certified by upper bounds on the failure probability and on that of any other class.
+
+        Negative if nothing is certified.
+        """
 
     @abstractmethod
     def failure_at(self, radius: ArrayLike) -> Floats:
         """Return the largest failure probability that still certifies this radius; negative if there is none."""
 
     def settings(self) -> dict[str, Any]:
-        """Return the sidecar's entries on the noise, besides its level."""
+        """Return the sidecar entries that describe the noise, except `sigma`."""
         return {"noise": self.name, "norm": self.norm}
 
 
@@ -68,7 +71,7 @@ class GaussianNoise(Noise):
         return np.asarray(special.ndtr(-np.asarray(radius, dtype=np.float64) / self.sigma))
 
     def settings(self) -> dict[str, Any]:
-        """Return nothing: sidecars without an entry on noise mean Gaussian noise."""
+        """Return no entries: a sidecar without `noise` means Gaussian noise."""
         return {}
 
 
@@ -84,7 +87,10 @@ class UniformNoise(Noise):
         return math.sqrt(3) * self.sigma
 
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
-        """Return half_width * (1 - failure - rival): a shift of l1 length r moves at most r / (2 half_width)."""
+        """Return half_width * (1 - failure - rival).
+
+        A shift of l1 length r changes any probability by at most r / (2 half_width).
+        """
         return np.asarray(self.half_width * (1 - np.asarray(failure) - np.asarray(rival)), dtype=np.float64)
 
     def failure_at(self, radius: ArrayLike) -> Floats:
@@ -114,7 +120,7 @@ class GridNoise(GaussianNoise):
         return np.nextafter(np.floor(radius / _STEP) * _STEP, -np.inf)  # the double may lie above the multiple
 
     def failure_at(self, radius: ArrayLike) -> Floats:
-        """Return a failure probability that certifies the radius in spite of slack, margin and rounding."""
+        """Return a failure probability that certifies the radius despite slack, margin and rounding."""
         above = np.asarray(radius, dtype=np.float64) + 2 * _STEP
         return np.asarray((super().failure_at(above) - self.slack) / (1 + 2 * _MARGIN))
 
@@ -127,7 +133,7 @@ class GridNoise(GaussianNoise):
 
 
 def make_noise(name: str, sigma: float) -> Noise:
-    """Return a noise by name."""
+    """Return the noise distribution with a given name and standard deviation."""
     known: dict[str, type[Noise]] = {kind.name: kind for kind in (GaussianNoise, UniformNoise)}
     if name not in known:
         raise unknown_name("noise", name, known)
@@ -153,6 +159,6 @@ def convert_radius(radius: ArrayLike, norm: str, wanted: str, dimensions: int | 
     if steps <= 0:
         return values
     if not dimensions:
-        raise UsageError(f"An {wanted} radius depends on the number of values per input: add `--dimensions`.")
+        raise UsageError(f"Expected `dimensions`, the number of values per input, for an {wanted} radius.")
     # Slightly less, so that division and root never round a certificate up.
     return np.asarray(values / dimensions ** (steps / 2) * (1 - 2.0**-50))

@@ -18,12 +18,12 @@ from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, grid_ne
 from smoothcert.statistics.noise import Noise
 
 POOLS = 24
-"""Number of pools that a budget is divided among; a number of shards that divides it leaves pools whole."""
+"""Number of pools that a budget is divided among. The number of shards must divide it, so that no pool is split."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StopRule(ABC):
-    """Base class of the rules.
+    """Base class of stopping rules.
 
     Args:
         skip_wrong: Stop after the selection if the selected class is not the label. Such an image counts as not
@@ -36,23 +36,23 @@ class StopRule(ABC):
 
     @abstractmethod
     def plan(self, n: int, alpha: float) -> Plan:
-        """Return the looks, up to n samples."""
+        """Return the looks, up to n samples, and the share of alpha that each spends."""
 
     @abstractmethod
     def needs(self, noise: Noise) -> Floats:
         """Return the failure probabilities that must be decided."""
 
     def settings(self) -> dict[str, Any]:
-        """Return the sidecar's entries on the rule."""
+        """Return the sidecar entries that describe the rule."""
         return {"rule": self.name, "skip_wrong": self.skip_wrong}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableStop(StopRule):
-    """Stop when every radius of a grid is decided, so that the table of certified accuracy is that of all n samples.
+    """Stop when every radius of a grid is decided: more samples would rarely change the table of certified accuracy.
 
     Args:
-        radii: The grid. Radius 0, whether the image is certified at all, is always decided.
+        radii: Radii of the grid. Radius 0 (certified at all) is always included.
 
     Example:
         >>> TableStop(radii=(0.25, 0.5)).plan(n=1000, alpha=0.001).looks
@@ -68,7 +68,7 @@ class TableStop(StopRule):
         check_radii(self.radii)
 
     def plan(self, n: int, alpha: float) -> Plan:
-        """Return a few looks, of which the last has most of alpha."""
+        """Return a few looks, the last of which spends most of alpha."""
         return table_plan(n, alpha)
 
     def needs(self, noise: Noise) -> Floats:
@@ -76,7 +76,7 @@ class TableStop(StopRule):
         return grid_needs(noise, self.radii)
 
     def settings(self) -> dict[str, Any]:
-        """Include the grid."""
+        """Return the sidecar entries of the rule and its grid."""
         return {**super().settings(), "radii": list(self.radii)}
 
 
@@ -85,7 +85,7 @@ class RadiusStop(StopRule):
     """Stop when it is decided whether the image is certified at one radius.
 
     Args:
-        radius: The radius.
+        radius: Radius to decide.
 
     Example:
         >>> RadiusStop(radius=0.5).plan(n=1000, alpha=0.001).looks[:3]
@@ -101,7 +101,7 @@ class RadiusStop(StopRule):
         check_radii([self.radius])
 
     def plan(self, n: int, alpha: float) -> Plan:
-        """Return looks that are 10 % apart."""
+        """Return looks that are 10% apart."""
         return dense_plan(n, alpha)
 
     def needs(self, noise: Noise) -> Floats:
@@ -109,20 +109,20 @@ class RadiusStop(StopRule):
         return noise.failure_at([self.radius])
 
     def settings(self) -> dict[str, Any]:
-        """Include the radius."""
+        """Return the sidecar entries of the rule and its radius."""
         return {**super().settings(), "radius": self.radius}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStop(TableStop):
-    """Spend a number of samples on the images whose radii are least decided.
+    """Spend a fixed total of samples on the images whose radii are most uncertain.
 
-    Samples are divided among pools of images, by their place in the list, and spent within each pool, so
+    Images are assigned to pools by their position in the list, and every pool has its own share of the budget, so
     sharding by whole pools does not change the results.
 
     Args:
-        samples: The budget, for `images` images in all.
-        images: The number of images that share the budget, over all shards (default: those of this job).
+        samples: Total number of samples for all images.
+        images: Number of images that share the budget, over all shards (default: the images of this job).
         shard: (i, n) if this job is the i-th of n shards, counted from 1.
 
     Example:
@@ -137,23 +137,23 @@ class BudgetStop(TableStop):
     shard: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
-        """Check the budget; raise if shards would cut pools."""
+        """Check the budget; raise if shards would split pools."""
         super().__post_init__()
         if self.samples <= 0:
-            raise UsageError(f"Expected a budget of `samples` > 0, but got {self.samples}.")
+            raise UsageError(f"Expected `samples` to be > 0, but got {self.samples}.")
         part, parts = self.shard
         if not 1 <= part <= parts:
-            raise UsageError(f"Expected `--shard` as I/N with I from 1 to N, but got {part}/{parts}.")
+            raise UsageError(f"Expected `shard` to be (i, n) with 1 <= i <= n, but got {self.shard}.")
         if POOLS % parts:
             possible = ", ".join(str(number) for number in range(2, POOLS + 1) if POOLS % number == 0)
-            raise UsageError(f"A budget can be divided among {possible} shards, not among {parts}.")
+            raise UsageError(f"Expected the number of shards of a budget to be {possible}, but got {parts}.")
 
     def plan(self, n: int, alpha: float) -> Plan:
-        """Return the looks of a table with equal shares of alpha, since any of them may be the last."""
+        """Return the looks of a table with equal shares of alpha, since any look may be the last."""
         return even_plan(n, alpha)
 
     def settings(self) -> dict[str, Any]:
-        """Include the budget. The shard is omitted: the images imply it."""
+        """Return the sidecar entries of the rule and its budget; the shard is omitted, since the images imply it."""
         return {**super().settings(), "samples": self.samples, "images": self.images}
 
     def pools(self, count: int) -> list[int]:
@@ -162,7 +162,7 @@ class BudgetStop(TableStop):
         return [(part - 1 + place * parts) % POOLS for place in range(count)]
 
     def pool_budgets(self, count: int) -> Sequence[int]:
-        """Return the samples of every pool, in proportion to its images."""
+        """Return the budget of every pool, proportional to its number of images."""
         images = self.images or count
         sizes = [len(range(pool, images, POOLS)) for pool in range(POOLS)]
         return [self.samples * size // images for size in sizes]
@@ -172,4 +172,4 @@ def check_radii(radii: Sequence[float]) -> None:
     """Raise if a radius is negative or not finite."""
     for radius in radii:
         if not (radius >= 0 and math.isfinite(radius)):
-            raise UsageError(f"Expected a radius of at least 0, but got {radius}.")
+            raise UsageError(f"Expected every radius to be finite and at least 0, but got {radius}.")

@@ -1,7 +1,4 @@
-"""The cost of training, in forward passes of one input.
-
-A backward pass to the input counts as one forward pass, a backward pass to the weights as two.
-"""
+"""The cost of training steps, in forward passes of one input."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import torch
 
 from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
+from smoothcert.training.passes import passes_per_input
 
 _PASSES_THAT_PAY = 150e6  # for the time of compilation; measured, see benchmarks/README.md
 
@@ -24,9 +22,8 @@ def split_of(config: TrainConfig) -> int:
 
 
 def passes(method: Method) -> int:
-    """Return the cost of a training step per input, in forward passes."""
-    forward_and_backward = 6 if method.name in ("stability", "smoothmix", "catrs") else 3
-    return forward_and_backward + 2 * int(getattr(method, "attack_steps", 0))
+    """Return the cost of a training step per noisy input, in forward passes."""
+    return passes_per_input(method.name, int(getattr(method, "attack_steps", 0)))
 
 
 def step_passes(config: TrainConfig) -> int:

@@ -39,7 +39,7 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
     `ImageSettings`, `ComputeSettings` and `SoftLabelSettings`. All have defaults.
 
     Raises:
-        UsageError: If a value makes no sense. The message names the flag.
+        UsageError: If a value makes no sense. The message names the field.
 
     Example:
         >>> config = TrainConfig(name="small", method="consistency", options={"weight": 5.0}, epochs=10)
@@ -47,7 +47,7 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
         (10, 0.01)
         >>> TrainConfig(sigma=-1.0)
         Traceback (most recent call last):
-        smoothcert.errors.UsageError: `--sigma` must be > 0, got -1.0.
+        smoothcert.errors.UsageError: Expected `sigma` to be > 0, but got -1.0.
     """
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
             value = getattr(self, field.name)
             for holds, must in field.metadata.get("checks", ()):
                 if not holds(value):
-                    raise UsageError(f"`--{field.name.replace('_', '-')}` must {must}, got {value}.")
+                    raise UsageError(f"Expected `{field.name}` to {must}, but got {value!r}.")
 
 
 def field_groups() -> dict[str, list[str]]:
@@ -114,8 +114,7 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     plain = dict(values)
     method_entry = plain.pop("method", {})
     if not isinstance(method_entry, str | Mapping):
-        text = f"`method` must be a name, or a table with its `name` and options, got {method_entry!r}"
-        raise UsageError(f"{where}: {text}.")
+        raise UsageError(f"Expected method in {where} to be a name or a table, but got {method_entry!r}.")
     options = {"name": method_entry} if isinstance(method_entry, str) else dict(method_entry)
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     if unknown := sorted(set(plain) - (set(fields) - {"options"})):
@@ -135,6 +134,6 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
         if expected is float and isinstance(value, int) and not isinstance(value, bool):
             plain[name] = float(value)
         elif name != "options" and type(value) is not expected:
-            place = "" if name in overrides else f"{where}: "
-            raise UsageError(f"{place}`{name}` must be of type {expected.__name__}, got {value!r}.")
+            entry = f"`{name}`" if name in overrides else f"{name} in {where}"
+            raise UsageError(f"Expected {entry} to be of type {expected.__name__}, but got {value!r}.")
     return TrainConfig(**plain)

@@ -100,7 +100,7 @@ def _read_means(run: TrainingRun, steps: int) -> dict[str, float]:
         good = f"the last good state is {state}" if state.is_file() else "no state was saved before"
         raise SmoothcertError(
             f"{run.config.name}: the loss of {run.config.method} diverged (NaN or above 1e6) at step {bad:,}; "
-            f"{good}. A smaller `--learning-rate` may help."
+            f"{good}. A smaller `learning_rate` may help."
         )
     return {name: value / steps for name, value in zip(stepper.names, stepper.sums.tolist(), strict=True)}
 
@@ -112,5 +112,5 @@ def _out_of_memory_explained(name: str) -> Iterator[None]:
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        text = "the device's memory is full; train fewer runs at once, or with a smaller `--batch`"
+        text = "the device's memory is full; train fewer runs at once, or with a smaller `batch`"
         raise SmoothcertError(f"{name}: {text}.") from error

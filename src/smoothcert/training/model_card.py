@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from smoothcert.errors import counted
 from smoothcert.training.config import TrainConfig, to_toml
 
 
@@ -19,7 +20,7 @@ def model_card(config: TrainConfig, metrics: Sequence[Mapping[str, Any]], enviro
 A {config.architecture} for {config.dataset}, trained with {config.method} for randomized smoothing with Gaussian noise
 of standard deviation {config.sigma:g} (on images in [0, 1]).
 
-- {config.epochs} epochs in {seconds:,.0f} s on {environment["device"]} ({versions})
+- {counted(config.epochs, "epoch")} in {seconds:,.0f} s on {environment["device"]} ({versions})
 - accuracy of the base classifier with one noise sample per image, last epoch: {accuracy:.2f} % of the test images
 
 This is not its certified accuracy; measure that with

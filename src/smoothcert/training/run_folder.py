@@ -55,7 +55,7 @@ class RunFolder:
             lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
             fields = sorted({line.split(" = ")[0] for line in lines if line})
             text = f"{self.path} holds a run with another configuration (other {', '.join(fields)})"
-            raise UsageError(f"{text}; choose another `--name`, or move the folder away.")
+            raise UsageError(f"{text}; choose another `name`, or move the folder away.")
 
     def write_network(self, card: str, model: Classifier, **about: Any) -> None:
         """Write the network and its card, and delete the state."""

@@ -75,7 +75,7 @@ def setup_run(
     ranks, device = current_ranks(), torch.device(device)
     method, synced = method_of(config), config.batch_norm == "synced"
     if synced and not method.static and ranks.size > 1:
-        raise UsageError(f"{config.name}: `--attack masked` cannot be used with `--batch-norm synced`.")
+        raise UsageError(f"{config.name}: `attack='masked'` cannot be used with `batch_norm='synced'`.")
     run_folder = _open_folder(config, folder, ranks)
     if run_folder is None:
         return None

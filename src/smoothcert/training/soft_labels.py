@@ -91,7 +91,7 @@ def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:
     """Return the dataset with every image augmented once."""
     if isinstance(data.images, FolderImages):
         if augmentation != "resized-crop-flip":
-            raise UsageError("For an image folder, `--label-view augmented` needs `--augmentation resized-crop-flip`.")
+            raise UsageError("For an image folder, `label_view='augmented'` needs `augmentation='resized-crop-flip'`.")
         return replace(data, images=FolderViews(data.images, seed, _ONE_VIEW))
     everything = data.images[torch.arange(len(data))]
     images = AUGMENTATIONS[augmentation](everything, seed, _ONE_VIEW).round().byte().contiguous()

@@ -246,7 +246,7 @@ def test_the_command_adds_heat_maps_to_the_page(corrupted, tmp_path, capsys):
     assert (corrupted_images["dataset"], clean["dataset"]) == ("mnist-mini-c", "mnist-mini")
     assert "ACR: CAT-RS, sigma 0.50, mnist-mini-c" in (tmp_path / "page.html").read_text()
     assert main(["report", str(corrupted), "--html", f"{tmp_path}/."]) == 2
-    assert capsys.readouterr().err.endswith(f"{tmp_path} is a folder; name a file.\n")
+    assert capsys.readouterr().err.endswith(f"{tmp_path} is a folder; choose a file instead.\n")
     alone = [str(path) for path in corrupted.glob("fog.tsv")]
     assert main(["report", *alone, "--html", str(tmp_path / "none.html")]) == 2
     assert "needs certificates on clean images" in capsys.readouterr().err
@@ -294,8 +294,8 @@ BLINDNESS = {
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
 
-def linear(colour):
-    c = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+def linear(color):
+    c = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
 
 
@@ -307,13 +307,13 @@ def lab(rgb):
 
 @pytest.mark.parametrize("scheme", [0, 1])
 @pytest.mark.parametrize("kind", BLINDNESS)
-def test_colours_differ_for_the_colour_blind(scheme, kind):
+def test_colors_differ_for_the_color_blind(scheme, kind):
     part = (ASSETS / "css/page.css").read_text().split("@media screen")[scheme]
-    colours = re.findall(r"--run-\d: (#\w{6})", part)
+    colors = re.findall(r"--run-\d: (#\w{6})", part)
     paper = re.search(r"--paper: (#\w{6})", part)[1]
-    assert len(set(colours)) == 8
-    seen = [lab(BLINDNESS[kind] @ linear(colour)) for colour in colours]
+    assert len(set(colors)) == 8
+    seen = [lab(BLINDNESS[kind] @ linear(color)) for color in colors]
     assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 20
-    light = [TO_XYZ[1] @ linear(colour) for colour in (*colours, paper)]
+    light = [TO_XYZ[1] @ linear(color) for color in (*colors, paper)]
     contrast = [(max(one, light[-1]) + 0.05) / (min(one, light[-1]) + 0.05) for one in light[:-1]]
     assert min(contrast) >= 3, "the minimum contrast of graphics in WCAG"

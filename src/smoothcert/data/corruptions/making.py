@@ -64,7 +64,7 @@ def make_corrupted(
     """
     check_seed(seed)
     if workers is not None:
-        check_count("--workers", workers)
+        check_count("workers", workers)
     suite = suite_for(data.shape[0])
     wanted = list(dict.fromkeys(names or suite.corruptions))
     left = [name for name in wanted if not (folder / f"{name}.npy").is_file()]
@@ -141,9 +141,9 @@ def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
     before = read_about(folder)
     if before is not None:
         if before != about:
-            raise UsageError(f"{folder} has corruptions of other images or of another seed; choose another `--out`.")
+            raise UsageError(f"{folder} has corruptions of other images or of another seed; choose another `folder`.")
     elif folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"{folder} has files that were not made by smoothcert; choose another `--out`.")
+        raise UsageError(f"{folder} has files that were not made by smoothcert; choose another `folder`.")
     else:
         write_text(folder / ABOUT, json.dumps(about, indent=2) + "\n")
 

@@ -46,7 +46,7 @@ class ResidualStage(nn.Module):
         with torch.no_grad():
             if stem is None:
                 halved, projected = convs.pop(0), blocks[0].downsample[0]
-                # Both filters are centred on the second pixel of the second line.
+                # Both filters are centered on the second pixel of the second line.
                 entry = arrange([F.pad(projected.weight, (1, 2, 1, 1)), F.pad(halved.weight, (0, 1))])
                 entry_bias = torch.cat([projected.bias, halved.bias])
             else:

@@ -58,7 +58,7 @@ def run_stages(network: ResNet, x: Tensor) -> Tensor:
 
 
 def run_layers(x: Tensor, layers: list[Layer], shortcut: Tensor | None = None) -> Tensor:
-    """Apply the two layers of each block, preceded by a single layer if their number is odd."""
+    """Apply the two layers of each block; if the number of layers is odd, the first one precedes the blocks."""
     convs, norms = [conv for conv, _ in layers], [norm for _, norm in layers]
     width = convs[0].out_channels
     shortcut = None if shortcut is None else shortcut.permute(0, 2, 3, 1)
@@ -110,7 +110,7 @@ def _apply(
 
 
 def _widened(values: Tensor, width: int) -> Tensor:
-    """Pad images or filters with zeros to `width` channels, so that the stem is like the other layers."""
+    """Pad images or filters with zeros to `width` channels, so that the stem has the shape of the other layers."""
     missing = width - values.shape[-1]
     return F.pad(values, (0, missing)) if missing else values
 

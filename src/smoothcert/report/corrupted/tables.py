@@ -56,7 +56,7 @@ def _group_lines(members: Sequence[CorruptedResults], kind: str, columns: Sequen
         lines.append([*start, mean, error, *others, *end])
         if paper and (printed := paper_values(entry, kind)):
             mean_text, *other_texts = _texts(printed, columns, form)
-            lines.append([Cell(text) for text in ("", "", "  paper", mean_text, "", *other_texts, "", "")])
+            lines.append([Cell(text, "paper") for text in ("", "", "  paper", mean_text, "", *other_texts, "", "")])
     return lines
 
 

@@ -32,9 +32,9 @@ def corruption_pictures(
         data = corrupted.load(name)
         rows = len(data) // data.severities
         if not 0 <= image < rows:
-            raise UsageError(f"Expected `--image` to be from 0 to {rows - 1}, but got {image}.")
+            raise UsageError(f"Expected `image` to be from 0 to {rows - 1}, but got {image}.")
         if not 1 <= severity <= 5:
-            raise UsageError(f"Expected `--severity` to be from 1 to 5, but got {severity}.")
+            raise UsageError(f"Expected `severity` to be from 1 to 5, but got {severity}.")
         pictures[name] = _picture(data, (min(severity, data.severities) - 1) * rows + image)
     return pictures
 

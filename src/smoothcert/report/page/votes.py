@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,21 +10,36 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from smoothcert.results.naming import counts_path
-from smoothcert.results.reader import read_text
+from smoothcert.results.reader import read_vote_table
 from smoothcert.results.records import Results
 
-Votes = list[list[tuple[int, int]]]
-"""For each image, (class, votes in the estimation stage), most votes first."""
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Votes in the estimation stage: entry i has `count[i]` votes for class `label[i]` on the image in row `row[i]`."""
+
+    row: Ints
+    label: Ints
+    count: Ints
+
+    def __getitem__(self, row: int) -> list[tuple[int, int]]:
+        """Return (class, votes) of an image, most votes first."""
+        entries = slice(*np.searchsorted(self.row, [row, row + 1]))
+        pairs = zip(self.label[entries].tolist(), self.count[entries].tolist(), strict=True)
+        return sorted(pairs, key=lambda pair: -pair[1])
 
 
 def read_estimation(path: Path, images: int) -> Votes | None:
     """Return the votes of a results file, or None if they do not exist for every image."""
-    file = counts_path(path)
-    if not file.is_file():
+    if not counts_path(path).is_file():
         return None
-    rows = [line.split("\t")[2] for line in read_text(file).splitlines()[1 : images + 1] if line.count("\t") >= 2]
-    pairs = [[pair.split(":") for pair in row.split()] for row in rows]
-    return [[(int(label), int(count)) for label, count in row] for row in pairs] if len(rows) == images else None
+    table = read_vote_table(path)
+    if len(table) < images:
+        return None
+    chosen = (table.field % 2 == 1) & (table.field < 2 * images)
+    return Votes(table.field[chosen] // 2, table.label[chosen], table.count[chosen])
 
 
 def vote_shares(results: Results, votes: Votes | None, sigma: float | None) -> NDArray[np.float64] | None:
@@ -34,8 +50,8 @@ def vote_shares(results: Results, votes: Votes | None, sigma: float | None) -> N
     """
     if votes is None:
         return np.where(results.predict >= 0, ndtr(results.radius / sigma), np.nan) if sigma else None
-    shares = np.zeros(len(results))
-    for position, (predict, row) in enumerate(zip(results.predict, votes, strict=True)):
-        leading = dict(row).get(int(predict), 0) if predict >= 0 else max((count for _, count in row), default=0)
-        shares[position] = leading / max(1, sum(count for _, count in row))
-    return shares
+    leading, images = np.zeros(len(results)), len(results)
+    predicted = results.predict[votes.row]
+    counted = (votes.label == predicted) | (predicted < 0)
+    np.maximum.at(leading, votes.row[counted], votes.count[counted].astype(np.float64))
+    return leading / np.maximum(1.0, np.bincount(votes.row, votes.count, images))

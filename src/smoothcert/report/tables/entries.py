@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from smoothcert.report.tables.paper_numbers import ALIASES, METHODS
 from smoothcert.report.tables.protocol import protocol_of
@@ -46,6 +49,11 @@ class Entry:
     def rivals(self) -> tuple[str, float, str]:
         """Dataset, noise level and protocol: rows with equal values are ranked against each other."""
         return (*self.group, self.protocol)
+
+    @cached_property
+    def image_set(self) -> bytes:
+        """Identifies the images: rows with equal values can be ranked against each other."""
+        return np.sort(self.results.idx).tobytes()
 
     @property
     def title(self) -> str:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,7 @@ from smoothcert.report.tables.table import Table, TableRow, to_json
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of a table cell; `mark` is "best", "second" or empty."""
+    """Text of a table cell; `mark` is "best", "second", "paper" for the paper's numbers, "curve" or empty."""
 
     text: str
     mark: str = ""
@@ -25,16 +25,18 @@ class Cell:
 
 Lines = list[list[Cell]]
 
-TEXT_COLUMNS = ("dataset", "method")
+TEXT_COLUMNS = ("dataset", "method", "curve", "corruption", "recipe")
 """Titles of left-aligned columns; all others hold numbers."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A printable table: column titles and groups of lines."""
+    """A printable table: column titles and groups of lines, with what is said above the table and each group."""
 
     titles: list[str]
     groups: list[Lines]
+    note: str = ""
+    headings: tuple[str, ...] = ()
 
     @property
     def lines(self) -> Lines:
@@ -83,9 +85,10 @@ def _row_lines(row: TableRow, table: Table) -> Lines:
         return [cells]
     accuracy = [row.paper.accuracy.get(round(radius, 6)) for radius in table.radii]
     accuracy += [row.paper.linf.get(epsilon) for epsilon in table.linf]
-    paper = [*(Cell("") for _ in dataset), Cell(""), Cell("  paper"), Cell(f"{row.paper.acr:.3f}"), Cell("")]
-    paper += [Cell("" if value is None else f"{value:.1f}") for value in accuracy]
-    return [cells, paper + [Cell("")] * (len(cells) - len(paper))]
+    texts = ["", *([""] if dataset else []), "  paper", f"{row.paper.acr:.3f}", ""]
+    texts += ["" if value is None else f"{value:.1f}" for value in accuracy]
+    texts += [""] * (len(cells) - len(texts))
+    return [cells, [Cell(text, "paper") for text in texts]]
 
 
 def dataset_title(name: str | None) -> str:
@@ -93,42 +96,57 @@ def dataset_title(name: str | None) -> str:
     return TITLES.get(name or "", name or "?")
 
 
+_MARKS = {"best": "*", "second": "_", "": " "}
+
+
 def to_text(table: Table | Sheet) -> str:
     """Return an aligned table; `*` marks the best of a column and `_` the second best."""
     printed = sheet(table)
-    marks = {"best": "*", "second": "_", "": " "}
-    titles = [title + " " for title in printed.titles]
-    body = [[[cell.text + marks[cell.mark] for cell in line] for line in group] for group in printed.groups]
-    columns = zip(titles, *(line for group in body for line in group), strict=True)
-    widths = [max(map(len, column)) for column in columns]
-    rule = "-" * (sum(widths) + len(widths) - 1)
+    lines = aligned_lines(printed, _MARKS, "-")
+    texts = ["".join(text for text, _ in line).rstrip() for line in lines]
+    return "".join(f"{text}\n" for text in ([printed.note] if printed.note else []) + texts)
 
-    def aligned(line: Sequence[str]) -> str:
-        padded = [
-            f"{text:<{width}}" if title in TEXT_COLUMNS else f"{text:>{width}}"
-            for title, text, width in zip(printed.titles, line, widths, strict=True)
-        ]
-        return " ".join(padded).rstrip()
 
-    parts = [aligned(titles)]
-    for group in body:
-        parts += [rule, *(aligned(line) for line in group)]
-    return "\n".join(parts) + "\n"
+def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterator[list[tuple[str, str]]]:
+    """Yield the lines of an aligned table, with a rule above each group, as pieces of (text, mark).
+
+    `marks` are appended to the cells. The pieces of a rule have the mark "rule", those of the titles "title".
+    """
+    after = " " if marks else ""
+    titles = [[Cell(title, "title") for title in printed.titles]]
+    columns = zip(*titles, *printed.lines, strict=True)
+    widths = [max(len(cell.text) for cell in column) for column in columns]
+
+    def line_of(cells: Sequence[Cell]) -> Iterator[tuple[str, str]]:
+        for number, (title, cell, width) in enumerate(zip(printed.titles, cells, widths, strict=True)):
+            space, mark = " " * (width - len(cell.text)), marks.get(cell.mark, after)
+            before = "" if number == 0 else " "
+            left = title in TEXT_COLUMNS
+            yield before if left else before + space, ""
+            yield cell.text, cell.mark
+            yield mark + space if left else mark, ""
+
+    total = sum(widths) + len(widths) * (1 + len(after)) - 1
+    yield list(line_of(titles[0]))
+    for number, group in enumerate(printed.groups):
+        heading = f"{dash * 2} {printed.headings[number]} " if printed.headings else ""
+        yield [(heading.ljust(total, dash), "rule")]
+        yield from (list(line_of(line)) for line in group)
 
 
 def to_markdown(table: Table | Sheet) -> str:
     """Return a Markdown table, the best in bold and the second best underlined."""
     printed = sheet(table)
-    styles = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
+    styles = {"best": "**{}**", "second": "<u>{}</u>"}
     lines = [printed.titles, [":--" if title in TEXT_COLUMNS else "--:" for title in printed.titles]]
-    lines += [[styles[cell.mark].format(cell.text.strip()) for cell in line] for line in printed.lines]
+    lines += [[styles.get(cell.mark, "{}").format(cell.text.strip()) for cell in line] for line in printed.lines]
     return "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
 
 
 def to_latex(table: Table | Sheet) -> str:
     """Return a LaTeX tabular for booktabs, the best in bold and the second best underlined."""
     printed = sheet(table)
-    styles = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
+    styles = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
     special = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method", "dataset": "Dataset"}
     titles = [special.get(title, _latex(title).replace(r"l\_inf", r"$\ell_\infty$")) for title in printed.titles]
     columns = "".join("l" if title in TEXT_COLUMNS else "r" for title in printed.titles)
@@ -136,7 +154,8 @@ def to_latex(table: Table | Sheet) -> str:
     for group in printed.groups:
         out.append(r"\midrule")
         out += [
-            " & ".join(styles[cell.mark].format(_latex(cell.text.strip())) for cell in line) + r" \\" for line in group
+            " & ".join(styles.get(cell.mark, "{}").format(_latex(cell.text.strip())) for cell in line) + r" \\"
+            for line in group
         ]
     return "\n".join([*out, r"\bottomrule", r"\end{tabular}"]) + "\n"
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from smoothcert.dataset_names import dimensions_of
 from smoothcert.errors import UsageError
@@ -45,14 +43,18 @@ class Table:
         return len({row.entry.dataset for row in self.rows}) > 1
 
     def rivals(self) -> list[list[TableRow]]:
-        """Return the rows grouped by dataset, noise level and protocol."""
-        keys = dict.fromkeys(row.entry.rivals for row in self.rows)
-        return [[row for row in self.rows if row.entry.rivals == key] for key in keys]
+        """Return the rows grouped by images and protocol: those that are ranked against each other."""
+        return self._grouped(lambda entry: (entry.rivals, entry.image_set))
 
     def groups(self) -> list[list[TableRow]]:
-        """Return the rows grouped by dataset and noise level."""
-        keys = sorted({row.entry.group for row in self.rows})
-        return [[row for row in self.rows if row.entry.group == key] for key in keys]
+        """Return the rows grouped by dataset, noise level and images."""
+        return self._grouped(lambda entry: (entry.group, entry.image_set))
+
+    def _grouped(self, key: Callable[[Entry], Any]) -> list[list[TableRow]]:
+        groups: dict[Any, list[TableRow]] = {}
+        for row in self.rows:
+            groups.setdefault(key(row.entry), []).append(row)
+        return list(groups.values())
 
 
 def build_table(
@@ -77,16 +79,20 @@ def build_table(
     """
     grids = {tuple(metrics.radius_grid(entry.dataset)) for entry in entries}
     if radii is not None and not all(0 <= radius < math.inf for radius in radii):
-        raise UsageError(f"Expected `--radii` to be finite numbers >= 0, but got {' '.join(map(str, radii))}.")
+        raise UsageError(f"Expected `radii` to be finite numbers >= 0, but got {' '.join(map(str, radii))}.")
     grid = tuple(radii) if radii is not None else max(grids, key=len)
-    ranked = sorted(entries, key=lambda entry: (entry.group, method_rank(entry.method)))
+    ranked = sorted(entries, key=_row_order)
     check_comparable(ranked, linf=bool(linf), paper=paper)
     rows = tuple(_build_row(entry, grid, linf, _find_baseline(ranked, baseline, entry), paper) for entry in ranked)
     table = Table(rows, grid, tuple(linf), baseline)
     for members in table.rivals():
-        if on_same_images(members):
-            _mark_rows(members)
+        _mark_rows(members)
     return table
+
+
+def _row_order(entry: Entry) -> tuple[Any, ...]:
+    """Sort by dataset, noise level, images (the most first) and method."""
+    return (entry.group, -len(entry.results), entry.image_set, method_rank(entry.method))
 
 
 def _build_row(
@@ -97,7 +103,7 @@ def _build_row(
     if linf:
         dimensions = entry.settings.get("data", {}).get("dimensions") or dimensions_of(entry.dataset)
         if dimensions is None:
-            raise UsageError(f"`--linf` needs the image size of {entry.name}; name its dataset with `--dataset`.")
+            raise UsageError(f"`linf` needs the image size of {entry.name}; name its dataset with `dataset`.")
         linf_accuracy = tuple(100 * metrics.linf_accuracy(results.radius, results.correct, linf, dimensions))
     difference = None
     if baseline:
@@ -126,11 +132,6 @@ def _find_baseline(entries: Sequence[Entry], baseline: str | None, entry: Entry)
         return None
     check_same_protocol(entry, same)
     return same
-
-
-def on_same_images(rows: Sequence[TableRow]) -> bool:
-    """Return True if all rows were computed on the same images, so that they can be ranked."""
-    return len({np.sort(row.entry.results.idx).tobytes() for row in rows}) == 1
 
 
 def _mark_rows(rows: Sequence[TableRow]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def _distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
     if len(set(seeds)) == len(runs) and all(other == others[0] for other in others):
         return [{"seed": seed} for seed in seeds]
     for words in (
-        [run.name for run in runs],
+        _without_common_start([run.name for run in runs]),
         [run.path.absolute().parent.parent.name for run in runs],
         [run.path.name for run in runs],
     ):
@@ -38,3 +39,14 @@ def _distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
             return [{"qualifier": word} for word in words]
     above = os.path.commonpath([run.path.absolute().parent for run in runs])
     return [{"qualifier": str(run.path.absolute().relative_to(above))} for run in runs]
+
+
+def _without_common_start(names: Sequence[str]) -> list[str]:
+    """Cut off the leading words that all names share; the name that has no others becomes empty.
+
+    >>> _without_common_start(["mnist-macer-1.00", "mnist-macer-1.00-lambda4", "mnist-macer-1.00-lambda8"])
+    ['', 'lambda4', 'lambda8']
+    """
+    words = [name.split("-") for name in names]
+    shared = len(list(takewhile(lambda same: len(set(same)) == 1, zip(*words, strict=False))))
+    return ["-".join(word[shared:]) for word in words]

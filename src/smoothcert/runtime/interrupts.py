@@ -1,0 +1,24 @@
+"""Ctrl-C during an import. Imports as little as possible, so that the command line can use it first."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+_IMPORT_MACHINERY = "<frozen importlib._bootstrap>"
+
+
+def raise_interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, or end the process if an import is in progress.
+
+    Extension modules such as NumPy's turn an interrupted import into unrelated errors. No work has begun by then.
+    """
+    above = frame
+    while above:
+        if above.f_code.co_filename == _IMPORT_MACHINERY:
+            if os.environ.get("RANK", "0") == "0":
+                os.write(2, b"\nsmoothcert: interrupted.\n")
+            os._exit(130)
+        above = above.f_back
+    signal.default_int_handler(number, frame)

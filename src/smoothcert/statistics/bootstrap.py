@@ -1,0 +1,42 @@
+"""Bootstrap resamples of images, drawn once and shared by all estimates over the same number of images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BLOCK = 64  # resamples that are converted to floating point at once, to bound the memory
+
+
+@lru_cache(maxsize=4)
+def _resamples(images: int, number: int, seed: int) -> NDArray[np.uint8]:
+    """Return how often each resample draws each image, [number, images]."""
+    generator = np.random.default_rng(seed)
+    drawn = np.empty((number, images), dtype=np.uint8)  # nobody draws one of more than 255 images 256 times
+    for row in drawn:
+        row[:] = np.bincount(generator.integers(0, images, images), minlength=images)
+    drawn.flags.writeable = False
+    return drawn
+
+
+def resample_blocks(images: int, number: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """Yield the bootstrap samples in blocks: how often each sample draws each image, [samples, images].
+
+    Args:
+        images: Number of images to draw from, and of draws per sample.
+        number: Number of samples.
+        seed: Seed of the draws.
+
+    Yields:
+        The blocks, together `number` samples.
+
+    Example:
+        >>> [block.sum(axis=1).tolist() for block in resample_blocks(images=5, number=2, seed=0)]
+        [[5.0, 5.0]]
+    """
+    drawn = _resamples(images, number, seed)
+    for start in range(0, number, _BLOCK):
+        yield drawn[start : start + _BLOCK].astype(np.float64)
