@@ -114,11 +114,13 @@ class Setting:
         self.rates = {}
 
     def measure(self, load):
+        """Measure once, beside `load` busy processes."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         self.rates.setdefault(load, []).append(float(self.process.stdout.readline()))
 
     def median(self, load):
+        """Return the median of the rounds."""
         return statistics.median(self.rates[load])
 
 

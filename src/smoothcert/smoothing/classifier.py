@@ -13,7 +13,14 @@ from torch import Tensor, nn
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.philox import Purpose
 from smoothcert.smoothing.base_classifier import BaseClassifier
-from smoothcert.smoothing.counting import Classify, Work, count_within_memory, default_batch, default_micro_batch
+from smoothcert.smoothing.counting import (
+    Classify,
+    Work,
+    all_work,
+    count_within_memory,
+    default_batch,
+    default_micro_batch,
+)
 from smoothcert.smoothing.deploy import COMPILED
 from smoothcert.smoothing.independence import CheckSchedule, IndependenceCheck
 from smoothcert.smoothing.input_checks import AUTO, as_batch, as_indices, as_seed, as_shape, check_range, check_values
@@ -291,12 +298,14 @@ class SmoothedClassifier(nn.Module):
         device = self.device_for(inputs)
         micro_batch = self.micro_batch_for(inputs.shape[1:], device)
         placed = inputs.detach().to(device)
-        threads = self.threads or torch.get_num_threads()
+        threads = (self.threads or torch.get_num_threads()) if device.type == "cpu" else 1
         total = len(work[0]) * micro_batch if work else len(inputs) * (edges[-1] - edges[0])
+        images, blocks = work or all_work(len(inputs), edges, micro_batch)
+        threads = min(threads, len(images))
         with self._base.voting(self.model, device):
             classes = self._classes(placed, micro_batch)
-            with self._independent_votes(placed[0], micro_batch, total):
-                voters = self._voters(device, min(threads, -(-total // micro_batch)))
+            with self._independent_votes(placed[0], micro_batch, total, threads):
+                voters = self._voters(threads)
                 votes = count_within_memory(
                     voters,
                     placed,
@@ -309,7 +318,7 @@ class SmoothedClassifier(nn.Module):
                     micro_batch=micro_batch,
                     batch=default_batch(micro_batch, device, len(voters)) if batch is None else batch,
                     dtype=self._base.dtype,
-                    work=None if work is None else (work[0].to(device), work[1].to(device)),
+                    work=(images.to(device), blocks.to(device)),
                 ).cpu()
                 if invalid := int(votes[..., -1].sum()):
                     raise SmoothcertError(
@@ -353,13 +362,12 @@ class SmoothedClassifier(nn.Module):
         assert self.num_classes is not None
         return self.num_classes
 
-    def _voters(self, device: torch.device, count: int) -> list[Classify]:
-        if device.type != "cpu" or self._base.deployed.one_thread:
-            return [self._base.scores]
-        return self._base.voters(count, thread_safe=self.threads is not None and not isinstance(self.model, nn.Module))
+    def _voters(self, threads: int) -> list[Classify]:
+        promised = self.threads is not None and not isinstance(self.model, nn.Module)
+        return self._base.voters(1 if self._base.deployed.one_thread else threads, thread_safe=promised)
 
     @contextmanager
-    def _independent_votes(self, one: Tensor, micro_batch: int, votes: int) -> Iterator[None]:
+    def _independent_votes(self, one: Tensor, micro_batch: int, votes: int, threads: int) -> Iterator[None]:
         """Check that a user's model votes independently: around the first votes, and at random moments later."""
         due, deployed = self._schedule.due(votes), self._base.deployed
         if self._base.scores_rows_alone or (deployed.independent and not due):
@@ -383,7 +391,7 @@ class SmoothedClassifier(nn.Module):
         )
         check.before_votes()
         deployed.one_thread = False
-        deployed.one_thread = not all(check.same_scores(copied) for copied in self._voters(one.device, 2)[1:])
+        deployed.one_thread = not all(check.same_scores(copied) for copied in self._voters(min(threads, 2))[1:])
         yield
         check.after_votes()
         deployed.independent = True

@@ -40,15 +40,15 @@ def count_votes(
     purpose: int,
     micro_batch: int,
     batch: int,
-    dtype: torch.dtype = torch.float32,
-    work: Work | None = None,
+    dtype: torch.dtype,
+    work: Work,
 ) -> Tensor:
     """Count how often each class wins under noise, for samples edges[i] to edges[i+1] - 1 of each input.
 
     `inputs` [count, ...] and `indices` [count] are on the device. Each of the `voters` runs in a thread of its own.
     About `batch` noisy samples are in memory at once. Noise is drawn and added in float32; the sum is cast to `dtype`
-    once. `work` lists the micro-batches to count (by default all). Returns int64 [count, stages, classes + 1]; the last
-    column counts samples with NaN scores.
+    once. `work` lists the micro-batches to count. Returns int64 [count, stages, classes + 1]; the last column counts
+    samples with NaN scores.
     """
     device, count = inputs.device, len(inputs)
     stages, columns = len(edges) - 1, num_classes + 1
@@ -56,7 +56,6 @@ def count_votes(
     slots = torch.arange(micro_batch, device=device)
     voters = voters[: max(1, batch // micro_batch)]
     per_pass = max(1, batch // micro_batch // len(voters))
-    images, blocks = work or _all_work(count, edges, micro_batch, device)
 
     def count_passes(classify: Classify, passes: Iterator[Work]) -> Tensor:
         # Two more rows count the samples before the first and after the last edge, the padding of micro-batches.
@@ -70,7 +69,7 @@ def count_votes(
             votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
         return votes
 
-    passes = zip(torch.split(images, per_pass), torch.split(blocks, per_pass), strict=True)
+    passes = zip(*(torch.split(part, per_pass) for part in work), strict=True)
     votes = torch.stack(share_out(passes, [partial(count_passes, classify) for classify in voters])).sum(dim=0)
     return votes.view(count, stages + 2, columns)[:, 1:-1]
 
@@ -99,10 +98,11 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
-def _all_work(count: int, edges: Sequence[int], micro_batch: int, device: torch.device) -> Work:
+def all_work(count: int, edges: Sequence[int], micro_batch: int) -> Work:
+    """Return all micro-batches of `count` inputs that have samples between the first and the last edge."""
     first = edges[0] // micro_batch
     blocks = -(-edges[-1] // micro_batch) - first
-    work = torch.arange(count * blocks, device=device)
+    work = torch.arange(count * blocks)
     return work // blocks, first + work % blocks
 
 

@@ -117,7 +117,7 @@ class IndependenceCheck:
 
     def same_scores(self, other: Classify) -> bool:
         """Return True if another function scores the noisy copies exactly as the model did before the votes."""
-        if self._randomised:
+        if self._randomized:
             return False
         scores = self._call(self._noisy, classify=other)
         return torch.allclose(self._scores, scores, rtol=0, atol=0, equal_nan=True)

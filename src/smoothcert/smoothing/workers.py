@@ -23,7 +23,8 @@ from torch import nn
 from smoothcert.runtime.host_memory import keep_freed_memory
 
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
-_Item, _Result = TypeVar("_Item"), TypeVar("_Result")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @contextmanager
