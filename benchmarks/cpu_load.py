@@ -106,12 +106,15 @@ class Setting:
         self.kind, self.network, self.version, self.threads = kind, network, version, threads
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(source)}
         if version == "now":
-            environment["OMP_WAIT_POLICY"] = "passive"  # as the command line sets it
+            environment["GOMP_SPINCOUNT"] = "1000"  # as the command line sets it
         command = [sys.executable, __file__, "--measure", kind, network, "--seconds", str(seconds)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=environment, **pipes)
-        assert self.process.stdout.readline() == "ready\n"
         self.rates = {}
+
+    def wait_until_ready(self):
+        """Wait until it can be measured."""
+        assert self.process.stdout.readline() == "ready\n"
 
     def measure(self, load):
         """Measure once, beside `load` busy processes."""
@@ -138,15 +141,19 @@ def busy_processes(count):
 
 
 def start_settings(args):
+    """Start all processes; those of the published loop one by one, since they choose their batch size by timing."""
     versions = {"now": OURS} | ({"before": args.before.resolve()} if args.before else {})
     plan = [("votes", network, version) for network in NETWORKS for version in versions]
-    plan += [("published loop", network, "published") for network in NETWORKS]
     plan += [("training", "lenet", version) for version in versions]
-    return [
-        Setting(kind, network, version, threads, versions.get(version, OURS), args.seconds)
-        for kind, network, version in plan
-        for threads in args.threads
-    ]
+    kinds = [(*each, threads) for each in plan for threads in args.threads]
+    settings = [Setting(*kind, versions[kind[2]], args.seconds) for kind in kinds]
+    for each in settings:
+        each.wait_until_ready()
+    for network in NETWORKS:
+        for threads in args.threads:
+            settings.append(Setting("published loop", network, "published", threads, OURS, args.seconds))
+            settings[-1].wait_until_ready()
+    return settings
 
 
 def print_table(settings, loads):

@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     _open_streams()
-    _let_threads_sleep()
+    _limit_spinning()
     parser = Parser()
     try:
         top = build_parser([*given, *words_to_complete()])
@@ -127,13 +127,13 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _let_threads_sleep() -> None:
-    """Let OpenMP threads that wait for work sleep instead of spin, unless the user has chosen. Call before torch loads.
+def _limit_spinning() -> None:
+    """Let OpenMP threads without work sleep soon, unless the user has chosen. Call before torch loads.
 
-    Threads that spin take processor time from those that they wait for if other programs need it, too.
+    By default they spin for milliseconds, and on a busy machine take that time from the threads that they wait for.
     """
-    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & set(os.environ):
-        os.environ["OMP_WAIT_POLICY"] = "passive"
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
+        os.environ["GOMP_SPINCOUNT"] = "1000"  # read by libgomp, which PyTorch uses on Linux
 
 
 def _open_streams() -> None:
