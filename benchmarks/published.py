@@ -1,4 +1,4 @@
-"""The published way to train and certify, written after its description: the baseline of the benchmarks.
+"""Baseline of the benchmarks: training and certification as published, written from their description.
 
 Eager, float32, one training step at a time, one image at a time, votes counted on the host.
 

@@ -33,8 +33,8 @@ from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.stepper import Stepper
 
 DEVICE = torch.device("cuda")
-# Channels, side, images, layers, and how far they may be off: a sum in float32 that falls on the other side of a value
-# between two of bfloat16 changes ever more values behind it.
+# Channels, image side, images, layers, and the largest relative error. A float32 sum that rounds to the other of two
+# neighboring bfloat16 values changes more and more values in later layers, so deeper stacks need a larger tolerance.
 LAYERS = (
     *((16, 32, 256, 1, 2**-8), (32, 16, 256, 1, 2**-8), (64, 8, 256, 1, 2**-8)),
     *((16, 32, 256, 2, 2**-5), (32, 16, 256, 2, 2**-5), (64, 8, 256, 2, 2**-5)),
@@ -69,7 +69,7 @@ def check_noise():
 
 
 def check_other_noises():
-    """Uniform noise and the integers of sound certification are the CPU's to the bit."""
+    """Check that uniform noise and the integer noise of sound certification are bit-identical to the CPU's."""
     inputs, rows = torch.randint(256, (5, 3, 32, 32)).float() / 255, torch.randint(5, (300,))
     indices, samples = torch.arange(5) * 1000, torch.randint(2**32 - 1, (300, 2))
     for noise in (UniformNoise(0.5), grid_noise(0.25, 3072), grid_noise(1.0, 3072)):
@@ -81,7 +81,7 @@ def check_other_noises():
 
 @torch.no_grad()
 def check_convolution():
-    """Convolution, ReLU and pooling as one kernel, against the layers one by one in double precision."""
+    """Compare the fused convolution, ReLU and pooling with separate layers in double precision."""
     from smoothcert.models.cuda.pooled_convolution import PooledConv
 
     torch.manual_seed(0)
@@ -99,7 +99,7 @@ def check_convolution():
 
 @torch.no_grad()
 def check_residual():
-    """A CIFAR ResNet by one kernel a stage, against the layers one by one in double precision."""
+    """Compare a CIFAR ResNet that runs one kernel per stage with separate layers in double precision."""
     from smoothcert.models.cuda.residual_network import ResidualNetwork, has_kernels
 
     torch.manual_seed(0)
@@ -114,7 +114,7 @@ def check_residual():
             expected = rounded(F.relu(block.conv2(rounded(F.relu(block.conv1(expected)))) + shortcut))
         ours, again = stage(given), stage(given)
         errors = (ours.permute(0, 3, 1, 2) - expected).abs() / expected.clamp(min=1)
-        # Sums in float32 fall now and then on the other side of a value between, and later blocks carry that on.
+        # Float32 sums sometimes round to the other neighboring bfloat16 value, and later blocks amplify that.
         check(f"stage {number + 1}, rounded once a convolution, on average", float(errors.mean()), 2**-9)
         check(f"stage {number + 1}, rounded once a convolution, at worst", float(errors.max()), 2**-4)
         check(f"values of stage {number + 1} that differ the second time", float((again != ours).sum()), 0)
@@ -125,7 +125,7 @@ def check_residual():
 
 @torch.no_grad()
 def check_bottleneck():
-    """Convolution, bias, shortcut and ReLU as one kernel, against the same in double precision."""
+    """Compare the fused convolution, bias, shortcut and ReLU with the same in double precision."""
     from smoothcert.kernels.bottleneck_convolution import convolve
     from smoothcert.models.cuda.bottleneck import Convolution
 
@@ -157,7 +157,7 @@ def check_bottleneck():
 
 @torch.no_grad()
 def check_chains():
-    """The convolutions from one bottleneck's 3x3 to the next one's first as one kernel, against double precision."""
+    """Compare the fused convolutions of two adjacent bottlenecks (a chain) with double precision."""
     from smoothcert.kernels.pointwise import CHAINS, chain
 
     torch.manual_seed(0)
@@ -174,7 +174,7 @@ def check_chains():
         joined, added = (torch.cat([inputs, shortcut], 3), 0) if given else (inputs, shortcut)
         wide, narrow = chain(x, shortcut, middle, last, following)
         name = f"chain of {width}, {4 * width} and {next_width}" + (", shortcut projected" if given else "")
-        # What the 3x3 convolution makes may be rounded the other way, by which the wide images hardly change.
+        # The output of the 3x3 convolution may round the other way, which hardly changes the wide images.
         limits = 2**-7 if middle else 2**-8, 2**-8
         exact = F.relu(products(joined, *last) + added), F.relu(products(wide, *following))
         for what, ours, expected, limit in zip(("wide", "narrow"), (wide, narrow), exact, limits, strict=True):
@@ -185,7 +185,7 @@ def check_chains():
 
 
 def pointwise_tensors(side, channels, filters, given=0):
-    """Return images, and weight and bias of a 1x1 convolution with channels for `given` ones of a shortcut."""
+    """Return images, and weight and bias of a 1x1 convolution with `given` more channels for the shortcut."""
     images = torch.randn(5, side, side, channels, device=DEVICE).bfloat16()
     weight = torch.randn(filters, 1, 1, channels + given, device=DEVICE) / (channels + given) ** 0.5
     return images, weight.bfloat16(), torch.randn(filters, device=DEVICE)
@@ -197,7 +197,7 @@ def products(images, weight, bias):
 
 
 class Rounded(torch.autograd.Function):
-    """Rounding to bfloat16, of gradients as well."""
+    """Round values and their gradients to bfloat16."""
 
     @staticmethod
     def forward(ctx, x):
@@ -221,7 +221,7 @@ def exact_layer(x, conv, norm, added=0, rectify=F.relu):
 
 
 def exact_layers(x, layers, shortcut):
-    """Apply the layers of residual blocks, and one that leads if their number is odd."""
+    """Apply the layers of residual blocks; if their number is odd, the first one precedes the blocks."""
     for number, (conv, norm) in enumerate(layers):
         if (len(layers) - number) % 2:
             x = exact_layer(x, conv, norm, shortcut)
@@ -238,7 +238,7 @@ def exact_halving(x, layers, _):
 
 
 def layer_gradients(apply, layers, x, shortcut, weights):
-    """Return what layers make of images, and what it leaves behind in them."""
+    """Return the output of layers, the gradients of inputs and parameters, and the running statistics."""
     layers = copy.deepcopy(layers)
     x, shortcut = x.detach().requires_grad_(), shortcut.detach().requires_grad_()
     made = apply(x, layers, shortcut if len(layers) % 2 else None)
@@ -254,7 +254,7 @@ def layer_gradients(apply, layers, x, shortcut, weights):
 
 
 def compare_layers(what, convs, apply, exactly, limit, *shapes):
-    """Compare layers in training and in eval mode with gradients and statistics, and with themselves."""
+    """Compare outputs, gradients and statistics of layers with exact ones, and those of two identical runs."""
     exact = nn.ModuleList(nn.ModuleList((conv, nn.BatchNorm2d(conv.out_channels))) for conv in convs)
     exact = exact.to(DEVICE).bfloat16().double()
     for _, norm in exact:
@@ -277,7 +277,7 @@ def compare_layers(what, convs, apply, exactly, limit, *shapes):
 
 
 def check_layers(channels, side, count, number, limit):
-    """Residual layers, rounded as the kernels do and in double precision."""
+    """Compare residual layers with double precision, rounded where the kernels round."""
     from smoothcert.models.cuda.training_network import run_layers
 
     torch.manual_seed(0)
@@ -287,7 +287,7 @@ def check_layers(channels, side, count, number, limit):
 
 
 def check_halving(channels, side, count, limit):
-    """What halves images, likewise."""
+    """Compare the layers that halve images with double precision, rounded where the kernels round."""
     from smoothcert.models.cuda.training_network import halve
 
     torch.manual_seed(0)
@@ -303,7 +303,7 @@ def rounded(x):
 
 @torch.no_grad()
 def check_replay():
-    """A graph's scores are those of the network it was captured from, and stay when it is replayed."""
+    """Check that a replayed CUDA graph returns the scores of the network it was captured from."""
     for name, shape in (("lenet", (1, 28, 28)), ("cifar_resnet20", (3, 32, 32))):
         torch.manual_seed(0)
         model = smoothcert.create_model(name).to(choose_device("cuda")).eval()
@@ -315,7 +315,7 @@ def check_replay():
 
 
 def check_stopping():
-    """A wave of images at different stages votes as each image alone does."""
+    """Check that images certified together get the same votes as each image certified alone."""
     torch.manual_seed(0)
     model = smoothcert.create_model("lenet").to(DEVICE).eval()
     data = smoothcert.load_dataset("mnist-mini", "test")
@@ -330,7 +330,7 @@ def check_stopping():
 def train(name, network, *, graphs=False, compiled=False, steps=12, rounding=0.0):
     """Return a network's state after some steps in float32, and the sums of its losses.
 
-    `rounding` is how far, relatively and about, its weights are off at the start.
+    `rounding` is the standard deviation of relative random errors in the initial weights.
     """
     torch.manual_seed(0)
     shape = (1, 28, 28) if network == "lenet" else (3, 32, 32)
@@ -361,10 +361,10 @@ def train(name, network, *, graphs=False, compiled=False, steps=12, rounding=0.0
 
 
 def check_steps(networks, compiled):
-    """Graphs give the numbers of the steps they were captured from; compiled steps give eager ones' but for rounding.
+    """Check that graphs repeat the steps they were captured from, and compiled steps match eager ones up to rounding.
 
-    Behind ReLU and BatchNorm a rounding of ResNet-20's weights moves those of the next step by 1e-5, and those of the
-    twelfth by 0.01: of such networks one compiled step is compared, and what rounding does to it is allowed for.
+    ReLU and BatchNorm amplify rounding: a rounding error in ResNet-20's weights is 1e-5 after one step and 0.01
+    after twelve. So only one compiled step of such a network is compared, with a tolerance for the effect of rounding.
     """
     for network, name in itertools.product(networks, METHODS):
         what, eager = f"{name} on {network}", train(name, network)
@@ -385,7 +385,7 @@ def compare(what, expected, given, limit=1e-5):
 
 
 def apart(expected, given):
-    """Return how far apart two trained networks' weights are, and relatively their losses."""
+    """Return the largest absolute difference between the weights, and the largest relative one between the losses."""
     (weights, sums), (other_weights, other_sums) = expected, given
     differences = [(weights[key].double() - other_weights[key].double()).abs().max() for key in weights]
     return float(torch.stack(differences).max()), float(((sums - other_sums).abs() / sums.abs().clamp(min=1e-3)).max())
@@ -416,7 +416,7 @@ def check_votes():
 
 
 def check_memory():
-    """Certify in a hundredth of the device's memory beyond what is held, with a batch that cannot fit there."""
+    """Count votes with 1% of the device's memory, in a batch that does not fit into it."""
     gc.collect()
     torch.cuda.empty_cache()
     held = torch.cuda.memory_reserved() / torch.cuda.get_device_properties(DEVICE).total_memory
@@ -436,10 +436,10 @@ if __name__ == "__main__":
     parser.add_argument("--networks", nargs="*", default=["lenet", "cifar_resnet20"], help="whose steps are taken")
     parser.add_argument("--compiled", nargs="*", default=list(METHODS), help="methods whose steps are compiled too")
     args = parser.parse_args()
-    # What falls back to ordinary execution would be compared with itself.
+    # A fallback to plain execution would compare that with itself, so it is an error.
     warnings.filterwarnings("error", message="Steps run")
-    warnings.filterwarnings("error", message="Votes are launched")
-    # Convolutions by the same algorithms every time: steps take the fastest, which is another from run to run.
+    warnings.filterwarnings("error", message="The network is called directly")
+    # Use deterministic convolutions: training steps choose the fastest algorithm, which varies from run to run.
     for module in (stepper, compiled_loss):
         module.numerics = lambda precision, device, deterministic: numerics(precision, device)
     for part, checks in {

@@ -1,4 +1,4 @@
-"""The kernels' generator on counters that no draw reaches: for the known answers published with Random123."""
+"""Check the kernels' random generator against the known answers of Random123, on counters that no draw reaches."""
 
 import torch
 import triton
@@ -28,7 +28,7 @@ def _encrypt_kernel(out, counter, key):
 
 
 def wrong_answers(device):
-    """Return how many of the known answers the kernels' generator misses."""
+    """Return the number of known answers that the kernels' generator does not reproduce."""
     wrong = 0
     for texts in KNOWN:
         counter, key, expected = (torch.tensor([int(word, 16) for word in text.split()]) for text in texts)

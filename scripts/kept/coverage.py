@@ -163,7 +163,7 @@ def headline(tables, corrupted):
     started = f"**The paper's main table, {main.title}, {verdict}: {len(main.rows)} of {main.total} rows.**"
     untouched = [table.title for table in tables if not table.rows and table is not main]
     if untouched:
-        started += f" Nothing has been reproduced of these tables either: {'; '.join(untouched)}."
+        started += f" No row of the following tables has been reproduced either: {'; '.join(untouched)}."
     paragraphs = [started, clean_headline(tables)]
     for name, networks in corrupted.items():
         if in_paper(name) and networks:

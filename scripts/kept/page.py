@@ -2,6 +2,7 @@
 
 from itertools import groupby
 
+from kept.cascades import cascade_lines
 from kept.comparison import CLOSE, distances, ranking
 from kept.corruptions import corruption_lines, read_networks
 from kept.costs import cost_lines
@@ -34,10 +35,10 @@ _READING = f"""\
 - `rounded` is our ACR from radii rounded to three significant digits, as in the published results files. `difference`
   compares it with the paper, and `within {CLOSE}` refers to this difference. At sigma 0.5 the largest radius that
   100,000 votes can prove, 1.906, is rounded to 1.91.
-- `paper, five seeds` is the paper's mean and standard deviation over five seeds, where it has them for these settings.
+- `paper, five seeds` is the paper's mean and standard deviation over five seeds, if it reports them for these settings.
 - Column `0.25` and so on: certified accuracy in percent at that radius. Bold is best, underlined second best.
-- Costs: runs that were trained together show the time and memory of all of them. Certification counts every row, also
-  those before an interruption."""
+- Costs: runs that were trained together show the time and memory of all of them. Certification counts every row,
+  including those before an interruption."""
 
 
 def verify_page(folder, page):
@@ -58,6 +59,7 @@ def results_page(folder):
     lines = [*_HEAD, *coverage_lines(coverage(folder, corrupted), corrupted)]
     if sections:
         lines += ["## How to read the tables", "", *protocol_lines(folder), _READING, "", *sections]
+        lines += cascade_lines(folder)
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -29,7 +29,7 @@ def settings_of(path):
     """Return the settings in the sidecar of a results file."""
     settings = read_sidecar(sidecar_path(path)).get("settings", {})
     if missing := _REQUIRED.difference(settings):
-        raise SmoothcertError(f"{sidecar_path(path)} does not say {', '.join(sorted(missing))}.")
+        raise SmoothcertError(f"{sidecar_path(path)} lacks {', '.join(sorted(missing))}.")
     return settings
 
 
@@ -37,7 +37,7 @@ def network_of(path):
     """Return the hash of the network that a results file certifies."""
     network = settings_of(path)["model"].get("sha256")
     if network is None:
-        raise SmoothcertError(f"{sidecar_path(path)} does not say the hash of its network.")
+        raise SmoothcertError(f"{sidecar_path(path)} lacks the hash of its network.")
     return network
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.methods import Method, StepOutput, create_method, list_methods, register_method
     from smoothcert.models import adapt_inputs, create_model, list_models
+    from smoothcert.results.frame import to_frame
     from smoothcert.results.reader import read_counts, read_results
+    from smoothcert.smoothing.cascade import Cascade, CascadeCertificate
     from smoothcert.smoothing.classifier import Certificate, SmoothedClassifier
     from smoothcert.statistics import bounds, metrics, stopping
     from smoothcert.training.config import TrainConfig
@@ -38,7 +40,9 @@ _HOMES = {
     "checkpoints.pretrained": ("list_pretrained", "load_pretrained"),
     "training.config": ("TrainConfig",),
     "training.recipes": ("list_recipes", "load_recipe"),
+    "results.frame": ("to_frame",),
     "results.reader": ("read_counts", "read_results"),
+    "smoothing.cascade": ("Cascade", "CascadeCertificate"),
     "smoothing.classifier": ("Certificate", "SmoothedClassifier"),
     "training.runs": ("train_run", "train_runs"),
 }
@@ -46,6 +50,8 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = ("bounds", "metrics", "stopping")
 
 __all__ = [
+    "Cascade",
+    "CascadeCertificate",
     "Certificate",
     "ImageData",
     "Method",
@@ -78,6 +84,7 @@ __all__ = [
     "save_checkpoint",
     "select",
     "stopping",
+    "to_frame",
     "train_run",
     "train_runs",
 ]

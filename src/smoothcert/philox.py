@@ -35,6 +35,7 @@ class Purpose(IntEnum):
     AUGMENTATION = 5 << 16
     EVALUATION = 6 << 16
     ATTACK = 7 << 16
+    SAMPLING = 8 << 16
 
 
 def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> Words:

@@ -138,7 +138,7 @@ def spoil(folder, what):
         ("type", "expected uint8 images"),
         ("broken", "cannot be read as an .npy array"),
         ("class", "label 13 lies outside the 10 classes"),
-        ("text", "one integer per label"),
+        ("text", "one integer label per image"),
         ("unlabelled", r"fog.npy has no labels: .*labels.npy does not exist\."),
     ],
 )

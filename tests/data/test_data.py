@@ -225,7 +225,7 @@ def test_image_folders(tmp_path):
         ({"resize": 32}, "Expected `crop` together with `resize`"),
         ({"resize": 16, "crop": 32}, "`resize` to be at least `crop`, but got 16 and 32"),
         ({"crop": -1}, "`crop` to be at least 1"),
-        ({"crop": 32}, "0.png is 40x20, smaller than `crop`=32"),
+        ({"crop": 32}, "0.png is 40x20, smaller than the `crop` of 32"),
     ],
 )
 def test_a_cut_that_gives_no_whole_images_is_refused(tmp_path, cut, message):
@@ -235,8 +235,8 @@ def test_a_cut_that_gives_no_whole_images_is_refused(tmp_path, cut, message):
         smoothcert.load_dataset(str(tmp_path), "test", **cut).floats([0])
 
 
-@pytest.mark.parametrize("images", [torch.rand(2, 1, 28, 28), np.zeros((2, 1, 28, 28), np.uint8)])
-def test_images_of_ones_own_are_bytes(images):
+@pytest.mark.parametrize("images", [torch.zeros(2, 1, 28, 28, dtype=torch.int64), np.zeros((2, 1, 28, 28), np.uint8)])
+def test_images_are_tensors_of_bytes_or_floats(images):
     with pytest.raises(UsageError, match="mine: expected images as a tensor of uint8"):
         smoothcert.ImageData("mine", "test", images, torch.arange(2), ("a", "b"), (0.0,), (1.0,))
     with pytest.raises(UsageError, match="mine: expected labels as a tensor, but got a list"):
@@ -335,12 +335,12 @@ def test_labels_outside_the_classes(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"images": GREY.astype(np.float32), "labels": GREY_LABELS}, "uint8"),
+        ({"images": GREY.astype(np.int32), "labels": GREY_LABELS}, "uint8"),
         ({"images": GREY}, "labels"),
         ({"images": GREY.reshape(12, 784), "labels": GREY_LABELS}, "channels"),
         ({"images": np.zeros((12, 28, 28, 4), np.uint8), "labels": GREY_LABELS}, "1 or 3 channels, but got"),
         ({"images": GREY, "labels": GREY_LABELS[:5]}, "12 images but 5 labels"),
-        ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "one integer per label"),
+        ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "one integer label per image"),
         ({"images": GREY, "labels": np.array([Evil()] * 12)}, "plain arrays"),
     ],
 )

@@ -230,7 +230,7 @@ def test_a_silent_rank_is_not_waited_for(impatient):
 def test_a_folder_that_is_not_shared(tmp_path):
     first, _ = together(lambda ranks: ranks.require_shared_folder(tmp_path / str(ranks.rank)), 2)
     assert isinstance(first, UsageError)
-    assert "must be in a folder that all nodes share" in str(first)
+    assert "choose a folder that all nodes share" in str(first)
     assert together(lambda ranks: ranks.require_shared_folder(tmp_path / "same"), 2) == [None, None]
     assert not list((tmp_path / "same").iterdir()), "the mark is taken away"
 

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from launching import HANGS, SOURCE, environment, finish, kill_rank, smoothcert_group, torchrun
@@ -63,6 +64,36 @@ def test_training_survives_the_death_of_a_rank(tmp_path):
     ours, theirs = load_file(broken.model), load_file(whole.model)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert not list(tmp_path.glob(".shared-*"))
+
+
+def test_ranks_choose_the_same_images_and_resume_in_every_phase(mini, tmp_path):
+    """Votes of two ranks are those of one; a rank dies before and after images were discarded."""
+    pixels, labels = mini.images[:200].numpy(), mini.labels[:200].numpy()
+    np.savez(
+        tmp_path / "tiny.npz",
+        train_images=pixels[:180], train_labels=labels[:180], test_images=pixels[180:], test_labels=labels[180:],
+    )  # fmt: skip
+    sampling = {"epochs": 8, "sampling_epoch": 3, "discard_below": 0.2, "reweight_every": 2, "attack_epoch": 3}
+    sampling |= {"method": "first-failure", "sampling": "replacement", "num_noises": 2, "attack_steps": 2}
+    sampling |= {"dataset": tmp_path / "tiny.npz", "batch": 20, "discard_samples": 10, "runs": tmp_path}
+    flags = ["-m", "smoothcert", "train"]
+    flags += [part for name, value in sampling.items() for part in ("--" + name.replace("_", "-"), value)]
+    broken, whole, alone = (RunFolder(tmp_path / name) for name in ("broken", "whole", "alone"))
+    process = torchrun(2, *flags, "--name", "broken", restarts=3)
+    kill_rank(process, 1, when=lambda: len(broken.read_metrics()) == 2)
+    kill_rank(process, 0, when=lambda: len(broken.read_metrics()) == 5)
+    code, output = finish(process)
+    assert code == 0, output
+    code, output = finish(torchrun(2, *flags, "--name", "whole"))
+    assert code == 0, output
+    assert main([str(part) for part in (*flags[2:], "--name", "alone")]) == 0
+    ours, theirs = load_file(broken.model), load_file(whole.model)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    kept = [[row.get("kept_images") for row in run.read_metrics()] for run in (broken, whole, alone)]
+    assert kept[0] == kept[1]
+    assert kept[0][:3] == [None] * 3
+    assert kept[0][3:] == kept[2][3:]
+    assert 10 < kept[0][3] < 170
 
 
 @pytest.mark.parametrize("ranks", [[0, 1], [1]])
@@ -204,7 +235,7 @@ def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, sample_data):
     error = group_error(([*TRAIN, *runs], {}), ([*TRAIN, *runs, "--seed", 3], {}))
     assert "The ranks do not agree on seed of run: 0 on rank 0, 3 on rank 1" in error
     error = group_error(([*TRAIN, *runs], {}), ([*TRAIN, "--runs", tmp_path / "elsewhere"], {}))
-    assert "`--runs` or `--out` must be in a folder that all nodes share" in error
+    assert "choose a folder that all nodes share" in error
     shutil.copytree(SOURCE / "smoothcert", tmp_path / "other/smoothcert")
     (tmp_path / "other/smoothcert/errors.py").open("a").write("# one line more\n")
     error = group_error(([*TRAIN, *runs], {}), ([*TRAIN, *runs], {"PYTHONPATH": str(tmp_path / "other")}))

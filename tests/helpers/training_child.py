@@ -14,10 +14,14 @@ from smoothcert.methods import METHODS
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.fit import fit
 
-SMALL = {"num_noises": 2, "attack_steps": 2}
+SMALL = {"num_noises": 2, "attack_steps": 2, "attack_epoch": 2}
+SAMPLED = {"sampling": "replacement", "sampling_epoch": 2, "discard_below": 0.15, "discard_samples": 20}
+SAMPLED |= {"reweight_every": 2}
 
 
 def options(method):
+    if method == "gaussian":  # with one noise sample, its default
+        return {}
     return {key: value for key, value in SMALL.items() if key in METHODS[method].__dataclass_fields__}
 
 

@@ -293,6 +293,47 @@ def test_catrs_late_radius():
         assert np.linalg.norm(found - SIGMA * NOISE, axis=-1) == pytest.approx(np.full((2, IMAGES), radius), abs=1e-5)
 
 
+def first_failure_by_hand(steps, length):
+    """The noise on the ascent path that the linear network misclassifies first, or the last one."""
+    found = np.empty_like(NOISE)
+    failed = np.zeros(NOISE.shape[:2], dtype=bool)
+    for index in np.ndindex(failed.shape):
+        image, delta = index[1], SIGMA * NOISE[index]
+        size = np.linalg.norm(delta)
+        for _ in range(steps):
+            p = softmax(WEIGHT @ (X[image] + delta))
+            if p.argmax() != Y[image]:
+                failed[index] = True
+                break
+            delta = delta + length * unit((p - np.eye(CLASSES)[Y[image]]) @ WEIGHT)
+            delta = size * unit(delta)
+        found[index] = delta
+    return found, failed
+
+
+@pytest.mark.parametrize(("steps", "length"), [(1, 0.3), (2, 0.2), (3, 0.1)])
+def test_first_failure_by_hand(steps, length):
+    worst, failed = first_failure_by_hand(steps, length)
+    assert 0 < failed.sum() < failed.size, "some noise fails, some does not"
+    output = step("first-failure", {"num_noises": 2, "attack_steps": steps, "step_size": length})
+    assert output.parts["worst_noise"].numpy() == pytest.approx(worst, abs=1e-6)
+    assert output.parts["failed"].item() == pytest.approx(failed.mean())
+    assert output.loss.item() == pytest.approx(nll(softmax((X + worst) @ WEIGHT.T)).mean(), abs=1e-6)
+
+
+def test_first_failure_before_its_attack_is_gaussian_training():
+    method = create_method("first-failure", SIGMA, {"num_noises": 2, "attack_epoch": 7})
+    assert method.at_epoch(7) is method
+    assert method.at_epoch(6) == create_method("first-failure", SIGMA, {**vars_of(method), "attack_steps": 0})
+    free = step("first-failure", {"num_noises": 2, "attack_steps": 0})
+    assert free.loss.item() == pytest.approx(nll(predictions(X)).mean())
+    assert free.loss.item() == step("gaussian", {"num_noises": 2}).loss.item()
+
+
+def vars_of(method):
+    return {key: value for key, value in vars(method).items() if key != "sigma"}
+
+
 def test_degenerate_cases_agree():
     sure = SOFT.copy()
     sure[np.arange(IMAGES), Y] = 1.0
@@ -369,7 +410,7 @@ def test_draws_are_named_by_seed_step_and_position():
     [
         ("catrss", {}, "did you mean 'catrs'"),
         ("catrs", {"num_noise": 4}, "has no option num_noise; its options: attack, attack_radius"),
-        ("gaussian", {"weight": 1.0}, "its options: none"),
+        ("gaussian", {"weight": 1.0}, "its options: num_noises"),
         ("catrs", {"num_noises": 0}, "`num_noises` to be at least 1, but got 0"),
         ("catrs", {"attack_radius": -1.0}, "`attack_radius` to be > 0, but got -1.0"),
         ("catrs", {"target": "hard"}, "`target` to be one of soft, mean-prediction, label"),

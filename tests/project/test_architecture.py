@@ -23,7 +23,7 @@ ALLOWED = {
     "paper": "report training certification checkpoints smoothing data results runtime distributed models errors",
     "report": "training data results runtime statistics dataset_names errors __version__",
     "training": "certification checkpoints smoothing data results runtime distributed methods models philox kernels"
-    " errors",
+    " statistics errors",
     "certification": "smoothing data results runtime distributed methods models philox statistics dataset_names errors",
     "checkpoints": "data runtime models errors",
     "smoothing": "runtime models philox kernels statistics errors",

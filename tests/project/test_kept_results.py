@@ -16,6 +16,7 @@ from kept.costs import certification_seconds
 from kept.page import results_page, verify_page
 from kept.shelf import certificates, shown_tables
 from kept.verifying import WrongResultError, check_precision, replay_selection, verify_all, verify_rows, vote_again
+from smoothcert.certification.cascade import certify_cascade
 from smoothcert.cli import main
 from smoothcert.data.corruptions import make_corrupted
 from smoothcert.paper.jobs import list_jobs
@@ -24,7 +25,7 @@ from smoothcert.report.tables.entries import describe
 from smoothcert.report.tables.table import build_table
 from smoothcert.results.naming import counts_path, sidecar_path
 from smoothcert.results.reader import read_results
-from smoothcert.statistics.metrics import paired_difference
+from smoothcert.statistics.metrics import average_certified_radius, paired_difference
 from smoothcert.training.config import read_config
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,28 @@ def test_methods_in_another_order_than_the_papers_are_shown():
     )
     value, low, high = map(float, re.fullmatch(text, lines[-1]).groups())
     assert 0 < low < value < high
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "clean", "acr", "alone"),
+    [
+        ("mnist", 0.8, 96.5, 1.834, (93.0, 1.829)),
+        ("mnist", 0.2, 96.5, 1.829, (93.0, 1.829)),
+        ("fashion-mnist", 0.8, 77.5, 1.613, (73.9, 1.608)),
+        ("fashion-mnist", 0.2, 77.5, 1.606, (73.9, 1.608)),
+    ],
+)
+def test_cascades_classify_more_images_than_their_first_level(name, share, clean, acr, alone):
+    """Numbers of an independent computation from the same votes, with p_0 = 0.5; 0.2 shares alpha equally."""
+    paths = [certificates(ROOT / "results" / name / f"{name}-catrs-{sigma}")[0] for sigma in ("1.00", "0.50", "0.25")]
+    made = certify_cascade(paths, first_share=share, unverified=True).records
+    first = read_results(paths[0])
+    correct = np.array([record.correct for record in made])
+    assert len(made) == 10_000
+    assert 100 * correct.mean() == pytest.approx(clean, abs=0.06)
+    assert round(float(np.mean([record.radius for record in made] * correct)), 3) == acr
+    assert 100 * first.correct.mean() == pytest.approx(alone[0], abs=0.06)
+    assert round(average_certified_radius(first.radius, first.correct), 3) == alone[1]
 
 
 def test_training_in_bfloat16_costs_nothing_that_counts():
@@ -139,10 +162,10 @@ def test_what_cannot_be_checked_is_no_result(tmp_path):
     shutil.copytree(certificates(ROOT / "results" / "mnist")[0].parent, tmp_path / "run")
     (path,) = certificates(tmp_path)
     sidecar_path(path).write_text(re.sub('"sha256": "[0-9a-f]+",(\\s+"arch)', r"\1", sidecar_path(path).read_text()))
-    with pytest.raises(smoothcert.SmoothcertError, match=r"\.json does not say the hash of its network"):
+    with pytest.raises(smoothcert.SmoothcertError, match=r"\.json lacks the hash of its network"):
         verify_all(tmp_path, images=0, n=0)
     sidecar_path(path).write_text('{"settings": {"n": 100000, "n0": 100, "alpha": 0.001, "data": {}, "images": []}}')
-    with pytest.raises(smoothcert.SmoothcertError, match=r"\.json does not say model, sigma"):
+    with pytest.raises(smoothcert.SmoothcertError, match=r"\.json lacks model, sigma"):
         verify_all(tmp_path, images=0, n=0)
     sidecar_path(path).unlink()
     with pytest.raises(smoothcert.SmoothcertError, match=r"\.json cannot be read"):

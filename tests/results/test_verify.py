@@ -10,11 +10,12 @@ import pytest
 import torch
 
 import smoothcert
+from smoothcert.certification.cascade import certify_cascade, write_cascade
 from smoothcert.certification.compare_precision import compare_precision
 from smoothcert.certification.recertify import Recertification, recertify, write_recertified
 from smoothcert.cli import main
 from smoothcert.results.merge import merge_results
-from smoothcert.results.naming import counts_path, looks_path, sidecar_path
+from smoothcert.results.naming import counts_path, level_paths, looks_path, sidecar_path
 from smoothcert.results.reader import read_results
 from smoothcert.results.verify import verify_results
 from smoothcert.statistics.integer_noise import grid_noise
@@ -47,9 +48,9 @@ def files(model, mini, tmp_path_factory):
     """Return a function that makes the results of a kind, once, and returns a fresh copy of them."""
     folder, numbers = tmp_path_factory.mktemp("made"), iter(range(1000))
 
-    def classifier(noise=None):
+    def classifier(noise=None, sigma=SIGMA):
         options = {"noise": noise} if noise else {}
-        return smoothcert.SmoothedClassifier(model, SIGMA, 10, micro_batch=64, **options)
+        return smoothcert.SmoothedClassifier(model, sigma, 10, micro_batch=64, **options)
 
     def certify(path, noise=None, **options):
         smoothcert.certify_dataset(classifier(noise), mini, path, **{**OPTIONS, **options})
@@ -79,9 +80,14 @@ def files(model, mini, tmp_path_factory):
         for suffix in suffixes:
             path.with_suffix(suffix).unlink()
 
+    def cascade(path):
+        lower = path.with_name("lower.tsv")
+        smoothcert.certify_dataset(classifier(sigma=SIGMA / 4), mini, lower, **OPTIONS)
+        write_cascade(path, certify_cascade([of("fixed", fresh=False), lower]))
+
     def packed(path, source):
         copy_results(of(source, fresh=False), path)
-        for file in (path, counts_path(path)):
+        for file in [path, *path.parent.glob(f"{path.stem}.*counts.tsv")]:
             file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
             file.unlink()
 
@@ -115,6 +121,9 @@ def files(model, mini, tmp_path_factory):
         "table without looks": lambda path: without(path, "table", ".looks.tsv"),
         "top 2 without votes": lambda path: without(path, "top 2", ".counts.tsv"),
         "without sidecar": lambda path: without(path, "fixed", ".json", ".counts.tsv"),
+        "cascade": cascade,
+        "packed cascade": lambda path: packed(path, "cascade"),
+        "cascade without votes": lambda path: without(path, "cascade", ".level2.counts.tsv"),
     }
 
     def of(kind, *, fresh=True):
@@ -142,7 +151,8 @@ KINDS = (
     "fixed", "two-sided", "randomised", "uniform", "grid", "table", "skip wrong", "radius", "budget", "small budget",
     "alpha", "linf", "top 2", "table, alpha", "table, randomised", "table, two-sided, linf", "merged", "merged table",
     "merged, alpha", "interrupted", "interrupted table", "interrupted budget", "any order", "compared precisions",
-    "packed", "without votes", "table without looks", "top 2 without votes", "without sidecar",
+    "packed", "without votes", "table without looks", "top 2 without votes", "without sidecar", "cascade",
+    "packed cascade", "cascade without votes",
 )  # fmt: skip
 
 
@@ -219,9 +229,18 @@ def one_vote_more(lines):
     raise AssertionError
 
 
+def change_selections(lines):
+    fields = [line.split("\t") for line in lines]
+    return [f"{idx}\t9:20\t{estimation}" for idx, _, estimation in fields]
+
+
 def change_selection(lines):
     idx, _, estimation = lines[0].split("\t")
     return [f"{idx}\t9:20\t{estimation}", *lines[1:]]
+
+
+def second_level(path):
+    return level_paths(path, 2)[1]
 
 
 def double_first(value):
@@ -277,6 +296,18 @@ MANIPULATIONS = [
     ("table", "a row dropped", change_lines(results_path, lambda rows: rows[1:]), "no row for image 0"),
     ("table", "votes of a look", change_lines(looks_path, one_vote_more), "line|contradict"),
     ("table", "votes", change_lines(counts_path, one_vote_more), "contradict each other"),
+    ("cascade", "a radius up", change_row("radius", more(1.0001), correct=True), "its votes prove"),
+    ("cascade", "a class", change_row("predict", lambda predict: 9 - int(predict), correct=True), "column `correct`"),
+    ("cascade", "p0", change_settings(cascade__p0=0.6), "its votes"),
+    ("cascade", "an impossible p0", change_settings(cascade__p0=0.1), "`p0`"),
+    ("cascade", "share of alpha", change_settings(cascade__first_share=0.9), "its votes prove"),
+    ("cascade", "alpha", change_settings(alpha=0.01), "its votes"),
+    ("cascade", "n", change_settings(n=500), "n in the sidecar is 500"),
+    ("cascade", "sigma", change_settings(sigma=1.0), "first level of a cascade"),
+    ("cascade", "no levels", change_settings(cascade__levels=None), "disagree"),
+    ("cascade", "votes of a level", change_lines(second_level, lambda rows: rows[1:]), "images are not those of"),
+    ("cascade", "selection of a level", change_lines(second_level, change_selections), "its votes"),
+    ("cascade without votes", "a huge radius", change_row("radius", lambda radius: 100), "is 100, but n = 600"),
     ("merged", "a row dropped", change_lines(results_path, lambda rows: rows[1:]), "should be for image"),
     ("interrupted", "a row dropped", change_lines(results_path, lambda rows: rows[1:]), "should be for image"),
     ("compared precisions", "a radius up", change_row("radius", more(1.0001), correct=True), "its votes prove"),

@@ -592,7 +592,7 @@ def test_noise_of_a_thousand_steps_gives_true_radii():
             return torch.cat([x.double() - border, border - x.double()], dim=1)
 
         found = certify(above, x, n=100_000, sigma=sigma)
-        assert 0.97 * distance < found.radius / sigma < distance + 1e-3
+        assert 0.94 * distance < found.radius / sigma < distance + 1e-3
 
 
 def test_infinite_inputs_are_refused():

@@ -96,7 +96,7 @@ def test_bad_values(call, message):
             "a `TrainConfig`, as `load_recipe` returns it, but got",
         ),
         (lambda: smoothcert.train_runs(["mnist-catrs-0.50"], "runs"), "a `TrainConfig`, as `load_recipe` returns it"),
-        (lambda: smoothcert.train_runs(smoothcert.TrainConfig(), "runs"), "a single one; `train_run` takes one"),
+        (lambda: smoothcert.train_runs(smoothcert.TrainConfig(), "runs"), "a single one; use `train_run` for one run"),
         (
             lambda: smoothcert.certify_sequentially(smooth(), None, rule="table"),
             "a rule of `smoothcert.stopping`, such as",

@@ -18,6 +18,8 @@ from smoothcert.training.compute import passes, pays_to_compile, step_passes
         ("smoothadv", {"attack_steps": 10}, 23),
         ("smoothmix", {"attack_steps": 4}, 14),
         ("catrs", {"attack_steps": 4}, 14),
+        ("first-failure", {"attack_steps": 4}, 11),
+        ("first-failure", {"attack_steps": 0}, 3),
     ],
 )
 def test_passes_of_each_method(name, options, expected):

@@ -9,7 +9,7 @@ import pytest
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import create_method
 from smoothcert.report.tables.paper_numbers import METHODS, paper_numbers
-from smoothcert.training.config import TrainConfig, field_groups, make_config, read_config, to_toml
+from smoothcert.training.config import TrainConfig, field_groups, make_config, read_config, to_toml, without_sampling
 from smoothcert.training.recipes import list_recipes, load_recipe, paper_tables
 from smoothcert.training.teachers import teacher_config
 
@@ -61,6 +61,53 @@ def test_main_tables(group, sigma, method):
     assert config.label_view == ("augmented" if method == "catrs" and not small else "clean")
 
 
+DISCARD = {0.25: (60, 0.5, 0.25, 3), 0.5: (70, 0.4, 0.25, 6), 1.0: (60, 0.4, 0.5, 4)}
+"""By sigma: epoch and threshold of the discard, length and number of attack steps, as published for CIFAR-10."""
+
+
+@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("group", ["mnist", "fashion-mnist", "cifar10", "cifar10-resnet20"])
+def test_first_failure_and_its_baselines(group, sigma):
+    config, gaussian = (
+        load_recipe(f"{group}-{name}") for name in (f"first-failure-{sigma:.2f}", f"gaussian-{sigma:.2f}-m4")
+    )
+    epoch, below, length, steps = DISCARD[sigma]
+    if "mnist" in group:
+        epoch, length, steps = 60, sigma / 2, min(4, steps)
+    assert (config.sampling, config.sampling_epoch, config.discard_below) == ("replacement", epoch, below)
+    assert (config.discard_samples, config.reweight_every, config.reweight_samples) == (100, 10, 16)
+    attack = {"num_noises": 4, "step_size": length, "attack_steps": steps, "attack_epoch": epoch}
+    assert dict(config.options) == attack
+    assert [config.learning_rate_at(e) / config.learning_rate for e in (49, 50, 99, 100)] == pytest.approx(
+        [1, 0.1, 0.1, 0.01]
+    )
+    published = load_recipe(f"{group}-gaussian-0.50", sigma=sigma, epochs=150, lr_step=50, lr_drops="on-time")
+    options = {"num_noises": 4}
+    assert gaussian == dataclasses.replace(published, name=gaussian.name, options=options)
+    assert without_sampling(config, name=gaussian.name, method="gaussian", options=options) == gaussian
+    if group != "cifar10-resnet20":
+        free = load_recipe(f"{config.name}-attack-free")
+        assert dataclasses.replace(config, name=free.name, options={"num_noises": 4, "attack_steps": 0}) == free
+    if "mnist" in group:
+        sampled, catrs = (load_recipe(f"{group}-catrs-{sigma:.2f}{end}") for end in ("-discard-reweight", ""))
+        assert without_sampling(sampled, name=catrs.name) == catrs
+        assert dataclasses.replace(
+            config, name="x", method="gaussian", options={}, lr_drops="late"
+        ) == dataclasses.replace(sampled, name="x", method="gaussian", options={})
+
+
+@pytest.mark.parametrize(
+    ("sigma", "noises", "below", "length", "steps"),
+    [(0.25, 1, 0.2, 0.5, 2), (0.5, 1, 0.2, 1.0, 2), (1.0, 2, 0.1, 2.0, 1)],
+)
+def test_first_failure_on_imagenet(sigma, noises, below, length, steps):
+    config = load_recipe(f"imagenet-first-failure-{sigma:.2f}")
+    assert dict(config.options) == {"num_noises": noises, "step_size": length, "attack_steps": steps}
+    assert (config.sampling_epoch, config.discard_below, config.reweight_every) == (0, below, 0)
+    assert [config.learning_rate_at(e) for e in (49, 50, 89)] == pytest.approx([0.1, 0.01, 0.01])
+    assert config.discard_file
+
+
 def test_the_text_of_a_configuration_never_changes():
     """Names of teachers end in a hash of it, and existing run folders are compared with it."""
     teacher = teacher_config(load_recipe("cifar10-catrs-0.50", precision="bf16"))
@@ -81,7 +128,7 @@ def test_imagenet():
         "confidence": "soft-label", "late_radius": 2.0, "late_epoch": 80,
     }  # fmt: skip
     assert (config.epochs, config.lr_step, config.final_drop, config.label_samples) == (90, 30, "one-epoch", 500)
-    assert len(list_recipes("imagenet-*")) == 5
+    assert len(list_recipes("imagenet-*")) == 8
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -203,7 +250,7 @@ def test_learning_rates_as_published_and_as_in_the_text():
         ({"steps": "both"}, "`steps` to be one of split, whole"),
         ({"name": "a/b"}, "`name` to consist of"),
         ({"color": 1}, "unknown fields: color"),
-        ({"options": {"weight": 2.0}}, "unknown fields: options. Put options of the method into the table `method`"),
+        ({"options": {"weight": 2.0}}, "unknown fields: options. Put options of the method into the table .method."),
         ({"method": 3}, "Expected method in here to be a name or a table, but got 3"),
         ({"method": ["catrs"]}, "method in here to be a name"),
         ({"epochs": 1.5}, "epochs in here to be of type int, but got 1.5"),

@@ -19,7 +19,7 @@ from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.step_draws import StepDraws
 from smoothcert.training.stepper import Stepper
 
-OPTIONS = {"num_noises": 2, "attack_steps": 2, "weight": 0.5}
+OPTIONS = {"num_noises": 2, "attack_steps": 2, "weight": 0.5, "attack_epoch": 5}
 
 
 def options(name):
@@ -79,6 +79,54 @@ def test_losses_in_bfloat16_are_computed_in_float32(name):
         output = method.step(model, x, y, draws=StepDraws(0, 0), epoch=torch.tensor(5.0), soft=soft)
     values = [output.loss, *(part for part in output.parts.values() if part.is_floating_point())]
     assert {value.dtype for value in values} == {torch.float32}
+
+
+class Counting(torch.nn.Sequential):
+    """A network that counts its passes."""
+
+    def __init__(self):
+        super().__init__(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+        self.passes = 0
+
+    def forward(self, x):
+        self.passes += 1
+        return super().forward(x)
+
+
+def test_passes_of_an_attack_are_absent_before_it_begins():
+    counts = []
+    for begins in (0, 10, 11):
+        networks = []
+        method = create_method("first-failure", 0.25, {"attack_steps": 3, "attack_epoch": begins})
+        train(method, compiled=False, network=lambda seen=networks: seen.append(Counting()) or seen[0])
+        counts.append(networks[0].passes)
+    assert counts == [3 * 4, 2 * 1 + 4, 3 * 1], "steps in epochs 0, 5 and 10"
+
+
+def test_a_phase_is_the_method_alone_and_captured_on_its_own(monkeypatch):
+    """Captured steps, here replayed without a GPU, are never those of another phase."""
+
+    class Replay:
+        def __init__(self, stepper, places, images):
+            self.stepper, self.places, self.images, self.phase = stepper, places, images, stepper._phase
+
+        def replay(self):
+            assert self.stepper._phase == self.phase
+            Stepper.take_step(self.stepper, self.places, self.images)
+
+    def capture(stepper, inputs, images):
+        places = tuple(value.clone() for value in inputs)
+        return places, Replay(stepper, places, images)
+
+    monkeypatch.setattr(GraphStepper, "_capture", capture)
+    method = create_method("first-failure", 0.25, {"attack_steps": 2, "attack_epoch": 20})
+    plain, graphs = (train(method, compiled=False, steps=8, graphs=graphs) for graphs in (False, True))
+    assert all(torch.equal(graphs[key], plain[key]) for key in plain)
+    assert plain["sums"].shape == (2,), "the attack's share of failures is watched from its first epoch on"
+    never = create_method("first-failure", 0.25, {"attack_steps": 2, "attack_epoch": 50})
+    without = create_method("gaussian", 0.25, {"num_noises": 4})
+    early, gaussian = (train(method, compiled=False) for method in (never, without))
+    assert all(torch.equal(early[key], gaussian[key]) for key in gaussian)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

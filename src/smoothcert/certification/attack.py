@@ -143,7 +143,7 @@ def attack_dataset(
 
 
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
-    """Return the number of certificates tested, the number broken, and the p-value of the latter.
+    """Return the number of certificates tested, the number broken, and the p-value of that many broken ones.
 
     A certificate is false with probability at most alpha, and so is each smoothed prediction.
     """

@@ -12,7 +12,7 @@ from torch import Tensor
 from smoothcert.certification.job import Progress, prepare_job
 from smoothcert.certification.protocol import SamplingProtocol
 from smoothcert.certification.sequential import certify_until_decided
-from smoothcert.data.image_data import ImageData
+from smoothcert.data.user_data import Labeled
 from smoothcert.errors import UsageError
 from smoothcert.philox import Purpose
 from smoothcert.results.records import Prediction, Record
@@ -24,7 +24,7 @@ from smoothcert.statistics.stopping import StopRule
 
 def certify_dataset(
     classifier: SmoothedClassifier,
-    data: ImageData,
+    data: Labeled,
     out: str | Path | None = None,
     *,
     n0: int = 100,
@@ -46,7 +46,9 @@ def certify_dataset(
 
     Args:
         classifier: The smoothed classifier.
-        data: The images, as `load_dataset` returns them.
+        data: The images, as `load_dataset` returns them; a pair (inputs, labels) of arrays or tensors; or a
+            `torch.utils.data.Dataset` or DataLoader of such pairs. uint8 inputs stand for values in [0, 1], floats
+            for themselves.
         out: The results file, or None to write nothing.
         n0: Number of noise samples that select the class.
         n: Number of fresh noise samples that bound its probability; with `stop`, the largest number.
@@ -63,8 +65,7 @@ def certify_dataset(
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
-        With a fixed n, the records made by this call, without those that a resumed file already had; with `stop`, the
-        records of all images.
+        All records, those that a resumed file already had included. With several processes, on the first only.
 
     Raises:
         UsageError: If an argument is invalid, or `out` was made with other settings.
@@ -98,7 +99,7 @@ def certify_dataset(
 
 
 def certify_sequentially(
-    classifier: SmoothedClassifier, data: ImageData, out: str | Path | None = None, *, rule: StopRule, **options: Any
+    classifier: SmoothedClassifier, data: Labeled, out: str | Path | None = None, *, rule: StopRule, **options: Any
 ) -> list[Record]:
     """Certify images of a dataset until `rule` needs no more samples.
 
@@ -134,7 +135,7 @@ def certify_sequentially(
 
 def predict_dataset(
     classifier: SmoothedClassifier,
-    data: ImageData,
+    data: Labeled,
     out: str | Path | None = None,
     *,
     n: int = 1000,
@@ -150,7 +151,7 @@ def predict_dataset(
 
     Args:
         classifier: The smoothed classifier.
-        data: The images, as `load_dataset` returns them.
+        data: The images, of any kind that `certify_dataset` accepts.
         out: The results file, or None to write nothing. See `certify_dataset`.
         n: Number of noise samples per image.
         alpha: Probability that a prediction is not the class of the smoothed classifier. An image whose votes do not
@@ -163,7 +164,7 @@ def predict_dataset(
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
-        The predictions made by this call, without those that a resumed file already had.
+        All predictions, those that a resumed file already had included. With several processes, on the first only.
 
     Raises:
         UsageError: If an argument is invalid, or `out` was made with other settings.

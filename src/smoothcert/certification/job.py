@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from smoothcert.certification.model_hash import fingerprint_model
 from smoothcert.data.image_data import ImageData
+from smoothcert.data.user_data import as_image_data
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import UsageError
@@ -59,13 +60,14 @@ class DatasetJob:
     out: Path | None
     device: torch.device
     ranks: Ranks
-    function: Mapping[str, str] | None = None  # identifies a base classifier that is a plain function
+    function: Mapping[str, str] | None = None  # names a base classifier that `model` does not describe
 
     @property
     def segment(self) -> dict[str, Any]:
         """Sidecar entry for this process: device, versions and number of ranks."""
-        function = {"function": self.function} if self.function else {}
-        return {**describe_environment(self.device), "processes": self.ranks.size, **function}
+        kind = "module" if isinstance(self.classifier.model, nn.Module) else "function"
+        named = {kind: self.function} if self.function else {}
+        return {**describe_environment(self.device), "processes": self.ranks.size, **named}
 
     def evaluate(
         self,
@@ -74,7 +76,7 @@ class DatasetJob:
         make: Callable[[Tensor, list[int], list[int]], Iterable[R]],
         on_progress: Callable[[Progress[R]], None] | None,
     ) -> list[R]:
-        """Compute, write and return the missing records, one group of images at a time.
+        """Compute and write the missing records, one group of images at a time, and return all on rank 0.
 
         `make` maps inputs, indices and labels to records, taking `samples` noise samples per image.
         """
@@ -94,16 +96,18 @@ class DatasetJob:
             records, seconds = value
             return [kind(*fields) for fields in records], seconds
 
-        made = list[R]()
+        records_so_far = list[R]()
         with writer or nullcontext():
+            if writer:
+                records_so_far += writer.stored_records(kind, self.classifier.num_classes)
             for records, seconds in ranks.map_in_order(len(groups), work, restore):
                 if writer:
                     writer.append(records)
-                made += records
+                records_so_far += records
                 if on_progress:
-                    on_progress(Progress(done + len(made), total, records, seconds))
+                    on_progress(Progress(len(records_so_far), total, records, seconds))
         ranks.wait_for_rank0()  # until the file is closed
-        return made
+        return records_so_far
 
     def _groups(self, indices: list[int], most: int) -> list[list[int]]:
         """Divide images into groups that fit into memory, small enough to keep all ranks busy to the end."""
@@ -114,7 +118,7 @@ class DatasetJob:
 
 def prepare_job(
     classifier: SmoothedClassifier,
-    data: ImageData,
+    data: Any,
     out: str | Path | None,
     indices: Sequence[int] | None,
     model: Mapping[str, Any] | None,
@@ -123,8 +127,7 @@ def prepare_job(
     """Check that classifier and images fit together, and that all ranks have the same job."""
     if not isinstance(classifier, SmoothedClassifier):
         raise UsageError(f"Expected `classifier` to be a SmoothedClassifier, but got a {type(classifier).__name__}.")
-    if not isinstance(data, ImageData):
-        raise UsageError(f"Expected `data` as `load_dataset` returns it, but got a {type(data).__name__}.")
+    data = as_image_data(data)
     if "stop" in settings and classifier.num_classes is None:
         raise UsageError("A stopping rule needs `num_classes`; pass it to `SmoothedClassifier`.")
     chosen = _select_images(data, indices)
@@ -138,7 +141,7 @@ def prepare_job(
         everything["classes"] = classifier.num_classes
     ranks.require_same_on_all_ranks(everything)
     path = Path(out) if out is not None and ranks.first else None
-    function = None if model or isinstance(classifier.model, nn.Module) else _identify_function(classifier.model)
+    function = None if model else _identify_function(classifier.model)
     return DatasetJob(classifier, data, chosen, everything, path, device, ranks, function)
 
 
@@ -188,7 +191,7 @@ def _describe(
 
 
 def _describe_model(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the base classifier. A module without a given hash gets its fingerprint, so that others are refused."""
+    """Describe the base classifier for the sidecar; a module without a hash is identified by its fingerprint."""
     if "sha256" in given or not isinstance(model, nn.Module):
         return dict(given)
     return {**given, "weights": fingerprint_model(model)}

@@ -50,6 +50,8 @@ def recertify(
     """
     results = read_results(path)
     settings: dict[str, Any] = dict(results.about.get("settings", {}))
+    if "cascade" in settings:
+        raise UsageError(f"{path} is a cascade; recompute it from the files of its levels.")
     if settings.get("task") != "certify" or not counts_path(path).exists():
         raise UsageError(f"{path} cannot be recomputed: its sidecar or its file of votes is missing.")
     if lacking := [key for key in ("data", "sigma", "n0", "n", "alpha", "seed") if key not in settings]:

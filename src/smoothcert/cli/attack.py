@@ -35,7 +35,9 @@ def add_command(commands: Any) -> None:
         "more of them than alpha allows is an error.",
     )
     add_input_options(parser)
-    parser.add_argument("--certificates", type=Path, metavar="FILE", help="results file (default: the one in RUN)")
+    parser.add_argument(
+        "--certificates", type=Path, metavar="FILE", help="results file of `certify` (default: the one in RUN)"
+    )
     group = parser.add_argument_group("protocol")
     add_several(group, "--radii", type=float, metavar="R", help="l2 radii of the attack (default: 0.25 0.5 1)")
     group.add_argument("--steps", type=int, default=20, metavar="N", help="steps of the attack (default: 20)")

@@ -37,7 +37,7 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--skip-wrong", action="store_true", help=text)
     group = parser.add_argument_group("kind of certificate")
     group.add_argument("--noise", default="gaussian", help="gaussian for l2 (default) or uniform for l1")
-    text = "exact integer noise; certificates of 8-bit images hold in floating point"
+    text = "integer noise, with which certificates of 8-bit images hold despite floating-point rounding"
     group.add_argument("--sound", action="store_true", help=text)
     group.add_argument("--bound", default="one-sided", help="one-sided (default), randomised or two-sided")
 

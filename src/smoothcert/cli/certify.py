@@ -40,9 +40,9 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.certification.dataset import certify_dataset
     from smoothcert.statistics import bounds
 
-    def evaluate(classifier: SmoothedClassifier, data: ImageData, out: Path, **options: Any) -> int:
+    def evaluate(classifier: SmoothedClassifier, data: ImageData, out: Path, **options: Any) -> None:
         rule = choose_rule(args, data.name, len(select_images(args, data)))
-        return len(certify_dataset(classifier, data, out, n0=args.n0, bound=args.bound, stop=rule, **options))
+        certify_dataset(classifier, data, out, n0=args.n0, bound=args.bound, stop=rule, **options)
 
     bounds.check_budget(args.n0, args.n, args.alpha, args.bound)
     check_certificate_options(args)

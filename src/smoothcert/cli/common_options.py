@@ -11,12 +11,16 @@ from smoothcert.cli.parser import add_several
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Add the checkpoint, by path or as a bundled model, the dataset, and its corruptions and severities."""
-    parser.add_argument("checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors or published checkpoint")
+    parser.add_argument(
+        "checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors file or published checkpoint"
+    )
     parser.add_argument("--pretrained", metavar="NAME", help="bundled model (see `smoothcert list pretrained`)")
     names = "see `smoothcert list normalizations`"
-    parser.add_argument("--normalization", metavar="NAME", help=f"of a published checkpoint ({names})")
+    parser.add_argument(
+        "--normalization", metavar="NAME", help=f"input normalization of a published checkpoint ({names})"
+    )
     group = parser.add_argument_group("data")
-    text = "dataset, .npz file or image folder (default: that of the training)"
+    text = "dataset, .npz file or image folder (default: the training dataset)"
     group.add_argument("--data", metavar="NAME", help=text)
     add_split(group)
     add_data_dir(group)
@@ -35,7 +39,9 @@ def add_split(parser: argparse._ActionsContainer) -> None:
 def add_resize_options(parser: argparse._ActionsContainer) -> None:
     """Add the preprocessing of image folders."""
     parser.add_argument("--resize", type=int, metavar="PIXELS", help="image folders: resize the shorter side to this")
-    parser.add_argument("--crop", type=int, metavar="PIXELS", help="image folders: then crop the centre to this")
+    parser.add_argument(
+        "--crop", type=int, metavar="PIXELS", help="image folders: crop the center to this, after resizing"
+    )
 
 
 def add_data_dir(parser: argparse._ActionsContainer) -> None:
@@ -47,9 +53,9 @@ def add_data_dir(parser: argparse._ActionsContainer) -> None:
 def add_sample_options(group: argparse._ActionsContainer) -> None:
     """Add the seed and the choice of images."""
     group.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
-    group.add_argument("--skip", type=int, default=1, metavar="K", help="use only every K-th image")
+    group.add_argument("--skip", type=int, default=1, metavar="K", help="use only every K-th image (default: 1)")
     group.add_argument("--max", dest="limit", type=int, metavar="I", help="use only images with an index below I")
-    group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="use only the I-th of N parts")
+    group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="use only part I of N (default: 1/1)")
 
 
 def add_device(group: argparse._ActionsContainer) -> None:
@@ -67,7 +73,9 @@ def add_run_options(group: argparse._ActionsContainer) -> None:
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of runs (default: runs)")
     add_data_dir(group)
     add_device(group)
-    group.add_argument("--time-limit", type=seconds, metavar="TIME", help="save and stop after this time, such as 9m")
+    group.add_argument(
+        "--time-limit", type=seconds, metavar="TIME", help="save and stop after this time, such as 90s, 9m or 1.5h"
+    )
 
 
 def shard(text: str) -> tuple[int, int]:

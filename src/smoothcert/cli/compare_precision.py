@@ -22,7 +22,9 @@ def add_command(commands: Any) -> None:
         "hold for the second.",
     )
     add_voting_options(parser, n=10_000, selects=True, precision="fp32", form="folded")
-    parser.add_argument("--with", dest="second", default="bf16", metavar="NAME", help="other precision (default: bf16)")
+    parser.add_argument(
+        "--with", dest="second", default="bf16", metavar="NAME", help="second precision (default: bf16)"
+    )
     parser.set_defaults(run=run, precision="fp32", form="folded")
 
 
@@ -38,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
         second = SmoothedClassifier(first.model, first.sigma, first.num_classes, **deployed)
         return len(compare_precision(first, second, *inputs, n0=args.n0, **options))
 
-    def summarise(rows: list[dict[str, str]]) -> dict[str, Any]:
+    def summarize(rows: list[dict[str, str]]) -> dict[str, Any]:
         differ, votes = [int(row["differ"]) for row in rows], args.n * len(rows)
         correct = [row for row in rows if row["correct"] == "1"]
         return {
@@ -60,4 +62,4 @@ def run(args: argparse.Namespace) -> None:
         "{images:,} images; share of different votes: {differ:.2e} on average (upper bound {differ_at_most:.2e}), "
         "{differ_worst_image:.2e} for the worst image; ACR {acr:.3f}, transferred {acr_transferred:.3f}"
     )
-    print_summaries(run_on_datasets(args, evaluate), summarise, text, as_json=args.json)
+    print_summaries(run_on_datasets(args, evaluate), summarize, text, as_json=args.json)

@@ -20,18 +20,18 @@ def add_command(commands: Any) -> None:
     text = "download, make, list and show datasets"
     data = commands.add_parser("data", help=text, description=text.capitalize() + ".")
     verbs = data.add_subparsers(title="verbs", metavar="VERB", required=True)
-    get = verbs.add_parser("get", help="download datasets from their official sources")
-    names = "mnist, fashion_mnist, cifar10, cifar100, mnist-c, cifar10-c or cifar100-c"
+    get = _add_verb(verbs, "get", "download datasets from their official sources")
+    names = "dataset: mnist, fashion_mnist, cifar10, cifar100, mnist-c, cifar10-c or cifar100-c"
     get.add_argument("names", nargs="+", metavar="NAME", help=names)
     add_data_dir(get)
     get.set_defaults(run=run_get)
     _add_make(verbs)
     _add_montage(verbs)
-    listing = verbs.add_parser("list", help="list all datasets and whether they are present")
+    listing = _add_verb(verbs, "list", "list all datasets and whether they are present")
     add_data_dir(listing)
     listing.add_argument("--json", action="store_true", help="print the output as JSON")
     listing.set_defaults(run=run_list)
-    show = verbs.add_parser("show", help="describe a dataset")
+    show = _add_verb(verbs, "show", "describe a dataset")
     show.add_argument("data", metavar="NAME", help="dataset, .npz file or image folder")
     add_split(show)
     add_data_dir(show)
@@ -40,11 +40,15 @@ def add_command(commands: Any) -> None:
     show.set_defaults(run=run_show)
 
 
+def _add_verb(verbs: Any, name: str, text: str) -> Any:
+    return verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+
+
 def _add_make(verbs: Any) -> None:
     make = verbs.add_parser(
         "make",
         help="make a corrupted copy of a test set",
-        description="Corrupt the images of a test set: greyscale images as in MNIST-C, colour images as in CIFAR-10-C "
+        description="Corrupt the images of a test set: grayscale images as in MNIST-C, color images as in CIFAR-10-C "
         "at five severities. The same seed gives the same images.",
     )
     make.add_argument("name", metavar="NAME", help="mnist-c, cifar10-c, ..., an .npz file or an image folder")
@@ -52,17 +56,17 @@ def _add_make(verbs: Any) -> None:
     make.add_argument("--seed", type=int, default=0, help="seed of the corruptions (default: 0)")
     text = "folder to write (default: in the folder of datasets)"
     make.add_argument("--out", dest="folder", type=Path, metavar="DIR", help=text)
-    make.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
+    make.add_argument("--workers", type=int, metavar="N", help="number of processes (default: one per core)")
     add_data_dir(make)
     add_resize_options(make)
     make.set_defaults(run=run_make)
 
 
 def _add_montage(verbs: Any) -> None:
-    montage = verbs.add_parser("montage", help="draw an image with all its corruptions")
+    montage = _add_verb(verbs, "montage", "draw an image with all its corruptions")
     montage.add_argument("name", metavar="NAME", help="mnist-c, cifar10-c, ..., or a folder of corrupted images")
     montage.add_argument("--image", type=int, default=0, metavar="I", help="index of the image (default: 0)")
-    montage.add_argument("--severity", type=int, default=3, metavar="S", help="1 to 5, if there are any (default: 3)")
+    montage.add_argument("--severity", type=int, default=3, metavar="S", help="severity from 1 to 5 (default: 3)")
     montage.add_argument("--out", type=Path, required=True, metavar="FILE", help=".png, .pdf or .svg file to write")
     add_data_dir(montage)
     montage.set_defaults(run=run_montage)

@@ -23,7 +23,9 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("checkpoint", type=Path, metavar="FILE", help="checkpoint of the published code (.pth.tar)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".safetensors file to write")
-    parser.add_argument("--normalization", metavar="NAME", help="see `smoothcert list normalizations`")
+    parser.add_argument(
+        "--normalization", metavar="NAME", help="input normalization (see `smoothcert list normalizations`)"
+    )
     parser.add_argument("--architecture", metavar="NAME", help="fail unless the file holds this architecture")
     group = parser.add_argument_group("facts to record in the file")
     group.add_argument("--dataset", metavar="NAME", help="training dataset")

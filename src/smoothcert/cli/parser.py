@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _HelpFormatter, **options})
-        self.set_defaults(parser=self)  # so that the parsed arguments of a command lead to its flags
+        self.set_defaults(parser=self)  # `name_flags` needs the parser of the command that was parsed
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.certification.dataset import predict_dataset
     from smoothcert.statistics import bounds
 
-    def summarise(rows: list[dict[str, str]]) -> dict[str, Any]:
+    def summarize(rows: list[dict[str, str]]) -> dict[str, Any]:
         return {
             "images": len(rows),
             "accuracy": 100 * sum(row["correct"] == "1" for row in rows) / len(rows),
@@ -33,6 +33,6 @@ def run(args: argparse.Namespace) -> None:
         }
 
     bounds.check_prediction(args.n, args.alpha)
-    outs = run_on_datasets(args, lambda *inputs, **options: len(predict_dataset(*inputs, **options)))
+    outs = run_on_datasets(args, predict_dataset)
     text = "images {images:,}, accuracy {accuracy:.2f}%, abstained {abstention:.2f}%"
-    print_summaries(outs, summarise, text, as_json=args.json)
+    print_summaries(outs, summarize, text, as_json=args.json)

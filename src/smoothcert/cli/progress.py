@@ -33,7 +33,7 @@ class ProgressBar:
         title: The name of the task.
         total: The number of units to do, None if unknown.
         unit: The unit, in plural, such as "images".
-        start: Units done by an earlier run, which do not count towards the speed.
+        start: Units done by an earlier run, which do not count toward the speed.
         transient: Leave nothing behind when done, for tasks whose result speaks for itself.
     """
 

@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import say
 from smoothcert.cli.report import add_unverified, print_table
+from smoothcert.errors import UsageError
 
 
 def add_command(commands: Any) -> None:
@@ -19,7 +21,7 @@ def add_command(commands: Any) -> None:
         "file, without the model. Choose these settings before looking at the results: the best of several attempts "
         "is not a valid certificate.",
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="results file of `smoothcert certify`")
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="results file of `smoothcert certify`")
     parser.add_argument("--out", type=Path, metavar="FILE", help="results file to write (default: beside FILE)")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     add_unverified(parser)
@@ -30,22 +32,55 @@ def add_command(commands: Any) -> None:
     group.add_argument(
         "--top-k", dest="top", type=int, metavar="K", help="certify that the label is among the top K classes"
     )
-    group = parser.add_argument_group("if neither FILE nor the dataset's name tells")
+    group = parser.add_argument_group("required if neither FILE nor its dataset implies them")
     group.add_argument("--classes", type=int, metavar="N", help="number of classes")
-    group.add_argument("--dimensions", type=int, metavar="N", help="number of values of an input")
+    group.add_argument("--dimensions", type=int, metavar="N", help="number of values per input")
+    group = parser.add_argument_group("cascade of several noise levels, instead of FILE")
+    text = "results files for the same images, from the largest sigma to the smallest"
+    add_several(group, "--cascade", type=Path, default=[], metavar="FILE", help=text)
+    group.add_argument("--p0", type=float, metavar="P", help="probability above which a level answers (default: 0.5)")
+    text = "share of alpha for the first level's lower bound (default: 0.8)"
+    group.add_argument("--first-share", type=float, metavar="S", help=text)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Recompute the certificates, write them, and print their table."""
+    cascade_only = [flag for flag in ("p0", "first_share") if getattr(args, flag) is not None]
+    file_only = [flag for flag in ("file", "bound", "norm", "top", "classes", "dimensions") if getattr(args, flag)]
+    if not args.cascade and args.file is None:
+        raise UsageError("Expected a results file, or several after `--cascade`, but got none.")
+    if wrong := file_only if args.cascade else cascade_only:
+        where = "cannot be combined with" if args.cascade else "needs"
+        name = "FILE" if wrong[0] == "file" else f"`{wrong[0]}`"  # `main` turns arguments into flags
+        raise UsageError(f"{name} {where} `--cascade`.")
+    out = _write_cascade(args) if args.cascade else _write_again(args)
+    say(f"Results: {out}")
+    print_table([str(out)], as_json=args.json, unverified=args.unverified)
+
+
+def _write_cascade(args: argparse.Namespace) -> Path:
+    from smoothcert.certification.cascade import certify_cascade, write_cascade
+    from smoothcert.results.naming import results_stem
+
+    given = {"alpha": args.alpha, "p0": args.p0, "first_share": args.first_share}
+    options = {key: value for key, value in given.items() if value is not None}
+    made = certify_cascade(args.cascade, unverified=args.unverified, **options)
+    parts = [f"{key.replace('_', '-')}{value}" for key, value in options.items()]
+    stem = "-".join([results_stem(args.cascade[0]), "cascade", *parts])
+    out: Path = args.out or args.cascade[0].with_name(f"{stem}.tsv")
+    write_cascade(out, made)
+    return out
+
+
+def _write_again(args: argparse.Namespace) -> Path:
     from smoothcert.certification.recertify import Recertification, recertify, write_recertified
+    from smoothcert.results.naming import results_stem
 
     wanted = Recertification(args.alpha, args.bound, args.norm, args.top, args.classes, args.dimensions)
     recertified = recertify(args.file, wanted, unverified=args.unverified)
     given = (("alpha", args.alpha), ("", args.bound), ("", args.norm), ("top", args.top))
     parts = [f"{key}{value}" for key, value in given if value is not None]
-    stem = args.file.name.removesuffix(".gz").removesuffix(".tsv")
-    out = args.out or args.file.with_name(f"{stem}-{'-'.join(parts or ['again'])}.tsv")
+    out: Path = args.out or args.file.with_name(f"{results_stem(args.file)}-{'-'.join(parts or ['again'])}.tsv")
     write_recertified(out, *recertified)
-    say(f"Results: {out}")
-    print_table([str(out)], as_json=args.json, unverified=args.unverified)
+    return out

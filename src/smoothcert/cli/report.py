@@ -34,11 +34,13 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--out", action="append", default=[], type=Path, metavar="FILE", help=formats)
     add_unverified(parser)
     group = parser.add_argument_group("table")
-    add_several(group, "--radii", type=float, metavar="R", help="radii (default: the paper's)")
-    add_several(group, "--linf", type=fraction, default=[], metavar="EPS", help="also l_inf radii, such as 2/255")
+    add_several(group, "--radii", type=float, metavar="R", help="l2 radii of the columns (default: the paper's)")
+    add_several(
+        group, "--linf", type=fraction, default=[], metavar="EPS", help="add columns for l_inf radii, such as 2/255"
+    )
     group.add_argument("--baseline", metavar="NAME", help="compare ACR with this result, on the images both have")
     group.add_argument("--paper", action="store_true", help="also show the paper's numbers")
-    group = parser.add_argument_group("files without a sidecar (default: read from a name METHOD-SIGMA.tsv)")
+    group = parser.add_argument_group("for files without a sidecar (default: read from the file name METHOD-SIGMA.tsv)")
     group.add_argument("--dataset", metavar="NAME", help="their dataset")
     group.add_argument("--sigma", type=float, help="their noise level")
     add_page_options(parser)

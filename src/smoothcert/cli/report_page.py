@@ -32,11 +32,11 @@ def write_page(args: argparse.Namespace, found: Findings, table: Table | None) -
     """Write the page and the figures that the options ask for."""
     if args.html:
         if table is None:
-            raise UsageError("`--html` needs certificates on clean images, got only corrupted ones.")
+            raise UsageError("Expected certificates on clean images for `--html`, but got only corrupted ones.")
         _write_html(args, found, table)
     if args.figures:
         if args.figures.is_file():
-            raise UsageError(f"`--figures` must be a folder, got the file {args.figures}.")
+            raise UsageError(f"Expected `--figures` to be a folder, but got the file {args.figures}.")
         _write_figures(args, found)
 
 

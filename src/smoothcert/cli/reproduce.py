@@ -36,18 +36,22 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help=text)
     parser.add_argument("--plan", action="store_true", help="print the remaining work and a time estimate, and exit")
     group = parser.add_argument_group("protocol")
-    group.add_argument("--precision", metavar="NAME", help="of training (default: a started run's, else the recipe's)")
+    group.add_argument(
+        "--precision", metavar="NAME", help="training precision (default: that of a started run, else of the recipe)"
+    )
     text = "noise samples per image (default: 100,000)"
     group.add_argument("--n", "--N", type=int, default=100_000, metavar="N", help=text)
     group.add_argument("--skip", type=int, metavar="K", help="certify only every K-th image (default: the table's)")
     group = parser.add_argument_group("execution")
     add_run_options(group)
-    group.add_argument("--together", type=int, metavar="K", help="runs at once (default: 6 LeNets on a GPU, else 1)")
+    group.add_argument(
+        "--together", type=int, metavar="K", help="train K runs at once (default: 6 LeNets on a GPU, else 1)"
+    )
     text = "under torchrun, train each run on all processes, for large models (default: one run per process)"
     group.add_argument("--data-parallel", action="store_true", help=text)
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print the table as JSON")
-    text = "also write the table here"
+    text = "also write to a .md, .tex, .csv, .json or .txt file; can be repeated"
     group.add_argument("--out", action="append", default=[], type=Path, metavar="FILE", help=text)
     parser.set_defaults(run=run)
 

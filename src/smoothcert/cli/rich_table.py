@@ -1,4 +1,4 @@
-"""Results tables on a terminal: as wide as it is, with colors and a sparkline of each run's curve."""
+"""Results tables that fit the width of the terminal, with colors and a sparkline of each run's curve."""
 
 from __future__ import annotations
 

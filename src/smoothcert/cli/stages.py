@@ -1,4 +1,4 @@
-"""Progress of commands that do several things in turn, such as training, labelling and certifying."""
+"""Progress of commands that do several things in turn, such as training, labeling and certifying."""
 
 from __future__ import annotations
 

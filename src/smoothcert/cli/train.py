@@ -31,15 +31,19 @@ def add_command(commands: Any, *, with_methods: bool) -> None:
         description="Train from recipes, from flags, or from both: flags override recipes, and the defaults below "
         "apply to what neither sets. Run the same command again to resume an interrupted run.",
     )
-    parser.add_argument("recipe", nargs="*", metavar="RECIPE", help="see `smoothcert list recipes`; or a TOML file")
-    parser.add_argument("--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="the same, as a flag")
+    parser.add_argument(
+        "recipe", nargs="*", metavar="RECIPE", help="recipe name (see `smoothcert list recipes`) or TOML file"
+    )
+    parser.add_argument(
+        "--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="the same as a flag; can be repeated"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
     parser.add_argument("--json", action="store_true", help="print the final metrics as JSON")
     group = parser.add_argument_group("execution")
     add_run_options(group)
-    text = "compile steps (default: for long runs on a GPU)"
+    text = "compile training steps (default: only for long runs on a GPU)"
     group.add_argument("--compile", action=argparse.BooleanOptionalAction, help=text)
-    text = "processes that decode image folders (default: from the CPU count)"
+    text = "processes that decode image folders (default: by number of CPU cores)"
     group.add_argument("--workers", type=int, metavar="N", help=text)
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     for title, names in field_groups().items():

@@ -30,7 +30,7 @@ def add_voting_options(
     precision: str = "fp32 on a CPU, bf16 on a GPU",
     form: str = "folded; compiled for large runs on a GPU",
 ) -> None:
-    """Add the options of every command that counts votes; `selects` adds `--n0`, others are defaults to describe."""
+    """Add the options of commands that count votes; `selects` adds `--n0`, the others are defaults for the help."""
     add_input_options(parser)
     group = parser.add_argument_group("protocol")
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
@@ -38,14 +38,15 @@ def add_voting_options(
     if selects:
         text = "noise samples that select the class (default: 100)"
         group.add_argument("--n0", "--N0", type=int, default=100, metavar="N0", help=text)
-    group.add_argument("--alpha", type=float, default=0.001, help="failure probability (default: 0.001)")
+    group.add_argument("--alpha", type=float, default=0.001, help="failure probability per image (default: 0.001)")
     add_sample_options(group)
     group = parser.add_argument_group("execution")
     add_device(group)
     group.add_argument("--precision", metavar="NAME", help=f"fp32, tf32 or bf16 (default: {precision})")
     group.add_argument("--form", metavar="NAME", help=f"plain, folded, compiled or pinned (default: {form})")
     add_batch(group)
-    group.add_argument("--micro-batch", type=int, metavar="B", help="noisy images per forward pass; can change results")
+    text = "noisy images per forward pass; affects rounding (default: auto)"
+    group.add_argument("--micro-batch", type=int, metavar="B", help=text)
     group = parser.add_argument_group("output")
     group.add_argument("--out", type=Path, metavar="FILE", help="results file (default: beside the checkpoint)")
     group.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -54,7 +55,7 @@ def add_voting_options(
 
 def run_on_datasets(
     args: argparse.Namespace,
-    evaluate: Callable[..., int],
+    evaluate: Callable[..., object],
     choose_noise: Callable[[float, int], Noise | str] = lambda sigma, dimensions: "gaussian",
     name_parts: tuple[str, ...] = (),
 ) -> dict[str, Path]:
@@ -62,7 +63,7 @@ def run_on_datasets(
 
     Args:
         args: The parsed command line.
-        evaluate: Takes the arguments of `certify_dataset` and returns the number of new images.
+        evaluate: Takes the arguments of `certify_dataset`.
         choose_noise: Takes the noise level and the number of input dimensions, and returns the noise.
         name_parts: Parts that end the names of results files.
 
@@ -89,17 +90,18 @@ def run_on_datasets(
         title = f"{args.task} {data.name}" if "/" in data.name else args.task
         options: dict[str, Any] = {"n": args.n, "alpha": args.alpha, "seed": args.seed, "batch": args.batch}
         with ProgressBar(title, len(indices), "images") as bar:
-            options |= {"indices": indices, "model": inputs.checkpoint.describe(), "on_progress": _RunningAccuracy(bar)}
-            new = evaluate(classifier, data, out, **options)
-        if new < len(indices):
-            say(f"{len(indices) - new:,} of {len(indices):,} images were already done.")
+            running = _RunningAccuracy(bar)
+            options |= {"indices": indices, "model": inputs.checkpoint.describe(), "on_progress": running}
+            evaluate(classifier, data, out, **options)
+        if running.images < len(indices):
+            say(f"{len(indices) - running.images:,} of {len(indices):,} images were already done.")
         say(f"Results: {out}")
     return {data.name: out for data, _, out in parts} if ranks.first else {}
 
 
 def print_summaries(
     outs: Mapping[str, Path],
-    summarise: Callable[[list[dict[str, str]]], dict[str, Any]],
+    summarize: Callable[[list[dict[str, str]]], dict[str, Any]],
     text: str,
     *,
     as_json: bool,
@@ -108,7 +110,7 @@ def print_summaries(
     summaries = []
     for name, out in outs.items():
         with out.open(newline="") as file:
-            summaries.append({"data": name, **summarise(list(csv.DictReader(file, delimiter="\t")))})
+            summaries.append({"data": name, **summarize(list(csv.DictReader(file, delimiter="\t")))})
     if as_json and summaries:
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries))
         return

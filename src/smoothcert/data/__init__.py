@@ -1,4 +1,4 @@
-"""Datasets of labelled 8-bit images: loading, downloading and corrupting them."""
+"""Datasets of labeled 8-bit images: loading, downloading and corrupting them."""
 
 from smoothcert.data.corrupted import find_corrupted
 from smoothcert.data.files import data_dir

@@ -39,7 +39,7 @@ class CorruptedSet:
 
     @property
     def corruptions(self) -> list[str]:
-        """Corruptions that count towards the mean."""
+        """Corruptions that count toward the mean."""
         return list(suite_for(self.shape[0]).corruptions)
 
     @property

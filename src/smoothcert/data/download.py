@@ -128,7 +128,7 @@ def _fetch_any(name: str, source: DownloadSource, path: Path, md5: str, progress
 
 
 def _receive(response: http.client.HTTPResponse) -> bytes:
-    """Return the next bytes; a broken connection raises a network error, not the error of a file being written."""
+    """Return the next bytes; raise a broken connection as a network error, so that it is not taken for a full disk."""
     try:
         return response.read(1 << 18)
     except OSError as error:

@@ -1,12 +1,12 @@
-"""`ImageData`, the labelled 8-bit images that all readers return, and the selection of a part of them."""
+"""`ImageData`, the labeled inputs that all readers return, and the selection of a part of them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, overload
 
 import torch
 from torch import Tensor
@@ -31,16 +31,19 @@ class Images(Protocol):
 
 @dataclass(frozen=True)
 class ImageData:
-    """Labelled images of one split of a dataset.
+    """Labeled images, or inputs of any other shape, of one split of a dataset.
+
+    Supports `len`, indexing and iteration: `data[i]` is the pair (input as float32, label), and a slice is a dataset.
 
     Args:
         name: The name of the dataset.
         split: `train` or `test`.
-        images: uint8 [count, channels, height, width]: a tensor, or images read from files on demand.
+        images: Tensor [count, ...], or images read from files on demand. uint8 values from 0 to 255 stand for inputs in
+            [0, 1]; floating-point values are used as they are.
         labels: int64 [count].
-        classes: The class names.
-        mean: The mean per channel that published networks subtract, or zeros.
-        std: The standard deviation per channel that they divide by, or ones.
+        classes: The class names; default: the numbers up to the largest label.
+        mean: The mean per channel that published networks subtract; default: zeros.
+        std: The standard deviation per channel that they divide by; default: ones.
         severities: How many times the images of a corrupted dataset are repeated, mildest severity first.
 
     Raises:
@@ -48,23 +51,27 @@ class ImageData:
 
     Example:
         >>> images = torch.zeros(2, 1, 28, 28, dtype=torch.uint8)
-        >>> ImageData("mine", "test", images, torch.tensor([0, 1]), ("cat", "dog"), (0.0,), (1.0,))
+        >>> data = ImageData("mine", "test", images, torch.tensor([0, 1]), ("cat", "dog"))
+        >>> data
         <ImageData mine, test: 2 images of shape [1, 28, 28], 2 classes>
+        >>> [label for _, label in data]
+        [0, 1]
     """
 
     name: str
     split: str
     images: Tensor | Images
     labels: Tensor
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    classes: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
     severities: int = 1
 
     def __post_init__(self) -> None:
-        if getattr(self.images, "dtype", torch.uint8) != torch.uint8:
-            kind = f"{type(self.images).__name__} of {getattr(self.images, 'dtype', '')}"
-            raise UsageError(f"{self.name}: expected images as a tensor of uint8, from 0 to 255, but got a {kind}.")
+        dtype = getattr(self.images, "dtype", torch.uint8)
+        if dtype != torch.uint8 and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            kind = f"{type(self.images).__name__} of {dtype}"
+            raise UsageError(f"{self.name}: expected images as a tensor of uint8 or floats, but got a {kind}.")
         if not isinstance(self.labels, Tensor):
             raise UsageError(f"{self.name}: expected labels as a tensor, but got a {type(self.labels).__name__}.")
         if len(self.labels) != self.images.shape[0]:
@@ -73,6 +80,10 @@ class ImageData:
             )
         if not len(self.labels):
             raise SmoothcertError(f"{self.name}: the {self.split} split holds no images.")
+        channels = self.images.shape[1] if len(self.images.shape) == 4 else 1
+        defaults = {"classes": number_classes(self.labels), "mean": (0.0,) * channels, "std": (1.0,) * channels}
+        for field, default in defaults.items():
+            object.__setattr__(self, field, tuple(getattr(self, field)) or default)
         low, high = int(self.labels.min()), int(self.labels.max())
         if low < 0 or high >= len(self.classes):
             wrong = low if low < 0 else high
@@ -81,6 +92,22 @@ class ImageData:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @overload
+    def __getitem__(self, index: int) -> tuple[Tensor, int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> ImageData: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[Tensor, int] | ImageData:
+        """Return an input with its label or, for a slice, a part of the dataset."""
+        if isinstance(index, slice):
+            return self.subset(range(len(self))[index])
+        place = range(len(self))[index]
+        return self.floats([place])[0], int(self.labels[place])
+
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        return (self[place] for place in range(len(self)))
+
     def __repr__(self) -> str:
         classes = counted(len(self.classes), "class", "classes")
         what = f"{counted(len(self), 'image')} of shape {list(self.shape)}, {classes}"
@@ -88,12 +115,13 @@ class ImageData:
 
     @property
     def shape(self) -> torch.Size:
-        """Shape of one image: channels, height, width."""
+        """Shape of one input; for an image: channels, height, width."""
         return torch.Size(self.images.shape[1:])
 
     def floats(self, indices: Sequence[int] | Tensor, device: torch.device | str = "cpu") -> Tensor:
-        """Return images as float32 in [0, 1], the range in which noise is added."""
-        return self.images[torch.as_tensor(indices)].to(device).float() / 255
+        """Return inputs as float32, to which noise is added: 8-bit images in [0, 1], others as they are."""
+        chosen = self.images[torch.as_tensor(indices)].to(device)
+        return chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen.float()
 
     def to(self, device: torch.device | str) -> ImageData:
         """Return a copy on a device; images in files are left there."""
@@ -111,7 +139,11 @@ class ImageData:
         """SHA-256 of images and labels (for an image folder: of file names, file sizes and labels)."""
         digest = hashlib.sha256(str(tuple(self.images.shape)).encode())
         if isinstance(self.images, Tensor):
-            digest.update(self.images.cpu().contiguous().numpy().tobytes())
+            images = self.images.cpu().contiguous()
+            if images.dtype != torch.uint8:
+                digest.update(str(images.dtype).encode())
+                images = images.view(torch.uint8)
+            digest.update(images.numpy().tobytes())
         else:
             digest.update(self.images.fingerprint())
         digest.update(self.labels.cpu().contiguous().numpy().tobytes())
@@ -119,12 +151,12 @@ class ImageData:
 
 
 def number_classes(labels: Tensor) -> tuple[str, ...]:
-    """Return class names for labels without names: their numbers."""
+    """Return the class numbers as names, for datasets without class names."""
     return tuple(str(label) for label in range(int(labels.max()) + 1 if len(labels) else 0))
 
 
 def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int, int] = (1, 1)) -> list[int]:
-    """Return the indices that `--skip`, `--max` and `--shard` select from `count` images.
+    """Return the indices that `skip`, `limit` and `shard` select from `count` images.
 
     Args:
         count: The number of images.

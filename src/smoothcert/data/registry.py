@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from smoothcert.data.files import Arrays, data_dir
-from smoothcert.data.image_data import ImageData, number_classes
+from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.arrays import read_npz
 from smoothcert.data.readers.cifar import CIFAR10, CIFAR100, find_cifar
 from smoothcert.data.readers.folder import read_folder
@@ -22,7 +22,7 @@ from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 
 SPLITS = ("train", "test")
-_GREY = ((0.0,), (1.0,))
+_GRAY = ((0.0,), (1.0,))
 _CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
 _FASHION_NAMES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
 _MNIST_PLACES = ("mnist", "MNIST/raw", "MNIST", "mnist/raw", "mnist/MNIST/raw")
@@ -44,7 +44,7 @@ class Dataset:
     """A dataset that is read into memory.
 
     `find(root, split)` returns a function that reads the split, or None if its files are not below `root`. `mean` and
-    `std` are the normalisation of the published networks.
+    `std` are the normalization of the published networks.
     """
 
     find: Callable[[Path, str], Callable[[], Arrays] | None]
@@ -61,22 +61,22 @@ def _find_mini(root: Path, split: str) -> Callable[[], Arrays]:
 _DIGITS, _CLOTHES = tuple("0123456789"), tuple(_FASHION_NAMES.split(","))
 _find_mnist, _find_fashion = partial(find_idx, _MNIST_PLACES), partial(find_idx, _FASHION_PLACES)
 DATASETS = {
-    "mnist": Dataset(_find_mnist, _DIGITS, *_GREY, "handwritten digits, 28x28, 60,000 + 10,000"),
-    "mnist-mini": Dataset(_find_mini, _DIGITS, *_GREY, "an excerpt of MNIST, 6,000 + 1,000, part of the package"),
-    "fashion_mnist": Dataset(_find_fashion, _CLOTHES, *_GREY, "articles of clothing, 28x28, 60,000 + 10,000"),
+    "mnist": Dataset(_find_mnist, _DIGITS, *_GRAY, "handwritten digits, 28x28, 60,000 + 10,000"),
+    "mnist-mini": Dataset(_find_mini, _DIGITS, *_GRAY, "an excerpt of MNIST, 6,000 + 1,000, part of the package"),
+    "fashion_mnist": Dataset(_find_fashion, _CLOTHES, *_GRAY, "articles of clothing, 28x28, 60,000 + 10,000"),
     "cifar10": Dataset(
         partial(find_cifar, CIFAR10),
         tuple(_CIFAR10_NAMES.split()),
         (0.4914, 0.4822, 0.4465),
         (0.2023, 0.1994, 0.2010),
-        "colour photographs of 10 classes, 32x32, 50,000 + 10,000",
+        "color photographs of 10 classes, 32x32, 50,000 + 10,000",
     ),
     "cifar100": Dataset(
         partial(find_cifar, CIFAR100),
         tuple(_CIFAR100_NAMES.split()),
         (0.5071, 0.4867, 0.4408),
         (0.2675, 0.2565, 0.2761),
-        "colour photographs of 100 classes, 32x32, 50,000 + 10,000",
+        "color photographs of 100 classes, 32x32, 50,000 + 10,000",
     ),
 }
 IMAGENET_NORMALIZATION = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -117,7 +117,7 @@ def load_dataset(
         split: `train` or `test`.
         root: The folder with the datasets; default: $SMOOTHCERT_DATA, else the platform's cache folder.
         resize: Length of the shorter side that images of a folder are resized to (ImageNet: 256).
-        crop: Side of the square that is then cut from their centre (ImageNet: 224).
+        crop: Side of the square that is then cut from their center (ImageNet: 224).
         skip_broken: Replace an image that cannot be decoded by the next one of its folder.
 
     Returns:
@@ -154,14 +154,13 @@ def load_dataset(
     path = Path(name).expanduser()
     if path.suffix == ".npz" and path.is_file():
         images, labels, classes = read_npz(path, split)
-        mean, std = (0.0,) * images.shape[1], (1.0,) * images.shape[1]
-        return ImageData(path.stem, split, images, labels, classes or number_classes(labels), mean, std)
+        return ImageData(path.stem, split, images, labels, classes or ())
     if path.is_dir():
         return _load_folder(path.resolve().name, _split_folder(path, split) or path, split, resize, crop, skip_broken)
     if path.is_file():
         raise UsageError(f"{name} is not a dataset; expected an .npz file or a folder with one subfolder per class.")
     if path.suffix == ".npz" or "/" in name:
-        raise SmoothcertError(f"{name} does not exist.")
+        raise SmoothcertError(f"{name} does not exist; expected a dataset name, an .npz file or an image folder.")
     raise unknown_name("dataset", name, list_datasets())
 
 

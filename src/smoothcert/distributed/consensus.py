@@ -29,7 +29,7 @@ ADVICE = {
     "torch": "install the same torch on every node",
     "images": "every node needs the same files",
     "class folders": "every node needs the same files",
-    "shared folder": "`runs` or `out` must be in a folder that all nodes share",
+    "shared folder": "choose a folder that all nodes share",
 }
 
 

@@ -57,7 +57,7 @@ def _convolve(
 ):  # fmt: skip
     """Convolve `here` images, add the values in `target` if `adding`, and apply ReLU.
 
-    If `halving`, projections are written to `target` without ReLU, and the convolution `plane` values after it.
+    If `halving`, projections are written to `target` without ReLU, and the convolution's output to `target` + `plane`.
     """
     across: tl.constexpr = width // 2
     blocks: tl.constexpr = height // step * across

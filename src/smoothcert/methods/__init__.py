@@ -11,6 +11,7 @@ from smoothcert.errors import UsageError, unknown_name
 from smoothcert.methods.base import Draws, Method, StepOutput
 from smoothcert.methods.catrs import CatRs
 from smoothcert.methods.consistency import Consistency, SmoothAdvConsistency
+from smoothcert.methods.first_failure import FirstFailure
 from smoothcert.methods.gaussian import Gaussian
 from smoothcert.methods.macer import Macer
 from smoothcert.methods.smoothadv import SmoothAdv
@@ -19,7 +20,17 @@ from smoothcert.methods.stability import Stability
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
-    for method in (Gaussian, Stability, SmoothAdv, Macer, Consistency, SmoothAdvConsistency, SmoothMix, CatRs)
+    for method in (
+        Gaussian,
+        Stability,
+        SmoothAdv,
+        Macer,
+        Consistency,
+        SmoothAdvConsistency,
+        SmoothMix,
+        CatRs,
+        FirstFailure,
+    )
 }
 
 __all__ = ["METHODS", "Draws", "Method", "StepOutput", "create_method", "list_methods", "register_method"]

@@ -18,10 +18,11 @@ A step must keep to these rules:
 - The loss is a mean over the images of `x`, so that processes which share a mini-batch can average their losses.
 - All random numbers come from `draws`, so that runs are reproducible and can resume.
 - Anything that changes during training is a function of the tensor `epoch`; the method keeps no state between steps.
+  If passes of the network are needed only in some epochs, `at_epoch` returns a cheaper method for the others.
 - No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
   compiled and captured as CUDA graphs. If that is unavoidable, set `static = False`.
 
-`smoothcert.methods.perturb` has what methods share: losses under noise, l2 geometry and gradients for attacks.
+`smoothcert.methods.perturb` contains building blocks: losses under noise, l2 geometry and gradients for attacks.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from torch import Tensor, nn
 
 from smoothcert.errors import UsageError
 from smoothcert.statistics.bounds import check_sigma
 
-_METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "seconds")  # recorded for every method
+_METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "kept_images", "seconds")  # recorded for every method
 
 
 def option(default: Any, help: str, check: Callable[[Any], bool] | None = None, must: str = "") -> Any:
@@ -91,7 +92,7 @@ class StepOutput:
     """The result of a training step.
 
     Args:
-        loss: The scalar to minimise.
+        loss: The scalar to minimize.
         parts: Tensors by name; the scalars among them are averaged into `metrics.jsonl`.
 
     Example:
@@ -132,7 +133,7 @@ class Method(ABC):
     Example:
         >>> from smoothcert.methods.gaussian import Gaussian
         >>> Gaussian(sigma=0.5)
-        Gaussian(sigma=0.5)
+        Gaussian(sigma=0.5, num_noises=1)
     """
 
     name: ClassVar[str]
@@ -152,6 +153,14 @@ class Method(ABC):
     def split(self) -> int:
         """Number of SGD steps that each mini-batch is split into."""
         return 1
+
+    def at_epoch(self, epoch: int) -> Self:
+        """Return the method for the steps of an epoch, by default the same for all.
+
+        A method whose passes change with the epoch overrides this. Each method that it returns is compiled and
+        captured on its own.
+        """
+        return self
 
     @abstractmethod
     def step(

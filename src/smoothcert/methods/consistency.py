@@ -1,4 +1,4 @@
-"""Consistency regularisation (Jeong and Shin, NeurIPS 2020), alone or on adversarial images."""
+"""Consistency regularization (Jeong and Shin, NeurIPS 2020), alone or on adversarial images."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Consistency(NoiseSplitMethod):
         return self.loss(model, x, y, self.sigma * draws.noise(x, self.num_noises))
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor) -> StepOutput:
-        """Return the regularised loss under given noise; the mean prediction is not detached."""
+        """Return the regularized loss under given noise; the mean prediction is not detached."""
         scores = scores_under(model, x, noise)
         mean = scores.softmax(dim=-1).mean(dim=0)
         cross_entropy = cross_entropies(scores, y).mean()
@@ -69,7 +69,7 @@ class SmoothAdvConsistency(Consistency):
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the regularised loss of the attacked images."""
+        """Return the regularized loss of the attacked images."""
         noise = self.sigma * draws.noise(x, self.num_noises)
         radius = self.attack_radius * ((epoch + 1) / self.warmup).clamp(max=1)
         adversarial = self.attack(model, x, y, noise, radius, draws.images(x))

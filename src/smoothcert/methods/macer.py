@@ -1,4 +1,4 @@
-"""MACER (Zhai et al., ICLR 2020): maximise a soft version of the certified radius itself."""
+"""MACER (Zhai et al., ICLR 2020): maximize a soft version of the certified radius itself."""
 
 from __future__ import annotations
 

@@ -55,22 +55,32 @@ def within(delta: Tensor, radius: Tensor | float, batch_dims: int = 1) -> Tensor
 
 
 def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """Return the gradient of a scalar objective; gradients of weights are neither computed nor changed.
+    """Return the gradient of a scalar objective; gradients of weights are neither computed nor changed."""
+
+    def with_itself(point: Tensor) -> tuple[Tensor, Tensor]:
+        value = objective(point)
+        return value, value
+
+    return gradient_and_value(with_itself, at)[0]
+
+
+def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient of an objective's first value, and its second value, of the same pass.
 
     `torch.compile` can trace only `torch.func.grad`; a network that is compiled separately needs `autograd.grad`.
     """
     result: Tensor
     if torch.compiler.is_compiling():
         with torch.no_grad():
-            result = torch.func.grad(objective)(at.detach())
-        return result
+            result, other = torch.func.grad(objective, has_aux=True)(at.detach())
+        return result, other
     with torch.enable_grad():
         start = at.detach().requires_grad_()
-        value = objective(start)
+        value, other = objective(start)
         if not value.requires_grad:  # the objective is constant
-            return torch.zeros_like(at)
+            return torch.zeros_like(at), other.detach()
         (result,) = torch.autograd.grad(value, start, materialize_grads=True)
-    return result
+    return result, other.detach()
 
 
 @contextmanager

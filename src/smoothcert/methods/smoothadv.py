@@ -15,7 +15,7 @@ from smoothcert.methods.perturb import cross_entropies, frozen, gradient, length
 class SmoothAdv(NoiseSplitMethod):
     """Cross-entropy of adversarial images under m noise samples; the attack takes T steps within radius epsilon.
 
-    The attack maximises -log of the mean probability over the same noise samples (Eq. 7 of the CAT-RS paper).
+    The attack maximizes -log of the mean probability over the same noise samples (Eq. 7 of the CAT-RS paper).
     """
 
     name = "smoothadv"
@@ -38,7 +38,7 @@ class SmoothAdv(NoiseSplitMethod):
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, draws: Draws) -> Tensor:
         """Return the images after T steps, each clamped to [0, 1] first and then projected to the ball.
 
-        If a gradient is exactly 0 (a saturated softmax), the step follows unnormalised noise instead.
+        If a gradient is exactly 0 (a saturated softmax), the step follows unnormalized noise instead.
         """
         delta = torch.zeros_like(x)
         with frozen(model):

@@ -41,7 +41,7 @@ class SmoothMix(NoiseSplitMethod):
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the loss of image and mixture."""
+        """Return the loss of the images and their mixtures."""
         noise = self.sigma * draws.noise(x, self.num_noises)
         warm = ((epoch + 1) / self.warmup).clamp(max=1)
         near, far = self.attack(model, x, y, noise, warm)

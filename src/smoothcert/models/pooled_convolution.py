@@ -12,9 +12,9 @@ _MAX_BANDED_BATCH = 4_096  # the banded product is faster up to this batch size,
 def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
     """Return max_pool2d(relu(conv(x)), 2) for a convolution with an odd kernel size, no padding and stride 1.
 
-    GPUs are slow at convolutions with few channels. There it is computed as a matrix product and a maximum: a banded
-    product for training batches, which are limited by memory, and a blocked product for the large batches of voting,
-    which are limited by arithmetic.
+    GPUs are slow at convolutions with few channels, so on a GPU the result is computed as a matrix product and a
+    maximum: a banded product for training batches, which are limited by memory, and a blocked product for the large
+    batches of voting, which are limited by arithmetic.
     """
     if not isinstance(conv, nn.Conv2d):
         pooled: Tensor = conv(x)  # the fused CUDA kernel that deployment puts in its place

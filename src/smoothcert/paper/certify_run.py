@@ -32,7 +32,7 @@ def certify_run(
     """Certify a trained run on every `skip`-th image of the given datasets, in the fastest form for the device.
 
     Results are written to the run folder; unfinished ones are resumed. Raises OutOfTimeError after the time limit.
-    `protocol` are further options of `certify_dataset`, `n0` and `alpha`.
+    `protocol` holds `n0` and `alpha` for `certify_dataset`.
     """
     checkpoint, deadline = load_checkpoint(run), Deadline(time_limit)
     model, sigma = checkpoint.model.to(device), checkpoint.about["sigma"]

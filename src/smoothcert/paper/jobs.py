@@ -143,7 +143,7 @@ class Workplace:
             return 0
         settings = read_sidecar(sidecar_path(path)).get("settings", {})
         other = [key for key, value in PROTOCOL.items() if settings.get(key) != value]
-        # Nothing else would notice that a complete file belongs to an earlier network: it is not opened again.
+        # A complete file is not opened again, so nothing else checks that it belongs to the current network.
         other += ["network"] if network and settings.get("model", {}).get("sha256") != network else []
         other += ["dataset"] if settings.get("data", {}).get("sha256") != data.fingerprint else []
         if other:

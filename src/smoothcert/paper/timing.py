@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 import time
 from contextlib import suppress
@@ -16,8 +15,8 @@ from smoothcert.data import ImageData
 from smoothcert.models import create_model
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.deploy import choose_deployment
-from smoothcert.training.compute import pays_to_compile, split_of
-from smoothcert.training.config import TrainConfig
+from smoothcert.training.compute import first_phase_passes, pays_to_compile, run_passes, split_of
+from smoothcert.training.config import TrainConfig, without_sampling
 from smoothcert.training.epochs import plan_epoch
 from smoothcert.training.fit import fit
 from smoothcert.training.loop import TrainProgress
@@ -98,7 +97,10 @@ class _EnoughError(Exception):
 def estimate_steps(
     config: TrainConfig, data_dir: str | Path | None, device: torch.device, compile: bool | None = None
 ) -> tuple[int, float]:
-    """Return the number of steps of a run and the seconds per step, without teacher and soft labels."""
+    """Return the number of steps of a run and the mean seconds per step, without teacher and soft labels.
+
+    The steps of the first epochs are timed; passes of later phases and votes on the training images are added by count.
+    """
     data = load_images(config, "train", data_dir)
     steps = config.epochs * len(plan_epoch(len(data), config.batch, split_of(config)))
     compiled = pays_to_compile(config, steps, device) if compile is None else compile
@@ -111,7 +113,7 @@ def estimate_steps(
             raise _EnoughError
 
     with tempfile.TemporaryDirectory() as folder:
-        trial = dataclasses.replace(config, epochs=1000)
+        trial = without_sampling(config, epochs=1000)
         options: dict[str, Any] = {"device": device, "compile": compiled, "on_progress": watch}
         try:
             with suppress(_EnoughError):
@@ -119,4 +121,5 @@ def estimate_steps(
         except KeyboardInterrupt:  # its message mentions a saved state, which is deleted here
             raise KeyboardInterrupt from None
     (first, began), (last, ended) = times[0], times[-1]
-    return steps, (ended - began) / max(1, last - first)
+    whole_run = run_passes(config, len(data)) / first_phase_passes(config, len(data))
+    return steps, whole_run * (ended - began) / max(1, last - first)

@@ -151,7 +151,7 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:
-    """Return the run's entry; if its recipe is a row of another than the main table, with that row and its name."""
+    """Return the run's entry, with the paper's row and its name if the recipe is not in the main table."""
     place = paper_places().get(recipe_of(run))
     if place is None or run.entry.protocol:  # the paper's rows have the published protocol
         return run.entry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,12 +18,12 @@ class ResultsLock:
     """Lock on `NAME.tsv` and the files beside it, held until `release` through a separate file, `NAME.tsv.lock`.
 
     Results files may be replaced while they are locked, so none of them can carry the lock. Acquiring the lock removes
-    the partial files of a killed process.
+    the partial files of a killed process. `others` are further files that belong to the results.
     """
 
-    def __init__(self, results: Path) -> None:
+    def __init__(self, results: Path, others: Sequence[Path] = ()) -> None:
         self._results, self._path = results, results.with_name(results.name + ".lock")
-        files = (results, counts_path(results), looks_path(results), sidecar_path(results))
+        files = (results, counts_path(results), looks_path(results), sidecar_path(results), *others)
         try:
             results.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._open()

@@ -58,6 +58,15 @@ def looks_path(path: Path) -> Path:
     return _companion(path, ".looks.tsv")
 
 
+def level_paths(path: Path, levels: int) -> list[Path]:
+    """Return the paths of the class counts of a cascade's levels, beside its results file.
+
+    >>> [file.name for file in level_paths(Path("a.tsv"), 2)]
+    ['a.level1.counts.tsv', 'a.level2.counts.tsv']
+    """
+    return [_companion(path, f".level{level}.counts.tsv") for level in range(1, levels + 1)]
+
+
 def _companion(path: Path, suffix: str) -> Path:
     return path.with_name(results_stem(path) + suffix + (".gz" if path.suffix == ".gz" else ""))
 
@@ -79,5 +88,6 @@ def check_name(out: Path) -> None:
 def check_new(out: Path) -> None:
     """Raise if results cannot be written to `out`, or if it or a file beside it exists."""
     check_name(out)
-    if any(path.exists() for path in (out, sidecar_path(out), counts_path(out), looks_path(out))):
+    files = (out, sidecar_path(out), counts_path(out), looks_path(out), *level_paths(out, 1))
+    if any(path.exists() for path in files):
         raise UsageError(f"{out} exists; choose another `out`.")

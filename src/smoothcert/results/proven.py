@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.results.look_store import Look, read_looks
-from smoothcert.results.naming import counts_path, looks_path
+from smoothcert.results.naming import counts_path, level_paths, looks_path
+from smoothcert.results.reader import read_vote_file
 from smoothcert.results.recompute import certify_stored
 from smoothcert.results.records import Results
 from smoothcert.results.stored_protocol import StoredProtocol
 from smoothcert.results.vote_table import VoteTable
 from smoothcert.statistics.bounds import ABSTAIN, Floats, failure_upper_bound
+from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.certify import bound_uniforms, certify_looks
 
 _AT_ONCE = 1 << 22  # votes in one array
@@ -38,21 +40,51 @@ def prove_by_counts(
     """Return classes and radii that the votes of a fixed number of noise samples prove."""
     all_classes = protocol.classes if protocol.bound == "two-sided" else None  # others need the chosen class only
     classes = max(all_classes or 2, table.classes)
-    labels, n = np.zeros(len(table), dtype=np.int64), protocol.plan.looks[0]
+    labels = np.zeros(len(table), dtype=np.int64)
     labels[rows] = results.label
     predict, radius = np.empty(len(table), dtype=np.int64), np.empty(len(table))
     step = max(1, _AT_ONCE // classes)
     for first in range(0, len(table), step):
         part = slice(first, min(first + step, len(table)))
         votes = table.dense(part.start, part.stop, classes)
-        for name, number, stage in zip(("n0", "n"), (protocol.n0, n), votes, strict=True):
-            total = stage.sum(axis=1)
-            for row in np.flatnonzero(total != number)[:1]:
-                there = f"image {table.idx[first + row]} has {total[row]:,} votes"
-                raise UnverifiedError(counts_path(path), f"{there}, but {name} in the sidecar is {number:,}")
+        _check_totals(counts_path(path), protocol, table.idx[part], votes)
         chosen = labels[part] if protocol.top > 1 else votes[0].argmax(axis=1)
         predict[part], radius[part] = _certify(protocol, table.idx[part], chosen, votes[1])
     return predict[rows], radius[rows]
+
+
+def _check_totals(
+    source: Path,
+    protocol: StoredProtocol,
+    idx: NDArray[np.int64],
+    votes: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> None:
+    """Raise unless both stages of every image have as many votes as the sidecar states."""
+    for name, number, stage in zip(("n0", "n"), (protocol.n0, protocol.plan.looks[0]), votes, strict=True):
+        total = stage.sum(axis=1)
+        for row in np.flatnonzero(total != number)[:1]:
+            there = f"image {idx[row]} has {total[row]:,} votes"
+            raise UnverifiedError(source, f"{there}, but {name} in the sidecar is {number:,}")
+
+
+def prove_by_levels(
+    path: Path, results: Results, protocol: StoredProtocol, rule: CascadeRule
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return classes and radii that the votes of a cascade's levels prove."""
+    files = level_paths(path, len(rule.sigmas))
+    tables = [read_vote_file(file) for file in files]
+    for file, table in zip(files, tables, strict=True):
+        if not np.array_equal(table.idx, results.idx):
+            raise UnverifiedError(file, f"its images are not those of {path.name}")
+    predict, radius = np.empty(len(results), dtype=np.int64), np.empty(len(results))
+    step = max(1, _AT_ONCE // max(table.classes for table in tables))
+    for first in range(0, len(results), step):
+        part = slice(first, min(first + step, len(results)))
+        votes = [table.dense(part.start, part.stop, table.classes) for table in tables]
+        for file, level in zip(files, votes, strict=True):
+            _check_totals(file, protocol, results.idx[part], level)
+        predict[part], radius[part], _ = rule.certify(votes)
+    return predict, radius
 
 
 def _certify(

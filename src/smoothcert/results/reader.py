@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothcert.dataset_names import classes_of
 from smoothcert.errors import SmoothcertError
 from smoothcert.results.naming import counts_path, results_stem, sidecar_path
 from smoothcert.results.records import COLUMNS, Results, parse_seconds
@@ -95,12 +96,13 @@ def _check_rows(path: Path, results: Results) -> None:
             raise SmoothcertError(f"{path} is damaged: image {images[0]} {problem}.")
 
 
-def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     r"""Read the class counts beside a certification results file.
 
     Args:
         path: Path of the results file; its counts lie beside it in `name.counts.tsv`.
-        num_classes: Number of classes of the base classifier.
+        num_classes: Number of classes of the base classifier; default: as the sidecar or the dataset says, else up to
+            the last class with a vote.
 
     Returns:
         The votes in the selection stage and in the estimation stage, each [images, classes].
@@ -117,13 +119,26 @@ def read_counts(path: str | Path, num_classes: int) -> tuple[NDArray[np.int64], 
         ([[0, 10]], [[2, 98]])
     """
     table = read_vote_table(Path(path))
+    if num_classes is None:
+        num_classes = _recorded_classes(Path(path)) or table.classes
     table.require_classes(num_classes, counts_path(Path(path)))
     return table.dense(0, len(table), num_classes)
 
 
+def _recorded_classes(path: Path) -> int | None:
+    """Return the number of classes that the sidecar records, or that its dataset has; None if unknown."""
+    sidecar = sidecar_path(path)
+    settings = read_sidecar(sidecar).get("settings", {}) if sidecar.exists() else {}
+    return settings.get("classes") or classes_of(str(settings.get("data", {}).get("name")))
+
+
 def read_vote_table(path: Path) -> VoteTable:
     """Return all class counts beside a results file, except an incomplete last line."""
-    source = counts_path(path)
+    return read_vote_file(counts_path(path))
+
+
+def read_vote_file(source: Path) -> VoteTable:
+    """Return all class counts in a file of counts, except an incomplete last line."""
     return parse_votes(_try(read_bytes, source), source)
 
 

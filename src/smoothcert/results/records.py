@@ -6,15 +6,17 @@ A results file `name.tsv` has the columns idx, label, predict, radius, correct a
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+R = TypeVar("R", bound="Prediction | Record")
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 
 
@@ -128,6 +130,24 @@ def parse_seconds(text: str) -> float:
         return float(text)
     days, hours, minutes, seconds = match.groups(default="0")
     return 86400.0 * int(days) + 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+
+
+def parse_record(kind: type[R], row: str, count_row: str, num_classes: int) -> R:
+    r"""Return the record behind a line of a results file and one of its counts file.
+
+    >>> record = Record(7, 1, 1, 0.5, 2.0, [0, 10], [2, 98])
+    >>> parse_record(Record, record.row(), record.count_row(), 2) == record
+    True
+    """
+    texts = dict(zip(kind.columns, row.rstrip("\n").split("\t"), strict=True))
+    votes = dict(zip(kind.count_columns, count_row.rstrip("\n").split("\t"), strict=True))
+    values: dict[str, Any] = {"seconds": parse_seconds(texts["time"])}
+    for column in dataclasses.fields(kind):
+        if column.name in votes and column.name != "idx":
+            values[column.name] = unpack_votes(votes[column.name], num_classes).tolist()
+        elif column.name in texts:
+            values[column.name] = {"int": int, "float": float}[str(column.type)](texts[column.name])
+    return kind(**values)
 
 
 def pack_votes(counts: Sequence[int]) -> str:

@@ -17,7 +17,7 @@ from smoothcert.results.naming import counts_path, looks_path, sidecar_path
 from smoothcert.runtime.atomic_files import write_text
 
 _TYPES: dict[str, Any] = {
-    **dict.fromkeys(("data", "model", "stop"), dict),
+    **dict.fromkeys(("data", "model", "stop", "cascade"), dict),
     **dict.fromkeys(("sigma", "n0", "n", "alpha"), int | float),
 }
 

@@ -11,9 +11,10 @@ import numpy as np
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.errors import UsageError
 from smoothcert.statistics.bounds import Floats
+from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.certify import certify_looks
 from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, fixed_plan, plan_of, table_plan
-from smoothcert.statistics.noise import GridNoise, Noise, convert_radius, noise_of
+from smoothcert.statistics.noise import GaussianNoise, GridNoise, Noise, convert_radius, noise_of
 
 _PLANS = {"table": table_plan, "radius": dense_plan, "budget": even_plan}
 _STEP = 1e-6  # radii of grid noise are rounded down to multiples of this
@@ -33,6 +34,7 @@ class StoredProtocol:
     norm: str
     classes: int | None
     dimensions: int | None
+    cascade: CascadeRule | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StoredProtocol:
@@ -52,6 +54,7 @@ class StoredProtocol:
             norm=settings.get("norm", noise.norm),
             classes=settings.get("classes") or classes_of(data.get("name")),
             dimensions=data.get("dimensions") or dimensions_of(data.get("name")),
+            cascade=_cascade_rule(settings["cascade"], noise, alpha) if "cascade" in settings else None,
         )
 
     @property
@@ -76,6 +79,13 @@ class StoredProtocol:
         reached, ones = [len(self.plan.looks)], np.ones(1)
         found = certify_looks([0], votes, reached, self.plan, self.noise, self.bound, top=self.top, uniforms=ones)
         return float(self.in_norm(found.radius)[0])
+
+
+def _cascade_rule(cascade: Mapping[str, Any], noise: Noise, alpha: float) -> CascadeRule:
+    sigmas = tuple(float(level["sigma"]) for level in cascade["levels"])
+    if sigmas[:1] != (noise.sigma,) or noise.name != GaussianNoise.name:
+        raise UsageError("The first level of a cascade in the sidecar does not have its Gaussian noise.")
+    return CascadeRule(sigmas, float(cascade["p0"]), alpha, float(cascade["first_share"]))
 
 
 def _check_plan(plan: Plan, rule: str | None, n: int) -> None:

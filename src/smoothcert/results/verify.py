@@ -7,6 +7,7 @@ checked.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError, first_line
 from smoothcert.results.merge import images_of
-from smoothcert.results.naming import counts_path, looks_path, sidecar_path
-from smoothcert.results.proven import CHANGED, UnverifiedError, prove_by_counts, prove_by_looks
+from smoothcert.results.naming import counts_path, level_paths, looks_path, sidecar_path
+from smoothcert.results.proven import CHANGED, UnverifiedError, prove_by_counts, prove_by_levels, prove_by_looks
 from smoothcert.results.reader import read_results, read_vote_table
 from smoothcert.results.records import Results
 from smoothcert.results.stored_protocol import StoredProtocol
@@ -46,8 +47,8 @@ def verify_results(path: Path, results: Results) -> None:
     settings = results.about.get("settings", {})
     stop = settings.get("stop")
     sequential, supported = stop is not None, stop is None or stop.get("confidence") == "union"
-    has_votes = counts_path(path).exists() and (not sequential or looks_path(path).exists())
     try:
+        has_votes = all(file.exists() for file in _vote_files(path, settings))
         if "images" in settings:
             _check_images(path, results.idx, settings["images"], sequential=sequential)
         lacking = [key for key in _NEEDED if key not in settings]
@@ -61,6 +62,13 @@ def verify_results(path: Path, results: Results) -> None:
         raise UnverifiedError(
             path, f"its votes and {sidecar_path(path).name} disagree ({first_line(error)})"
         ) from error
+
+
+def _vote_files(path: Path, settings: Mapping[str, Any]) -> list[Path]:
+    """Return the files with all votes behind the rows."""
+    if "cascade" in settings:
+        return level_paths(path, len(settings["cascade"]["levels"]))
+    return [counts_path(path), looks_path(path)] if "stop" in settings else [counts_path(path)]
 
 
 def verify_limit(path: Path, results: Results, sigma: float) -> None:
@@ -103,10 +111,12 @@ def _check_rows(path: Path, results: Results, protocol: StoredProtocol, *, has_v
         evidence = f"n = {protocol.plan.looks[-1]:,} at alpha = {protocol.plan.alpha:g}"
         _check_limit(path, results, limit, evidence + f" and sigma {protocol.noise.sigma:g}")
         return
-    table = read_vote_table(path)
-    rows = _rows_of(path, results.idx, table)
-    compute = prove_by_looks if protocol.sequential else prove_by_counts
-    predict, radius = compute(path, results, protocol, table, rows)
+    if protocol.cascade:
+        predict, radius = prove_by_levels(path, results, protocol, protocol.cascade)
+    else:
+        table = read_vote_table(path)
+        compute = prove_by_looks if protocol.sequential else prove_by_counts
+        predict, radius = compute(path, results, protocol, table, _rows_of(path, results.idx, table))
     radius, exact = protocol.in_norm(radius), protocol.exact
     wrong = (results.predict != predict) & (exact | (results.predict != ABSTAIN))
     if wrong.any():

@@ -15,7 +15,7 @@ from typing import IO, Any, ClassVar, Protocol
 from smoothcert.errors import UsageError
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, counts_path, sidecar_path
-from smoothcert.results.records import Record, complete_lines, format_row
+from smoothcert.results.records import R, Record, complete_lines, format_row, parse_record
 from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
 from smoothcert.runtime.atomic_files import write_text
 
@@ -82,6 +82,16 @@ class ResultWriter:
                 with suppress(OSError):  # `append` has reported it; resuming cuts off the incomplete row
                     file.close()
             self._lock.release(undo=kind is not None and not self.done)
+
+    def stored_records(self, kind: type[R], num_classes: int | None) -> list[R]:
+        """Return the records that the file has so far; without `num_classes`, with the classes that got votes."""
+        rows, counts = (stored_lines(file)[1 : 1 + self.done] for file in self._files)
+        try:
+            labels = (int(pair.split(":")[0]) for line in counts for pair in line.split() if ":" in pair)
+            classes = num_classes or 1 + max(labels, default=0)
+            return [parse_record(kind, *lines, classes) for lines in zip(rows, counts, strict=True)]
+        except (ValueError, LookupError) as error:
+            raise UsageError(f"{self.path} has a row that cannot be read ({error}); move it away.") from error
 
     def append(self, records: Sequence[WritableRecord]) -> None:
         """Write the records of the next images."""

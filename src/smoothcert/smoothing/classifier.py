@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,11 +36,11 @@ class Certificate:
     """Result of `SmoothedClassifier.certify`: numbers for one input, tensors with one entry per input for a batch.
 
     Attributes:
-        prediction: The certified class, or -1 if the classifier abstains.
-        radius: The certified radius, 0 for an abstention.
-        p_lower: Lower confidence bound on the probability of the selected class.
-        counts: The votes behind `p_lower`, per class.
-        selection_counts: The votes that selected the class.
+        prediction: The certified class, or -1 if the classifier abstains; int or int64 [batch].
+        radius: The certified radius, 0 for an abstention; float or float64 [batch].
+        p_lower: Lower confidence bound on the probability of the selected class; float or float64 [batch].
+        counts: The votes behind `p_lower`, int64 [classes] or [batch, classes].
+        selection_counts: The votes that selected the class, of the same shape.
 
     Example:
         >>> import smoothcert, torch
@@ -49,11 +50,16 @@ class Certificate:
         (0, 1000, True)
     """
 
-    prediction: Any
-    radius: Any
-    p_lower: Any
+    prediction: int | Tensor
+    radius: float | Tensor
+    p_lower: float | Tensor
     counts: Tensor
     selection_counts: Tensor
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields by name as plain numbers and lists, ready for JSON."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
 
 
 class SmoothedClassifier(nn.Module):
@@ -171,7 +177,7 @@ class SmoothedClassifier(nn.Module):
             x: One input or a batch.
             n: Number of noise samples per input.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input that identifies its noise (default: its position in the batch).
+            index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
             batch: Noisy samples in memory at once.
 
         Returns:
@@ -208,7 +214,7 @@ class SmoothedClassifier(nn.Module):
             n: Number of noise samples per input.
             alpha: Probability that a prediction is not the class of the smoothed classifier.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input that identifies its noise (default: its position in the batch).
+            index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
             batch: Noisy samples in memory at once.
 
         Returns:
@@ -249,7 +255,7 @@ class SmoothedClassifier(nn.Module):
             n: Number of fresh noise samples that bound its probability.
             alpha: Probability that the certificate is wrong.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input that identifies its noise (default: its position in the batch).
+            index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
             batch: Noisy samples in memory at once.
 
         Returns:
@@ -309,7 +315,7 @@ class SmoothedClassifier(nn.Module):
                 votes = count_within_memory(
                     voters,
                     placed,
-                    as_indices(index, len(inputs)).to(device),
+                    as_indices(index, inputs).to(device),
                     edges,
                     num_classes=classes,
                     noise=self.noise,

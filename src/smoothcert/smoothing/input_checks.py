@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -99,10 +100,14 @@ def as_shape(shape: Sequence[int]) -> torch.Size:
         raise UsageError(f"Expected `input_shape` as (channels, height, width), but got {shape!r}.") from None
 
 
-def as_indices(index: Any, count: int) -> Tensor:
-    """Return the index that identifies the noise of each input: by default its position in the batch."""
+def as_indices(index: Any, inputs: Tensor) -> Tensor:
+    """Return the index that identifies the noise of each input: by default a hash of its bytes.
+
+    With the hash, different inputs have different noise even if they are certified one by one.
+    """
+    count = len(inputs)
     try:
-        indices = torch.arange(count) if index is None else torch.as_tensor(index).reshape(-1)
+        indices = _hash_rows(inputs) if index is None else torch.as_tensor(index).reshape(-1)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"Expected `index` to be a whole number for each input, but got {index!r}.") from error
     if indices.is_floating_point() or indices.is_complex():
@@ -112,6 +117,12 @@ def as_indices(index: Any, count: int) -> Tensor:
     if bool((indices < 0).any() | (indices >= 1 << 32).any()):
         raise UsageError("Expected every `index` to be between 0 and 2**32 - 1.")
     return indices
+
+
+def _hash_rows(inputs: Tensor) -> Tensor:
+    """Return 32 bits of a hash of each input."""
+    rows = inputs.cpu().float().flatten(1).contiguous().numpy().astype("<f4")
+    return torch.tensor([int.from_bytes(blake2b(row.tobytes(), digest_size=4).digest(), "little") for row in rows])
 
 
 def as_seed(seed: int | None) -> int:

@@ -1,7 +1,8 @@
 """Metrics of certified images: pure functions on NumPy arrays, no torch.
 
 Arguments named `radius` [images] hold certified radii in full precision, 0 where the classifier abstains; `correct`
-[images] is true where the certified class is the label.
+[images] is true where the certified class is the label. Instead of both, functions also accept the results that
+`read_results` returns, or the records that `certify_dataset` returns.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,11 +21,45 @@ from smoothcert.statistics.bootstrap import resample_blocks
 Floats = NDArray[np.float64]
 
 
-def robust_radius(radius: ArrayLike, correct: ArrayLike) -> Floats:
+class Certificates(Protocol):
+    """Results in columns, as `read_results` returns them."""
+
+    @property
+    def radius(self) -> Floats:
+        """Certified radii."""
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """True where the certified class is the label."""
+
+
+Certified = ArrayLike | Certificates | Sequence[Any]
+
+
+def _column(results: Any, name: str) -> Any:
+    return getattr(results, name) if hasattr(results, name) else [getattr(record, name) for record in results]
+
+
+def _columns(radius: Certified, correct: ArrayLike | None) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return radii and correctness as arrays, from results or records if `correct` is None."""
+    if correct is None:
+        try:
+            radius, correct = (_column(radius, name) for name in ("radius", "correct"))
+        except (AttributeError, TypeError):
+            raise UsageError("Expected radii with `correct`, or results of `read_results`, or records.") from None
+    radii, right = np.asarray(radius, dtype=np.float64), np.asarray(correct).astype(bool)
+    if radii.ndim != 1 or radii.shape != right.shape or not len(radii):
+        raise UsageError(
+            f"Expected `radius` and `correct` with one value per image, but got {radii.shape} and {right.shape}."
+        )
+    return radii, right
+
+
+def robust_radius(radius: Certified, correct: ArrayLike | None = None) -> Floats:
     """Return the radius of each image, 0 where the prediction is wrong: its contribution to the ACR.
 
     Args:
-        radius: Certified radii, [images].
+        radius: Certified radii, [images]; or results, or records.
         correct: True where the certified class is the label, [images].
 
     Returns:
@@ -33,14 +69,15 @@ def robust_radius(radius: ArrayLike, correct: ArrayLike) -> Floats:
         >>> robust_radius([1.0, 2.0], [True, False]).tolist()
         [1.0, 0.0]
     """
-    return np.where(np.asarray(correct, dtype=bool), np.asarray(radius, dtype=np.float64), 0.0)
+    radii, right = _columns(radius, correct)
+    return np.where(right, radii, 0.0)
 
 
-def average_certified_radius(radius: ArrayLike, correct: ArrayLike) -> float:
+def average_certified_radius(radius: Certified, correct: ArrayLike | None = None) -> float:
     """Return the average certified radius, ACR (Zhai et al., 2020).
 
     Args:
-        radius: Certified radii, [images].
+        radius: Certified radii, [images]; or results, or records.
         correct: True where the certified class is the label, [images].
 
     Returns:
@@ -53,11 +90,11 @@ def average_certified_radius(radius: ArrayLike, correct: ArrayLike) -> float:
     return float(robust_radius(radius, correct).mean())
 
 
-def certified_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike) -> Floats:
+def certified_accuracy(radius: Certified, correct: ArrayLike | None = None, at: ArrayLike = 0.0) -> Floats:
     """Return the share of images classified correctly with a radius of at least `at`.
 
     Args:
-        radius: Certified radii, [images].
+        radius: Certified radii, [images]; or results, or records.
         correct: True where the certified class is the label, [images].
         at: One or more radii.
 
@@ -69,8 +106,9 @@ def certified_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike) -> 
         [0.667, 0.667, 0.333]
     """
     thresholds = np.atleast_1d(np.asarray(at, dtype=np.float64))
-    ranked = np.sort(np.asarray(radius, dtype=np.float64)[np.asarray(correct, dtype=bool)])
-    return (len(ranked) - np.searchsorted(ranked, thresholds, side="left")) / np.size(radius)
+    radii, right = _columns(radius, correct)
+    ranked = np.sort(radii[right])
+    return (len(ranked) - np.searchsorted(ranked, thresholds, side="left")) / len(radii)
 
 
 def linf_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike, dimensions: int) -> Floats:

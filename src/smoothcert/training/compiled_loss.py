@@ -19,9 +19,9 @@ from smoothcert.methods import Method
 from smoothcert.smoothing.precision import numerics
 from smoothcert.training.batches import Inputs
 
-_MOST_COMPILED = 64  # runs in one process; the compiler's own limit is far lower
-_MOST_DEVIATION = 0.2  # of the gradients' norm; allowed even if rounding alone explains less
-_MOST_LAYERS = 64  # of a network compiled together with the method: compile time grows with their square
+_MOST_COMPILED = 64  # variants per process; the compiler's own limit is far lower
+_MOST_DEVIATION = 0.2  # relative to the norm of the gradients; tolerated even if rounding explains less
+_MOST_LAYERS = 64  # networks with more are compiled without the method: compile time grows quadratically
 
 LossFunction = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 

@@ -12,7 +12,7 @@ _PASSES_THAT_PAY = 150e6  # for the time of compilation; measured, see benchmark
 
 
 def method_of(config: TrainConfig) -> Method:
-    """Return the method of a run. Raise if its options make no sense."""
+    """Return the method of a run. Raise if its options are invalid."""
     return create_method(config.method, config.sigma, config.options)
 
 
@@ -26,10 +26,36 @@ def passes(method: Method) -> int:
     return passes_per_input(method.name, int(getattr(method, "attack_steps", 0)))
 
 
-def step_passes(config: TrainConfig) -> int:
-    """Return the cost of a whole step."""
-    method, images = method_of(config), max(1, config.batch // split_of(config))
-    return images * getattr(method, "num_noises", 1) * passes(method)
+def mean_passes(config: TrainConfig) -> float:
+    """Return the cost of a training step per input, averaged over the epochs of a run."""
+    method = method_of(config)
+    return sum(passes(method.at_epoch(epoch)) for epoch in range(config.epochs)) / config.epochs
+
+
+def step_passes(config: TrainConfig) -> float:
+    """Return the cost of a whole step, averaged over the run."""
+    images = max(1, config.batch // split_of(config))
+    return images * getattr(method_of(config), "num_noises", 1) * mean_passes(config)
+
+
+def run_passes(config: TrainConfig, images: int) -> float:
+    """Return the cost of a run on this many training images, votes that choose images included."""
+    copies = images * getattr(method_of(config), "num_noises", 1)
+    return config.epochs * copies * mean_passes(config) + images * _votes(config)
+
+
+def first_phase_passes(config: TrainConfig, images: int) -> float:
+    """Return the cost of a run if every epoch were like the first, without votes."""
+    method = method_of(config)
+    return config.epochs * images * getattr(method, "num_noises", 1) * passes(method.at_epoch(0))
+
+
+def _votes(config: TrainConfig) -> int:
+    """Return the votes per training image that choose the images of later epochs, as if none were discarded."""
+    choices = sum(config.chooses_images_at(epoch) for epoch in range(config.epochs))
+    discards = choices > 0 and config.discard_below > 0 and not config.discard_file
+    reweights = choices if config.reweight_every else 0
+    return discards * config.discard_samples + reweights * config.reweight_samples
 
 
 def pays_to_compile(config: TrainConfig, steps: int, device: torch.device) -> bool:

@@ -19,12 +19,17 @@ from smoothcert.training.settings import (
     LearningRateSettings,
     OptimizerSettings,
     RunSettings,
+    SamplingSettings,
     SoftLabelSettings,
 )
+
+_SAMPLING = {field.name: field.default for field in dataclasses.fields(SamplingSettings)}
+_MOST_SAMPLED_EPOCHS = 1 << 16  # the epoch is part of an address of random numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(  # dataclasses order the fields from the last base to the first; names of teachers depend on it
+    SamplingSettings,
     SoftLabelSettings,
     ComputeSettings,
     ImageSettings,
@@ -36,10 +41,10 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
     """A training run. Every field is a line of a recipe and a flag of `smoothcert train`.
 
     The keyword arguments are the fields of `RunSettings`, `BatchSettings`, `LearningRateSettings`, `OptimizerSettings`,
-    `ImageSettings`, `ComputeSettings` and `SoftLabelSettings`. All have defaults.
+    `ImageSettings`, `ComputeSettings`, `SoftLabelSettings` and `SamplingSettings`. All have defaults.
 
     Raises:
-        UsageError: If a value makes no sense. The message names the field.
+        UsageError: If a value is invalid. The message names the field.
 
     Example:
         >>> config = TrainConfig(name="small", method="consistency", options={"weight": 5.0}, epochs=10)
@@ -57,10 +62,23 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
             for holds, must in field.metadata.get("checks", ()):
                 if not holds(value):
                     raise UsageError(f"Expected `{field.name}` to {must}, but got {value!r}.")
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        """Check that the settings of sampling fit together."""
+        if self.sampling == "shuffle":
+            for name, default in _SAMPLING.items():
+                if getattr(self, name) != default:
+                    raise UsageError(f"Expected `sampling` to be 'replacement' with `{name}`, but got 'shuffle'.")
+        elif self.discard_file and not self.discard_below:
+            raise UsageError("Expected `discard_below` to be > 0 with `discard_file`, but got 0.0.")
+        elif self.epochs > _MOST_SAMPLED_EPOCHS:
+            most = f"at most {_MOST_SAMPLED_EPOCHS:,} with `sampling='replacement'`"
+            raise UsageError(f"Expected `epochs` to be {most}, but got {self.epochs}.")
 
 
 def field_groups() -> dict[str, list[str]]:
-    """Return the fields that have a flag, which is all but `options`, by the title of their group.
+    """Return the fields that have a flag (all but `options`), by group title.
 
     >>> field_groups()["Images"]
     ['augmentation', 'resize', 'crop', 'skip_broken']
@@ -71,12 +89,21 @@ def field_groups() -> dict[str, list[str]]:
     }
 
 
+def without_sampling(config: TrainConfig, **changes: Any) -> TrainConfig:
+    """Return a configuration that shuffles all images, with other changes."""
+    return dataclasses.replace(config, **{**_SAMPLING, **changes})
+
+
 def to_toml(config: TrainConfig) -> str:
-    """Return a configuration as TOML, in full. JSON's strings, numbers and booleans are valid TOML."""
+    """Return a configuration as TOML. JSON's strings, numbers and booleans are valid TOML.
+
+    It holds all fields, except those of sampling if images are shuffled: names of teachers depend on the text.
+    """
+    omitted = {"options", "method", *(_SAMPLING if config.sampling == "shuffle" else ())}
     lines = [
         f"{field.name} = {json.dumps(getattr(config, field.name))}"
         for field in dataclasses.fields(config)
-        if field.name not in ("options", "method")
+        if field.name not in omitted
     ]
     lines += ["", "[method]", f"name = {json.dumps(config.method)}"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in config.options.items()]
@@ -84,7 +111,7 @@ def to_toml(config: TrainConfig) -> str:
 
 
 def describe(config: TrainConfig) -> dict[str, str]:
-    """Return all values of a configuration by their name and that of the run.
+    """Return the values of a configuration, keyed by field and run name.
 
     >>> describe(TrainConfig(name="small", seed=3))["seed of small"]
     '3'
@@ -118,7 +145,7 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     options = {"name": method_entry} if isinstance(method_entry, str) else dict(method_entry)
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     if unknown := sorted(set(plain) - (set(fields) - {"options"})):
-        hint = " Put options of the method into the table `method`, next to its `name`." if "options" in unknown else ""
+        hint = " Put options of the method into the table [method], next to its name." if "options" in unknown else ""
         raise UsageError(f"{where} has unknown fields: {', '.join(unknown)}.{hint}")
     if "name" in options:
         plain["method"] = options.pop("name")

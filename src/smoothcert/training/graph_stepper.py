@@ -1,4 +1,4 @@
-"""Training steps as CUDA graphs: captured once for each size of mini-batch, then replayed."""
+"""Training steps as CUDA graphs: captured once for each phase and size of mini-batch, then replayed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from smoothcert.distributed.ranks import BatchShare
 from smoothcert.errors import Notice, first_line
+from smoothcert.methods import Method
 from smoothcert.smoothing.cuda_graphs import capturing
 from smoothcert.training.batches import Inputs
 from smoothcert.training.stepper import Stepper, new_stream
@@ -25,6 +26,12 @@ class GraphStepper(Stepper):
         self._taken: dict[BatchShare, int] = {}
         self._captured: dict[BatchShare, tuple[Inputs, torch.cuda.CUDAGraph]] = {}
         self._capture_stream = new_stream(self.device)  # its own, for cuBLAS's scratch memory
+
+    def enter_phase(self, phase: Method) -> None:
+        """Take the next steps by this method; the graphs of the last one are freed."""
+        super().enter_phase(phase)
+        self._taken.clear()
+        self._captured.clear()
 
     def take_step(self, inputs: Inputs, images: int) -> None:
         """Take one step, by a graph if it has been captured or can be captured now."""

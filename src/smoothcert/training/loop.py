@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,10 +13,11 @@ from torch import Tensor
 
 from smoothcert.distributed.ranks import BatchShare
 from smoothcert.errors import SmoothcertError
-from smoothcert.philox import Purpose, permutation
 from smoothcert.runtime.deadline import INTERRUPTED, Deadline, OutOfTimeError
 from smoothcert.smoothing.counting import is_out_of_memory
+from smoothcert.training.batches import Inputs
 from smoothcert.training.epochs import noisy_accuracy
+from smoothcert.training.image_votes import count_correct
 from smoothcert.training.pacing import Clock
 from smoothcert.training.run_log import RunLog
 from smoothcert.training.setup import TrainingRun
@@ -53,7 +55,7 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
             return
         clock, log = Clock(ranks), RunLog(run)
         stepper.model.train()
-        for step, inputs in zip(range(run.start, total), stepper.source.stream(batch_schedule(run)), strict=True):
+        for step, inputs in _scheduled_inputs(run):
             epoch, number = divmod(step, epoch_steps)
             rate = config.learning_rate_at(epoch, step / total)
             stepper.set_position(epoch, step, rate)
@@ -80,16 +82,41 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
         ranks.wait_for_rank0()  # so that every rank finds the network
 
 
-def batch_schedule(run: TrainingRun) -> Iterator[tuple[int, BatchShare, Tensor]]:
-    """Yield every remaining step with this rank's share of the mini-batch and the indices of its images."""
+def _scheduled_inputs(run: TrainingRun) -> Iterator[tuple[int, Inputs]]:
+    """Yield every remaining step with its inputs.
+
+    Sources read ahead. So the schedule ends at each epoch before which images are chosen anew, and the next one begins
+    only after that choice.
+    """
+    config, source, epoch_steps, first = run.config, run.stepper.source, len(run.plan), run.start
+    while first < run.total:
+        epoch, number = divmod(first, epoch_steps)
+        if number == 0 and config.chooses_images_at(epoch):
+            _choose_images(run, epoch)
+        later = (e for e in range(epoch + 1, config.epochs) if config.chooses_images_at(e))
+        end = epoch_steps * next(later, config.epochs)
+        yield from zip(range(first, end), source.stream(batch_schedule(run, first, end)), strict=True)
+        first = end
+
+
+def _choose_images(run: TrainingRun, epoch: int) -> None:
+    """Let the network vote on the training images, and all ranks draw images by rank 0's result."""
+    vote = partial(count_correct, run.stepper.model, run.stepper.source, run.config, epoch, ranks=run.ranks)
+    run.sampler.choose(epoch, vote)
+    if state := run.ranks.broadcast_state((run.sampler.state(), 0)):
+        run.sampler.restore(state[0])
+
+
+def batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int, BatchShare, Tensor]]:
+    """Yield the steps from `first` to `end` with this rank's share of the mini-batch and the indices of its images."""
     order = torch.empty(0)
-    for step in range(run.start, run.total):
+    for step in range(first, end):
         epoch, number = divmod(step, len(run.plan))
-        if number == 0 or step == run.start:
-            order = permutation(run.config.seed, (epoch, 0, Purpose.ORDER), run.images).to(run.stepper.source.home)
-        first, size = run.plan[number]
+        if number == 0 or step == first:
+            order = run.sampler.order(epoch).to(run.stepper.source.home)
+        position, size = run.plan[number]
         share = run.ranks.share_of(size)
-        yield step, share, order[first + share.first : first + share.first + share.size]
+        yield step, share, order[position + share.first : position + share.first + share.size]
 
 
 def _read_means(run: TrainingRun, steps: int) -> dict[str, float]:

@@ -21,7 +21,7 @@ class Clock:
     def tick(self, reason: str, due: bool) -> tuple[bool, str]:
         """Count a step. Return True if a report is due, and the reason to stop after it, if there is one.
 
-        With several ranks, rank 0 is asked only after about as many steps as filled a second the last time.
+        With several ranks, they exchange messages only about once a second, estimated from the last second's steps.
         """
         self._steps += 1
         if not due and self._steps < self._next:

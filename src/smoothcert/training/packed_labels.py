@@ -32,7 +32,7 @@ class PackedLabels:
                 self.offsets = file.get_tensor("offsets")
                 self.classes, self.votes = file.get_slice("classes"), file.get_slice("votes")  # read on demand
         except (OSError, SafetensorError) as error:
-            raise SmoothcertError(f"{path} is damaged ({error}); delete it to make it again.") from error
+            raise SmoothcertError(f"{path} is damaged ({error}); delete it to regenerate it.") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedLabels, (self.path, self.num_classes)

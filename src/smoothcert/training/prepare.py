@@ -82,10 +82,10 @@ def prepare_runs(
     on_stage: OnStage = silent,
     time_limit: float | None = None,
 ) -> None:
-    """Make the teachers and soft labels of several runs. Ranks share the teachers, then the images to be labelled."""
+    """Make the teachers and soft labels of several runs. Ranks share the teachers, then the images to be labeled."""
     preparation = Preparation(runs, RunImages(data_dir), on_stage, Deadline(time_limit), {"device": device})
-    labelled = [config for config in configs if uses_soft_labels(config)]
-    by_name = {teacher.name: teacher for teacher in (teacher_config(c) for c in labelled if not c.teacher)}
+    labeled = [config for config in configs if uses_soft_labels(config)]
+    by_name = {teacher.name: teacher for teacher in (teacher_config(c) for c in labeled if not c.teacher)}
     teachers = list(by_name.values())
     for teacher in teachers:
         preparation.images.of(teacher)  # all ranks check together that they have the same images
@@ -96,6 +96,6 @@ def prepare_runs(
 
     for _ in current_ranks().map_in_order(len(teachers), train):
         pass
-    for config in labelled:
+    for config in labeled:
         teacher_path = Path(config.teacher or runs / teacher_config(config).name)
         preparation.soft_labels(config, teacher_path, preparation.images.of(config)[0])

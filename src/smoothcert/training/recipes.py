@@ -44,7 +44,7 @@ def load_recipe(name: str, /, **overrides: Any) -> TrainConfig:
         The configuration, for `train_run`.
 
     Raises:
-        UsageError: If there is no such recipe or field, or if a value makes no sense.
+        UsageError: If there is no such recipe or field, or if a value is invalid.
         SmoothcertError: If the file cannot be read.
 
     Example:

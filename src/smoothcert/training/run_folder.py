@@ -85,7 +85,7 @@ class RunFolder:
             raise SmoothcertError(f"{self.state} is damaged ({error}); delete it to start over.") from error
 
     def write_segment(self, segment: Mapping[str, Any]) -> None:
-        """Add or update the entry of a process, which its first step identifies. Later entries are dropped."""
+        """Add or update the entry of a process, identified by its first step, and drop later entries."""
         kept = [other for other in self.read_segments() if other["first_step"] < segment["first_step"]]
         write_text(self.segments, json.dumps([*kept, dict(segment)], indent=2) + "\n")
 

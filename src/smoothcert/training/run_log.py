@@ -19,11 +19,11 @@ _SECONDS_BETWEEN_SAVES = 60.0
 
 
 class RunLog:
-    """Writes metrics after every epoch, the state and the time spent between two steps, and in the end the network."""
+    """Writes metrics after every epoch, the state and elapsed time between steps, and the network at the end."""
 
     def __init__(self, run: TrainingRun) -> None:
         self.config, self.folder, self.dataset = run.config, run.folder, run.test.name
-        self.device = run.stepper.device
+        self.device, self.sampler = run.stepper.device, run.sampler
         environment = describe_environment(self.device)
         self._segment = {"first_step": run.start, "processes": run.ranks.size, **environment}
         self._began = self._epoch_began = self._saved = time.monotonic()
@@ -38,14 +38,14 @@ class RunLog:
 
     def write_epoch(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
         """Write an epoch's metrics and return them, with the time it took."""
-        timed = {**metrics, "seconds": round(time.monotonic() - self._epoch_began, 3)}
+        timed = {**metrics, **self.sampler.metrics(), "seconds": round(time.monotonic() - self._epoch_began, 3)}
         self.folder.write_metrics(timed)
         self._epoch_began = time.monotonic()
         return timed
 
     def save(self, stepper: Stepper, steps: int) -> None:
         """Write the state after `steps` steps, the time this process has spent and, on a GPU, its peak memory."""
-        self.folder.save_state(take_state(stepper), steps)
+        self.folder.save_state(take_state(stepper, self.sampler), steps)
         self._saved = time.monotonic()
         spent: dict[str, Any] = {"seconds": round(self._saved - self._began, 3)}
         if self.device.type == "cuda":

@@ -5,21 +5,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from smoothcert.training.sampling import ImageSampler
 from smoothcert.training.stepper import Stepper
 
 
-def take_state(stepper: Stepper) -> dict[str, Tensor]:
-    """Return everything that later steps depend on: weights, momentum, and the epoch's sums so far."""
+def take_state(stepper: Stepper, sampler: ImageSampler) -> dict[str, Tensor]:
+    """Return everything that later steps depend on: weights, momentum, the epoch's sums so far, and images to draw."""
     tensors = {f"model.{name}": value for name, value in stepper.model.state_dict().items()}
     for name, parameter in stepper.model.named_parameters():
         if (buffer := stepper.optimizer.state[parameter].get("momentum_buffer")) is not None:
             tensors[f"momentum.{name}"] = buffer
     for name, value in zip(stepper.names, stepper.sums, strict=True):
         tensors[f"sum.{name}"] = value
-    return tensors
+    return tensors | sampler.state()
 
 
-def restore_state(saved: tuple[dict[str, Tensor], int] | None, stepper: Stepper) -> int:
+def restore_state(saved: tuple[dict[str, Tensor], int] | None, stepper: Stepper, sampler: ImageSampler) -> int:
     """Restore a saved state, if there is one, and return its number of steps."""
     if saved is None:
         return 0
@@ -31,4 +32,5 @@ def restore_state(saved: tuple[dict[str, Tensor], int] | None, stepper: Stepper)
             optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
     stepper.names = sorted(name.removeprefix("sum.") for name in tensors if name.startswith("sum."))
     stepper.sums = torch.stack([tensors[f"sum.{name}"] for name in stepper.names]).to(stepper.device)
+    sampler.restore(tensors)
     return step

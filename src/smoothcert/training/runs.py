@@ -32,7 +32,7 @@ def train_run(config: TrainConfig, runs: str | Path, **options: Any) -> Path:
 
     Raises:
         SmoothcertError: If the run cannot be trained. The message names the run.
-        OutOfTimeError: If `time_limit` is over. The state is saved; the same call resumes the run.
+        OutOfTimeError: If `time_limit` has passed. The state is saved; the same call resumes the run.
 
     Example:
         >>> import tempfile
@@ -67,7 +67,7 @@ def train_runs(
     Args:
         configs: The runs, for example from `load_recipe`.
         runs: The folder of all runs. Each run gets a folder of its name in it, and so do the teachers they need.
-        data_dir: Where datasets are looked for. By default, as `load_dataset` does.
+        data_dir: Folder of datasets; default: as in `load_dataset`.
         device: Where to train.
         compile: Compile the training steps. By default, if that saves time: on a GPU, for long runs.
         workers: Processes that decode image folders. By default, this process's share of the cores.
@@ -80,7 +80,7 @@ def train_runs(
     Raises:
         UsageError: If `configs` does not hold configurations only.
         SmoothcertError: If a run cannot be trained. The message names the run.
-        OutOfTimeError: If `time_limit` is over. The same call resumes the runs.
+        OutOfTimeError: If `time_limit` has passed. The same call resumes the runs.
 
     Example:
         >>> import tempfile
@@ -95,7 +95,7 @@ def train_runs(
         'seed0 seed1'
     """
     if isinstance(configs, TrainConfig):
-        raise UsageError("Expected a list of configurations, but got a single one; `train_run` takes one.")
+        raise UsageError("Expected a list of configurations, but got a single one; use `train_run` for one run.")
     for config in configs:
         if not isinstance(config, TrainConfig):
             raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {config!r}.")

@@ -16,6 +16,8 @@ _NOT_NEGATIVE: _Check = (lambda value: value >= 0, "be >= 0")
 _AT_LEAST_ONE: _Check = (lambda value: value >= 1, "be at least 1")
 _FINITE: _Check = (lambda value: value < math.inf, "be finite")
 _BELOW_ONE: _Check = (lambda value: value < 1, "be below 1")
+_SHARE: _Check = (lambda value: 0 <= value <= 1, "be between 0 and 1")
+_AT_LEAST_16: _Check = (lambda value: value >= 16, "be at least 16")
 _BELOW_2_63: _Check = (lambda value: value < 1 << 63, "be below 2**63")
 _FILE_NAME: _Check = (
     lambda name: name.replace("-", "").replace("_", "").replace(".", "").isalnum(),
@@ -47,7 +49,7 @@ class RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSettings:
-    """The division of the training images into steps."""
+    """Epochs, mini-batch size and steps per mini-batch."""
 
     epochs: int = _field(150, "passes over the training images", _AT_LEAST_ONE)
     batch: int = _field(256, "images per mini-batch", _AT_LEAST_ONE)
@@ -67,15 +69,15 @@ class LearningRateSettings:
         ("step", "one-cycle"), "step: drop every lr_step epochs; one-cycle: one linear rise and fall"
     )
     lr_step: int = _field(50, "epochs between drops of the learning rate", _AT_LEAST_ONE)
-    lr_factor: float = _field(0.1, "factor of each drop", _POSITIVE, _FINITE)
+    lr_factor: float = _field(0.1, "factor that multiplies the learning rate at each drop", _POSITIVE, _FINITE)
     lr_drops: str = _choice(
         ("late", "on-time"),
         "late: drop one epoch later than the paper says, as in the published code; on-time: as the paper says",
     )
     final_drop: str = _choice(
         ("none", "one-epoch", "to-the-end"),
-        "one more drop near the end; none; one-epoch: for a single epoch, as in the published code; to-the-end: for "
-        "the rest of the training, as the paper says",
+        "one more drop at final_drop_epoch; none; one-epoch: for a single epoch, as in the published code; to-the-end: "
+        "for the rest of the training, as the paper says",
     )
     final_drop_epoch: int = _field(85, "epoch of the final drop")
 
@@ -109,7 +111,7 @@ class OptimizerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSettings:
-    """The preparation of images."""
+    """Image augmentation, size and decoding."""
 
     augmentation: str = _choice(
         ("none", "crop-flip", "resized-crop-flip"),
@@ -120,7 +122,7 @@ class ImageSettings:
     )
     crop: int = _field(
         0,
-        "image folders: side of the square cut out of it, and of training images (0: the dataset's default)",
+        "image folders: side of the square crop of training and test images (0: the dataset's default)",
         _NOT_NEGATIVE,
     )
     skip_broken: bool = _field(False, "image folders: replace training images that cannot be decoded by the next one")
@@ -128,9 +130,9 @@ class ImageSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeSettings:
-    """The arithmetic."""
+    """Numeric precision."""
 
-    precision: str = _choice(PRECISIONS, "precision: fp32; tf32: TF32 products on a GPU; bf16: bfloat16 autocast")
+    precision: str = _choice(PRECISIONS, "fp32; tf32: TF32 matrix products on a GPU; bf16: bfloat16 autocast")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +151,44 @@ class SoftLabelSettings:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SamplingSettings:
+    """The images that epochs draw, by the network's accuracy on each: see `smoothcert.training.sampling`."""
+
+    sampling: str = _choice(
+        ("shuffle", "replacement"),
+        "shuffle: every epoch passes over all training images once; replacement: from sampling_epoch on, every epoch "
+        "draws as many images with replacement, from all or from those chosen by discard_below and reweight_every",
+    )
+    sampling_epoch: int = _field(0, "first epoch that draws with replacement, counted from 0 (E_t)", _NOT_NEGATIVE)
+    discard_below: float = _field(
+        0.0,
+        "at sampling_epoch, drop the images that the network classifies correctly under less than this share of noise "
+        "samples (p_t; 0: keep all)",
+        _SHARE,
+    )
+    discard_samples: int = _field(100, "noise samples per image to discard by", _AT_LEAST_ONE)
+    discard_file: str = _field(
+        "",
+        "file with the shares to discard by instead of the network's own: a .npy file with a number per training image,"
+        " or the counts file of `smoothcert predict --split train`",
+    )
+    reweight_every: int = _field(
+        0,
+        "epochs, from sampling_epoch on, after which images get new weights that grow with the network's accuracy on "
+        "them (0: all images have the same weight)",
+        _NOT_NEGATIVE,
+    )
+    reweight_samples: int = _field(16, "noise samples per image to reweight by", _AT_LEAST_16)
+
+    def chooses_images_at(self, epoch: int) -> bool:
+        """Return True if the images to draw are chosen anew at the start of an epoch."""
+        since = epoch - self.sampling_epoch
+        if self.sampling == "shuffle" or since < 0:
+            return False
+        return since == 0 or (self.reweight_every > 0 and since % self.reweight_every == 0)
+
+
 GROUPS = {
     "Run": RunSettings,
     "Mini-batches": BatchSettings,
@@ -157,4 +197,5 @@ GROUPS = {
     "Images": ImageSettings,
     "Compute": ComputeSettings,
     "Soft labels": SoftLabelSettings,
+    "Sampling": SamplingSettings,
 }

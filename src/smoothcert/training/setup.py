@@ -1,7 +1,7 @@
 """Setting up a run: check it, open its folder, connect the ranks, build the network, restore the state, compile.
 
 `setup_run` does this in order and returns a `TrainingRun`, which `smoothcert.training.loop` trains. Only the stepper
-in it changes from then on.
+and the sampler in it change from then on.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from smoothcert.errors import Notice, UsageError
 from smoothcert.models import Classifier, create_model
 from smoothcert.training.compute import method_of, pays_to_compile, split_of
 from smoothcert.training.config import TrainConfig
+from smoothcert.training.discard_file import read_shares
 from smoothcert.training.epochs import plan_epoch
 from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.packed_labels import PackedLabels
 from smoothcert.training.run_folder import RunFolder, SilentRunFolder
 from smoothcert.training.run_state import restore_state
+from smoothcert.training.sampling import ImageSampler
 from smoothcert.training.stepper import Stepper
 from smoothcert.training.streaming import choose_source
 
@@ -35,8 +37,8 @@ SoftLabels = Tensor | PackedLabels
 class TrainingRun:
     """A run that is ready to train from step `start`.
 
-    `plan` holds (first, size) of every step of an epoch over `images` training images. With several ranks, every rank
-    has the same run; each takes its share of every mini-batch, and rank 0 writes the folder.
+    `plan` holds (first, size) of every step of an epoch, in the order of images that `sampler` returns. With several
+    ranks, every rank has the same run; each takes its share of every mini-batch, and rank 0 writes the folder.
     """
 
     config: TrainConfig
@@ -44,8 +46,8 @@ class TrainingRun:
     ranks: Ranks
     model: Classifier
     stepper: Stepper
+    sampler: ImageSampler
     plan: list[tuple[int, int]]
-    images: int
     test: ImageData
     start: int
     compiled: bool
@@ -76,6 +78,7 @@ def setup_run(
     method, synced = method_of(config), config.batch_norm == "synced"
     if synced and not method.static and ranks.size > 1:
         raise UsageError(f"{config.name}: `attack='masked'` cannot be used with `batch_norm='synced'`.")
+    shares = read_shares(config.discard_file, train.labels) if config.discard_file else None
     run_folder = _open_folder(config, folder, ranks)
     if run_folder is None:
         return None
@@ -87,9 +90,10 @@ def setup_run(
     options: dict[str, Any] = {"seed": config.seed, "precision": config.precision, "ranks": ranks, "sync": synced}
     kind = GraphStepper if device.type == "cuda" and method.static else Stepper
     stepper = kind(model, method, new_optimizer(model, config), source, **options)
-    start = restore_state(ranks.broadcast_state(run_folder.load_state()), stepper)
+    sampler = ImageSampler(config, len(train), shares)
+    start = restore_state(ranks.broadcast_state(run_folder.load_state()), stepper, sampler)
     compiled = _compile_steps(stepper, config, compile, plan[0][1], config.epochs * len(plan) - start)
-    return TrainingRun(config, run_folder, ranks, model, stepper, plan, len(train), test.to(device), start, compiled)
+    return TrainingRun(config, run_folder, ranks, model, stepper, sampler, plan, test.to(device), start, compiled)
 
 
 def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | None:
@@ -103,7 +107,7 @@ def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | N
 
 
 def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, images: int, steps_left: int) -> bool:
-    """Compile steps on `images` images if that is wanted, or pays off. Return True if they are compiled."""
+    """Compile steps on `images` images if requested, or if it pays off. Return True if they are compiled."""
     static = stepper.method.static
     if wanted and not static:
         warnings.warn(f"{config.name}: steps run uncompiled: their shapes vary.", Notice, stacklevel=3)

@@ -34,11 +34,11 @@ class Stepper:
     """Takes SGD steps. Owns everything that changes with a step: weights, momentum, and sums of the watched values.
 
     All state stays on the device, and a step reads nothing back to the host, so that it can be captured as a CUDA graph
-    (see `GraphStepper`).
+    (see `GraphStepper`). Epochs whose `Method.at_epoch` differs are phases; each is compiled and captured on its own.
 
     If `ranks` share a mini-batch, each weights the loss of its share, and gradients, watched values and running
     statistics are summed over the ranks before the update: every rank has the same state after every step. With `sync`,
-    BatchNorm normalises over the whole mini-batch; otherwise its running statistics are the mean over the shares.
+    BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the shares.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Stepper:
         self.seed, self.precision = seed, precision
         self.device, self.ranks = source.device, ranks or Ranks()
         self.compiled_loss: CompiledLoss | None = None
+        self._phase, self._enters_phase, self._phase_epoch = method.at_epoch(0), True, 0
         if self.device.type == "cpu":
             keep_freed_memory()
         self._synced: list[SyncedBatchNorm2d] = (
@@ -73,10 +74,14 @@ class Stepper:
     def compile(self, images: int) -> None:
         """Compile the step for mini-batches of `images` images when the first one arrives, and for no other size."""
         share = self.ranks.share_of(images)
-        self.compiled_loss = CompiledLoss(self.loss, self.model, self.method, share, self.precision, self.device)
+        self.compiled_loss = CompiledLoss(self.loss, self.model, self._phase, share, self.precision, self.device)
 
     def set_position(self, epoch: int, step: int, learning_rate: float) -> None:
         """Set what the next step depends on besides its inputs. Captured steps read it from the device."""
+        if epoch != self._phase_epoch:
+            self._phase_epoch, phase = epoch, self.method.at_epoch(epoch)
+            if phase != self._phase:
+                self.enter_phase(phase)
         self._epoch.fill_(epoch)
         self._step.fill_(step)
         for group in self.optimizer.param_groups:
@@ -84,6 +89,12 @@ class Stepper:
                 group["lr"].fill_(learning_rate)
             else:
                 group["lr"] = learning_rate
+
+    def enter_phase(self, phase: Method) -> None:
+        """Take the next steps by this method, which may compute other passes and watch other values."""
+        self._phase, self._enters_phase = phase, True
+        if self.compiled_loss is not None:
+            self.compile(self.compiled_loss.share.images)
 
     def take_step(self, inputs: Inputs, images: int) -> None:
         """Take one step on a mini-batch of `images` images, of which `inputs` holds this rank's share."""
@@ -98,9 +109,10 @@ class Stepper:
         with numerics(self.precision, self.device, deterministic=False):
             loss, watched = compute_loss(inputs, share)
             (loss if self.ranks.size == 1 else loss * share.weight).backward()  # type: ignore[no-untyped-call]
-        if not self.names:
+        if self._enters_phase and self.names != sorted(watched):  # equal if the state was restored within a phase
             self.names = sorted(watched)
             self.sums = torch.zeros(len(watched), dtype=torch.float64, device=self.device)
+        self._enters_phase = False
         precise = next(self.model.parameters()).dtype
         values = torch.stack([watched[name].to(precise) for name in self.names])
         self._sum_over_ranks(values, share)
@@ -115,7 +127,7 @@ class Stepper:
         """Return the loss of a step and the values to watch. `model` and `method` may be compiled stand-ins."""
         x, y, soft = self.source.batch(inputs, self.seed, self._step, share.first)
         draws = StepDraws(self.seed, self._step, share)
-        network, method = self.model if model is None else model, self.method if method is None else method
+        network, method = self.model if model is None else model, self._phase if method is None else method
         output = method.step(network, x, y, draws=draws, epoch=self._epoch, soft=soft)
         if not isinstance(output, StepOutput):
             kind = type(output).__name__

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.training.compute import method_of
-from smoothcert.training.config import TrainConfig, to_toml
+from smoothcert.training.config import TrainConfig, to_toml, without_sampling
 
 
 def uses_soft_labels(config: TrainConfig) -> bool:
@@ -21,7 +21,7 @@ def teacher_config(config: TrainConfig) -> TrainConfig:
     """Return the run that trains the teacher: Gaussian training with the run's own settings at noise level sigma_0."""
     changes: dict[str, Any] = {"method": "gaussian", "options": {}, "sigma": config.label_sigma, "seed": 0}
     changes |= {"name": "teacher", "label_samples": 1, "label_view": "clean"}  # the teacher uses no soft labels
-    teacher = dataclasses.replace(config, **changes)
+    teacher = without_sampling(config, **changes)
     # Runs share a teacher if all its settings are the same: its name ends in a hash of them.
     digest = hashlib.sha256(to_toml(teacher).encode()).hexdigest()[:6]
     stem = re.sub(r"[^\w.-]", "-", Path(config.dataset).stem, flags=re.ASCII)

@@ -249,7 +249,7 @@ def test_the_command_adds_heat_maps_to_the_page(corrupted, tmp_path, capsys):
     assert capsys.readouterr().err.endswith(f"{tmp_path} is a folder; choose a file instead.\n")
     alone = [str(path) for path in corrupted.glob("fog.tsv")]
     assert main(["report", *alone, "--html", str(tmp_path / "none.html")]) == 2
-    assert "needs certificates on clean images" in capsys.readouterr().err
+    assert "Expected certificates on clean images for `--html`" in capsys.readouterr().err
 
 
 def test_no_text_can_end_the_script():

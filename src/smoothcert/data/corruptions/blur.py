@@ -33,14 +33,14 @@ def _disc(radius: float, softness: float) -> Image:
 
 
 def glass_blur(image: Image, random: Generator, sigma: float, reach: int, rounds: int, chance: float) -> Image:
-    """Blur, swap neighbouring pixels with probability `chance`, and blur again.
+    """Blur, swap neighboring pixels with probability `chance`, and blur again.
 
-    Two quirks of the published generators are kept: in a colour image, a pixel is overwritten by its neighbour instead
-    of swapped with it; a grey image is blurred vertically only, since its columns are mistaken for channels.
+    Two quirks of the published generators are kept: in a color image, a pixel is overwritten by its neighbor instead
+    of swapped with it; a gray image is blurred vertically only, since its columns are mistaken for channels.
     """
     height, width, channels = image.shape
-    grey = channels == 1
-    spread = (sigma, 0, 0) if grey else (sigma, sigma, 0)
+    gray = channels == 1
+    spread = (sigma, 0, 0) if gray else (sigma, sigma, 0)
     before = cut_to_bytes(ndimage.gaussian_filter(image, spread, mode="nearest"))
     source = list(range(height * width))  # index of the pixel shown at each position
     places = [(row, column) for row in range(height - reach, reach, -1) for column in range(width - reach, reach, -1)]
@@ -50,7 +50,7 @@ def glass_blur(image: Image, random: Generator, sigma: float, reach: int, rounds
         for (row, column), (right, down), move in zip(places, shifts, moves, strict=True):
             if move:
                 here, there = row * width + column, (row + down) * width + column + right
-                source[here], source[there] = source[there], source[here if grey else there]
+                source[here], source[there] = source[there], source[here if gray else there]
     shuffled = before.reshape(height * width, channels)[source].reshape(image.shape)
     return ndimage.gaussian_filter(shuffled, spread, mode="nearest")
 
@@ -98,12 +98,12 @@ def _zooms(size: int, furthest: float, step: float) -> Image:
 
 
 def zoom(image: Image, factor: float, axes: tuple[int, ...] = (0, 1)) -> Image:
-    """Magnify the centre of an image to the size of the image, with linear interpolation."""
+    """Magnify the center of an image to the size of the image, with linear interpolation."""
     for axis in axes:
         size = image.shape[axis]
         part = math.ceil(size / factor)
-        centre = image.take(range((size - part) // 2, (size - part) // 2 + part), axis=axis)
-        large = ndimage.zoom(centre, [factor if other == axis else 1 for other in range(image.ndim)], order=1)
+        center = image.take(range((size - part) // 2, (size - part) // 2 + part), axis=axis)
+        large = ndimage.zoom(center, [factor if other == axis else 1 for other in range(image.ndim)], order=1)
         spare = (large.shape[axis] - size) // 2
         image = large.take(range(spare, spare + size), axis=axis)
     return image

@@ -16,33 +16,33 @@ Matrix = NDArray[np.float64]
 
 
 def _warp(image: Image, matrix: Matrix, shift: Matrix, mode: Literal["grid-constant", "mirror"]) -> Image:
-    """Show at each point (column, row) what was at matrix @ point + shift, with linear interpolation."""
+    """Return the image that has at each point (column, row) the value at matrix @ point + shift, interpolated."""
     flip = [1, 0]  # arrays are indexed by row first
     matrix, shift = matrix[flip][:, flip], shift[flip]
     return per_channel(lambda channel: ndimage.affine_transform(channel, matrix, shift, order=1, mode=mode), image)
 
 
-def _about_centre(image: Image, matrix: Matrix) -> Image:
-    centre = (np.array(image.shape[1::-1]) - 1) / 2
-    return _warp(image, matrix, centre - matrix @ centre, mode="grid-constant")
+def _about_center(image: Image, matrix: Matrix) -> Image:
+    center = (np.array(image.shape[1::-1]) - 1) / 2
+    return _warp(image, matrix, center - matrix @ center, mode="grid-constant")
 
 
 def shear(image: Image, random: Generator, angle: float) -> Image:
     """Shear to a random side, by an angle in radians."""
     angle *= random.choice([-1, 1])
-    return _about_centre(image, np.array([[1, -math.sin(angle)], [0, math.cos(angle)]]))
+    return _about_center(image, np.array([[1, -math.sin(angle)], [0, math.cos(angle)]]))
 
 
 def rotate(image: Image, random: Generator, angle: float) -> Image:
     """Rotate in a random direction, by an angle in radians."""
     angle *= random.choice([-1, 1])
     sine, cosine = math.sin(angle), math.cos(angle)
-    return _about_centre(image, np.array([[cosine, -sine], [sine, cosine]]))
+    return _about_center(image, np.array([[cosine, -sine], [sine, cosine]]))
 
 
 def scale(image: Image, random: Generator, factor: float) -> Image:
     """Shrink by a factor below 1."""
-    return _about_centre(image, np.eye(2) / factor)
+    return _about_center(image, np.eye(2) / factor)
 
 
 def translate(image: Image, random: Generator, pixels: int) -> Image:

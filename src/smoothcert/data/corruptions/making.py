@@ -32,8 +32,8 @@ def corrupt(images: Bytes, name: str, severity: int = 1, *, seed: int = 0, first
 
     The random numbers of an image depend on the seed, the corruption, the severity and the image's index only.
 
-    >>> grey = np.full((2, 28, 28, 1), 100, dtype=np.uint8)
-    >>> corrupt(grey, "inverse")[0, 0, 0].tolist(), corrupt(grey, "stripe")[1, 0, [0, 14]].ravel().tolist()
+    >>> gray = np.full((2, 28, 28, 1), 100, dtype=np.uint8)
+    >>> corrupt(gray, "inverse")[0, 0, 0].tolist(), corrupt(gray, "stripe")[1, 0, [0, 14]].ravel().tolist()
     ([155], [155, 100])
     """
     suite = suite_for(images.shape[3])

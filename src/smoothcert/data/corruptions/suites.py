@@ -21,7 +21,7 @@ Settings = tuple[Any, ...]
 class Suite:
     """Corruptions by name, each a function with its settings from the mildest severity to the worst.
 
-    `held_out` corruptions do not count towards the mean. Values are rounded to bytes if `rounded`, else truncated, as
+    `held_out` corruptions do not count toward the mean. Values are rounded to bytes if `rounded`, else truncated, as
     in CIFAR-10-C.
     """
 
@@ -123,7 +123,7 @@ SUITES = {"mnist-c": MNIST_C, "cifar10-c": CIFAR10_C}
 
 
 def suite_for(channels: int) -> Suite:
-    """Return the suite for a number of channels: MNIST-C for grey images, CIFAR-10-C for colour images."""
+    """Return the suite for a number of channels: MNIST-C for gray images, CIFAR-10-C for color images."""
     if channels not in (1, 3):
         raise UsageError(f"Expected images with 1 or 3 channels, but got {channels}.")
     return MNIST_C if channels == 1 else CIFAR10_C

@@ -16,7 +16,7 @@ from smoothcert.data.corruptions.noise import Image, as_floats
 from smoothcert.errors import SmoothcertError
 
 _PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
-_GREY = np.array([0.299, 0.587, 0.114])  # weights of red, green and blue in a grey value
+_GRAY = np.array([0.299, 0.587, 0.114])  # weights of red, green and blue in a gray value
 
 
 def fog(image: Image, random: Generator, thickness: float, decay: float, size: int) -> Image:
@@ -44,10 +44,10 @@ def plasma(size: int, decay: float, random: Generator) -> NDArray[np.float64]:
         corners = heights[::step, ::step]
         rights = corners + np.roll(corners, -1, axis=1)
         heights[half::step, half::step] = displaced(rights + np.roll(rights, -1, axis=0))
-        centres = heights[half::step, half::step]
-        heights[::step, half::step] = displaced(rights + centres + np.roll(centres, 1, axis=0))
+        centers = heights[half::step, half::step]
+        heights[::step, half::step] = displaced(rights + centers + np.roll(centers, 1, axis=0))
         downs = corners + np.roll(corners, -1, axis=0)
-        heights[half::step, ::step] = displaced(downs + centres + np.roll(centres, 1, axis=1))
+        heights[half::step, ::step] = displaced(downs + centers + np.roll(centers, 1, axis=1))
         amplitude, step = amplitude / decay, half
     heights -= heights.min()
     return as_floats(heights / heights.max())
@@ -59,7 +59,7 @@ def frost(image: Image, random: Generator, image_share: float, frost_share: floa
     height, width, channels = image.shape
     top, left = (random.integers(0, photograph.shape[axis] - image.shape[axis]) for axis in (0, 1))
     piece = photograph[top : top + height, left : left + width]
-    return image_share * image + frost_share * (piece if channels == 3 else piece @ _GREY[:, None])
+    return image_share * image + frost_share * (piece if channels == 3 else piece @ _GRAY[:, None])
 
 
 @cache
@@ -93,8 +93,8 @@ def snow(
     flakes = zoom(random.normal(mean, spread, size=(*image.shape[:2], 1)), size)
     flakes = cut_to_bytes(np.clip(np.where(flakes < threshold, 0.0, flakes), 0, 1))
     flakes = smear(flakes, radius, sigma, random.uniform(-135, -45))
-    grey = image @ _GREY[:, None] if image.shape[2] == 3 else image
-    pale = share * image + (1 - share) * np.maximum(image, grey * 1.5 + 0.5)
+    gray = image @ _GRAY[:, None] if image.shape[2] == 3 else image
+    pale = share * image + (1 - share) * np.maximum(image, gray * 1.5 + 0.5)
     return pale + flakes + np.rot90(flakes, 2)
 
 
@@ -109,23 +109,23 @@ def spatter(
 
 
 def brightness(image: Image, random: Generator, more: float) -> Image:
-    """Increase the brightness of each colour, keeping its hue and saturation."""
+    """Increase the brightness of each color, keeping its hue and saturation."""
     value = image.max(axis=2, keepdims=True)
     brighter = np.minimum(value + more, 1.0)
     return as_floats(np.where(value > 0, image * brighter / np.where(value > 0, value, 1.0), brighter))
 
 
 def contrast(image: Image, random: Generator, share: float) -> Image:
-    """Reduce the contrast by moving all values towards their mean."""
+    """Reduce the contrast by moving all values toward their mean."""
     mean = image.mean(axis=(0, 1), keepdims=True)
     return as_floats(mean + share * (image - mean))
 
 
 def saturate(image: Image, random: Generator, factor: float, more: float) -> Image:
-    """Change the saturation of each colour, keeping its hue and brightness."""
+    """Change the saturation of each color, keeping its hue and brightness."""
     value, least = image.max(axis=2, keepdims=True), image.min(axis=2, keepdims=True)
     saturation = (value - least) / np.where(value > 0, value, 1.0)
     wanted = np.clip(saturation * factor + more, 0, 1)
-    # Grey pixels count as red: green and blue decrease, red does not.
+    # Gray pixels count as red: green and blue decrease, red does not.
     hue = np.where(value > least, (value - image) / np.where(value > least, value - least, 1.0), [0.0, 1.0, 1.0])
     return as_floats(value * (1 - wanted * hue))

@@ -43,7 +43,7 @@ def open_npy(path: Path) -> np.ndarray[Any, Any]:
 def as_labels(labels: np.ndarray[Any, Any], path: Path) -> Tensor:
     """Return labels as int64."""
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise SmoothcertError(f"{path}: expected one integer per label, but got {labels.dtype} {labels.shape}.")
+        raise SmoothcertError(f"{path}: expected one integer label per image, but got {labels.dtype} {labels.shape}.")
     return torch.from_numpy(labels.astype(np.int64))
 
 
@@ -56,9 +56,11 @@ def _pick(archive: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, 
 
 
 def _as_images(images: np.ndarray, path: Path) -> Tensor:
-    """Return uint8 images of any common layout as [count, channels, height, width]."""
+    """Return 8-bit images of any common layout as [count, channels, height, width], and floats as they are."""
+    if images.dtype.kind == "f":
+        return torch.from_numpy(images.astype(np.float32))
     if images.dtype != np.uint8:
-        raise SmoothcertError(f"{path}: expected images as uint8 from 0 to 255, but got {images.dtype}.")
+        raise SmoothcertError(f"{path}: expected images as uint8 from 0 to 255, or floats, but got {images.dtype}.")
     if images.ndim == 3:
         return torch.from_numpy(images).unsqueeze(1)
     if images.ndim == 4 and images.shape[3] in (1, 3):

@@ -28,7 +28,7 @@ _BILINEAR = 2  # PIL.Image.Resampling.BILINEAR; Pillow is optional
 
 
 class FolderImages:
-    """Images of a folder as uint8 [count, 3, height, width]: the shorter side is resized, then the centre is cropped.
+    """Images of a folder as uint8 [count, 3, height, width]: the shorter side is resized, then the center is cropped.
 
     Without `crop`, all images must have the same size. A file that cannot be decoded raises an error; with
     `skip_broken`, it is replaced by the next decodable image and named in a warning.
@@ -69,7 +69,9 @@ class FolderImages:
         if self.crop:
             if min(image.size) < self.crop:
                 size = "x".join(map(str, image.size))
-                raise SmoothcertError(f"{self.paths[index]} is {size}, smaller than `crop`={self.crop}; use `resize`.")
+                raise SmoothcertError(
+                    f"{self.paths[index]} is {size}, smaller than the `crop` of {self.crop} pixels; set `resize`."
+                )
             left, top = (round((side - self.crop) / 2) for side in image.size)
             image = image.crop((left, top, left + self.crop, top + self.crop))
         pixels = _pixels(image)
@@ -160,7 +162,7 @@ def read_folder(
 
 
 def _open(path: Path) -> Image:
-    """Decode a file as RGB, whatever its colour mode."""
+    """Decode a file as RGB, whatever its color mode."""
     try:
         from PIL import Image
     except ImportError:

@@ -1,7 +1,7 @@
 """Reads one results file on corrupted images: which network, corruption and severities its rows belong to.
 
 A file holds one corruption. Files written by smoothcert state the rows of each severity in their sidecar. Published
-files are recognised by name, in one folder per method: `fog.tsv` with the rows of all severities; `fog-3.tsv`,
+files are recognized by name, in one folder per method: `fog.tsv` with the rows of all severities; `fog-3.tsv`,
 `fog_severity_3.tsv` or `3/fog.tsv` with those of one; or below a severity's folder, as in `severity_3/cat_rs/fog.tsv`.
 """
 

@@ -54,7 +54,7 @@ def _join(files: Sequence[CorruptedFile], clean: Sequence[CorruptedFile]) -> Cor
 
 
 def _merge(parts: Sequence[CorruptionPart]) -> CorruptionPart:
-    """Merge parts; for an image in several of them, the largest part counts."""
+    """Merge parts; if an image is in several of them, keep the row of the largest part."""
     largest = sorted(parts, key=lambda part: -len(part.images))
     images, first = np.unique(np.concatenate([part.images for part in largest]), return_index=True)
     radius, correct = (np.concatenate([getattr(part, name) for part in largest]) for name in ("radius", "correct"))

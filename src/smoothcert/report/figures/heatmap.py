@@ -27,8 +27,8 @@ def draw_heat_map(networks: Sequence[CorruptedResults], path: Path) -> None:
     image = axes.imshow(cells, cmap="cividis", aspect="auto")
     middle = (np.nanmin(cells) + np.nanmax(cells)) / 2
     for row, column in np.argwhere(np.isfinite(cells)):
-        text, colour = f"{cells[row, column]:{KINDS['acr'][-1]}}", "black" if cells[row, column] > middle else "white"
-        axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
+        text, color = f"{cells[row, column]:{KINDS['acr'][-1]}}", "black" if cells[row, column] > middle else "white"
+        axes.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
     for edge in (rows.index("mean") - 0.5, rows.index("mean") + 0.5) if "mean" in rows else ():
         axes.axhline(edge, color="white", linewidth=2)
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor", fontsize=8)

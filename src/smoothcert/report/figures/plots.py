@@ -1,4 +1,4 @@
-"""Panels of certified accuracy curves and of accuracy-robustness trade-offs; runs differ in colour and dashes."""
+"""Panels of certified accuracy curves and of accuracy-robustness trade-offs; runs differ in color and dashes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from smoothcert.report.tables.paper_numbers import METHODS, PaperRow
 from smoothcert.results.records import Results
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 
-# The colour-blind safe palette of Okabe and Ito; line styles and markers help in print.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# The color-blind safe palette of Okabe and Ito; line styles and markers help in print.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-")
 _MARKERS = "osD^vPX"
 
@@ -110,12 +110,12 @@ def _add_legend_below(figure: Any, named: Mapping[str, Any]) -> None:
 
 
 def _line_styles(names: Iterable[str]) -> list[tuple[int, Any]]:
-    """Return a colour index and a dash pattern for each curve, the same for a method in every figure.
+    """Return a color index and a dash pattern for each curve, the same for a method in every figure.
 
-    Variants of a method share its colour and differ in dashes; other runs get the colours that no method here uses.
+    Variants of a method share its color and differ in dashes; other runs get the colors that no method here uses.
     """
     methods = [_method_index(name) for name in names]
-    free = [index for index in range(len(_COLOURS)) if index not in methods] or list(range(len(_COLOURS)))
+    free = [index for index in range(len(_COLORS)) if index not in methods] or list(range(len(_COLORS)))
     others, styles, seen = 0, list[tuple[int, Any]](), Counter[int]()
     for method in methods:
         index = free[others % len(free)] if method is None else method
@@ -143,7 +143,7 @@ def _draw_curves(axes: Any, panel: Curves) -> None:
     radii = np.linspace(0, max(last, 0.05) * 1.03, 500)
     for (name, results), (index, dashes) in zip(panel.curves.items(), _line_styles(panel.curves), strict=True):
         accuracy = 100 * certified_accuracy(results.radius, results.correct, radii)
-        axes.plot(radii, accuracy, label=name, color=_COLOURS[index], linestyle=dashes, linewidth=1.4)
+        axes.plot(radii, accuracy, label=name, color=_COLORS[index], linestyle=dashes, linewidth=1.4)
     axes.set(xlabel=r"$\ell_2$ radius", ylabel="certified accuracy (%)", title=panel.title)
     axes.set(xlim=(0, radii[-1]), ylim=(0, 100))
 
@@ -151,7 +151,7 @@ def _draw_curves(axes: Any, panel: Curves) -> None:
 def _draw_tradeoff(axes: Any, panel: Tradeoff) -> None:
     rings: list[tuple[Any, dict[str, Any]]] = []
     for (name, line), (index, dashes) in zip(panel.lines.items(), _line_styles(panel.lines), strict=True):
-        style: dict[str, Any] = {"color": _COLOURS[index], "marker": _MARKERS[index]}
+        style: dict[str, Any] = {"color": _COLORS[index], "marker": _MARKERS[index]}
         places = [_coordinates(point.results, panel.radius) for point in line]
         axes.plot(*zip(*places, strict=True), label=name, linestyle=dashes, linewidth=1.2, markersize=4, **style)
         printed = [place for point in line if (place := _paper_coordinates(point.paper, panel.radius))]
@@ -159,7 +159,7 @@ def _draw_tradeoff(axes: Any, panel: Tradeoff) -> None:
     for printed, style in rings:
         axes.plot(*zip(*printed, strict=True), markersize=6.5, fillstyle="none", linestyle="", **style)
     if rings:
-        axes.plot([], [], "o", color="grey", markersize=6.5, fillstyle="none", label="paper")
+        axes.plot([], [], "o", color="gray", markersize=6.5, fillstyle="none", label="paper")
     robust = "ACR" if panel.radius is None else f"certified acc. at r = {panel.radius:.1f} (%)"
     axes.set(xlabel="clean accuracy (%)", ylabel=robust)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def encode_png(pixels: NDArray[np.uint8]) -> bytes:
-    """Return an image [height, width, channels] with one (grey) or three (RGB) channels as a PNG file."""
+    """Return an image [height, width, channels] with one (gray) or three (RGB) channels as a PNG file."""
     height, width, channels = pixels.shape
     head = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2}[channels], 0, 0, 0)
     body = zlib.compress(_filtered(pixels).tobytes(), 9)
@@ -33,7 +33,7 @@ def _filtered(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _paeth(left: NDArray[np.int16], above: NDArray[np.int16], corner: NDArray[np.int16]) -> NDArray[np.int16]:
     guess = left + above - corner
-    far = [np.abs(guess - neighbour) for neighbour in (left, above, corner)]
+    far = [np.abs(guess - neighbor) for neighbor in (left, above, corner)]
     nearest = np.where(far[1] <= far[2], above, corner)
     return np.where((far[0] <= far[1]) & (far[0] <= far[2]), left, nearest)
 

@@ -69,6 +69,15 @@ def stated_sigma(name: str, given: Mapping[str, Any]) -> float | None:
     return given.get("sigma") or (float(file_name["sigma"]) if file_name else None)
 
 
+def _own_name(results: Results) -> str | None:
+    """Return the name of a user's model: as given with `model`, or else that of its class or function."""
+    given = results.about.get("settings", {}).get("model", {}).get("name")
+    segment = (results.about.get("segments") or [{}])[-1]
+    named = segment.get("module") or segment.get("function") or {}
+    name = str(given or named.get("name") or "").rpartition(".")[2]
+    return name if name and not name.startswith("<") else None
+
+
 def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     """Return the table entry for results, by default named after their method.
 
@@ -80,16 +89,18 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     sigma = settings.get("sigma") or stated_sigma(results.name, given)
     if not settings and sigma and results.radius.max() > largest_radius(sigma, 10**7, 0.001) * 1.01:
         sigma = given.get("sigma")  # radii this large cannot come from the noise level in the file name
-    method = settings.get("model", {}).get("method") or (file_name["method"] if file_name else results.name)
-    method = ALIASES.get(method.lower(), method.lower())
+    stated = settings.get("model", {}).get("method")
+    method = (stated or (file_name["method"] if file_name else results.name)).lower()
+    method = ALIASES.get(method, method)
+    own = stated or _own_name(results)  # of a method or model that is not among the paper's
     protocol = protocol_of(settings)
-    label = name or METHODS.get(method, results.name)
+    label = name or METHODS.get(method) or own or results.name
     return Entry(
         results=results,
         name=f"{label} [{protocol}]" if protocol else label,
         dataset=settings.get("data", {}).get("name") or given.get("dataset"),
         sigma=sigma,
-        method=method if method in METHODS else None,
+        method=method if method in METHODS else own,
         n=settings.get("n"),
         alpha=settings.get("alpha"),
         protocol=protocol,

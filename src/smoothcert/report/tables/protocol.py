@@ -27,6 +27,7 @@ def protocol_of(settings: Mapping[str, Any]) -> str:
     parts = [
         _stopping_rule(stop, settings.get("data", {}).get("name")) if stop else "",
         "wrong skipped" if stop.get("skip_wrong") else "",
+        _cascade(settings["cascade"]) if "cascade" in settings else "",
         {"gaussian": "", "grid": "sound"}.get(noise, f"{noise} noise"),
         norm if norm != "l2" else "",
         settings.get("bound", ""),
@@ -50,6 +51,11 @@ def _stopping_rule(stop: Mapping[str, Any], dataset: str | None) -> str:
     return " ".join(part for part in parts if part)
 
 
+def _cascade(cascade: Mapping[str, Any]) -> str:
+    sigmas = " ".join(f"{level['sigma']:g}" for level in cascade["levels"])
+    return f"cascade {sigmas}, p0 {cascade['p0']:g}"
+
+
 def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> None:
     """Raise if the entries cannot share a table; a different protocol is allowed, as it is part of the row's name."""
     norms = {entry.settings.get("norm", "l2") for entry in entries}
@@ -59,7 +65,7 @@ def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> No
         raise UsageError(f"`linf` converts l2 radii, but these results are in {norms.pop()}; omit `linf`.")
     for entry in entries:
         if paper and entry.protocol:
-            raise UsageError(f"The paper's numbers have another protocol than {entry.name}; omit `paper`.")
+            raise UsageError(f"{entry.name} was not certified with the paper's protocol; omit `paper`.")
 
 
 def check_same_protocol(entry: Entry, other: Entry) -> None:

@@ -184,5 +184,5 @@ def _row_json(row: TableRow, table: Table) -> dict[str, Any]:
 
 
 def _estimate_json(estimate: metrics.Estimate) -> dict[str, float | None]:
-    """Return an estimate for JSON, which has no NaN (the standard error of a single image)."""
+    """Return an estimate as JSON values; NaN, the standard error of a single image, becomes None."""
     return {key: None if math.isnan(value) else value for key, value in vars(estimate).items()}

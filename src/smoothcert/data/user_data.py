@@ -1,0 +1,179 @@
+"""Users' own data as `ImageData`: pairs of arrays, PyTorch datasets and data loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, TensorDataset
+
+from smoothcert.data.image_data import ImageData
+from smoothcert.errors import UsageError
+
+Labeled = ImageData | Dataset[Any] | DataLoader[Any] | Sequence[Any]
+"""Labeled data of any kind that `as_image_data` converts; a sequence is a pair (inputs, labels)."""
+
+_MOST_BYTES = 4 * 2**30
+_READ_AT_ONCE = 256
+
+
+def as_image_data(data: Any, split: str = "test") -> ImageData:
+    """Return any kind of labeled data that public functions accept as `ImageData`.
+
+    Args:
+        data: `ImageData`; a pair (inputs, labels) of arrays or tensors; a `torch.utils.data.Dataset` of such pairs; or
+            a `DataLoader` that does not shuffle. uint8 inputs stand for values in [0, 1], floats for themselves. A
+            dataset with an attribute `targets`, such as those of torchvision, is read on demand; any other is read
+            into memory.
+        split: `train` or `test`.
+
+    Returns:
+        The inputs with their labels. The place of an input in `data` is its index.
+
+    Raises:
+        UsageError: If `data` is not labeled data of one of these kinds.
+
+    Example:
+        >>> as_image_data((np.zeros((3, 5), np.float32), [0, 1, 1]))
+        <ImageData arrays, test: 3 images of shape [5], 2 classes>
+    """
+    if isinstance(data, ImageData):
+        return data
+    if isinstance(data, DataLoader):
+        if not isinstance(data.sampler, SequentialSampler) and data.batch_sampler is not None:
+            raise UsageError("Expected a DataLoader with `shuffle=False`: an input's place is its index in results.")
+        return ImageData(type(data.dataset).__name__, split, *_join(data))
+    if isinstance(data, TensorDataset):
+        return ImageData("TensorDataset", split, *_as_pair(data.tensors))
+    if isinstance(data, tuple | list) and len(data) == 2:
+        return ImageData("arrays", split, *_as_pair(data))
+    if isinstance(data, IterableDataset):
+        raise UsageError("Expected a dataset with `len` and indexing; put the items of an IterableDataset into arrays.")
+    not_items = (str, bytes, Mapping, Tensor, np.ndarray)
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, not_items):
+        return _from_dataset(data, split)
+    raise UsageError(
+        "Expected `data` as `load_dataset` returns it, as a pair (inputs, labels), or as a Dataset or DataLoader of "
+        f"such pairs, but got a {type(data).__name__}."
+    )
+
+
+@dataclass(frozen=True)
+class DatasetImages:
+    """The inputs of a PyTorch dataset, read when they are needed."""
+
+    dataset: Any
+    shape: torch.Size
+
+    def __getitem__(self, indices: Tensor, /) -> Tensor:
+        """Return the inputs at these indices."""
+        return _stack([_item(self.dataset, place)[0] for place in indices.reshape(-1).tolist()])
+
+    def fingerprint(self) -> bytes:
+        """Return the bytes of the first, the middle and the last input."""
+        places = sorted({0, self.shape[0] // 2, self.shape[0] - 1})
+        return b"".join(_bytes(_item(self.dataset, place)[0]) for place in places)
+
+
+def _from_dataset(data: Any, split: str) -> ImageData:
+    name, count = type(data).__name__, len(data)
+    if not count:
+        raise UsageError(f"Expected `data` with at least one input, but the {name} is empty.")
+    first, _ = _item(data, 0)
+    if not torch.equal(first, _item(data, 0)[0]):
+        raise UsageError(f"The {name} returns another input each time; remove its random transforms.")
+    targets = getattr(data, "targets", None)
+    if targets is not None and len(targets) == count:
+        images = DatasetImages(data, torch.Size((count, *first.shape)))
+        return ImageData(name, split, images, _as_labels(targets))
+    if (size := count * first.numel() * first.element_size()) > _MOST_BYTES:
+        raise UsageError(
+            f"The {name} takes {size / 2**30:.1f} GiB in memory. Give it an attribute `targets` with all labels, and "
+            "its inputs are read when they are needed; or pass a `torch.utils.data.Subset`."
+        )
+    chunks = (range(start, min(start + _READ_AT_ONCE, count)) for start in range(0, count, _READ_AT_ONCE))
+    pairs = ([_item(data, place) for place in chunk] for chunk in chunks)
+    return ImageData(name, split, *_join((_stack([x for x, _ in part]), [y for _, y in part]) for part in pairs))
+
+
+def _item(data: Any, place: int) -> tuple[Tensor, int]:
+    """Return one input and its label."""
+    item = data[place]
+    if not (isinstance(item, tuple | list) and len(item) == 2):
+        raise UsageError(
+            f"Expected each item of the {type(data).__name__} to be a pair (input, label), but got {_kind(item)}."
+        )
+    return _as_inputs(item[0]), int(_as_labels([item[1]])[0])
+
+
+def _join(batches: Iterable[Any]) -> tuple[Tensor, Tensor]:
+    """Return the inputs and labels of all batches."""
+    inputs, labels, size = list[Tensor](), list[Tensor](), 0
+    for batch in batches:
+        x, y = _as_pair(batch)
+        inputs.append(x)
+        labels.append(y)
+        size += x.numel() * x.element_size()
+        if size > _MOST_BYTES:
+            raise UsageError(f"The data takes more than {_MOST_BYTES // 2**30} GiB in memory; pass a part of it.")
+    if not inputs:
+        raise UsageError("Expected `data` with at least one input, but it is empty.")
+    return torch.cat(inputs), torch.cat(labels)
+
+
+def _as_pair(pair: Any) -> tuple[Tensor, Tensor]:
+    if not (isinstance(pair, tuple | list) and len(pair) == 2):
+        raise UsageError(f"Expected `data` to hold pairs (inputs, labels), but got {_kind(pair)}.")
+    inputs, labels = _as_inputs(pair[0]), _as_labels(pair[1])
+    if not inputs.dim():
+        raise UsageError("Expected inputs [count, ...], but got a single number.")
+    if len(inputs) != len(labels):
+        raise UsageError(f"Expected one label per input, but got {len(inputs)} inputs and {len(labels)} labels.")
+    return inputs, labels
+
+
+def _as_inputs(x: Any) -> Tensor:
+    """Return inputs as a tensor of uint8 or floats; a PIL image becomes [channels, height, width]."""
+    if hasattr(x, "getbands"):  # an image of Pillow, which is not imported here
+        pixels = torch.from_numpy(np.array(x))
+        x = pixels.unsqueeze(0) if pixels.dim() == 2 else pixels.permute(2, 0, 1)
+    try:
+        inputs = torch.as_tensor(x).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"Expected inputs as tensors or arrays, but got {_kind(x)}.") from error
+    if inputs.dtype != torch.uint8 and not inputs.is_floating_point():
+        raise UsageError(f"Expected inputs of uint8 or floats, but got {inputs.dtype}.")
+    return inputs
+
+
+def _as_labels(y: Any) -> Tensor:
+    try:
+        labels = torch.as_tensor(y).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"Expected labels as whole numbers, but got {_kind(y)}.") from error
+    if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex():
+        kind = f"{labels.dtype} of shape {list(labels.shape)}"
+        raise UsageError(f"Expected one whole number per label, from 0 on, but got {kind}.")
+    return labels.long()
+
+
+def _stack(inputs: Sequence[Tensor]) -> Tensor:
+    shapes = {tuple(x.shape) for x in inputs}
+    if len(shapes) > 1:
+        first, second = sorted(shapes)[:2]
+        raise UsageError(f"Expected inputs of one shape, but got {list(first)} and {list(second)}.")
+    return torch.stack(list(inputs))
+
+
+def _bytes(x: Tensor) -> bytes:
+    return x.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,42 @@
+"""Results as a pandas DataFrame."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from smoothcert.errors import SmoothcertError
+from smoothcert.results.records import Prediction, Record, Results
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+
+
+def to_frame(results: Results | Sequence[Record] | Sequence[Prediction]) -> pandas.DataFrame:
+    """Return results as a DataFrame with one row per image. Needs pandas.
+
+    Args:
+        results: Results of `read_results`, or the records that `certify_dataset` or `predict_dataset` returns.
+
+    Returns:
+        The columns of the results file; for records, the votes, too.
+
+    Raises:
+        SmoothcertError: If pandas is not installed.
+
+    Example:
+        >>> frame = to_frame([Record(7, 1, 1, 0.5, 2.0, [0, 10], [2, 98])])
+        >>> frame[["idx", "predict", "radius"]].values.tolist()
+        [[7.0, 1.0, 0.5]]
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise SmoothcertError("`to_frame` needs pandas: `pip install pandas`.") from error
+    if isinstance(results, Results):
+        left_out = ("name", "about")
+        columns = [field.name for field in dataclasses.fields(results) if field.name not in left_out]
+        return pandas.DataFrame({name: getattr(results, name) for name in columns})
+    rows: list[dict[str, Any]] = [{**vars(record), "correct": bool(record.correct)} for record in results]
+    return pandas.DataFrame(rows)

@@ -1,0 +1,155 @@
+"""Cascade of smoothed classifiers: noise that depends on the input (Jeong and Shin, 2023). No torch.
+
+The cascade asks levels of decreasing sigma in turn and returns the class of the first one that gives some class a
+probability above p_0; it abstains if no level does. `docs/combining.md` proves the certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from smoothcert.errors import UsageError
+from smoothcert.statistics.bounds import ABSTAIN, Floats, check_alpha, check_sigma, failure_upper_bound
+
+
+class CascadeCertified(NamedTuple):
+    """Certificates of several inputs: predictions (-1 for an abstention), radii, and deciding levels (-1 for none)."""
+
+    prediction: NDArray[np.int64]
+    radius: Floats
+    level: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CascadeRule:
+    """Settings of a cascade: the noise level of each classifier, the threshold, and how its bounds share alpha.
+
+    K levels need K lower and K - 1 upper bounds, which must hold together.
+
+    Attributes:
+        sigmas: Standard deviation of the noise at each level, decreasing.
+        p0: Probability that a class must exceed for a level to answer, in [0.5, 1).
+        alpha: Probability that a certificate is false.
+        first_share: Share of alpha for the first level's lower bound; the other 2K - 2 bounds share the rest equally.
+
+    Raises:
+        UsageError: If a value is out of range, or there are fewer than two levels.
+
+    Example:
+        >>> rule = CascadeRule((1.0, 0.5, 0.25))
+        >>> round(rule.lower_alpha(0), 6), round(rule.lower_alpha(1), 6), round(rule.upper_alpha, 6)
+        (0.0008, 5e-05, 5e-05)
+    """
+
+    sigmas: tuple[float, ...]
+    p0: float = 0.5
+    alpha: float = 0.001
+    first_share: float = 0.8
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        for sigma in self.sigmas:
+            check_sigma(sigma)
+        check_alpha(self.alpha)
+        if len(self.sigmas) < 2:
+            raise UsageError(f"Expected at least two levels in a cascade, but got {len(self.sigmas)}.")
+        if any(first <= second for first, second in zip(self.sigmas, self.sigmas[1:], strict=False)):
+            given = " ".join(f"{sigma:g}" for sigma in self.sigmas)
+            raise UsageError(f"Expected the levels of a cascade in order of decreasing sigma, but got {given}.")
+        if not 0.5 <= self.p0 < 1:
+            raise UsageError(f"Expected `p0` to be at least 0.5 and below 1, but got {self.p0}.")
+        if not 0 < self.first_share < 1:
+            raise UsageError(f"Expected `first_share` to be between 0 and 1, exclusive, but got {self.first_share}.")
+
+    def lower_alpha(self, level: int) -> float:
+        """Return the share of alpha of a level's lower bound."""
+        return self.alpha * self.first_share if level == 0 else self.upper_alpha
+
+    @property
+    def upper_alpha(self) -> float:
+        """Share of alpha of each upper bound."""
+        return self.alpha * (1 - self.first_share) / (2 * len(self.sigmas) - 2)
+
+    def check_reach(self, n: int) -> None:
+        """Raise UsageError if not even n unanimous votes let the first level answer."""
+        if not self._answer_radius(0, np.array([n]), np.array([n]))[0] > 0:
+            raise UsageError(
+                f"With n = {n:,} no input can exceed `p0` = {self.p0:g} at the first level at alpha = {self.alpha:g}; "
+                "use a larger n or a smaller `p0`."
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the sidecar's entries on the rule, besides the levels and alpha."""
+        return {"p0": self.p0, "first_share": self.first_share}
+
+    def certify(self, votes: Sequence[tuple[ArrayLike, ArrayLike]]) -> CascadeCertified:
+        """Certify inputs from the votes of every level.
+
+        Args:
+            votes: For each level, the class counts of selection and estimation, each [inputs, classes].
+
+        Returns:
+            The certificates.
+
+        Raises:
+            UsageError: If there are votes for another number of levels, or an input has none.
+
+        Example:
+            >>> votes = [([[6, 4]], [[520, 480]]), ([[9, 1]], [[990, 10]])]
+            >>> CascadeRule((1.0, 0.5)).certify(votes)[0].tolist()  # the first level is undecided
+            [-1]
+        """
+        if len(votes) != len(self.sigmas):
+            raise UsageError(f"Expected the votes of {len(self.sigmas)} levels, but got {len(votes)}.")
+        state = CascadeState(self, len(np.asarray(votes[0][0])))
+        for selection, estimation in votes:
+            open_ = state.undecided
+            state.add_level(np.asarray(selection)[open_], np.asarray(estimation)[open_])
+        return state.certified()
+
+    def _answer_radius(self, level: int, successes: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
+        """Return the distance within which the class keeps more than p_0; not positive if that is not proven."""
+        failure = failure_upper_bound(successes, trials, self.lower_alpha(level))
+        return np.asarray(-self.sigmas[level] * (special.ndtri(failure) + special.ndtri(self.p0)))
+
+    def _silent_radius(self, level: int, largest: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
+        """Return the distance within which no class exceeds p_0; not positive if that is not proven.
+
+        The bound from the largest count holds for the most likely class, which has at most that many votes.
+        """
+        ceiling = failure_upper_bound(trials - largest, trials, self.upper_alpha)
+        return np.asarray(self.sigmas[level] * (special.ndtri(self.p0) - special.ndtri(ceiling)))
+
+
+class CascadeState:
+    """Inputs on their way through the levels: those decided, and those that go on to the next level."""
+
+    def __init__(self, rule: CascadeRule, inputs: int) -> None:
+        self._rule, self._next = rule, 0
+        self._radius = np.full(inputs, np.inf)  # so far: within it, no earlier level answers
+        self._prediction, self._level = (np.full(inputs, ABSTAIN, dtype=np.int64) for _ in range(2))
+        self.undecided = np.arange(inputs)
+
+    def add_level(self, selection: NDArray[np.int64], estimation: NDArray[np.int64]) -> None:
+        """Decide from the votes [undecided inputs, classes] of the next level."""
+        rule, level, open_ = self._rule, self._next, self.undecided
+        self._next += 1
+        chosen, trials = selection.argmax(axis=-1), estimation.sum(axis=-1)
+        answer = rule._answer_radius(level, np.take_along_axis(estimation, chosen[:, None], axis=1)[:, 0], trials)
+        answers = answer > 0
+        self._prediction[open_[answers]], self._level[open_[answers]] = chosen[answers], level
+        self._radius[open_[answers]] = np.minimum(self._radius[open_[answers]], answer[answers])
+        silent = rule._silent_radius(level, estimation.max(axis=-1), trials)
+        goes_on = ~answers & (silent > 0) & (self._next < len(rule.sigmas))
+        self._radius[open_[goes_on]] = np.minimum(self._radius[open_[goes_on]], silent[goes_on])
+        self.undecided = open_[goes_on]
+
+    def certified(self) -> CascadeCertified:
+        """Return the certificates; inputs without an answer abstain."""
+        return CascadeCertified(self._prediction, np.where(self._level >= 0, self._radius, 0.0), self._level)

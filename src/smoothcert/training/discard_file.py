@@ -1,0 +1,62 @@
+"""Shares of correct votes of another network, read from a file: images are discarded by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from smoothcert.errors import SmoothcertError
+
+
+def read_shares(path: str | Path, labels: Tensor) -> Tensor:
+    """Return the share of correct votes, in [0, 1], of each training image.
+
+    Args:
+        path: A `.npy` file with a number per image, or the counts file that `smoothcert predict` writes.
+        labels: The labels of the training images, to count correct votes by.
+
+    Returns:
+        Float64 [images].
+
+    Raises:
+        SmoothcertError: If the file cannot be read, lacks an image, or has a number outside of [0, 1].
+    """
+    path = Path(path)
+    try:
+        if path.suffix == ".npy":
+            shares = np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+        else:
+            shares = _from_counts(path, labels.cpu().numpy())
+    except OSError as error:
+        reason = error.strerror or "it is not a .npy file"
+        raise SmoothcertError(f"Expected `discard_file` to be readable, but {path} is not ({reason}).") from error
+    except (ValueError, IndexError) as error:
+        raise SmoothcertError(f"Expected numbers or class counts in `discard_file`, but {path} has none.") from error
+    if shares.shape != (len(labels),):
+        raise SmoothcertError(
+            f"Expected {path} to have a number for each of the {len(labels):,} training images, but it has "
+            f"{shares.size:,}."
+        )
+    if not bool(((shares >= 0) & (shares <= 1)).all()):
+        raise SmoothcertError(f"Expected the numbers in {path} to be between 0 and 1, but image {_bad(shares)} is not.")
+    return torch.from_numpy(shares)
+
+
+def _bad(shares: NDArray[np.float64]) -> int:
+    return int(np.flatnonzero(~((shares >= 0) & (shares <= 1)))[0])
+
+
+def _from_counts(path: Path, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the shares of the labels' votes in a file of lines `idx<TAB>class:votes class:votes ...`."""
+    shares: dict[int, float] = {}
+    with path.open(encoding="utf-8") as lines:
+        next(lines, None)
+        for line in lines:
+            index, votes = line.rstrip("\n").split("\t")
+            counts = np.array(votes.replace(":", " ").split(), dtype=np.int64).reshape(-1, 2)
+            shares[int(index)] = counts[counts[:, 0] == labels[int(index)], 1].sum() / counts[:, 1].sum()
+    return np.array([shares[index] for index in sorted(shares)] if sorted(shares) == list(range(len(shares))) else [])

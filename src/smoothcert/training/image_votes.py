@@ -1,0 +1,67 @@
+"""The network's votes on training images under noise, while it is being trained."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from smoothcert.distributed.ranks import BatchShare, Ranks
+from smoothcert.philox import Purpose, normal
+from smoothcert.smoothing.precision import numerics
+from smoothcert.training.config import TrainConfig
+from smoothcert.training.streaming import BatchSource
+
+_IMAGES = 512  # that are read at once
+_LAST_VIEW = 0xFFFFFFFE  # step number of the first augmented view; views count down, training steps count up
+
+
+def count_correct(
+    model: nn.Module,
+    source: BatchSource,
+    config: TrainConfig,
+    epoch: int,
+    kept: Tensor,
+    samples: range,
+    ranks: Ranks | None = None,
+) -> Tensor:
+    """Return how many of these noise samples the network in eval mode classifies correctly, for each kept image.
+
+    All samples of an image are added to one augmented view of it. The noise depends on (seed, epoch, image, sample)
+    only, and the view on (seed, epoch, image, first sample). The ranks share the images, and all get the whole result,
+    which is 0 for images that are not kept.
+    """
+    ranks, device, training = ranks or Ranks(), source.device, model.training
+    correct = torch.zeros(len(kept), dtype=torch.int64, device=device)
+    view = _LAST_VIEW - 2 * epoch - (samples.start > 0)
+    parts = list(torch.split(torch.arange(len(kept)), _IMAGES))[ranks.rank :: ranks.size]
+    parts = [part for part in parts if kept[part].any()]
+    schedule = ((view, BatchShare(int(part[0]), len(part), len(part)), part.to(source.home)) for part in parts)
+    model.eval()
+    with torch.no_grad(), numerics(config.precision, device):
+        for part, inputs in zip(parts, source.stream(schedule), strict=True):
+            images, labels, _ = source.batch(inputs, config.seed, view, int(part[0]))
+            chosen = kept[part].to(device)
+            correct[part[kept[part]].to(device)] = _correct_votes(
+                model, images[chosen], labels[chosen], part[kept[part]].to(device), config, epoch, samples
+            )
+    model.train(training)
+    return ranks.total(correct).cpu()
+
+
+def _correct_votes(
+    model: nn.Module, images: Tensor, labels: Tensor, indices: Tensor, config: TrainConfig, epoch: int, samples: range
+) -> Tensor:
+    """Return the number of correct votes of each image, in passes of limited size."""
+    size, device = images[0].numel(), images.device
+    most = max(1, min(1000 if device.type == "cpu" else 10_000, 2**24 // size))  # inputs per pass
+    numbers = torch.arange(samples.start, samples.stop, device=device)
+    counts = []
+    for x, y, index in zip(*(torch.split(t, most) for t in (images, labels, indices)), strict=True):
+        count = torch.zeros_like(y)
+        for group in torch.split(numbers, max(1, most // len(x))):
+            address = (group.unsqueeze(1), index, Purpose.SAMPLING + epoch)
+            noise = normal(config.seed, address, size, device=device).view(len(group), *x.shape)
+            votes = model((x + config.sigma * noise).flatten(0, 1)).argmax(dim=1).view(len(group), -1)
+            count += (votes == y).sum(dim=0)
+        counts.append(count)
+    return torch.cat(counts)

@@ -1,0 +1,109 @@
+"""The choice of training images by the network's accuracy on each: discard and reweight.
+
+Both come from "Average Certified Radius is a Poor Metric for Randomized Smoothing" (ICML 2025) and work with any
+method. At the start of some epochs the network votes on the training images under noise. Images that it hardly ever
+classifies correctly are discarded for good, and the others get a weight that grows with the radius that could be
+certified. From then on an epoch draws as many images as before, with replacement, in proportion to their weights.
+
+The functions here are pure; `ImageSampler` owns the only state, a weight per training image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from smoothcert.errors import SmoothcertError
+from smoothcert.philox import Purpose, long_words, permutation
+from smoothcert.statistics.bounds import failure_upper_bound, gaussian_radius
+from smoothcert.training.config import TrainConfig
+
+_LEAST_SHARE = 0.75  # of correct votes; images with fewer get the same weight
+_ALPHA = 0.1
+_STATE = "sampling.weights"
+
+Vote = Callable[[Tensor, range], Tensor]
+"""Takes a mask of images and the numbers of noise samples; returns each image's number of correct votes."""
+
+
+def radius_weights(correct: ArrayLike, samples: int) -> NDArray[np.float64]:
+    """Return weights of images: the radius, in units of sigma, that this many correct votes certify at level 0.9.
+
+    >>> radius_weights([0, 12, 13, 14, 15, 16], 16).round(5).tolist()
+    [0.1537, 0.1537, 0.32862, 0.52565, 0.76488, 1.10751]
+    """
+    counted = np.maximum(np.asarray(correct), int(_LEAST_SHARE * samples))
+    return gaussian_radius(failure_upper_bound(counted, samples, _ALPHA), 1.0)
+
+
+def draw_images(weights: Tensor, seed: int, epoch: int) -> Tensor:
+    """Return as many image indices as there are weights, drawn with replacement in proportion to the weights.
+
+    The draw at each position depends on (seed, epoch, position) only. Images of weight 0 are never drawn.
+    """
+    kept = weights.nonzero().flatten()
+    ends = weights[kept].cumsum(0)
+    # Second word 1: shuffles have 0 there.
+    fractions = (long_words(seed, (epoch, 1, Purpose.ORDER), len(weights)) >> 7).double() * 2.0**-53
+    places = torch.searchsorted(ends, fractions * ends[-1], right=True)
+    return kept[places.clamp(max=len(kept) - 1)]
+
+
+def choose_weights(
+    config: TrainConfig, epoch: int, weights: Tensor | None, images: int, vote: Vote, shares: Tensor | None = None
+) -> Tensor:
+    """Return the weights of all images from an epoch on; 0 for discarded ones.
+
+    `weights` are those until now. `shares` replace the network's votes for discarding. Discarding and reweighting use
+    different noise samples.
+    """
+    kept = torch.ones(images, dtype=torch.bool) if weights is None else weights > 0
+    if epoch == config.sampling_epoch and config.discard_below:
+        if shares is None:
+            shares = vote(kept, range(config.discard_samples)).double() / config.discard_samples
+        kept = kept & (shares >= config.discard_below)
+        if not kept.any():
+            raise SmoothcertError(
+                f"{config.name}: at epoch {epoch}, no training image is classified correctly under a share of at least "
+                f"{config.discard_below:g} of the noise samples; set a lower `discard_below` or a later "
+                "`sampling_epoch`."
+            )
+    if not config.reweight_every:
+        return kept.double()
+    first = config.discard_samples
+    correct = vote(kept, range(first, first + config.reweight_samples))
+    return torch.from_numpy(radius_weights(correct.numpy(), config.reweight_samples)) * kept
+
+
+class ImageSampler:
+    """Chooses the images of each epoch: all of them, shuffled, until weights are set, and then by weight."""
+
+    def __init__(self, config: TrainConfig, images: int, shares: Tensor | None = None) -> None:
+        self.config, self.images, self.shares = config, images, shares
+        self.weights: Tensor | None = None
+
+    def choose(self, epoch: int, vote: Vote) -> None:
+        """Set the weights at the start of an epoch for which `config.chooses_images_at` is true."""
+        self.weights = choose_weights(self.config, epoch, self.weights, self.images, vote, self.shares)
+
+    def order(self, epoch: int) -> Tensor:
+        """Return the indices of an epoch's images, in order."""
+        if self.weights is None:
+            return permutation(self.config.seed, (epoch, 0, Purpose.ORDER), self.images)
+        return draw_images(self.weights, self.config.seed, epoch)
+
+    def metrics(self) -> dict[str, int]:
+        """Return the number of images that are not discarded, once images are drawn by weight."""
+        return {} if self.weights is None else {"kept_images": int((self.weights > 0).sum())}
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what `restore` takes."""
+        return {} if self.weights is None else {_STATE: self.weights}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore the weights of a saved state, if it has any."""
+        self.weights = tensors.get(_STATE)
