@@ -5,7 +5,11 @@ from typing import Any
 
 import griffe
 
-_EXAMPLE = re.compile(r"(?:^>>> .*\n?)(?:^(?!\s*$).*\n?)*", re.MULTILINE)
+_EXAMPLE = re.compile(r"(?:^(?P<indent> *)>>> .*\n?)(?:^(?!\s*$).*\n?)*", re.MULTILINE)
+
+
+def _fenced(match: re.Match[str]) -> str:
+    return f"{match['indent']}```pycon\n{match[0].rstrip()}\n{match['indent']}```\n"
 
 
 class Doctests(griffe.Extension):
@@ -14,8 +18,7 @@ class Doctests(griffe.Extension):
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of an object."""
         if obj.docstring:
-            fenced = _EXAMPLE.sub(lambda match: f"```pycon\n{match[0].rstrip()}\n```\n", obj.docstring.value)
-            obj.docstring.value = fenced
+            obj.docstring.value = _EXAMPLE.sub(_fenced, obj.docstring.value)
 
 
 class PublicPaths(griffe.Extension):

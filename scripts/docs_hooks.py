@@ -1,4 +1,4 @@
-"""MkDocs hooks: add pages from outside docs/, render equations as MathML, and use dark variants of figures."""
+"""MkDocs hooks: add pages from outside docs/ and the demo, render equations as MathML, use dark variants of figures."""
 
 import html
 import posixpath
@@ -8,6 +8,8 @@ from pathlib import Path
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+
+from smoothcert.demo import render_demo
 
 ROOT = Path(__file__).parent.parent
 # Files outside docs/ and the names of their pages.
@@ -22,9 +24,10 @@ _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)#:]+)(?P<anchor>#
 
 
 def on_files(files, config):
-    """Add the pages from outside docs/."""
+    """Add the pages from outside docs/, and the live pages that docs/ embeds."""
     for path, name in OUTSIDE.items():
         files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8")))
+    files.append(File.generated(config, "attack-this-digit.html", content=render_demo()))
     return files
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from smoothcert.data import ImageData, list_datasets, load_dataset, select
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.methods import Method, StepOutput, create_method, list_methods, register_method
-    from smoothcert.models import adapt_inputs, create_model, list_models
+    from smoothcert.models import Ensemble, adapt_inputs, create_model, list_models
     from smoothcert.results.frame import to_frame
     from smoothcert.results.reader import read_counts, read_results
     from smoothcert.smoothing.cascade import Cascade, CascadeCertificate
@@ -36,7 +36,7 @@ _HOMES = {
     "data": ("ImageData", "list_datasets", "load_dataset", "select"),
     "errors": ("SmoothcertError", "UsageError"),
     "methods": ("Method", "StepOutput", "create_method", "list_methods", "register_method"),
-    "models": ("adapt_inputs", "create_model", "list_models"),
+    "models": ("Ensemble", "adapt_inputs", "create_model", "list_models"),
     "checkpoints.pretrained": ("list_pretrained", "load_pretrained"),
     "training.config": ("TrainConfig",),
     "training.recipes": ("list_recipes", "load_recipe"),
@@ -53,6 +53,7 @@ __all__ = [
     "Cascade",
     "CascadeCertificate",
     "Certificate",
+    "Ensemble",
     "ImageData",
     "Method",
     "SmoothcertError",

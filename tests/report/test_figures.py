@@ -39,6 +39,14 @@ def test_the_published_results_give_figure_5(shared):
     assert list(named["figure-5"][0].curves) == list(METHODS.values()), "the paper's order"
 
 
+def test_methods_that_the_paper_omits_are_no_curve_of_its_figures(tmp_path):
+    make_run(tmp_path / "own", LABELS, method="first-failure", sigma=0.25, dataset="cifar10", options={})
+    runs = recipes(tmp_path, "cifar10-gaussian-0.25", "cifar10-gaussian-0.25-m4", "cifar10-first-failure-0.25")
+    assert [list(panel.curves) for panel in paper_figures(runs)["figure-5"]] == [["Gaussian"]]
+    names = {run.entry.name for run in runs}
+    assert {"First failure", "First failure, discard, reweight", "Gaussian, 4 noise samples"} <= names
+
+
 def test_ablations_give_figure_2(tmp_path):
     weights = [recipe for recipe, _ in paper_tables()["ablation-lambda"].rows]
     runs = recipes(tmp_path, *weights, "cifar10-resnet20-catrs-0.50-m8")

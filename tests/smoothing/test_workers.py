@@ -89,13 +89,15 @@ def votes(model, count, n=2000, **options):
         ("lenet", {"form": "plain"}),
         ("lenet", {"form": "folded"}),
         ("lenet", {"form": "folded", "precision": "bf16"}),
+        ("ensemble", {"form": "folded"}),
         ("module", {}),
         ("function", {}),
         ("function", {"threads": 2}),
     ],
 )
 def test_votes_and_scores_do_not_depend_on_the_number_of_threads(trained_lenet, model, options):
-    chosen = {"lenet": trained_lenet, "module": Linear(), "function": reduced}[model]
+    ensemble = smoothcert.Ensemble([trained_lenet, *(smoothcert.create_model("lenet") for _ in range(2))], consensus=2)
+    chosen = {"lenet": trained_lenet, "ensemble": ensemble, "module": Linear(), "function": reduced}[model]
     expected = votes(chosen, 1, **options)
     for count in (2, 3):
         for found, wanted in zip(votes(chosen, count, **options), expected, strict=True):

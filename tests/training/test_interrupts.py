@@ -14,7 +14,7 @@ import training_child
 from launching import HANGS
 from PIL import Image
 from safetensors.torch import load_file
-from training_child import configure
+from training_child import SAMPLED, configure
 
 from smoothcert.checkpoints import checkpoint
 from smoothcert.cli import main
@@ -22,6 +22,7 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.paper.jobs import Workplace, list_jobs
 from smoothcert.paper.reproduce import reproduce
 from smoothcert.runtime.deadline import Deadline
+from smoothcert.training import image_votes
 from smoothcert.training.fit import fit, fit_together
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.setup import setup_run
@@ -321,3 +322,24 @@ def test_workers_ignore_signals(number, tmp_path):
     assert process.exitcode == 130, said
     assert f"run: interrupted after {saved_steps(run.path):,} of 4,000 steps; the state is saved." in said
     assert "Traceback" not in said
+
+
+def test_an_interrupt_stops_the_votes_that_choose_images(few, tmp_path, monkeypatch):
+    """The votes are cast again when the run is resumed, which ends with the same weights."""
+    monkeypatch.setattr(image_votes, "_IMAGES", 10)
+    config, seen = configure("gaussian", **SAMPLED), []
+    whole = fit(config, tmp_path / "whole", few, few)
+    count = image_votes._correct_votes
+
+    def interrupt(*arguments):
+        seen.append(arguments)
+        if len(seen) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return count(*arguments)
+
+    monkeypatch.setattr(image_votes, "_correct_votes", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="interrupted after 8 of 12 steps; the state is saved"):
+        fit(config, tmp_path / "run", few, few)
+    assert len(seen) == 3
+    weights, expected = (load_file(path) for path in (fit(config, tmp_path / "run", few, few), whole))
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)

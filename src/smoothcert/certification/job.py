@@ -26,6 +26,7 @@ from smoothcert.data.user_data import as_image_data
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import UsageError
+from smoothcert.models import Ensemble
 from smoothcert.results.records import Prediction, Record
 from smoothcert.results.writer import ResultWriter
 from smoothcert.runtime.environment import describe_environment, describe_function
@@ -194,6 +195,10 @@ def _describe_model(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Describe the base classifier for the sidecar; a module without a hash is identified by its fingerprint."""
     if "sha256" in given or not isinstance(model, nn.Module):
         return dict(given)
+    if isinstance(model, Ensemble):
+        modules = [member for member in model.members if isinstance(member, nn.Module)]
+        members = [fingerprint_model(member) for member in modules] if len(modules) == len(model.members) else []
+        given = {"ensemble": {"members": members or len(model.members), "consensus": model.consensus}, **given}
     return {**given, "weights": fingerprint_model(model)}
 
 

@@ -99,6 +99,8 @@ def _find_certificates(args: argparse.Namespace) -> Path:
 
     if args.certificates:
         return Path(args.certificates)
+    if args.ensemble:
+        raise UsageError("With `--ensemble`, name the results file with `--certificates`.")
     folder = Path(args.checkpoint or Path("runs", args.pretrained))
     files = certificates_in(folder)
     if len(files) != 1:

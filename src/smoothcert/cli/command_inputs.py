@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     import torch
 
     from smoothcert.checkpoints.checkpoint import Checkpoint
+    from smoothcert.checkpoints.combine import CombinedCheckpoint
     from smoothcert.data import ImageData
     from smoothcert.smoothing.classifier import SmoothedClassifier
 
 
 @dataclass(frozen=True)
 class CommandInputs:
-    """A checkpoint on its device, the noise level, and one dataset or one per corruption."""
+    """A checkpoint or an ensemble on its device, the noise level, and one dataset or one per corruption."""
 
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint | CombinedCheckpoint
     sigma: float
     datasets: list[ImageData]
     device: torch.device
@@ -38,6 +39,7 @@ class CommandInputs:
 def load_inputs(args: argparse.Namespace) -> CommandInputs:
     """Check the numeric options, then load the checkpoint and the datasets."""
     from smoothcert.checkpoints.checkpoint import load_checkpoint
+    from smoothcert.checkpoints.combine import combine_checkpoints
     from smoothcert.checkpoints.pretrained import pretrained_path
     from smoothcert.distributed.ranks import current_ranks
     from smoothcert.runtime.environment import choose_device, facts
@@ -50,17 +52,22 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
     bounds.check_seed(args.seed)
     if args.batch is not None:
         bounds.check_count("batch", args.batch)
-    if (args.checkpoint is None) == (args.pretrained is None):
+    if sum(given is not None for given in (args.checkpoint, args.pretrained, args.ensemble)) != 1:
         hint = "; RUN comes before options with several values" if args.corruption and not args.pretrained else ""
-        raise UsageError(f"Expected either RUN, a checkpoint, or `--pretrained`, a bundled pretrained model{hint}.")
+        others = "`--pretrained`, a bundled pretrained model, or `--ensemble`, several checkpoints"
+        raise UsageError(f"Expected either RUN, a checkpoint, or {others}{hint}.")
+    if args.consensus is not None and args.ensemble is None:
+        raise UsageError("`--consensus` needs `--ensemble`.")
     device = choose_device(args.device)
     current_ranks().require_same_on_all_ranks(facts(device))
-    path = Path(args.checkpoint) if args.checkpoint else pretrained_path(args.pretrained)
-    checkpoint = load_checkpoint(path, normalization=args.normalization)
+    paths = [Path(path) for path in args.ensemble or [args.checkpoint or pretrained_path(args.pretrained)]]
+    loaded = [load_checkpoint(path, normalization=args.normalization) for path in paths]
+    combined = combine_checkpoints(loaded, args.consensus) if args.ensemble else None
+    checkpoint = combined or loaded[0]
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
     if sigma is None:
         raise UsageError("The checkpoint does not record its noise level; set it with `--sigma`.")
-    trained = RunFolder(path).read_config()
+    trained = RunFolder(paths[0]).read_config()
     if trained and args.data is None:  # images are resized as for training
         args.resize, args.crop = args.resize or trained.resize or None, args.crop or trained.crop or None
     datasets = _load_datasets(args, trained.dataset if trained else checkpoint.about.get("dataset"))

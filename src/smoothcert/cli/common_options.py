@@ -15,6 +15,9 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         "checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors file or published checkpoint"
     )
     parser.add_argument("--pretrained", metavar="NAME", help="bundled model (see `smoothcert list pretrained`)")
+    add_several(parser, "--ensemble", metavar="RUN", help="several checkpoints whose mean score votes, instead of RUN")
+    text = "ask the other members of the ensemble only if the first K disagree"
+    parser.add_argument("--consensus", type=int, metavar="K", help=text)
     names = "see `smoothcert list normalizations`"
     parser.add_argument(
         "--normalization", metavar="NAME", help=f"input normalization of a published checkpoint ({names})"

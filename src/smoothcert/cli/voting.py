@@ -146,10 +146,12 @@ def _default_out(args: argparse.Namespace, data: ImageData, sigma: float, name_p
     severities = "-severity" + "".join(map(str, sorted(set(args.severities)))) if args.severities else ""
     options = {"skip": args.skip, "most": args.limit, "shard": args.shard, "severities": severities}
     name = results_name(args.task, data.name, data.split, sigma, args.n, **options)
-    name = "-".join([name.removesuffix(".tsv"), *name_parts]) + ".tsv"
+    combined = [f"ensemble{len(args.ensemble)}"] if args.ensemble else []
+    combined += [f"consensus{args.consensus}"] if args.consensus else []
+    name = "-".join([name.removesuffix(".tsv"), *combined, *name_parts]) + ".tsv"
     if args.pretrained:
         return Path("runs", args.pretrained, name)
-    checkpoint = Path(args.checkpoint)
+    checkpoint = Path(args.checkpoint or args.ensemble[0])
     return checkpoint / name if checkpoint.is_dir() else checkpoint.with_name(f"{checkpoint.stem}.{name}")
 
 

@@ -153,7 +153,7 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
 def _match_paper_row(run: Run, name: str | None) -> Entry:
     """Return the run's entry, with the paper's row and its name if the recipe is not in the main table."""
     place = paper_places().get(recipe_of(run))
-    if place is None or run.entry.protocol:  # the paper's rows have the published protocol
+    if place is None or run.entry.protocol or not run.entry.method:  # the paper's rows have the published protocol
         return run.entry
     table, setup = place
     label = name or f"{METHODS.get(run.entry.method or '', run.entry.name)}, {setup}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,12 +12,26 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
-from smoothcert.models import Classifier
-from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype
+from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype, is_packaged
 from smoothcert.smoothing.precision import check_precision, numerics
 from smoothcert.smoothing.workers import copy_module, single_threaded
 
 Model = Callable[[Tensor], Any]
+
+
+@dataclass(frozen=True)
+class Voter:
+    """A deployed network, and the function that scores micro-batches with it.
+
+    Attributes:
+        score: Returns the scores of one micro-batch.
+        network: The deployed network.
+        settings: Context for a thread of its own, since PyTorch keeps gradient mode and autocast per thread.
+    """
+
+    score: Callable[[Tensor], Tensor]
+    network: Any
+    settings: Callable[[torch.device], AbstractContextManager[None]] = nullcontext
 
 
 class BaseClassifier:
@@ -31,7 +46,7 @@ class BaseClassifier:
             raise unknown_name("form", form, FORMS)
         if not callable(model):
             raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
-        if form == "folded" and not isinstance(model, Classifier):
+        if form == "folded" and not is_packaged(model):
             raise UsageError(f"Only networks of `create_model` can be folded, but got a {type(model).__name__}.")
         self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
         self.deployed = Deployed(form, precision)
@@ -44,7 +59,7 @@ class BaseClassifier:
     @property
     def scores_rows_alone(self) -> bool:
         """True if the model is known to score each input by itself, as the package's networks do."""
-        return isinstance(self.model, Classifier) or getattr(self.model, "scores_rows_alone", False) is True
+        return is_packaged(self.model) or getattr(self.model, "scores_rows_alone", False) is True
 
     @contextmanager
     def voting(self, model: Model, device: torch.device) -> Iterator[None]:
@@ -62,20 +77,17 @@ class BaseClassifier:
             for module, mode in zip(modules, modes, strict=True):
                 module.training = mode
 
-    def voters(self, count: int, *, thread_safe: bool = False) -> list[Callable[[Tensor], Tensor]]:
-        """Return `count` functions that score like `scores`, for one thread each, or one if more may be unsafe.
+    def voters(self, count: int, *, thread_safe: bool = False) -> list[Voter]:
+        """Return the network as it votes, `count` times, for one thread each, or once if more may be unsafe.
 
         Modules are copied for every thread. The package's compiled networks have no state, and users can promise that
         their models are thread-safe: those are shared. Call within `voting`.
         """
         network = self.deployed.network
-        shared = thread_safe or (self.form in COMPILED and isinstance(self.model, Classifier))
+        shared = thread_safe or (self.form in COMPILED and is_packaged(self.model))
         others = [network] * (count - 1) if shared else copy_module(network, count - 1)
-        return [self.scores, *(partial(self._scores_in_thread, other) for other in others)]
-
-    def _scores_in_thread(self, network: Model, noisy: Tensor) -> Tensor:
-        with self._arithmetic(noisy.device):  # PyTorch keeps these settings per thread
-            return self._scores(network, noisy)
+        own = Voter(self.scores, network)
+        return [own, *(Voter(partial(self._scores, other), other, self._arithmetic) for other in others)]
 
     @contextmanager
     def _arithmetic(self, device: torch.device) -> Iterator[None]:
@@ -92,7 +104,7 @@ class BaseClassifier:
             returned = network(noisy)
         except RuntimeError as error:
             if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
-                other = "folded" if isinstance(self.model, Classifier) else "plain"
+                other = "folded" if is_packaged(self.model) else "plain"
                 text = f"The network cannot be compiled ({first_line(error)})"
                 raise SmoothcertError(f"{text}; choose `form='{other}'`.") from error
             if "type" in str(error) and not isinstance(error, torch.OutOfMemoryError):

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.philox import Purpose
-from smoothcert.smoothing.base_classifier import BaseClassifier
+from smoothcert.smoothing.base_classifier import BaseClassifier, Voter
 from smoothcert.smoothing.counting import (
-    Classify,
     Work,
     all_work,
     count_within_memory,
@@ -368,7 +367,7 @@ class SmoothedClassifier(nn.Module):
         assert self.num_classes is not None
         return self.num_classes
 
-    def _voters(self, threads: int) -> list[Classify]:
+    def _voters(self, threads: int) -> list[Voter]:
         promised = self.threads is not None and not isinstance(self.model, nn.Module)
         return self._base.voters(1 if self._base.deployed.one_thread else threads, thread_safe=promised)
 
@@ -397,7 +396,7 @@ class SmoothedClassifier(nn.Module):
         )
         check.before_votes()
         deployed.one_thread = False
-        deployed.one_thread = not all(check.same_scores(copied) for copied in self._voters(min(threads, 2))[1:])
+        deployed.one_thread = not all(check.same_scores(copied.score) for copied in self._voters(min(threads, 2))[1:])
         yield
         check.after_votes()
         deployed.independent = True

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from smoothcert.errors import SmoothcertError
+from smoothcert.smoothing.base_classifier import Voter
+from smoothcert.smoothing.gathering import gather_votes
 from smoothcert.smoothing.noising import add_noise
 from smoothcert.smoothing.workers import share_out
 from smoothcert.statistics.noise import Noise
@@ -29,7 +31,7 @@ _OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
 
 def count_votes(
-    voters: Sequence[Classify],
+    voters: Sequence[Voter],
     inputs: Tensor,
     indices: Tensor,
     edges: Sequence[int],
@@ -57,25 +59,35 @@ def count_votes(
     voters = voters[: max(1, batch // micro_batch)]
     per_pass = max(1, batch // micro_batch // len(voters))
 
-    def count_passes(classify: Classify, passes: Iterator[Work]) -> Tensor:
+    def count_passes(voter: Voter, passes: Iterator[Work]) -> Tensor:
         # Two more rows count the samples before the first and after the last edge, the padding of micro-batches.
         votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
-        for image, block in passes:
-            samples = block.unsqueeze(1) * micro_batch + slots
-            noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
-            scores = torch.stack([classify(part).clone() for part in noisy])  # models may return the same memory again
+
+        def tally(scores: Tensor, places: Tensor) -> None:
             winners = _winners(scores, num_classes)
-            row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
-            votes.index_add_(0, (row * columns + winners).flatten(), torch.ones_like(samples).flatten())
+            votes.index_add_(0, (places + winners).flatten(), torch.ones_like(winners).flatten())
+
+        with voter.settings(device):
+            gathering = gather_votes(voter.network, micro_batch, tally)
+            for image, block in passes:
+                samples = block.unsqueeze(1) * micro_batch + slots
+                noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
+                row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
+                if gathering:
+                    gathering.add(noisy, row * columns)
+                else:  # models may return the same memory again
+                    tally(torch.stack([voter.score(part).clone() for part in noisy]), row * columns)
+            if gathering:
+                gathering.finish()
         return votes
 
     passes = zip(*(torch.split(part, per_pass) for part in work), strict=True)
-    votes = torch.stack(share_out(passes, [partial(count_passes, classify) for classify in voters])).sum(dim=0)
+    votes = torch.stack(share_out(passes, [partial(count_passes, voter) for voter in voters])).sum(dim=0)
     return votes.view(count, stages + 2, columns)[:, 1:-1]
 
 
 def count_within_memory(
-    voters: Sequence[Classify], inputs: Tensor, indices: Tensor, edges: Sequence[int], *, batch: int, **options: Any
+    voters: Sequence[Voter], inputs: Tensor, indices: Tensor, edges: Sequence[int], *, batch: int, **options: Any
 ) -> Tensor:
     """Count votes, halving the batch while the device runs out of memory; votes do not depend on it."""
     micro_batch: int = options["micro_batch"]

@@ -12,7 +12,7 @@ import copy
 import logging
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from smoothcert.errors import UsageError
 from smoothcert.kernels import network_kernels
-from smoothcert.models import Classifier
+from smoothcert.models import Classifier, Ensemble
 from smoothcert.smoothing.cuda_graphs import Replayed
 
 FORMS = ("plain", "folded", "compiled", "pinned")
@@ -41,11 +41,16 @@ def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samp
 
     The package's networks are folded, on a CUDA device also cast to bfloat16, and compiled if that pays off.
     """
-    if not isinstance(model, Classifier):
+    if not is_packaged(model):
         return "plain", "fp32"
     if next(model.parameters()).device.type != "cuda":
         return "folded", "fp32"
     return "compiled" if worth_compiling(samples * operations(model, shape), network_kernels()) else "folded", "bf16"
+
+
+def is_packaged(model: Any) -> TypeGuard[Classifier | Ensemble]:
+    """Return True for networks of `create_model`, and ensembles of them."""
+    return isinstance(model, Classifier) or (isinstance(model, Ensemble) and model.of_networks)
 
 
 def worth_compiling(work: float, kernels: bool) -> bool:
@@ -53,7 +58,7 @@ def worth_compiling(work: float, kernels: bool) -> bool:
     return work > (_WORTH_COMPILING_KERNELS if kernels else _WORTH_COMPILING)
 
 
-def operations(model: Classifier, shape: Sequence[int]) -> int:
+def operations(model: Classifier | Ensemble, shape: Sequence[int]) -> int:
     """Return the floating-point operations per input in convolutions and linear layers."""
     example, total = copy.deepcopy(model).cpu().eval(), 0
 
@@ -77,6 +82,8 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
     """
     if form == "plain":
         return model
+    if isinstance(model, Ensemble):
+        return model.with_members(lambda member: deploy(member, form, precision))
     network: Any = model
     if isinstance(model, Classifier):
         network = fold(model)
@@ -130,7 +137,7 @@ def _version(weight: Tensor) -> tuple[Any, ...]:
 
 def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> torch.dtype:
     """Return the dtype of noisy inputs; they are cast once, after noise is added in float32."""
-    cast = form != "plain" and precision == "bf16" and isinstance(model, Classifier)
+    cast = form != "plain" and precision == "bf16" and is_packaged(model)
     return torch.bfloat16 if cast else torch.float32
 
 

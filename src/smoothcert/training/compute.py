@@ -6,7 +6,7 @@ import torch
 
 from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
-from smoothcert.training.passes import passes_per_input
+from smoothcert.training.passes import passes_per_input, votes_per_image
 
 _PASSES_THAT_PAY = 150e6  # for the time of compilation; measured, see benchmarks/README.md
 
@@ -41,21 +41,13 @@ def step_passes(config: TrainConfig) -> float:
 def run_passes(config: TrainConfig, images: int) -> float:
     """Return the cost of a run on this many training images, votes that choose images included."""
     copies = images * getattr(method_of(config), "num_noises", 1)
-    return config.epochs * copies * mean_passes(config) + images * _votes(config)
+    return config.epochs * copies * mean_passes(config) + images * votes_per_image(config)
 
 
 def first_phase_passes(config: TrainConfig, images: int) -> float:
     """Return the cost of a run if every epoch were like the first, without votes."""
     method = method_of(config)
     return config.epochs * images * getattr(method, "num_noises", 1) * passes(method.at_epoch(0))
-
-
-def _votes(config: TrainConfig) -> int:
-    """Return the votes per training image that choose the images of later epochs, as if none were discarded."""
-    choices = sum(config.chooses_images_at(epoch) for epoch in range(config.epochs))
-    discards = choices > 0 and config.discard_below > 0 and not config.discard_file
-    reweights = choices if config.reweight_every else 0
-    return discards * config.discard_samples + reweights * config.reweight_samples
 
 
 def pays_to_compile(config: TrainConfig, steps: int, device: torch.device) -> bool:

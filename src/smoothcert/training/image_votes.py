@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -23,12 +25,13 @@ def count_correct(
     kept: Tensor,
     samples: range,
     ranks: Ranks | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Tensor:
     """Return how many of these noise samples the network in eval mode classifies correctly, for each kept image.
 
     All samples of an image are added to one augmented view of it. The noise depends on (seed, epoch, image, sample)
     only, and the view on (seed, epoch, image, first sample). The ranks share the images, and all get the whole result,
-    which is 0 for images that are not kept.
+    which is 0 for images that are not kept. `check` is called now and then, and may raise to stop the votes.
     """
     ranks, device, training = ranks or Ranks(), source.device, model.training
     correct = torch.zeros(len(kept), dtype=torch.int64, device=device)
@@ -39,6 +42,7 @@ def count_correct(
     model.eval()
     with torch.no_grad(), numerics(config.precision, device):
         for part, inputs in zip(parts, source.stream(schedule), strict=True):
+            check()
             images, labels, _ = source.batch(inputs, config.seed, view, int(part[0]))
             chosen = kept[part].to(device)
             correct[part[kept[part]].to(device)] = _correct_votes(

@@ -55,7 +55,7 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
             return
         clock, log = Clock(ranks), RunLog(run)
         stepper.model.train()
-        for step, inputs in _scheduled_inputs(run):
+        for step, inputs in _scheduled_inputs(run, deadline):
             epoch, number = divmod(step, epoch_steps)
             rate = config.learning_rate_at(epoch, step / total)
             stepper.set_position(epoch, step, rate)
@@ -75,14 +75,13 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
                     on_progress(TrainProgress(config.name, done, total, run.start, epoch, means["loss"], metrics))
                 if stop_reason and done < total:
                     deadline.interrupted |= stop_reason == INTERRUPTED  # perhaps on another rank
-                    text = f"{config.name}: {stop_reason} after {done:,} of {total:,} steps; the state is saved."
-                    raise OutOfTimeError(text)
+                    raise _stopped(run, stop_reason, done)
             yield done
         log.write_network(run.model)
         ranks.wait_for_rank0()  # so that every rank finds the network
 
 
-def _scheduled_inputs(run: TrainingRun) -> Iterator[tuple[int, Inputs]]:
+def _scheduled_inputs(run: TrainingRun, deadline: Deadline) -> Iterator[tuple[int, Inputs]]:
     """Yield every remaining step with its inputs.
 
     Sources read ahead. So the schedule ends at each epoch before which images are chosen anew, and the next one begins
@@ -92,19 +91,33 @@ def _scheduled_inputs(run: TrainingRun) -> Iterator[tuple[int, Inputs]]:
     while first < run.total:
         epoch, number = divmod(first, epoch_steps)
         if number == 0 and config.chooses_images_at(epoch):
-            _choose_images(run, epoch)
+            _choose_images(run, epoch, deadline)
         later = (e for e in range(epoch + 1, config.epochs) if config.chooses_images_at(e))
         end = epoch_steps * next(later, config.epochs)
         yield from zip(range(first, end), source.stream(batch_schedule(run, first, end)), strict=True)
         first = end
 
 
-def _choose_images(run: TrainingRun, epoch: int) -> None:
-    """Let the network vote on the training images, and all ranks draw images by rank 0's result."""
-    vote = partial(count_correct, run.stepper.model, run.stepper.source, run.config, epoch, ranks=run.ranks)
+def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline) -> None:
+    """Let the network vote on the training images, and all ranks draw images by rank 0's result.
+
+    An interrupt stops the votes, which are cast again when the run is resumed: the state was saved before them. Ranks
+    would wait for one that stops, so several finish their votes first.
+    """
+
+    def check() -> None:
+        if deadline.interrupted and run.ranks.size == 1:
+            raise _stopped(run, INTERRUPTED, epoch * len(run.plan))
+
+    stepper = run.stepper
+    vote = partial(count_correct, stepper.model, stepper.source, run.config, epoch, ranks=run.ranks, check=check)
     run.sampler.choose(epoch, vote)
     if state := run.ranks.broadcast_state((run.sampler.state(), 0)):
         run.sampler.restore(state[0])
+
+
+def _stopped(run: TrainingRun, reason: str, done: int) -> OutOfTimeError:
+    return OutOfTimeError(f"{run.config.name}: {reason} after {done:,} of {run.total:,} steps; the state is saved.")
 
 
 def batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int, BatchShare, Tensor]]:

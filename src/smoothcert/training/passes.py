@@ -19,12 +19,22 @@ def passes_per_input(method: str, attack_steps: int = 0) -> int:
     return (6 if method in _TWO_LOSSES else 3) + 2 * attack_steps
 
 
+def votes_per_image(config: TrainConfig) -> int:
+    """Return the votes that choose the images of later epochs, per training image, as if none were discarded."""
+    choices = sum(config.chooses_images_at(epoch) for epoch in range(config.epochs))
+    discards = choices > 0 and config.discard_below > 0 and not config.discard_file
+    reweights = choices if config.reweight_every else 0
+    return discards * config.discard_samples + reweights * config.reweight_samples
+
+
 def relative_cost(config: TrainConfig) -> float:
-    """Return the cost of an epoch relative to Gaussian training, from the options that a recipe states.
+    """Return the mean cost of an epoch relative to Gaussian training, from the options that a recipe states.
 
     >>> relative_cost(TrainConfig(method="consistency", options={"num_noises": 2}))
     2.0
     """
-    options = config.options
-    per_input = passes_per_input(config.method, int(options.get("attack_steps", 0)))
-    return int(options.get("num_noises", 1)) * per_input / passes_per_input("gaussian")
+    options, without_attack = config.options, passes_per_input(config.method)
+    attack = passes_per_input(config.method, int(options.get("attack_steps", 0))) - without_attack
+    attacked = max(0, config.epochs - int(options.get("attack_epoch", 0))) / config.epochs
+    steps = int(options.get("num_noises", 1)) * (without_attack + attacked * attack)
+    return (steps + votes_per_image(config) / config.epochs) / passes_per_input("gaussian")

@@ -1,14 +1,11 @@
 """The page in Chromium, opened from disk: content, interaction and accessibility."""
 
-import os
 import re
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
+from browsing import DESKTOP, PHONE, Opened, launched_browser, serious
 from page_runs import hashes, make_run
-from playwright.sync_api import sync_playwright
 from statsmodels.stats.proportion import proportion_confint
 
 from smoothcert.cli.report_page import find_test_images
@@ -21,25 +18,17 @@ from smoothcert.report.tables.formats import FORMATS
 from smoothcert.report.tables.table import build_table
 from smoothcert.statistics import metrics
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-AXE = Path(__file__).parents[2] / "vendor" / "axe.min.js"
 HOSTILE = """<script>alert("x")</script> & 'quotes' "too" </style>"""
 CORRUPTIONS = {
     "ACR of CAT-RS": {("fog", 1): 0.5, ("fog", 2): 0.25, ("glass_blur", 1): 0.75},
     "accuracy": {("fog", "Gaussian"): 50.0, ("mean", "Gaussian"): 50.0, ("fog", HOSTILE): 75.0},
 }
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
 def browser():
-    found = os.environ.get("SMOOTHCERT_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if not found:
-        pytest.skip("no Chromium to open the page with: install Debian's package chromium, or set SMOOTHCERT_BROWSER")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    with launched_browser() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -75,32 +64,12 @@ def file(runs, table, tmp_path_factory):
     return path
 
 
-class Opened:
-    """A tab with the page, and its errors and requests."""
-
-    def __init__(self, browser, file, viewport=DESKTOP, scheme="light", **options):
-        self.context = browser.new_context(viewport=viewport, color_scheme=scheme, **options)
-        self.tab, self.errors, self.requests = self.context.new_page(), [], []
-        self.tab.set_default_timeout(120_000)
-        self.tab.on("console", lambda message: self.errors.append(message.text) if message.type != "log" else None)
-        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.tab.on("dialog", lambda dialog: (self.errors.append("dialog"), dialog.dismiss()))
-        self.tab.on("request", lambda request: self.requests.append(request.url))
-        self.file = file
-        self.load()
-
-    def load(self):
-        self.tab.goto(self.file.as_uri())
-        self.tab.wait_for_selector("html[data-ready]")
-
-
 @pytest.fixture(scope="module")
 def opened(browser, file):
     page = Opened(browser, file, permissions=["clipboard-read", "clipboard-write"])
     yield page
-    outside = [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))]
     assert page.errors == [], "no error in any of the tests"
-    assert outside == []
+    assert page.outside() == []
 
 
 @pytest.fixture
@@ -478,16 +447,6 @@ def test_provenance_has_the_hash_of_every_file(tab, runs):
     assert {"n0": "100", "n": "1000", "alpha": "0.001", "architecture": "lenet"}.items() <= shown.items()
 
 
-def serious(tab, where):
-    """Return the serious violations that axe-core finds below a selector."""
-    found = tab.evaluate(
-        "where => axe.run(where, {resultTypes: ['violations']})"
-        ".then(done => done.violations.map(fault => [fault.impact, fault.id, fault.nodes[0].html.slice(0, 200)]))",
-        where,
-    )
-    return [fault for fault in found if fault[0] in ("serious", "critical")]
-
-
 FORMS = [
     pytest.param(DESKTOP, "light", id="desktop-light"),
     pytest.param(PHONE, "dark", id="phone-dark"),
@@ -505,8 +464,7 @@ def test_it_is_accessible_on_all_screens_and_schemes(browser, file, viewport, sc
     assert wide <= 0, "no horizontal scrolling"
     background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}[scheme]
-    tab.evaluate(AXE.read_text() + "; 0")
-    assert serious(tab, "body") == []
+    assert serious(tab) == []
     tab.locator(".card").first.click()
     assert serious(tab, "dialog") == []
     assert page.errors == []

@@ -61,7 +61,9 @@ def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
         members = {
             METHODS[run.entry.method]: run.entry.results
             for run in reversed(runs)
-            if run.entry.group == (dataset, sigma) and run.entry.method and recipe_of(run) not in paper_places()
+            if run.entry.group == (dataset, sigma)
+            and run.entry.method in METHODS
+            and recipe_of(run) not in paper_places()
         }
         ordered = {name: members[name] for name in METHODS.values() if name in members}
         panels += [Curves(rf"$\sigma={sigma:.2f}$", ordered)] if ordered else []

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcert.report.tables.paper_numbers import ALIASES, METHODS
+from smoothcert.report.tables.paper_numbers import ALIASES, METHODS, OTHER_METHODS
 from smoothcert.report.tables.protocol import protocol_of
 from smoothcert.results.records import Results
 from smoothcert.statistics.bounds import largest_radius
@@ -94,14 +94,28 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     method = ALIASES.get(method, method)
     own = stated or _own_name(results)  # of a method or model that is not among the paper's
     protocol = protocol_of(settings)
-    label = name or METHODS.get(method) or own or results.name
+    ensemble = settings.get("model", {}).get("ensemble")
+    label = name or {**METHODS, **OTHER_METHODS}.get(method) or own or results.name
+    if ensemble and not name:
+        label = f"{label}, {_describe_ensemble(ensemble)}"
     return Entry(
         results=results,
         name=f"{label} [{protocol}]" if protocol else label,
         dataset=settings.get("data", {}).get("name") or given.get("dataset"),
         sigma=sigma,
-        method=method if method in METHODS else own,
+        method=None if ensemble else method if method in METHODS else own,
         n=settings.get("n"),
         alpha=settings.get("alpha"),
         protocol=protocol,
     )
+
+
+def _describe_ensemble(ensemble: Mapping[str, Any]) -> str:
+    """Return the size of an ensemble and its consensus: it is not a row of the paper.
+
+    >>> _describe_ensemble({"members": [{}, {}, {}], "consensus": 2})
+    'ensemble of 3, consensus 2'
+    """
+    members, consensus = ensemble["members"], ensemble.get("consensus")
+    count = members if isinstance(members, int) else len(members)
+    return f"ensemble of {count}" + (f", consensus {consensus}" if consensus else "")

@@ -24,6 +24,9 @@ METHODS = {
 }
 """The paper's methods and their printed names, in the order of its tables."""
 
+OTHER_METHODS = {"smoothadv-consistency": "SmoothAdv + Consistency", "first-failure": "First failure"}
+"""Names of methods that the paper's tables omit."""
+
 ALIASES = {"cat-rs": "catrs", "cat_rs": "catrs", "cohen": "gaussian", "salman": "smoothadv", "stab": "stability"}
 """Method names used by published results files."""
 

@@ -1,0 +1,48 @@
+"""Several checkpoints as the members of one ensemble."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smoothcert.checkpoints.checkpoint import Checkpoint
+from smoothcert.errors import UsageError
+from smoothcert.models import Ensemble
+
+
+@dataclass(frozen=True)
+class CombinedCheckpoint:
+    """An ensemble with the metadata that its members share, and a hash of their files, their order and `consensus`."""
+
+    model: Ensemble
+    about: Mapping[str, Any]
+    sha256: str
+
+    def describe(self) -> dict[str, Any]:
+        """Return the description of the model for the settings of results files."""
+        known = {key: self.about[key] for key in ("method", "ensemble") if key in self.about}
+        return {"sha256": self.sha256, "architecture": self.model.architecture, **known}
+
+
+def combine_checkpoints(checkpoints: Sequence[Checkpoint], consensus: int | None = None) -> CombinedCheckpoint:
+    """Return the ensemble of several checkpoints.
+
+    Raises:
+        UsageError: If the members do not fit each other, or `consensus` is out of range.
+    """
+    model = Ensemble([checkpoint.model for checkpoint in checkpoints], consensus)
+    about: dict[str, Any] = {}
+    for key, what in (("sigma", "noise levels"), ("dataset", "datasets"), ("method", "")):
+        values = [checkpoint.about.get(key) for checkpoint in checkpoints]
+        other = [value for value in values if value != values[0]]
+        if other and what:
+            raise UsageError(f"Expected members for the same {what}, but got {values[0]} and {other[0]}.")
+        if not other and values[0] is not None:
+            about[key] = values[0]
+    members = [checkpoint.describe() for checkpoint in checkpoints]
+    about["ensemble"] = {"members": members, "consensus": consensus}
+    identity = json.dumps([[member["sha256"] for member in members], consensus])
+    return CombinedCheckpoint(model, about, hashlib.sha256(identity.encode()).hexdigest())

@@ -1,0 +1,7 @@
+"""The demo page "Attack this digit": certify a digit in the browser and try to change the answer. No torch."""
+
+from __future__ import annotations
+
+from smoothcert.demo.page import render_demo
+
+__all__ = ["render_demo"]

@@ -1,0 +1,126 @@
+"""Several networks that vote as one: the mean of their scores, on the same noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from smoothcert.errors import UsageError
+from smoothcert.models.layers import Classifier
+
+
+class Ensemble(nn.Module):
+    """An ensemble of models, as one model (Horvath et al., 2022).
+
+    Its scores are the mean of its members' scores. With `consensus` K, they are the mean of the first K members' scores
+    wherever these K predict the same class, so that the other members are needed only for the remaining inputs. Either
+    way it is a fixed function of the input, and a certificate holds for it; the order of the members is part of it.
+
+    Args:
+        models: The members, models for the same inputs and classes. They should differ in their seed only.
+        consensus: Number of members that decide if they agree, at least 2 and fewer than the members (default: all
+            members score every input).
+
+    Raises:
+        UsageError: If the members do not fit each other, or `consensus` is out of range.
+
+    Example:
+        >>> import smoothcert, torch
+        >>> members = [lambda x, edge=edge: torch.cat([edge - x, x - edge], 1) for edge in (0.0, 0.1, 0.2)]
+        >>> ensemble = smoothcert.Ensemble(members, consensus=2)
+        >>> ensemble(torch.tensor([[0.3], [0.05]])).argmax(dim=1).tolist()
+        [1, 0]
+        >>> smoothcert.SmoothedClassifier(ensemble, sigma=0.25, num_classes=2).predict(torch.tensor([0.5]))
+        1
+    """
+
+    def __init__(self, models: Sequence[Callable[[Tensor], Any]], consensus: int | None = None) -> None:
+        super().__init__()
+        members = list(models)
+        if len(members) < 2:
+            raise UsageError(f"Expected at least two `models` in an ensemble, but got {len(members)}.")
+        for member in members:
+            if not callable(member):
+                raise UsageError(f"Expected `models` to be callable, but got a {type(member).__name__}.")
+        if consensus is not None and not (
+            isinstance(consensus, int) and not isinstance(consensus, bool) and 2 <= consensus < len(members)
+        ):
+            raise UsageError(
+                f"Expected `consensus` to be at least 2 and less than the {len(members)} members, but got {consensus}."
+            )
+        for name, what in (("num_classes", "classes"), ("in_channels", "channels"), ("image_size", "image sizes")):
+            values = [getattr(member, name) for member in members if isinstance(member, Classifier)]
+            if other := [value for value in values if value != values[0]]:
+                raise UsageError(f"Expected members with the same {what}, but got {values[0]} and {other[0]}.")
+        modules = all(isinstance(member, nn.Module) for member in members)
+        self.members: Any = nn.ModuleList(members) if modules else tuple(members)  # type: ignore[arg-type]
+        self.consensus = consensus
+
+    @property
+    def of_networks(self) -> bool:
+        """True if all members are networks of `create_model`."""
+        return all(isinstance(member, Classifier) for member in self.members)
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes, None if the members do not tell."""
+        return next((int(member.num_classes) for member in self.members if isinstance(member, Classifier)), None)
+
+    @property
+    def architecture(self) -> str:
+        """Architectures of the members, each once."""
+        names = [member.architecture for member in self.members if isinstance(member, Classifier)]
+        return ", ".join(dict.fromkeys(names))
+
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """Raise if a member does not accept images of shape [channels, height, width]."""
+        for member in self.members:
+            if isinstance(member, Classifier):
+                member.check_shape(shape)
+
+    def with_members(self, change: Callable[[Any], Callable[[Tensor], Any]]) -> Ensemble:
+        """Return the ensemble with every member changed."""
+        return Ensemble([change(member) for member in self.members], self.consensus)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scores of a batch."""
+        total, agree = self.first(x)
+        mean = self.rest(x, total)
+        return mean if self.consensus is None else torch.where(agree.unsqueeze(1), total / self.consensus, mean)
+
+    def first(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum of the first members' scores, and where their predictions agree.
+
+        Without `consensus` there is one first member, and nothing agrees.
+        """
+        scores = [_scores(member, x) for member in self.members[: self.consensus or 1]]
+        classes = [one.argmax(dim=1) for one in scores]
+        agree = torch.full_like(classes[0], self.consensus is not None, dtype=torch.bool)
+        for other in classes[1:]:
+            agree &= other == classes[0]
+        return _total(scores), agree
+
+    def rest(self, x: Tensor, total: Tensor) -> Tensor:
+        """Return the mean score of all members, from the sum of the first ones on the same inputs."""
+        scores = [_scores(member, x) for member in self.members[self.consensus or 1 :]]
+        return _total([total, *scores]) / len(self.members)
+
+
+def _scores(member: Callable[[Tensor], Any], x: Tensor) -> Tensor:
+    scores = member(x)
+    if not isinstance(scores, Tensor) or scores.dim() != 2:
+        raise UsageError(f"Expected scores [batch, classes] from every member, but got a {type(scores).__name__}.")
+    return scores.clone()  # a member may return the same memory again
+
+
+def _total(scores: Sequence[Tensor]) -> Tensor:
+    total = scores[0]
+    for other in scores[1:]:
+        if other.shape != total.shape:
+            got = f"{total.shape[1]} and {other.shape[1]}"
+            raise UsageError(f"Expected members with the same classes, but got {got}.")
+        total = total + other
+    return total

@@ -1,0 +1,96 @@
+"""Votes of an ensemble with consensus: its other members see only inputs on which the first ones disagree.
+
+Such inputs are gathered from many micro-batches and scored in full micro-batches of the same shape. Every input keeps
+its row: kernels may round differently in other rows, but a row does not depend on the others beside it. So votes are
+those of the ensemble's `forward`, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from smoothcert.models import Ensemble
+
+Tally = Callable[[Tensor, Tensor], None]
+"""Counts the winners of scores [..., classes] at places [...]."""
+_FULL = 0.75  # share of its rows from which a gathered micro-batch is scored before the end
+_MOST_PENDING = 16  # gathered inputs, in micro-batches, at which full micro-batches are scored
+
+
+class Gathering:
+    """Inputs of one thread that wait for the other members.
+
+    Args:
+        ensemble: The deployed ensemble.
+        micro_batch: Number of rows that its members see at once.
+        tally: Counts votes.
+    """
+
+    def __init__(self, ensemble: Ensemble, micro_batch: int, tally: Tally) -> None:
+        self._ensemble, self._micro_batch, self._tally = ensemble, micro_batch, tally
+        self._waiting: list[tuple[Tensor, ...]] = []  # inputs, sums of scores, rows and places, one entry per part
+        self._count = 0
+
+    def add(self, noisy: Tensor, places: Tensor) -> None:
+        """Count the votes of micro-batches [parts, micro_batch, ...] that the first members decide; keep the others."""
+        for part, place in zip(noisy, places, strict=True):
+            total, agree = self._ensemble.first(part.clone())  # members may write into their inputs
+            assert self._ensemble.consensus is not None
+            self._tally((total / self._ensemble.consensus)[agree], place[agree])
+            rows = (~agree).nonzero()[:, 0]
+            self._waiting.append((part[rows], total[rows], rows, place[rows]))
+            self._count += len(rows)
+        if self._count >= _MOST_PENDING * self._micro_batch:
+            self._score(_FULL * self._micro_batch)
+
+    def finish(self) -> None:
+        """Count the votes of all inputs that still wait."""
+        self._score(1)
+
+    def _score(self, least: float) -> None:
+        """Score gathered micro-batches that have at least this many inputs."""
+        if not self._count:
+            return
+        inputs, totals, rows, places = (torch.cat(column) for column in zip(*self._waiting, strict=True))
+        layers = _rank(rows)
+        layer, sizes = 0, torch.bincount(layers).tolist()
+        while layer < len(sizes) and sizes[layer] >= least:  # sizes do not increase
+            here = layers == layer
+            self._tally(self._scores(inputs[here], totals[here], rows[here]), places[here])
+            layer += 1
+        keep = layers >= layer
+        self._waiting = [(inputs[keep], totals[keep], rows[keep], places[keep])]
+        self._count = int(keep.sum())
+
+    def _scores(self, inputs: Tensor, totals: Tensor, rows: Tensor) -> Tensor:
+        """Return the scores of inputs, each in its own row of a micro-batch; zeros fill the other rows."""
+        batch, sums = (values.new_zeros(self._micro_batch, *values.shape[1:]) for values in (inputs, totals))
+        batch[rows], sums[rows] = inputs, totals
+        return self._ensemble.rest(batch, sums)[rows]
+
+
+def _rank(rows: Tensor) -> Tensor:
+    """Return how many earlier entries have the same value.
+
+    >>> _rank(torch.tensor([3, 1, 3, 3, 1])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = rows.sort(stable=True).indices
+    ordered = rows[order]
+    position = torch.arange(len(rows), device=rows.device)
+    new = torch.ones_like(ordered, dtype=torch.bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    start = torch.where(new, position, torch.zeros_like(position)).cummax(dim=0).values
+    ranks = torch.empty_like(rows)
+    ranks[order] = position - start
+    return ranks
+
+
+def gather_votes(network: Any, micro_batch: int, tally: Tally) -> Gathering | None:
+    """Return the gathering of an ensemble with consensus, or None for any other network."""
+    consensus = isinstance(network, Ensemble) and network.consensus is not None
+    return Gathering(network, micro_batch, tally) if consensus else None
