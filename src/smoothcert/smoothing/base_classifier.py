@@ -31,7 +31,7 @@ class Voter:
 
     score: Callable[[Tensor], Tensor]
     network: Any
-    settings: Callable[[torch.device], AbstractContextManager[None]] = nullcontext
+    settings: Callable[[torch.device], AbstractContextManager[Any]] = nullcontext
 
 
 class BaseClassifier:
