@@ -8,7 +8,7 @@ RUN := $(VENV)/bin/
 PROCESSES ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(RUN)pytest -n $(PROCESSES)
 
-.PHONY: browser demo test test-slow test-kernels verify-results check format docs clean
+.PHONY: browser demo test test-slow test-kernels verify-results check check-scripts format docs clean
 
 demo: $(VENV)/ready
 	$(RUN)python examples/demo.py
@@ -39,7 +39,7 @@ browser:
 verify-results: $(VENV)/ready
 	$(RUN)python scripts/results.py verify
 
-check: $(VENV)/ready
+check: $(VENV)/ready check-scripts
 	$(RUN)ruff check .
 	$(RUN)ruff format --check .
 	$(RUN)mypy
@@ -47,6 +47,16 @@ check: $(VENV)/ready
 format: $(VENV)/ready
 	$(RUN)ruff check --fix .
 	$(RUN)ruff format .
+	[ ! -x $(BIOME) ] || $(BIOME) check --write
+
+# Biome checks and formats the scripts and styles of the report page. Without npm they are not checked.
+BIOME_FOLDER := .cache/biome-2.6.7
+BIOME := $(BIOME_FOLDER)/node_modules/.bin/biome
+check-scripts:
+	@[ -x $(BIOME) ] || { command -v npm >/dev/null && \
+	npm install --silent --no-audit --no-fund --prefix $(BIOME_FOLDER) @biomejs/biome@2.6.7 >/dev/null; } || true
+	@if [ -x $(BIOME) ]; then $(BIOME) check --error-on-warnings; \
+	else echo "No npm: the scripts of the report page are not checked."; fi
 
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -31,19 +31,18 @@ def main():
 
 
 def take_picture(page, out, sigma, scheme):
-    """Write the top of the page, down to the end of its table, with a value read off the curve."""
+    """Write the top of the page, down to the end of its curves."""
     found = os.environ.get("SMOOTHCERT_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 1240, "height": 1600}, color_scheme=scheme)
         tab.goto(page.resolve().as_uri())
-        tab.wait_for_selector("html[data-ready]")
+        tab.wait_for_selector("html[data-ready]:not([data-busy])")
         if sigma:
             tab.locator("#filters").get_by_role("button", name=sigma, exact=True).click()
-        plot = tab.locator("#curves-plot .u-over").bounding_box()
-        tab.mouse.move(plot["x"] + 0.52 * plot["width"], plot["y"] + 0.62 * plot["height"])
-        end = tab.locator("#table").bounding_box()
-        height = end["y"] + end["height"] + 30
+        tab.wait_for_selector("html:not([data-busy])")
+        end = tab.locator("#curves-plot").bounding_box()
+        height = end["y"] + end["height"] + 20
         tab.screenshot(path=out, clip={"x": 0, "y": 0, "width": 1240, "height": height})
         browser.close()
     print(f"Wrote {out} ({out.stat().st_size / 1e3:.0f} kB)")

@@ -267,7 +267,7 @@ def test_making_a_set(tmp_path, mini):
     assert make_corrupted(few, tmp_path / "mine-c", ["zigzag", "line"], seed=4) == []  # existing files are kept
     clean = find_corrupted(str(tmp_path / "mine-c")).find_clean()
     assert clean is None  # mnist-mini has a different number of images
-    with pytest.raises(UsageError, match="other images or of another seed"):
+    with pytest.raises(UsageError, match="different images or another seed"):
         make_corrupted(few, tmp_path / "mine-c", ["fog"], seed=5)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "fog.npy").touch()
@@ -333,7 +333,7 @@ def test_getting_says_what_it_knows(tmp_path, cifar_c, capsys):
     said = capsys.readouterr().err
     assert "fog.npy: present\n" in said
     assert "cifar10-c: no gaussian_noise, shot_noise" in said
-    assert "move the folder away to download all of it" in said
+    assert "move the folder to download all of it" in said
     assert main(["data", "get", "fashion-mnist-c"]) == 2
     assert "make it with `smoothcert data make fashion_mnist-c`" in capsys.readouterr().err
     gone = {"mnist-c": DownloadSource(("http://127.0.0.1:9/",), "", {"mnist_c.zip": ""}, unpacked="mnist_c")}

@@ -39,8 +39,9 @@ class Opened:
         self.load()
 
     def load(self):
+        self.tab.goto("about:blank")  # a change of the fragment alone would not load the page again
         self.tab.goto(self.file.as_uri() + self.address)
-        self.tab.wait_for_selector("html[data-ready]")
+        self.tab.wait_for_selector("html[data-ready]:not([data-busy])")
 
     def outside(self):
         """Return the addresses of requests to anything but the page itself."""

@@ -183,8 +183,8 @@ def test_networks_of_one_method_get_unique_names(tmp_path, capsys):
     maps = corruption_maps(entries)
     networks = [{network for _, network in map} for map in maps.values()]
     assert networks == 2 * [{"CAT-RS (first)", "CAT-RS (second)"}, {"CAT-RS"}]
-    assert list(maps)[:2] == ["ACR: sigma 0.25, mnist-c, n = 100", "ACR: sigma 0.25, mnist-c, n = 200"]
-    acr = maps["ACR: sigma 0.25, mnist-c, n = 100"]
+    assert list(maps)[:2] == ["ACR: σ 0.25, mnist-c, n = 100", "ACR: σ 0.25, mnist-c, n = 200"]
+    acr = maps["ACR: σ 0.25, mnist-c, n = 100"]
     assert [kind for kind, network in acr if network == "CAT-RS (first)"] == ["fog", "mean"]
     assert acr["mean", "CAT-RS (first)"] == summarize(entries[0], "acr").mean.value
     assert main(["report", str(tmp_path), "--figures", str(tmp_path / "figures")]) == 0
@@ -408,7 +408,7 @@ def test_generate_certify_and_read(mini_c, tmp_path, monkeypatch, capsys):
         (["--data", "mnist-mini", "--severity", "1"], "requires a corrupted dataset, but mnist-mini is not"),
         (["--data", "mnist-mini-c", "--severity", "2"], "`--severity` to be from 1 to 1, but got 2"),
         (["--data", "mnist-mini-c", "--corruption", "frog"], "Unknown corruption 'frog'"),
-        (["--data", "mnist-mini-c", "--out", "a.tsv"], "`--out` names one file, but mnist-mini-c yields 15"),
+        (["--data", "mnist-mini-c", "--out", "a.tsv"], "`--out` names one file, but mnist-mini-c needs 15"),
         (["--data", "mnist-mini-c", "--split", "train"], "has only a test split"),
     ],
 )

@@ -67,7 +67,7 @@ def test_settings_give_figures_3_and_6(tmp_path):
     assert {name: len(line) for name, line in panel.lines.items()} == {"Gaussian": 1, r"CAT-RS, $\lambda$": 3}
     assert list(named["figure-4"][0].curves) == ["Gaussian", "CAT-RS"], "the row of the main table, not the others"
     names = [name for panels in own_figures(runs).values() for name in panels[0].curves]
-    assert sorted(names) == ["CAT-RS", "CAT-RS, lambda=0.25", "CAT-RS, lambda=4.00", "Gaussian"]
+    assert sorted(names) == ["CAT-RS", "CAT-RS, λ = 0.25", "CAT-RS, λ = 4.00", "Gaussian"]
 
 
 def test_tradeoff_points_have_their_settings_and_the_papers_points(tmp_path):

@@ -105,7 +105,7 @@ def test_rows_on_other_images_are_a_group_of_their_own_with_marks(tmp_path):
     assert sum("images" in line for line in shown([table], 60)[2:]) == 2, "headings tell the groups apart"
 
 
-def test_corruptions_become_rows_where_their_columns_do_not_fit(shared):
+def test_corruptions_become_rows_where_their_columns_do_not_fit():
     networks = read_findings([str(Path(__file__).parents[2] / "results/mnist-c/mnist-catrs-0.25")]).corrupted
     (sheet,) = corruption_sheets(networks)
     assert len(shown([sheet], 300)) == 5

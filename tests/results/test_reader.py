@@ -118,7 +118,7 @@ def test_paired_differences_use_common_images():
     found = metrics.paired_difference(first, second)
     assert found.value == pytest.approx(0.01, abs=2e-4)
     assert found.high - found.low < 0.001, "far narrower than the spread of the images"
-    with pytest.raises(ValueError, match="share no image"):
+    with pytest.raises(ValueError, match="have images in common"):
         metrics.paired_difference((np.arange(5), np.ones(5), np.ones(5)), (np.arange(5) + 9, np.ones(5), np.ones(5)))
 
 

@@ -88,7 +88,7 @@ def test_a_run_folder_holds_what_was_run(few, tmp_path):
     run.state.write_bytes(b"left by a kill just after the network was written")
     train(config, tmp_path / "run", few)
     assert not run.state.exists()
-    with pytest.raises(UsageError, match="another configuration \\(other seed"):
+    with pytest.raises(UsageError, match="different configuration \\(different seed"):
         train(configure("catrs", seed=1), tmp_path / "run", few)
 
 

@@ -72,11 +72,14 @@ def compare_precision(
 ) -> list[Record]:
     """Certify with the first classifier, and count on the same noise how often the second votes differently.
 
-    Both are the same network in two precisions or forms. Files are those of `certify_dataset` with three more columns.
+    Both are the same network in two precisions or forms. The files are like those of `certify_dataset`, with three more
+    columns.
     """
     classes = first.num_classes
     if classes is None or second.num_classes != classes or first.noise != second.noise:
-        raise UsageError("Expected `first` and `second` to have the same classes and noise, `num_classes` included.")
+        raise UsageError(
+            "Expected `first` and `second` to have the same noise, and `num_classes` set to the same value."
+        )
     device = first.device_for(torch.empty(0))
     micro_batch = first.micro_batch_for(data.shape, device)
     options: dict[str, Any] = {"micro_batch": micro_batch, "noise": first.noise, "precision": "fp32"}

@@ -61,7 +61,7 @@ class DatasetJob:
     out: Path | None
     device: torch.device
     ranks: Ranks
-    function: Mapping[str, str] | None = None  # names a base classifier that `model` does not describe
+    function: Mapping[str, str] | None = None  # identifies a base classifier that `model` does not describe
 
     @property
     def segment(self) -> dict[str, Any]:

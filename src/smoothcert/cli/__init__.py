@@ -93,10 +93,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not _reported_by_another_rank(error):
             print(f"smoothcert: {name_flags(str(error), parser)}", file=sys.stderr, flush=True)
         return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt as interrupt:  # training raises it with a message once its state is saved
+    except KeyboardInterrupt as interrupt:  # from training, with a message that the state is saved
         say(f"\nsmoothcert: {str(interrupt) or 'interrupted.'} {_RESUME}")
         return 130
-    except BrokenPipeError:  # the reader of stdout has closed it, such as `head`
+    except BrokenPipeError:  # the program that reads stdout, such as `head`, has closed it
         _discard_stdout()
     except OSError as error:
         if isinstance(error, PermissionError) and error.filename:
@@ -139,7 +139,7 @@ def _limit_spinning() -> None:
 
 
 def _open_streams() -> None:
-    """Replace stdout and stderr by the null device if the caller closed them."""
+    """Replace stdout and stderr with the null device if the caller closed them."""
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
@@ -160,5 +160,5 @@ def _reported_by_another_rank(error: SmoothcertError) -> bool:
     ranks = current_ranks()
     if isinstance(ranks, LaunchedRanks):
         return rank0_reports(ranks, error)
-    # It failed before joining the group: all processes of a machine got the same command, so one of them reports.
+    # This process failed before joining the group. All processes of a machine ran the same command, so one reports.
     return os.environ.get("LOCAL_RANK", "0") != "0"

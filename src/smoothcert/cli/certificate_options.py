@@ -30,7 +30,7 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
     )
     text = "--stop table or budget: radii of the table (default: the paper's)"
     add_several(group, "--grid", dest="radii", type=float, metavar="R", help=text)
-    group.add_argument("--radius", type=float, metavar="R", help="--stop radius: radius to decide")
+    group.add_argument("--radius", type=float, metavar="R", help="with --stop radius: the radius to decide")
     text = "--stop budget: total number of samples for the dataset, e.g. 5e8"
     group.add_argument("--budget", dest="samples", metavar="B", help=text)
     text = "do not sample images whose selected class is wrong; tables are not affected"

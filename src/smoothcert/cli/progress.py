@@ -16,7 +16,7 @@ from smoothcert.errors import Notice
 
 COMPILING = "Compiling {}; this can take a minute the first time, later runs use the compiler's cache."
 _SECONDS_BETWEEN_LINES = 10.0
-_SECONDS_OF_SPEED = 30.0  # window of the speed, so that a slow start such as compilation stops counting
+_SECONDS_OF_SPEED = 30.0  # the speed is averaged over this window, so that a slow start (compilation) stops counting
 
 
 def is_reporting() -> bool:

@@ -45,7 +45,8 @@ def _write_html(args: argparse.Namespace, found: Findings, table: Table) -> None
     from smoothcert.runtime.atomic_files import write_text
 
     maps = corruption_maps(found.corrupted)
-    page = render_page(found.runs, table, title=args.title, load=find_test_images(args.data_dir), corruptions=maps)
+    load, networks = find_test_images(args.data_dir), found.corrupted
+    page = render_page(found.runs, table, title=args.title, load=load, corruptions=maps, networks=networks)
     write_text(args.html, page)
     say(f"Wrote {args.html} ({len(page.encode()) / 1e3:,.0f} kB)")
 

@@ -35,7 +35,7 @@ def add_command(commands: Any, *, with_methods: bool) -> None:
         "recipe", nargs="*", metavar="RECIPE", help="recipe name (see `smoothcert list recipes`) or TOML file"
     )
     parser.add_argument(
-        "--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="the same as a flag; can be repeated"
+        "--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="recipe as a flag; can be repeated"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
     parser.add_argument("--json", action="store_true", help="print the final metrics as JSON")

@@ -161,7 +161,7 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
     Args:
         count: The number of images.
         skip: Keep every `skip`-th image.
-        limit: Keep indices below this, as `--max` in the published scripts: it is not the number of images.
+        limit: Keep indices below this, like `--max` in the published scripts; it is not the number of images.
         shard: (I, N) for the I-th of N shards, counted from 1.
 
     Returns:

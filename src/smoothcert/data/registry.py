@@ -118,7 +118,7 @@ def load_dataset(
         root: The folder with the datasets; default: $SMOOTHCERT_DATA, else the platform's cache folder.
         resize: Length of the shorter side that images of a folder are resized to (ImageNet: 256).
         crop: Side of the square that is then cut from their center (ImageNet: 224).
-        skip_broken: Replace an image that cannot be decoded by the next one of its folder.
+        skip_broken: Replace an image that cannot be decoded with the next one in its folder.
 
     Returns:
         The images with their labels.

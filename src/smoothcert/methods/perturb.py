@@ -87,7 +87,7 @@ def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at:
 def frozen(model: nn.Module) -> Iterator[None]:
     """Put a network into eval mode during an attack, which keeps its BatchNorm statistics, and restore it afterwards.
 
-    Weights require no gradients meanwhile: a network that is compiled separately would compute them for nothing.
+    Weights require no gradients meanwhile: a network that is compiled separately would compute them needlessly.
     """
     modules = list(model.modules())
     modes = [module.training for module in modules]

@@ -17,7 +17,7 @@ def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
     batches of voting, which are limited by arithmetic.
     """
     if not isinstance(conv, nn.Conv2d):
-        pooled: Tensor = conv(x)  # the fused CUDA kernel that deployment puts in its place
+        pooled: Tensor = conv(x)  # a fused CUDA kernel, which deployment put in place of the convolution
         return pooled
     if not x.is_cuda:
         return F.relu(

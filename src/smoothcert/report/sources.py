@@ -74,8 +74,8 @@ def read_findings(
 ) -> Findings:
     """Read the results that `find_results` finds.
 
-    `given` has `dataset` and `sigma` of files without a sidecar. Raise if rows contradict the votes or the settings
-    beside them, unless `unverified`. `progress` gets the number of files read so far and of all files.
+    `given` holds the `dataset` and `sigma` of files without a sidecar. Raise if rows contradict the votes or the
+    settings beside them, unless `unverified`. `progress` gets the number of files read so far and of all files.
     """
     files = find_results(texts)
     on_read = (lambda done: progress(done, len(files))) if progress else None

@@ -69,7 +69,7 @@ def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, 
         except (ValueError, IndexError):
             valid = False
         if not valid:
-            raise UsageError(f"{source}, line {number}: expected the next look at an image; the file was edited.")
+            raise UsageError(f"{source}, line {number}: expected the next look at an image; was the file edited?")
         looks[row.idx].append(row)
     return dict(looks)
 
@@ -83,7 +83,7 @@ class LookStore:
         path: Results file, or None.
         indices: Images in the order of their rows.
         classes: Number of classes.
-        settings: Everything the looks depend on; a file made with other settings is refused.
+        settings: Everything the looks depend on; a file made with different settings is refused.
         segment: Device and versions of this process, added to the sidecar with the first new look.
     """
 
@@ -110,14 +110,14 @@ class LookStore:
         """Compare settings, and read the looks that an interrupted run has stored."""
         looks = looks_path(path)
         if not sidecar_path(path).exists() and any(file.exists() and file.stat().st_size for file in (path, looks)):
-            raise UsageError(f"{path} exists, but no sidecar beside it; move it away or choose another `out`.")
+            raise UsageError(f"{path} exists, but its sidecar does not; move it elsewhere or choose another `out`.")
         self._about = open_sidecar(path, settings)
         self._file = looks.open("a+", encoding="utf-8", newline="\n")
         lines = stored_lines(self._file)
         self.known = _parse_looks(lines or [_HEADER], classes, looks)
         if unknown := self.known.keys() - self._order.keys():
             raise UsageError(f"{looks} has looks at image {min(unknown)}, which is not among the images of this run.")
-        write_sidecar(path, self._about)  # before the first row, which would be refused without it
+        write_sidecar(path, self._about)  # before the first row: rows without a sidecar are refused
         keep_lines(self._file, lines, _HEADER)
 
     def __enter__(self) -> LookStore:

@@ -23,7 +23,7 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
     settings = [{**about["settings"], "images": None} for about in abouts]
     for path, other in zip(files, settings, strict=True):
         if changed := changed_settings(settings[0], other):
-            raise UsageError(f"{path} was made with other settings than {files[0]}: {', '.join(changed)}.")
+            raise UsageError(f"{path} was made with different settings than {files[0]}: {', '.join(changed)}.")
     header, rows = _join(files)
     count_header, counts = _join([counts_path(path) for path in files])
     images = [about["settings"]["images"] for about in abouts]
@@ -72,7 +72,7 @@ def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[in
         if not [first, *lines][-1].endswith("\n"):
             raise SmoothcertError(f"{path} ends in the middle of a row; finish every shard before merging.")
         if header not in ("", first):
-            raise UsageError(f"{path} has other columns than {files[0]}.")
+            raise UsageError(f"The columns of {path} differ from those of {files[0]}.")
         header, own = first, dict[int, str]()
         for line in lines:
             index = int(line.split("\t", 1)[0])

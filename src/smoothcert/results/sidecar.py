@@ -47,7 +47,7 @@ def write_sidecar(results: Path, content: Mapping[str, Any]) -> None:
 
 
 def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sidecar of a results file to resume, or a new one; raise if its rows were made with other settings."""
+    """Return the sidecar of a results file to resume, or a new one; raise if its rows have different settings."""
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     path, new = sidecar_path(results), {"settings": plain, "segments": []}
     if not path.exists():
@@ -59,7 +59,9 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         return new
     if changed:
         changes = "; ".join(_describe_change(key, before.get(key), plain.get(key)) for key in changed)
-        raise UsageError(f"{results} was made with other settings ({changes}); move it away or choose another `out`.")
+        raise UsageError(
+            f"{results} was made with different settings ({changes}); move it elsewhere or choose another `out`."
+        )
     return {"settings": before, "segments": list(content.get("segments", []))}
 
 

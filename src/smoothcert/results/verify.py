@@ -33,7 +33,7 @@ def read_verified(path: Path) -> Results:
     try:
         results = read_results(path)
         verify_results(path, results)
-    except SmoothcertError:  # once more: a run in progress may have replaced one file after another was read
+    except SmoothcertError:  # retry: a run in progress may have replaced one file after another was read
         results = read_results(path)
         verify_results(path, results)
     return results

@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise SmoothcertError(f"{path} cannot be written ({error.strerror or error}).") from error
     finally:
-        with suppress(OSError):  # it may not exist, and an error of the block must not be hidden
+        with suppress(OSError):  # the file may not exist; an error raised in the block must stay visible
             part.unlink()
 
 

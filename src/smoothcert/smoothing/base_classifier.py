@@ -47,7 +47,7 @@ class BaseClassifier:
         if not callable(model):
             raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
         if form == "folded" and not is_packaged(model):
-            raise UsageError(f"Only networks of `create_model` can be folded, but got a {type(model).__name__}.")
+            raise UsageError(f"Only networks from `create_model` can be folded, but got a {type(model).__name__}.")
         self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
         self.deployed = Deployed(form, precision)
 
@@ -123,7 +123,7 @@ class BaseClassifier:
         return scores
 
     def _check_dtype(self, given: torch.dtype) -> None:
-        """Raise with advice if the model failed because its weights have another dtype than its inputs."""
+        """Raise with advice if the model failed because its weights and its inputs have different dtypes."""
         if not isinstance(self.model, nn.Module) or given != torch.float32:  # bfloat16 inputs were cast to match
             return
         kinds = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
@@ -143,5 +143,5 @@ def _as_tensor(returned: Any, device: torch.device) -> Tensor:
             "that returns the scores alone, such as its `logits`."
         ) from error
     if scores.is_complex() or scores.dtype == torch.bool:
-        raise UsageError(f"Expected scores that are numbers from the model, but got {scores.dtype}.")
+        raise UsageError(f"Expected numeric scores from the model, but got {scores.dtype}.")
     return scores

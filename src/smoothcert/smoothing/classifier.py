@@ -76,7 +76,7 @@ class SmoothedClassifier(nn.Module):
             with two or four are batches.
         input_range: Range (low, high) that inputs must lie in, or None to accept any. By default [0, 1] for images.
         precision: `fp32`, `tf32` or `bf16`.
-        form: `plain`; `folded`, with BatchNorm folded into the convolutions (networks of `create_model` only);
+        form: `plain`; `folded`, with BatchNorm folded into the convolutions (networks from `create_model` only);
             `compiled`, folded where possible and compiled; or `pinned`, compiled without choosing kernels by timing.
             All but `plain` are prepared at the first vote, and again after the weights have changed.
         micro_batch: Number of noisy copies that the model sees at once (default: by input size and device).
@@ -360,7 +360,7 @@ class SmoothedClassifier(nn.Module):
         return batch, single
 
     def _classes(self, inputs: Tensor, micro_batch: int) -> int:
-        # Score inputs that no vote will see, so that a model that caches is detected. Compile before threads start.
+        # Score inputs that never vote, so that a caching model is still detected. Compile before threads start.
         if self.num_classes is None or (self.form in COMPILED and not self._base.deployed.called):
             shades = torch.linspace(0, 1, micro_batch, device=inputs.device).view(-1, *[1] * (inputs.dim() - 1))
             self._base.scores((inputs[:1] * shades).to(self._base.dtype))

@@ -56,9 +56,9 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
 def _inverse_tail(failures: Floats, successes: Floats, alpha: float) -> Floats:
     """Return the failure probability at which P(at most `failures` failures) = alpha.
 
-    SciPy's inverse is too low, by up to several times alpha, at 999 failures in a million trials or more, from 10**8
-    trials on, and for alpha below 1e-240. SciPy's distribution function is accurate, so we use it to check the inverse,
-    and bisect where the check fails.
+    SciPy's inverse is too low, by up to several times alpha, for 999 or more failures in a million trials, for 10**8
+    or more trials, and for alpha below 1e-240. SciPy's distribution function is accurate, so we use it to check the
+    inverse, and bisect where the check fails.
     """
     bound: Floats = np.asarray(special.betainccinv(failures + 1, successes, alpha), dtype=np.float64)
     wrong = ~(np.abs(special.betaincc(failures + 1, successes, bound) / alpha - 1) <= _TOLERANCE)
@@ -194,7 +194,7 @@ def tie_p_value(successes: ArrayLike, trials: ArrayLike) -> Floats:
         0.0569
     """
     k, n = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
-    tail = special.betainc(np.maximum(k, 1.0), n - k + 1, 0.5)  # P(at least k); bdtrc fails from 2**31 trials on
+    tail = special.betainc(np.maximum(k, 1.0), n - k + 1, 0.5)  # P(at least k); bdtrc fails for 2**31 trials or more
     return np.minimum(1.0, 2.0 * np.where(k > 0, tail, 1.0))
 
 

@@ -8,7 +8,7 @@ from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.passes import passes_per_input, votes_per_image
 
-_PASSES_THAT_PAY = 150e6  # for the time of compilation; measured, see benchmarks/README.md
+_PASSES_THAT_PAY = 150e6  # work that takes as long as compilation; measured, see benchmarks/README.md
 
 
 def method_of(config: TrainConfig) -> Method:
@@ -39,7 +39,7 @@ def step_passes(config: TrainConfig) -> float:
 
 
 def run_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run on this many training images, votes that choose images included."""
+    """Return the cost of a run on this many training images, including votes that choose images."""
     copies = images * getattr(method_of(config), "num_noises", 1)
     return config.epochs * copies * mean_passes(config) + images * votes_per_image(config)
 

@@ -47,15 +47,15 @@ class RunFolder:
         return read_config(self.config) if self.config.is_file() else None
 
     def open(self, config: TrainConfig) -> None:
-        """Begin or resume a run. Raise if the folder holds a run with another configuration."""
+        """Begin or resume a run. Raise if the folder holds a run with a different configuration."""
         before = self.read_config()
         if before is None:
             write_text(self.config, to_toml(config))
         elif before != config:
             lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
             fields = sorted({line.split(" = ")[0] for line in lines if line})
-            text = f"{self.path} holds a run with another configuration (other {', '.join(fields)})"
-            raise UsageError(f"{text}; choose another `name`, or move the folder away.")
+            text = f"{self.path} holds a run with a different configuration (different {', '.join(fields)})"
+            raise UsageError(f"{text}; choose another `name`, or move the folder elsewhere.")
 
     def write_network(self, card: str, model: Classifier, **about: Any) -> None:
         """Write the network and its card, and delete the state."""

@@ -125,7 +125,7 @@ class ImageSettings:
         "image folders: side of the square crop of training and test images (0: the dataset's default)",
         _NOT_NEGATIVE,
     )
-    skip_broken: bool = _field(False, "image folders: replace training images that cannot be decoded by the next one")
+    skip_broken: bool = _field(False, "image folders: replace training images that cannot be decoded with the next one")
 
 
 @dataclass(frozen=True, kw_only=True)

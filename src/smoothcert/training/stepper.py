@@ -65,7 +65,7 @@ class Stepper:
         )
         norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)] if not self._synced else []
         self._statistics = [t for norm in norms for t in (norm.running_mean, norm.running_var) if t is not None]
-        self.names: list[str] = []  # of the watched values; sorted, so that a restored state has the same order
+        self.names: list[str] = []  # names of the watched values, sorted so that a restored state has the same order
         self.sums = torch.zeros(0, dtype=torch.float64, device=self.device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
         self._epoch = torch.zeros((), device=self.device)
@@ -139,6 +139,6 @@ class Stepper:
         if self.ranks.size == 1:
             return
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
-        weighted = [values, *self._statistics]  # the gradients are of a loss that is weighted already
+        weighted = [values, *self._statistics]  # not the gradients: their loss was weighted before
         torch._foreach_mul_(weighted, share.weight)
         self.ranks.sum_in_place([*gradients, *weighted])

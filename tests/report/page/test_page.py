@@ -1,5 +1,6 @@
 """Data of the page: curves, pairs, votes, gallery, training, provenance and heat maps."""
 
+import graphlib
 import io
 import itertools
 import json
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.colors
 import numpy as np
 import PIL.Image
 import pytest
@@ -18,23 +20,32 @@ from page_runs import make_run
 
 from smoothcert.cli import main
 from smoothcert.cli.report_page import find_test_images
+from smoothcert.report.corrupted.means import summarize
+from smoothcert.report.figures import heatmap, plots
 from smoothcert.report.page import Pictures, render_page
+from smoothcert.report.page.bundle import bundle
 from smoothcert.report.page.content import varied_options
 from smoothcert.report.page.gallery import build_gallery
 from smoothcert.report.page.heatmap import corruption_maps, heat_map
 from smoothcert.report.page.image_choice import KINDS, candidates, choose, shown_images
 from smoothcert.report.page.image_sheet import shrink_images
+from smoothcert.report.page.message import corruption_message
 from smoothcert.report.page.paired_differences import compare_pairs
 from smoothcert.report.page.png import encode_png
 from smoothcert.report.page.radius_grid import choose_grid, image_codes, radius_counts
 from smoothcert.report.page.render import to_script
 from smoothcert.report.page.run_history import provenance, training_curves
 from smoothcert.report.page.votes import read_estimation, vote_shares
+from smoothcert.report.palette import DARK, HEAT, LIGHT, METHOD_COLORS
 from smoothcert.report.sources import read_findings, read_runs
+from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.table import build_table
+from smoothcert.report.tables.winners import best_by_radius, comparable_rows, leads_by_sigma
 from smoothcert.results.reader import read_results
 from smoothcert.results.records import Results
 from smoothcert.statistics import metrics
 
+RESULTS = Path(__file__).parents[3] / "results/mnist-c"
 ASSETS = Path(render_page.__code__.co_filename).with_name("assets")
 
 
@@ -232,10 +243,10 @@ def test_corrupted_images_become_heat_maps(corrupted):
     (entry,) = found.corrupted
     assert entry.clean is not None
     maps = corruption_maps(found.corrupted)
-    assert list(maps) == ["ACR: CAT-RS, sigma 0.50, mnist-mini-c", "acc %: CAT-RS, sigma 0.50, mnist-mini-c"]
+    assert list(maps) == ["ACR: CAT-RS, σ 0.50, mnist-mini-c", "acc %: CAT-RS, σ 0.50, mnist-mini-c"]
     fog = read_results(corrupted / "fog.tsv")
     expected = metrics.average_certified_radius(fog.radius[60:], fog.correct[60:])
-    acr = maps["ACR: CAT-RS, sigma 0.50, mnist-mini-c"]
+    acr = maps["ACR: CAT-RS, σ 0.50, mnist-mini-c"]
     assert acr["fog", 2] == pytest.approx(expected)
     assert set(acr) == {("fog", 1), ("fog", 2), ("zigzag", 1)}
 
@@ -244,7 +255,7 @@ def test_the_command_adds_heat_maps_to_the_page(corrupted, tmp_path, capsys):
     assert main(["report", str(corrupted), "--html", str(tmp_path / "page.html"), "--json"]) == 0
     corrupted_images, clean = json.loads(capsys.readouterr().out)
     assert (corrupted_images["dataset"], clean["dataset"]) == ("mnist-mini-c", "mnist-mini")
-    assert "ACR: CAT-RS, sigma 0.50, mnist-mini-c" in (tmp_path / "page.html").read_text()
+    assert "ACR: CAT-RS, σ 0.50, mnist-mini-c" in (tmp_path / "page.html").read_text()
     assert main(["report", str(corrupted), "--html", f"{tmp_path}/."]) == 2
     assert capsys.readouterr().err.endswith(f"{tmp_path} is a folder; choose a file instead.\n")
     alone = [str(path) for path in corrupted.glob("fog.tsv")]
@@ -309,7 +320,7 @@ def lab(rgb):
 @pytest.mark.parametrize("kind", BLINDNESS)
 def test_colors_differ_for_the_color_blind(scheme, kind):
     part = (ASSETS / "css/page.css").read_text().split("@media screen")[scheme]
-    colors = re.findall(r"--run-\d: (#\w{6})", part)
+    colors = (LIGHT, DARK)[scheme]
     paper = re.search(r"--paper: (#\w{6})", part)[1]
     assert len(set(colors)) == 8
     seen = [lab(BLINDNESS[kind] @ linear(color)) for color in colors]
@@ -317,3 +328,91 @@ def test_colors_differ_for_the_color_blind(scheme, kind):
     light = [TO_XYZ[1] @ linear(color) for color in (*colors, paper)]
     contrast = [(max(one, light[-1]) + 0.05) / (min(one, light[-1]) + 0.05) for one in light[:-1]]
     assert min(contrast) >= 3, "the minimum contrast of graphics in WCAG"
+
+
+def test_a_method_has_one_color_on_the_page_and_in_figures(folder, tmp_path):
+    assert set(METHOD_COLORS) == set(METHODS)
+    assert plots._COLORS[list(METHODS).index("catrs")] == LIGHT[METHOD_COLORS["catrs"]]
+    (run,) = read_runs([str(folder / "catrs-0.5")])
+    page = render_page([run], build_table([run.entry]))
+    assert f"--run-{METHOD_COLORS['catrs']}: {LIGHT[METHOD_COLORS['catrs']]};" in page
+    heat = HEAT["light"]
+    assert f"--heat-low: {heat[0]};--heat-high: {heat[1]};" in page
+    drawn = [matplotlib.colors.to_hex(heatmap._color_map()(value)) for value in (0.0, 1.0)]
+    assert drawn == list(heat)
+
+
+def test_the_page_has_no_local_paths(tmp_path, mini):
+    """The data folder, the folder of the results and absolute paths in the configuration must not be passed on."""
+    labels = mini.labels.numpy()[:20]
+    make_run(tmp_path / "private/one/net", labels, dataset="mnist")
+    make_run(tmp_path / "private/two/net", labels, dataset="mnist")
+    (tmp_path / "private/two/net/note.md").write_text(f"Compare with {tmp_path}/private/one/net/certify.tsv!")
+    out = tmp_path / "page.html"
+    assert main(["report", str(tmp_path / "private"), "--html", str(out), "--data-dir", str(tmp_path / "data")]) == 0
+    text = out.read_text()
+    assert str(tmp_path) not in text
+    assert "private" not in text
+    assert "Compare with certify.tsv!" in text
+    assert "No images of mnist" in text
+
+
+def test_modules_are_joined_in_the_order_of_their_imports(tmp_path):
+    (tmp_path / "b.js").write_text('import { one } from "./a.js";\n\nconst own = 1;\nexport const two = one + own;\n')
+    (tmp_path / "a.js").write_text("const own = 5;\nexport const one = own;\nexport async function three() {}\n")
+    text = bundle(tmp_path)
+    assert text.index('modules["a.js"]') < text.index('modules["b.js"]')
+    assert "export" not in text
+    assert "return { one, three };" in text
+    assert 'const { one } = modules["a.js"];' in text
+    (tmp_path / "a.js").write_text('import { two } from "./b.js";\n')
+    with pytest.raises(graphlib.CycleError):
+        bundle(tmp_path)
+
+
+def test_winners_have_the_largest_values_among_comparable_rows(tmp_path, mini):
+    labels = mini.labels.numpy()[:200]
+    for method, skill in (("gaussian", 1.0), ("macer", 1.6), ("catrs", 2.4)):
+        for sigma in (0.25, 0.5):
+            make_run(tmp_path / f"{method}-{sigma}", labels, method=method, sigma=sigma, skill=skill)
+    make_run(tmp_path / "few", labels, method="smoothmix", skill=9.0, step=4)
+    table = build_table([run.entry for run in read_runs([str(tmp_path)])])
+    rows = comparable_rows(table, "mnist-mini")
+    assert len(rows) == 6, "the run on other images is not compared"
+    for lead in leads_by_sigma(rows):
+        members = sorted(
+            (row for row in rows if row.entry.sigma == lead.first.entry.sigma), key=lambda row: row.acr.value
+        )
+        assert (lead.second, lead.first) == (members[-2], members[-1])
+        both = [(row.entry.results.radius, row.entry.results.correct) for row in (lead.first, lead.second)]
+        gap = np.subtract(*(metrics.robust_radius(*columns) for columns in both))
+        half = 1.96 * gap.std(ddof=1) / math.sqrt(len(gap))
+        assert lead.ahead.value == pytest.approx(gap.mean())
+        assert (lead.ahead.low, lead.ahead.high) == pytest.approx(
+            (gap.mean() - half, gap.mean() + half), abs=0.2 * half
+        )
+    best = best_by_radius(rows, table.radii)
+    assert [at.accuracy for at in best] == [
+        value for value in np.max([row.accuracy for row in rows], axis=0) if value > 0
+    ]
+    assert all(at.second.entry.method != at.first.entry.method for at in best)
+
+
+def test_corruption_leads_if_the_results_are_on_corrupted_images():
+    found = read_findings([str(RESULTS / name) for name in ("mnist-catrs-0.25", "mnist-smoothadv-0.25")])
+    message = corruption_message(found.corrupted)
+    assert message["headline"].startswith(
+        "CAT-RS has the largest average certified radius on corrupted images, MNIST-C"
+    )
+    told = " ".join(detail["text"] for detail in message["details"])
+    best = {entry.method: summarize(entry, "acr") for entry in found.corrupted}
+    assert f"{best['catrs'].mean.value:.3f} over 15 corruptions" in told
+    wins = sum(
+        best["catrs"].by_corruption[k] >= best["smoothadv"].by_corruption[k] for k in best["catrs"].by_corruption
+    )
+    assert f"on {wins} of 15 corruptions" in told
+    page = render_page(
+        found.runs, build_table([run.entry for run in found.runs]), networks=found.corrupted,
+        corruptions=corruption_maps(found.corrupted),
+    )  # fmt: skip
+    assert '"corruptionLeads":true' in page

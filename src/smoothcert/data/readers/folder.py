@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 _SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"))
 _MAX_THREADS = 8  # Pillow releases the GIL while it decodes
-_BILINEAR = 2  # PIL.Image.Resampling.BILINEAR; Pillow is optional
+_BILINEAR = 2  # PIL.Image.Resampling.BILINEAR, as a number because Pillow is optional
 
 
 class FolderImages:
     """Images of a folder as uint8 [count, 3, height, width]: the shorter side is resized, then the center is cropped.
 
     Without `crop`, all images must have the same size. A file that cannot be decoded raises an error; with
-    `skip_broken`, it is replaced by the next decodable image and named in a warning.
+    `skip_broken`, it is replaced with the next decodable image and named in a warning.
     """
 
     def __init__(self, paths: list[Path], resize: int | None, crop: int | None, *, skip_broken: bool = False) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from smoothcert.report.figures.plots import Curves, Panel, Point, Tradeoff, write_figure
 from smoothcert.report.sources import Run, paper_places, recipe_of
+from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paper_numbers import METHODS, method_rank, paper_row
 from smoothcert.training.recipes import paper_tables
@@ -28,7 +29,7 @@ def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
         members = [run for run in runs if run.entry.group == (dataset, sigma)]
         members.sort(key=lambda run: method_rank(run.entry.method))
         name = f"certified-accuracy-{file_name(dataset or 'unknown')}-{sigma:.2f}"
-        curves = {_escape(run.entry.title): run.entry.results for run in members}
+        curves = {_escape(with_symbols(run.entry.title)): run.entry.results for run in members}
         title = dataset_title(dataset) if dataset else ""
         figures[name] = [Curves(rf"{_escape(title)}, $\sigma={sigma:.2f}$", curves)]
     return figures
@@ -85,7 +86,7 @@ def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -
 
 
 def file_name(text: str) -> str:
-    """Return a text with all characters replaced that a file system may reject.
+    """Replace all characters that a file system may reject.
 
     >>> file_name("my data/CAT-RS, lambda=0.25")
     'my-data-CAT-RS-lambda-0.25'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,23 +12,24 @@ from smoothcert.report.corrupted.means import KINDS
 from smoothcert.report.corrupted.results import CorruptedResults
 from smoothcert.report.figures.canvas import new_figure, save_figure
 from smoothcert.report.page.heatmap import corruption_maps, heat_map
+from smoothcert.report.palette import HEAT
 
 
 def draw_heat_map(networks: Sequence[CorruptedResults], path: Path) -> None:
     """Draw the page's first heat map of these networks, with the numbers in the cells.
 
-    That is ACR of a single network by severity, or of several for one severity. The file may have any type that
-    matplotlib supports.
+    It shows the ACR of a single network by severity, or of several networks at one severity. The file may have any type
+    that matplotlib supports.
     """
     title, values = next(iter(corruption_maps(networks).items()))
     shown = heat_map(title, {key: value for key, value in values.items() if key[0] != "mean (paper)"})
     rows, columns, cells = shown["kinds"], shown["columns"], np.array(shown["values"], dtype=np.float64)
     figure = new_figure(1.9 + 0.62 * len(columns), 0.8 + 0.27 * len(rows))
     axes = figure.subplots()
-    image = axes.imshow(cells, cmap="cividis", aspect="auto")
+    image = axes.imshow(cells, cmap=_color_map(), aspect="auto")
     middle = (np.nanmin(cells) + np.nanmax(cells)) / 2
     for row, column in np.argwhere(np.isfinite(cells)):
-        text, color = f"{cells[row, column]:{KINDS['acr'][-1]}}", "black" if cells[row, column] > middle else "white"
+        text, color = f"{cells[row, column]:{KINDS['acr'][-1]}}", "white" if cells[row, column] > middle else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
     for edge in (rows.index("mean") - 0.5, rows.index("mean") + 0.5) if "mean" in rows else ():
         axes.axhline(edge, color="white", linewidth=2)
@@ -36,3 +38,10 @@ def draw_heat_map(networks: Sequence[CorruptedResults], path: Path) -> None:
     axes.set_title(title)
     figure.colorbar(image, ax=axes, fraction=0.08)
     save_figure(figure, path)
+
+
+def _color_map() -> Any:
+    """Return the page's colors of heat maps."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("heat", HEAT["light"])

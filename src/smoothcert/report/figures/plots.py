@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from smoothcert.report.figures.canvas import STYLE, SUFFIXES, new_figure, save_figure
+from smoothcert.report.palette import LIGHT, METHOD_COLORS
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.paper_numbers import METHODS, PaperRow
 from smoothcert.results.records import Results
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 
-# The color-blind safe palette of Okabe and Ito; line styles and markers help in print.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# The page's colors, in the order of the methods; line styles and markers help in print.
+_COLORS = tuple(LIGHT[METHOD_COLORS[method]] for method in METHODS)
 _STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-")
 _MARKERS = "osD^vPX"
 
@@ -83,7 +84,7 @@ def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
 
 
 def _add_legend(figure: Any) -> None:
-    """Add one legend below the figure if panels share their lines or there are many, else one in each panel."""
+    """Add a legend below the figure if all panels have the same lines, or one panel has many; else one per panel."""
     lines = [axes.get_legend_handles_labels() for axes in figure.axes]
     named = {name: handle for handles, names in lines for handle, name in zip(handles, names, strict=True)}
     most = max((len(names) for _, names in lines), default=0)

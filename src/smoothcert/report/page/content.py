@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -10,43 +11,82 @@ from typing import Any
 
 import numpy as np
 
+from smoothcert.report.corrupted.results import CorruptedResults
 from smoothcert.report.page.gallery import Load, build_gallery
 from smoothcert.report.page.heatmap import HeatMapValues, heat_map
+from smoothcert.report.page.message import corruption_message, dataset_messages
 from smoothcert.report.page.paired_differences import compare_pairs
 from smoothcert.report.page.radius_grid import RadiusGrid, grid_for, image_codes, radius_counts
 from smoothcert.report.page.run_history import cost, training_curves
 from smoothcert.report.page.votes import Votes, read_estimation, vote_shares
+from smoothcert.report.palette import METHOD_COLORS
 from smoothcert.report.sources import Run
-from smoothcert.report.tables.formats import dataset_title
+from smoothcert.report.symbols import with_symbols
+from smoothcert.report.tables.formats import TEXT_COLUMNS, TEXT_FORMATS, dataset_title, row_lines, sheet
 from smoothcert.report.tables.paper_numbers import METHODS, paper_row
 from smoothcert.report.tables.table import Table, TableRow
 
 Json = dict[str, Any]
+_PATH = re.compile(r"""(?:(?<![^\s"'(=])(?:~|\.\.)?|\b[A-Za-z]:)[/\\](?:[^\s/\\"']+[/\\])+([^\s/\\"']*)""")
+SHARE_EDGES = (
+    *(tenth / 10 for tenth in range(10)),
+    *(0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 1.0),
+)
+"""Edges of the histograms of vote shares: finer towards 1, where the radius grows without bound."""
+
+_LONGEST_TEXT = 5000  # others are encoded images
 
 
 def build_content(
-    runs: Sequence[Run], table: Table, load: Load | None, corruptions: Mapping[str, HeatMapValues]
+    runs: Sequence[Run],
+    table: Table,
+    load: Load | None,
+    corruptions: Mapping[str, HeatMapValues],
+    networks: Sequence[CorruptedResults] = (),
 ) -> Json:
-    """Return the data that the page's scripts draw; runs must be in the order of the table's rows."""
+    """Return the data that the page's scripts draw; runs must be in the order of the table's rows.
+
+    `networks` are the results on corrupted images, on which the page's first sentences may be.
+    """
     entries = [run.entry for run in runs]
     grid = grid_for(entries)
     votes = [read_estimation(run.path, len(run.entry.results)) for run in runs]
     points = 100 if len(runs) <= 40 else 40
-    rivals = list(dict.fromkeys(entry.rivals for entry in entries))
+    rivals = list(dict.fromkeys((entry.rivals, entry.image_set) for entry in entries))
     described = [
         _run_json(run, row, grid, run_votes)
-        | {"setting": option, "training": training_curves(run, points), "rivals": rivals.index(run.entry.rivals)}
+        | {"cells": _cells(row, table)}
+        | {
+            "setting": option,
+            "training": training_curves(run, points),
+            "rivals": rivals.index((run.entry.rivals, run.entry.image_set)),
+        }
         for run, row, run_votes, option in zip(runs, table.rows, votes, varied_options(runs), strict=True)
     ]
-    return {
-        "radii": list(table.radii),
-        "grid": {"step": grid.step, "count": grid.count},
-        "runs": described,
-        "pairs": [[a, b, _round(gap), _round(error), images] for a, b, gap, error, images in compare_pairs(entries)],
-        "images": _images_json(runs, grid),
-        "gallery": build_gallery(runs, votes, load),
-        "heatmaps": [heat_map(title, values) for title, values in corruptions.items()],
-    }
+    printed = sheet(table)
+    positions = {id(row): position for position, row in enumerate(table.rows)}
+    content: Json = without_folders(
+        {
+            "radii": list(table.radii),
+            "messages": dataset_messages(table, positions),
+            "corruptionMessage": corruption_message(networks),
+            "corruptionLeads": len(networks) >= max(1, len(runs) / 2),
+            "colors": METHOD_COLORS,
+            "formats": {suffix: vars(form) for suffix, form in TEXT_FORMATS.items()},
+            "textColumns": list(TEXT_COLUMNS),
+            "titles": printed.titles,
+            "shareEdges": list(SHARE_EDGES),
+            "grid": {"step": grid.step, "count": grid.count},
+            "runs": described,
+            "pairs": [
+                [a, b, _round(gap), _round(error), images] for a, b, gap, error, images in compare_pairs(entries)
+            ],
+            "images": _images_json(runs, grid),
+            "gallery": build_gallery(runs, votes, load),
+            "heatmaps": [heat_map(title, values) for title, values in corruptions.items()],
+        }
+    )
+    return content
 
 
 def varied_options(runs: Sequence[Run]) -> list[Json | None]:
@@ -65,6 +105,13 @@ def varied_options(runs: Sequence[Run]) -> list[Json | None]:
     return varied
 
 
+def _cells(row: TableRow, table: Table) -> list[list[str]]:
+    """Return the texts of a row, and of the paper's numbers if it has any, as `smoothcert report --out` writes them."""
+    entry = row.entry
+    paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
+    return [[cell.text for cell in line] for line in row_lines(row, table, paper)]
+
+
 def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) -> Json:
     entry, results = run.entry, run.entry.results
     certified = results.predict >= 0
@@ -72,25 +119,27 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
     paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
     shares = vote_shares(results, votes, entry.sigma)
     return {
-        "label": entry.title,
+        "label": with_symbols(entry.title),
+        "name": with_symbols(entry.name),
         "note": run.note,
         "dataset": entry.dataset,
         "datasetName": dataset_title(entry.dataset) if entry.dataset else "unknown dataset",
         "sigma": entry.sigma,
         "method": entry.method,
-        "methodName": METHODS.get(entry.method or "", entry.name),
+        "methodName": METHODS.get(entry.method or "", with_symbols(entry.name)),
         "images": len(results),
         "n": entry.n,
         "acr": [row.acr.value, row.acr.standard_error if len(results) > 1 else None, row.acr.low, row.acr.high],
         "table": [round(value * len(results) / 100) for value in row.accuracy],
         "printed": [f"{row.acr.value:.3f}", *(f"{value:.1f}" for value in row.accuracy)],
+        "interval": [f"{row.acr.low:.3f}", f"{row.acr.high:.3f}"],
         "correct": radius_counts(results, grid, outcomes["correct"]),
         "wrong": radius_counts(results, grid, outcomes["wrong"]),
         "abstained": int(outcomes["abstained"].sum()),
         "votes": None
         if shares is None
         else {"exact": votes is not None}
-        | {kind: np.histogram(shares[chosen], 50, (0.0, 1.0))[0].tolist() for kind, chosen in outcomes.items()},
+        | {kind: np.histogram(shares[chosen], SHARE_EDGES)[0].tolist() for kind, chosen in outcomes.items()},
         "paper": None
         if paper is None
         else {"acr": paper.acr, "accuracy": [[r, a] for r, a in sorted(paper.accuracy.items())]},
@@ -116,6 +165,21 @@ def _compact(indices: Sequence[int]) -> Json | list[int]:
     if all(b - a == step for a, b in pairwise(indices)):
         return {"start": indices[0], "step": step, "count": len(indices)}
     return list(indices)
+
+
+def without_folders(content: Any) -> Any:
+    """Replace the absolute paths in all texts by their last part: the page is meant to be passed on.
+
+    >>> without_folders({"a": ["no file /home/me/data/mnist.npz here", "1/2"]})
+    {'a': ['no file mnist.npz here', '1/2']}
+    """
+    if isinstance(content, dict):
+        return {key: without_folders(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [without_folders(value) for value in content]
+    if isinstance(content, str) and len(content) < _LONGEST_TEXT:
+        return _PATH.sub(r"\1", content)
+    return content
 
 
 def _round(value: float) -> float:

@@ -10,6 +10,7 @@ from smoothcert.report.corrupted.results import CorruptedResults, corruption_gro
 from smoothcert.report.corrupted.tables import paper_values
 from smoothcert.report.tables.paper_numbers import method_rank
 
+SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 HeatMapValues = Mapping[tuple[str, int | str], float]
 """Values by (corruption, severity), or by (corruption, network) if there is a single severity."""
 
@@ -47,7 +48,7 @@ def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, HeatMap
             printed = paper_values(entry, kind).get("mean") if not entry.missing else None
             results = _by_network(entry, summary, name, printed) if together else _by_severity(entry, summary)
             about = [] if together else [entry.name]
-            about += [f"sigma {entry.sigma:.2f}"] if entry.sigma else []
+            about += [f"{SIGMA} {entry.sigma:.2f}"] if entry.sigma else []
             title = f"{measure}: {', '.join([*about, entry.dataset or entry.suite])}"
             title += f", n = {entry.n:,}" if entry.n and (together or title in maps) else ""
             maps.setdefault(title, {}).update(results)

@@ -10,20 +10,18 @@ from typing import Any
 
 from smoothcert import __version__
 from smoothcert.errors import SmoothcertError
-from smoothcert.report.page.content import build_content
+from smoothcert.report.corrupted.results import CorruptedResults
+from smoothcert.report.page.bundle import bundle
+from smoothcert.report.page.content import build_content, without_folders
 from smoothcert.report.page.gallery import Load
 from smoothcert.report.page.heatmap import HeatMapValues
 from smoothcert.report.page.run_history import provenance
+from smoothcert.report.palette import css_variables
 from smoothcert.report.sources import Run
 from smoothcert.report.tables.formats import to_text
 from smoothcert.report.tables.table import Table
 
 _ASSETS = Path(__file__).with_name("assets")
-# In this order: all scripts share one scope, and later ones use definitions of earlier ones.
-_SCRIPTS = (
-    "dom", "statistics", "state", "palette", "plot", "filters", "legend", "curves", "table", "copy", "confidence",
-    "compare", "scatter", "tradeoff", "corruption", "training", "gallery", "detail", "main",
-)  # fmt: skip
 _STYLES = ("page", "panels", "gallery", "print")
 
 
@@ -34,6 +32,7 @@ def render_page(
     title: str = "Certified robustness",
     load: Load | None = None,
     corruptions: Mapping[str, HeatMapValues] | None = None,
+    networks: Sequence[CorruptedResults] = (),
 ) -> str:
     """Return the HTML page of several runs.
 
@@ -43,6 +42,7 @@ def render_page(
         title: Title of the page.
         load: Returns the test images of a dataset by its name; None leaves out the gallery.
         corruptions: Values of heat maps by title, as returned by `corruption_maps`.
+        networks: Results on corrupted images; if the page is mostly about them, it begins with them.
 
     Raises:
         SmoothcertError: If jinja2 is not installed.
@@ -54,7 +54,7 @@ def render_page(
         raise SmoothcertError("The page needs jinja2: pip install 'smoothcert[report]'.") from None
     by_entry = {id(run.entry): run for run in runs}
     ordered = [by_entry[id(row.entry)] for row in table.rows]
-    content = build_content(ordered, table, load, corruptions or {})
+    content = build_content(ordered, table, load, corruptions or {}, networks)
     today = datetime.now(UTC)
     environment = Environment(loader=FileSystemLoader(_ASSETS), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("page.html.j2").render(
@@ -63,12 +63,11 @@ def render_page(
         date=f"{today.day} {today:%B %Y}",
         version=__version__,
         plain=to_text(table),
-        style=Markup(_read("vendor/uPlot.min.css") + "".join(_read(f"css/{name}.css") for name in _STYLES)),
-        library=Markup(_read("vendor/uPlot.iife.min.js")),
-        scripts=Markup("\n".join(_read(f"js/{name}.js") for name in _SCRIPTS)),
+        style=Markup(css_variables() + "".join(_read(f"css/{name}.css") for name in _STYLES)),
+        scripts=Markup(bundle(_ASSETS / "js")),
         content=Markup(to_script(content)),
         provenance=[
-            provenance(run, _about(described, several=table.several_sets))
+            without_folders(provenance(run, _about(described, several=table.several_sets)))
             for run, described in zip(ordered, content["runs"], strict=True)
         ],
     )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from smoothcert.dataset_names import TITLES
+from smoothcert.report.tables.paper_numbers import PaperRow
 from smoothcert.report.tables.table import Table, TableRow, to_json
 
 
@@ -31,7 +31,7 @@ TEXT_COLUMNS = ("dataset", "method", "curve", "corruption", "recipe")
 
 @dataclass(frozen=True)
 class Sheet:
-    """A printable table: column titles and groups of lines, with what is said above the table and each group."""
+    """A printable table: column titles and groups of lines, with the text above the table and above each group."""
 
     titles: list[str]
     groups: list[Lines]
@@ -61,11 +61,11 @@ def sheet(table: Table | Sheet) -> Sheet:
     difference = [f"ACR - {table.baseline}"] if table.baseline else []
     dataset = ["dataset"] if table.several_sets else []
     titles = [*dataset, "sigma", "method", "ACR", "+-", *radii, *linf, *difference, "images", "n"]
-    return Sheet(titles, [[line for row in group for line in _row_lines(row, table)] for group in table.groups()])
+    return Sheet(titles, [[line for row in group for line in row_lines(row, table)] for group in table.groups()])
 
 
-def _row_lines(row: TableRow, table: Table) -> Lines:
-    """Return the line of a row, and one with the paper's numbers if requested."""
+def row_lines(row: TableRow, table: Table, paper: PaperRow | None = None) -> Lines:
+    """Return the line of a row, and one with the paper's numbers if the row has them or they are given."""
     entry = row.entry
     dataset = [Cell(dataset_title(entry.dataset))] if table.several_sets else []
     cells = [
@@ -81,11 +81,12 @@ def _row_lines(row: TableRow, table: Table) -> Lines:
         gap = row.difference
         cells.append(Cell(f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]" if gap else "-"))
     cells += [Cell(f"{len(entry.results):,}"), Cell(f"{entry.n:,}" if entry.n else "?")]
-    if row.paper is None or entry.seed is not None:  # for several seeds, the table of means has the paper's number
+    paper = paper or row.paper
+    if paper is None or entry.seed is not None:  # for several seeds, the table of means has the paper's number
         return [cells]
-    accuracy = [row.paper.accuracy.get(round(radius, 6)) for radius in table.radii]
-    accuracy += [row.paper.linf.get(epsilon) for epsilon in table.linf]
-    texts = ["", *([""] if dataset else []), "  paper", f"{row.paper.acr:.3f}", ""]
+    accuracy = [paper.accuracy.get(round(radius, 6)) for radius in table.radii]
+    accuracy += [paper.linf.get(epsilon) for epsilon in table.linf]
+    texts = ["", *([""] if dataset else []), "  paper", f"{paper.acr:.3f}", ""]
     texts += ["" if value is None else f"{value:.1f}" for value in accuracy]
     texts += [""] * (len(cells) - len(texts))
     return [cells, [Cell(text, "paper") for text in texts]]
@@ -134,49 +135,98 @@ def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterat
         yield from (list(line_of(line)) for line in group)
 
 
-def to_markdown(table: Table | Sheet) -> str:
-    """Return a Markdown table, the best in bold and the second best underlined."""
-    printed = sheet(table)
-    styles = {"best": "**{}**", "second": "<u>{}</u>"}
-    lines = [printed.titles, [":--" if title in TEXT_COLUMNS else "--:" for title in printed.titles]]
-    lines += [[styles.get(cell.mark, "{}").format(cell.text.strip()) for cell in line] for line in printed.lines]
-    return "".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |\n" for line in lines)
+@dataclass(frozen=True)
+class TextFormat:
+    """Description of a text format of tables. The page gets it too, and writes the rows that it shows.
+
+    Attributes:
+        head: Text before the titles; `{columns}` stands for a letter per column, l or r.
+        row: Text before, between and after the cells of a line.
+        align: Cells of a line below the titles, of left and right columns; empty for no such line.
+        rule: Line above each group.
+        foot: Text at the end.
+        marks: Text before and after the best and second-best values.
+        escapes: Replacements of characters in cells.
+        titles: Replacements of words in titles.
+        quotes: Quote cells that contain a comma, a quote or a line break, and write numbers without commas.
+    """
+
+    head: str = ""
+    row: tuple[str, str, str] = ("", "", "\n")
+    align: tuple[str, ...] = ()
+    rule: str = ""
+    foot: str = ""
+    marks: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    escapes: Mapping[str, str] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
+    quotes: bool = False
+
+    def write(self, table: Table | Sheet) -> str:
+        """Return a table in this format."""
+        printed = sheet(table)
+        left = [title in TEXT_COLUMNS for title in printed.titles]
+        columns = "".join("l" if text else "r" for text in left)
+        parts = [self.head.replace("{columns}", columns)]
+        parts.append(self._line([self._title(title) for title in printed.titles]))
+        if self.align:
+            parts.append(self._line([self.align[0 if text else 1] for text in left]))
+        for group in printed.groups:
+            parts.append(self.rule)
+            parts += [self._line([self._cell(c, text) for c, text in zip(line, left, strict=True)]) for line in group]
+        return "".join([*parts, self.foot])
+
+    def _title(self, title: str) -> str:
+        return " ".join(self.titles.get(word, self._escape(word)) for word in title.split(" "))
+
+    def _line(self, cells: Sequence[str]) -> str:
+        before, between, after = self.row
+        return before + between.join(cells) + after
+
+    def _cell(self, cell: Cell, is_text: bool) -> str:
+        text = cell.text.strip()
+        if self.quotes:
+            text = text if is_text else text.replace(",", "")
+            return '"' + text.replace('"', '""') + '"' if re.search('[",\\n]', text) else text
+        before, after = self.marks.get(cell.mark, ("", ""))
+        return before + self._escape(text) + after
+
+    def _escape(self, text: str) -> str:
+        return "".join(self.escapes.get(letter, letter) for letter in text)
 
 
-def to_latex(table: Table | Sheet) -> str:
-    """Return a LaTeX tabular for booktabs, the best in bold and the second best underlined."""
-    printed = sheet(table)
-    styles = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
-    special = {"sigma": r"$\sigma$", "+-": r"$\pm$", "method": "Method", "dataset": "Dataset"}
-    titles = [special.get(title, _latex(title).replace(r"l\_inf", r"$\ell_\infty$")) for title in printed.titles]
-    columns = "".join("l" if title in TEXT_COLUMNS else "r" for title in printed.titles)
-    out = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", " & ".join(titles) + r" \\"]
-    for group in printed.groups:
-        out.append(r"\midrule")
-        out += [
-            " & ".join(styles.get(cell.mark, "{}").format(_latex(cell.text.strip())) for cell in line) + r" \\"
-            for line in group
-        ]
-    return "\n".join([*out, r"\bottomrule", r"\end{tabular}"]) + "\n"
+TEXT_FORMATS = {
+    ".md": TextFormat(
+        row=("| ", " | ", " |\n"),
+        align=(":--", "--:"),
+        marks={"best": ("**", "**"), "second": ("<u>", "</u>")},
+        escapes={"|": "\\|"},
+    ),
+    ".tex": TextFormat(
+        head="\\begin{tabular}{{columns}}\n\\toprule\n",
+        row=("", " & ", " \\\\\n"),
+        rule="\\midrule\n",
+        foot="\\bottomrule\n\\end{tabular}\n",
+        marks={"best": ("\\textbf{", "}"), "second": ("\\underline{", "}")},
+        escapes={"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
+        | {letter: f"\\{letter}" for letter in "&%$#_{}"},
+        titles={
+            "l_inf": r"$\ell_\infty$",
+            "sigma": r"$\sigma$",
+            "+-": r"$\pm$",
+            "method": "Method",
+            "dataset": "Dataset",
+        },
+    ),
+    ".csv": TextFormat(row=("", ",", "\n"), quotes=True),
+}
+"""Markdown and LaTeX (with booktabs) mark the best in bold and the second best underlined; CSV has plain numbers."""
 
 
-def to_csv(table: Table | Sheet) -> str:
-    """Return CSV with plain numbers; the paper's numbers are in separate rows."""
-    printed = sheet(table)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(printed.titles)
-    for line in printed.lines:
-        texts = zip(printed.titles, (cell.text.strip() for cell in line), strict=True)
-        writer.writerow([text if title in TEXT_COLUMNS else text.replace(",", "") for title, text in texts])
-    return out.getvalue()
-
+to_markdown = TEXT_FORMATS[".md"].write
 
 SHEET_FORMATS: dict[str, Callable[[Table | Sheet], str]] = {
     ".txt": to_text,
-    ".md": to_markdown,
-    ".tex": to_latex,
-    ".csv": to_csv,
+    **{suffix: form.write for suffix, form in TEXT_FORMATS.items()},
 }
 FORMATS: dict[str, Callable[[Table], str]] = {
     **SHEET_FORMATS,
@@ -188,8 +238,3 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 def _fraction(epsilon: float) -> str:
     over = Fraction(epsilon * 255).limit_denominator(1000)
     return f"{over}/255" if over.denominator == 1 else f"{epsilon:g}"
-
-
-def _latex(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(special.get(letter, "\\" + letter if letter in "&%$#_{}" else letter) for letter in text)

@@ -1,6 +1,14 @@
 // Paired comparison of two runs on shared images: difference in ACR with its interval, and in accuracy by radius.
 
-const compareView = { first: null, second: null };
+import { axes, drawPlot, noPlot, path, scale, ticks } from "./chart.js";
+import { data, gridRadii } from "./data.js";
+import { byId, css, h, picker, s, setControls, stackedBar } from "./dom.js";
+import { count, fixed, percent, signed } from "./format.js";
+import { colorOf } from "./palette.js";
+import { filteredRuns, panel, setter, state } from "./state.js";
+import { pairedDifference, Z } from "./statistics.js";
+
+const EDGE = { left: 58, right: 10, top: 12, bottom: 40 };
 let unpacked = null;
 
 /** Decompress the steps of all images, by run, on first use. */
@@ -10,7 +18,10 @@ async function imageSteps() {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const all = new Uint8Array(await new Response(stream).arrayBuffer());
   let start = 0;
-  unpacked = data.runs.map((run) => all.subarray(start, (start += run.images)));
+  unpacked = data.runs.map((run) => {
+    start += run.images;
+    return all.subarray(start - run.images, start);
+  });
   return unpacked;
 }
 
@@ -32,108 +43,128 @@ function sharedSteps(first, second, steps) {
 const pairMap = new Map(data.pairs.map(([a, b, gap, error, images]) => [`${a} ${b}`, { gap, error, images }]));
 
 function pairOf(first, second) {
-  const known = pairMap.get(`${first.id} ${second.id}`),
-    swapped = pairMap.get(`${second.id} ${first.id}`);
+  const known = pairMap.get(`${first.id} ${second.id}`);
+  const swapped = pairMap.get(`${second.id} ${first.id}`);
   return known ?? (swapped && { ...swapped, gap: -swapped.gap });
 }
 
+/** Return the two runs to compare: those chosen, or else the best one and the next of its noise level. */
+function chosenRuns(runs) {
+  const chosen = [state.first, state.second].map((id) => runs.find((run) => run.id === id));
+  if (chosen[0] && chosen[1]) return chosen;
+  const ranked = [...runs].sort((a, b) => b.acr[0] - a.acr[0]);
+  const best = chosen[0] ?? ranked[0];
+  const others = ranked.filter((run) => run !== best && pairOf(best, run));
+  return [
+    best,
+    chosen[1] ?? others.find((run) => run.sigma === best.sigma && run.images === best.images) ?? others[0] ?? ranked[1],
+  ];
+}
+
 function verdict(first, second, pair, curve) {
-  const low = pair.gap - Z * pair.error,
-    high = pair.gap + Z * pair.error;
+  const low = pair.gap - Z * pair.error;
+  const high = pair.gap + Z * pair.error;
   const significant = low > 0 || high < 0;
   const [better, worse] = pair.gap >= 0 ? [first, second] : [second, first];
-  const share = (count) => percent(count / curve.images);
+  const share = (number) => percent(number / curve.images);
+  const sentence = significant
+    ? `${better.title} has a larger ACR than ${worse.title}.`
+    : "The interval contains 0: the difference is not significant.";
+  const bar = { first: curve.wins, ties: curve.ties, second: curve.losses };
+  const label = `Larger radius: first ${share(curve.wins)}, equal ${share(curve.ties)}, second ${share(curve.losses)}`;
+  const shared = `of ${count(curve.images)} shared images.`;
   return [
     h("p", { class: "quiet" }, `${first.title} minus ${second.title}`),
     h("p", { class: "big", id: "compare-gap" }, signed(pair.gap, 4)),
     h("p", { id: "compare-interval" }, `in ACR, 95 % interval ${signed(low, 4)} to ${signed(high, 4)}`),
-    h(
-      "p",
-      {},
-      significant
-        ? `${better.title} has a larger ACR than ${worse.title}.`
-        : "The interval contains 0: the difference is not significant.",
-    ),
-    stackedBar(
-      `Larger radius: first ${share(curve.wins)}, equal ${share(curve.ties)}, second ${share(curve.losses)}`,
-      { first: curve.wins, ties: curve.ties, second: curve.losses },
-      curve.images,
-    ),
+    h("p", {}, sentence),
+    stackedBar(label, bar, curve.images),
     h(
       "p",
       { class: "quiet" },
-      `Larger radius: first run on ${share(curve.wins)}, second on ${share(curve.losses)} of ${curve.images.toLocaleString("en")} shared images.`,
+      `Larger radius: first run on ${share(curve.wins)}, second on ${share(curve.losses)} ${shared}`,
     ),
   ];
 }
 
+function drawDifference(first, second, pair, curve) {
+  const end = Math.max(first.curve.findLastIndex(Boolean), second.curve.findLastIndex(Boolean)) + 1;
+  const steps = Array.from({ length: Math.min(data.grid.count, end) }, (_, i) => i);
+  const most = Math.max(0.02, ...steps.map((i) => Math.max(Math.abs(curve.high[i]), Math.abs(curve.low[i])))) * 1.08;
+  drawPlot("compare-plot", "paired-difference", (width) => {
+    const height = 280;
+    const frame = { left: EDGE.left, right: width - EDGE.right, top: EDGE.top, bottom: height - EDGE.bottom };
+    const x = scale([0, gridRadii[steps.length - 1]], [frame.left, frame.right]);
+    const y = scale([-most, most], [frame.bottom, frame.top]);
+    const place = (values) => (i) => [x(gridRadii[i]), y(values[i])];
+    const band = [...steps.map(place(curve.high)), ...[...steps].reverse().map(place(curve.low))];
+    const color = colorOf(first);
+    const points = (i) => [curve.value, curve.low, curve.high].map((values) => signed(100 * values[i], 1));
+    const marks = steps.map((i) => {
+      const [gap, low, high] = points(i);
+      const text = `r = ${fixed(gridRadii[i], 3)}   ${gap} points (${low} to ${high})`;
+      return {
+        x: x(gridRadii[i]),
+        y: y(curve.value[i]),
+        title: `${first.title} minus ${second.title}`,
+        text,
+        series: 0,
+      };
+    });
+    const labels = {
+      xLabel: "ℓ₂ radius r",
+      yLabel: "difference, points",
+      yText: (tick) => (tick === 0 ? "0" : signed(100 * tick, most < 0.04 ? 1 : 0)),
+    };
+    const children = [
+      axes(frame, {
+        x,
+        y,
+        xTicks: ticks([0, gridRadii[steps.length - 1]]),
+        yTicks: ticks([-most, most], 5),
+        ...labels,
+      }),
+      s("line", {
+        x1: frame.left,
+        x2: frame.right,
+        y1: y(0),
+        y2: y(0),
+        stroke: css("--quiet"),
+        "stroke-dasharray": "3 4",
+      }),
+      s("path", { d: `${path(band)}Z`, fill: color, "fill-opacity": 0.18 }),
+      s("path", { d: path(steps.map(place(curve.value))), fill: "none", stroke: color, "stroke-width": 2 }),
+    ];
+    const alt = `Difference in certified accuracy, ${first.title} minus ${second.title}, by radius, with its 95 % band. The difference in ACR is ${signed(pair.gap, 4)}.`;
+    return { height, children, marks, alt };
+  });
+}
+
+const pairedRuns = () => filteredRuns().filter((run) => data.pairs.some(([a, b]) => a === run.id || b === run.id));
+
 async function drawCompare() {
-  const { first, second } = compareView;
-  const pair = first && second && pairOf(first, second);
+  const runs = pairedRuns();
+  byId("compare").hidden = runs.length < 2;
+  if (runs.length < 2) return;
+  const [first, second] = chosenRuns(runs);
+  const choices = runs.map((run) => [run.id, run.title]);
+  setControls(
+    byId("compare-controls"),
+    picker("First", choices, first.id, setter("first")),
+    picker("Second", choices, second.id, setter("second")),
+  );
+  const pair = first !== second && pairOf(first, second);
   if (!pair) {
-    removePlot(byId("compare-plot"));
-    byId("compare-verdict").replaceChildren(h("p", {}, "Choose two different runs of one dataset that share images."));
+    noPlot("compare-plot", "Choose two different runs that share images.");
+    byId("compare-verdict").replaceChildren();
     return;
   }
   const steps = await imageSteps();
-  if (compareView.first !== first || compareView.second !== second) return;
+  const current = chosenRuns(pairedRuns());
+  if (current[0] !== first || current[1] !== second) return; // another choice was made meanwhile
   const curve = pairedDifference(...sharedSteps(first, second, steps), data.grid.count);
-  const end = Math.min(
-    data.grid.count,
-    Math.max(first.curve.findLastIndex(Boolean), second.curve.findLastIndex(Boolean)) + 1,
-  );
-  const cut = (values) => values.slice(0, end);
-  const most = Math.max(0.02, ...cut(curve.high).map(Math.abs), ...cut(curve.low).map(Math.abs)) * 1.08;
-  linePlot(byId("compare-plot"), {
-    x: gridRadii.slice(0, end),
-    lines: [
-      {
-        title: "no difference",
-        values: cut(curve.value).map(() => 0),
-        colour: css("--quiet"),
-        dash: [3, 4],
-        width: 1,
-        read: () => "",
-      },
-      {
-        title: `${first.title} minus ${second.title}`,
-        values: cut(curve.value),
-        colour: colourOf(first),
-        dash: [],
-        band: { low: cut(curve.low), high: cut(curve.high) },
-        read: (i) =>
-          `${signed(100 * curve.value[i], 1)} points (${signed(100 * curve.low[i], 1)} to ${signed(100 * curve.high[i], 1)})`,
-      },
-    ],
-    xLabel: "ℓ₂ radius r",
-    yLabel: "difference, points",
-    yRange: [-most, most],
-    yValues: (_, ticks) => ticks.map((tick) => (tick === 0 ? "0" : signed(100 * tick, most < 0.04 ? 1 : 0))),
-    alt: `Difference in certified accuracy, ${first.title} minus ${second.title}, by radius, with its 95 % band. The difference in ACR is ${signed(pair.gap, 4)}.`,
-    xText: (i) => `r = ${gridRadii[i].toFixed(3)}`,
-  });
+  drawDifference(first, second, pair, curve);
   byId("compare-verdict").replaceChildren(...verdict(first, second, pair, curve));
 }
 
-/** List the filtered runs; keep the current choice if both are still listed, else choose the two best. */
-function drawCompareControls() {
-  const runs = filteredRuns().filter((run) => data.pairs.some(([a, b]) => a === run.id || b === run.id));
-  byId("compare").hidden = runs.length < 2;
-  if (runs.length < 2) return;
-  if (!runs.includes(compareView.first) || !runs.includes(compareView.second)) {
-    const ranked = [...runs].sort((a, b) => b.acr[0] - a.acr[0]);
-    compareView.first = ranked[0];
-    compareView.second =
-      ranked.find((run) => pairOf(ranked[0], run) && run.sigma === ranked[0].sigma) ??
-      ranked.find((run) => pairOf(ranked[0], run)) ??
-      ranked[1];
-  }
-  const choices = runs.map((run) => [run, fullTitle(run)]);
-  byId("compare-controls").replaceChildren(
-    picker("First", choices, compareView.first, setter(compareView, "first", drawCompare)),
-    picker("Second", choices, compareView.second, setter(compareView, "second", drawCompare)),
-  );
-  return drawCompare();
-}
-
-panels.push(drawCompareControls);
+panel("compare-plot", ["dataset", "sigmas", "methods", "first", "second"], drawCompare);

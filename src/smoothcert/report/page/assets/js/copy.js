@@ -1,96 +1,56 @@
-// Copies the displayed table as LaTeX, Markdown or CSV, in the same form as `smoothcert report --out`.
+// Copies the displayed table in the formats of `smoothcert report --out`, from the descriptions that Python provides.
 
-function textGrid() {
-  const rows = tableRuns().map(rowOf),
-    marks = rankMarks(rows);
-  const several = severalDatasets();
-  const titles = ["sigma", "method", "ACR", "+-", ...data.radii.map((radius) => radius.toFixed(2)), "images", "n"];
-  const header = several ? ["dataset", ...titles] : titles;
-  const lines = rows.flatMap(({ run, group, values }, k) => {
-    const cells = values.map((text, i) => ({ text, mark: marks[k][i] }));
-    const error = { text: run.acr[1] === null ? "-" : run.acr[1].toFixed(3), mark: "" };
-    const plain = [run.images.toLocaleString("en-US"), run.n === null ? "?" : run.n.toLocaleString("en-US")].map(
-      (text) => ({ text, mark: "" }),
-    );
-    const row = [
-      ...(several ? [{ text: run.datasetName, mark: "" }] : []),
-      { text: sigmaText(run.sigma), mark: "" },
-      { text: run.label, mark: "" },
-      cells[0],
-      error,
-      ...cells.slice(1),
-      ...plain,
-    ];
-    const printed = paperValues(run).map((value, i) => ({
-      text: value === undefined ? "" : value.toFixed(i ? 1 : 3),
-      mark: "",
-    }));
-    const blank = { text: "", mark: "" };
-    const empty = several ? [blank, blank] : [blank];
-    const paper = tableView.paper !== "hidden" &&
-      run.paper && [...empty, { text: "paper", mark: "" }, printed[0], blank, ...printed.slice(1), blank, blank];
-    return [{ group, cells: row }, paper && { group, cells: paper }].filter(Boolean);
+import { data, datasets } from "./data.js";
+import { h } from "./dom.js";
+import { state } from "./state.js";
+
+const NAMES = { ".tex": "LaTeX", ".md": "Markdown", ".csv": "CSV" };
+
+/** Return titles, and lines of { group, cells: [{ text, mark }] }, without the column of datasets. */
+function gridOf(rows) {
+  const skipped = datasets.length > 1 ? 1 : 0;
+  const titles = data.titles.slice(skipped);
+  const values = titles.indexOf("ACR");
+  const lines = rows.flatMap(({ run, rivals, marks }) => {
+    // The marked columns are ACR and, after its error, the accuracies.
+    const markAt = (i) => (i === values ? marks[0] : i > values + 1 ? (marks[i - values - 1] ?? "") : "");
+    const [own, paper] = run.cells.map((cells) => cells.slice(skipped));
+    const line = {
+      group: `${run.sigma} ${rivals}`,
+      cells: own.map((text, i) => ({ text: text.trim(), mark: markAt(i) })),
+    };
+    const printed = state.paper !== "hidden" && paper;
+    return printed
+      ? [line, { group: line.group, cells: paper.map((text) => ({ text: text.trim(), mark: "" })) }]
+      : [line];
   });
-  return { header, lines };
+  return { titles, lines };
 }
 
-const isText = (title) => title === "dataset" || title === "method";
-
-const withMark = (cell, best, second) =>
-  cell.mark === "best" ? best(cell.text) : cell.mark === "second" ? second(cell.text) : cell.text;
-
-function toMarkdown({ header, lines }) {
-  const line = (texts) => `| ${texts.map((text) => text.replaceAll("|", "\\|")).join(" | ")} |\n`;
-  return [
-    header,
-    header.map((title) => (isText(title) ? ":--" : "--:")),
-    ...lines.map(({ cells }) =>
-      cells.map((cell) =>
-        withMark(
-          cell,
-          (text) => `**${text}**`,
-          (text) => `<u>${text}</u>`,
-        ),
-      ),
-    ),
-  ]
-    .map(line)
-    .join("");
-}
-
-const latexSpecial = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" };
-const latexText = (text) => text.replace(/[\\~^&%$#_{}]/g, (letter) => latexSpecial[letter] ?? `\\${letter}`);
-
-function toLatex({ header, lines }) {
-  const names = { sigma: "$\\sigma$", "+-": "$\\pm$", method: "Method", dataset: "Dataset" };
-  const out = [
-    `\\begin{tabular}{${header.map((title) => (isText(title) ? "l" : "r")).join("")}}`,
-    "\\toprule",
-    `${header.map((title) => names[title] ?? title).join(" & ")} \\\\`,
-  ];
-  let last = null;
-  for (const { group, cells } of lines) {
-    if (last !== group) out.push("\\midrule");
-    last = group;
-    out.push(
-      `${cells
-        .map((cell) =>
-          withMark(
-            { ...cell, text: latexText(cell.text) },
-            (text) => `\\textbf{${text}}`,
-            (text) => `\\underline{${text}}`,
-          ),
-        )
-        .join(" & ")} \\\\`,
-    );
-  }
-  return [...out, "\\bottomrule", "\\end{tabular}", ""].join("\n");
-}
-
-function toCsv({ header, lines }) {
-  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const plain = lines.map(({ cells }) => cells.map((cell, i) => (isText(header[i]) ? cell.text : cell.text.replaceAll(",", ""))));
-  return [header, ...plain].map((line) => `${line.map(quoted).join(",")}\n`).join("");
+/** Write a table in a format; see `TextFormat` in Python. */
+export function writeTable(format, { titles, lines }) {
+  const left = titles.map((title) => data.textColumns.includes(title));
+  const escaped = (text) => [...text].map((letter) => format.escapes[letter] ?? letter).join("");
+  const line = (cells) => format.row[0] + cells.join(format.row[1]) + format.row[2];
+  const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const cell = ({ text, mark }, i) => {
+    if (format.quotes) return quote(left[i] ? text : text.replaceAll(",", ""));
+    const [before, after] = format.marks[mark] ?? ["", ""];
+    return before + escaped(text) + after;
+  };
+  const title = (text) =>
+    text
+      .split(" ")
+      .map((word) => format.titles[word] ?? escaped(word))
+      .join(" ");
+  const columns = left.map((isText) => (isText ? "l" : "r")).join("");
+  const parts = [format.head.replace("{columns}", columns), line(titles.map(title))];
+  if (format.align.length) parts.push(line(left.map((isText) => format.align[isText ? 0 : 1])));
+  lines.forEach(({ group, cells }, i) => {
+    if (i === 0 || lines[i - 1].group !== group) parts.push(format.rule);
+    parts.push(line(cells.map(cell)));
+  });
+  return parts.join("") + format.foot;
 }
 
 async function copyText(text) {
@@ -107,48 +67,27 @@ async function copyText(text) {
   }
 }
 
-function copyButton(text, format) {
+function copyButton(suffix, rows) {
+  const name = NAMES[suffix] ?? suffix;
   const status = h("span", { class: "unseen", role: "status" });
-  const button = h(
-    "button",
-    {
-      type: "button",
-      class: "quiet-button",
-      onclick: async () => {
-        await copyText(format(textGrid()));
-        button.textContent = "Copied";
-        status.textContent = `Table copied as ${text}.`;
-        setTimeout(() => {
-          button.textContent = text;
-          status.textContent = "";
-        }, 1600);
-      },
-    },
-    text,
-  );
+  const copy = async () => {
+    await copyText(writeTable(data.formats[suffix], gridOf(rows())));
+    button.textContent = "Copied";
+    status.textContent = `Table copied as ${name}.`;
+    setTimeout(() => {
+      button.textContent = name;
+      status.textContent = "";
+    }, 1600);
+  };
+  const button = h("button", { type: "button", class: "quiet-button", onclick: copy }, name);
   return [button, status];
 }
 
-byId("table-controls").append(
-  ...[
-    withPaper &&
-      segmented(
-        "Paper's numbers",
-        [
-          ["hidden", "Results only"],
-          ["values", "With paper"],
-          ["difference", "Difference from paper"],
-        ],
-        "hidden",
-        setter(tableView, "paper", drawTable),
-      ),
-  ].filter(Boolean),
+/** Create a button per format, which copies the rows that `rows` returns. */
+export const copyButtons = (rows) =>
   h(
     "div",
     { class: "copy", role: "group", "aria-label": "Copy table" },
     h("span", { class: "quiet" }, "Copy as"),
-    ...copyButton("LaTeX", toLatex),
-    ...copyButton("Markdown", toMarkdown),
-    ...copyButton("CSV", toCsv),
-  ),
-);
+    ...Object.keys(data.formats).flatMap((suffix) => copyButton(suffix, rows)),
+  );

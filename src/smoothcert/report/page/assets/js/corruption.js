@@ -1,57 +1,152 @@
-// Heat maps by corruption, and by severity or network.
+// Heat maps by corruption, and by severity or network, with the best of each row, or as differences to Gaussian.
 
-let heatMap = 0;
+import { drawPlot, text, textWidth } from "./chart.js";
+import { data } from "./data.js";
+import { byId, css, h, picker, s, setControls, toggle } from "./dom.js";
+import { fixed, signed } from "./format.js";
+import { panel, setter, state } from "./state.js";
 
-/** Return the colour depth of a value: 0 for the smallest in the map, 1 for the largest. */
-function depth(map, value) {
-  const values = [...map.values.flat(), ...map.means].filter((other) => other !== null);
-  const low = Math.min(...values),
-    high = Math.max(...values);
-  return high > low ? (value - low) / (high - low) : 0.5;
+const ROW = 24;
+const NAMES = 128;
+const baselineOf = (map) => map.columns.findIndex((name) => name.startsWith("Gaussian"));
+
+/** Return the rows of numbers, with a column of means if there are several severities. */
+function rowsOf(map) {
+  const several = map.means.length > 0;
+  const rows = map.values.map((row, i) => (several ? [...row, map.means[i]] : row));
+  const base = baselineOf(map);
+  const gaps = state.heatGap && base >= 0;
+  const minus = (value, other) => (value === null || other === null ? null : value - other);
+  return {
+    columns: several ? [...map.columns, "mean"] : map.columns,
+    rows: gaps ? rows.map((row) => row.map((value) => minus(value, row[base]))) : rows,
+    gaps,
+    ranked: !several && map.columns.length > 1,
+  };
 }
 
-/** Return a coloured cell; values below 10 are radii and get three digits, others are percentages. */
-function heatCell(map, value, kind = "") {
-  if (value === null) return h("td", { class: "none" }, "–");
-  const digits = Math.max(...map.values.flat()) < 10 ? 3 : 1;
-  const style = { "--depth": `${Math.round(8 + 52 * depth(map, value))}%` };
-  return h("td", { class: `heat ${kind}`, style }, value.toFixed(digits));
+/** Return a color between two colors #rrggbb. */
+function mix(from, to, part) {
+  const channel = (color, i) => Number.parseInt(color.slice(1 + 2 * i, 3 + 2 * i), 16);
+  const mixed = [0, 1, 2].map((i) => Math.round(channel(from, i) + part * (channel(to, i) - channel(from, i))));
+  return `#${mixed.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** Return a color for each value: from light to strong or, for differences, with another color below 0. */
+function coloring(values, gaps) {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const [weak, strong, bad] = [css("--heat-low"), css("--heat-high"), css("--wrong")];
+  const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
+  if (gaps)
+    return { low: -most, high: most, color: (value) => mix(weak, value < 0 ? bad : strong, Math.abs(value) / most) };
+  return { low, high, color: (value) => mix(weak, strong, (value - low) / (high - low || 1)) };
+}
+
+/** Return black or white, whichever is easier to read on a color. */
+function inkOn(color) {
+  const [red, green, blue] = [1, 3, 5].map((i) => (Number.parseInt(color.slice(i, i + 2), 16) / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000000" : "#ffffff";
+}
+
+/** Draw the scale of the colors, with its ends as numbers. */
+function legend({ low, high, color }, left, top, write) {
+  const parts = Array.from({ length: 40 }, (_, i) =>
+    s("rect", { x: left + 4 * i, y: top, width: 4.5, height: 10, fill: color(low + ((high - low) * i) / 39) }),
+  );
+  return [
+    ...parts,
+    text(left - 6, top + 9, write(low), { "text-anchor": "end" }),
+    text(left + 168, top + 9, write(high)),
+  ];
+}
+
+function paint(map, width) {
+  const { columns, rows, gaps, ranked } = rowsOf(map);
+  const digits = Math.max(...map.values.flat()) < 10 ? 3 : 1; // values below 10 are radii, others percentages
+  const write = (value) => (gaps ? signed(value, digits) : fixed(value, digits));
+  const colors = coloring(
+    rows.flat().filter((value) => value !== null),
+    gaps,
+  );
+  const wide = Math.min(110, Math.max(46, (width - NAMES) / columns.length));
+  const turned = columns.some((name) => textWidth(name) + 6 > wide);
+  const head = turned ? 18 + Math.min(150, 0.66 * Math.max(...columns.map((name) => textWidth(name)))) : 26;
+  const marks = [];
+  const cells = rows.flatMap((row, i) => {
+    const best = ranked
+      ? Math.max(...row.filter((value) => value !== null).map((value) => Number(fixed(value, digits))))
+      : null;
+    const y = head + ROW * i;
+    const mean = map.kinds[i].startsWith("mean");
+    const name = map.kinds[i].replaceAll("_", " ");
+    return [
+      text(NAMES - 8, y + 16, name, { "text-anchor": "end", fill: css("--ink"), "font-weight": mean ? 700 : 400 }),
+      ...row.flatMap((value, k) => {
+        const x = NAMES + wide * k;
+        if (value === null) return [text(x + wide / 2, y + 16, "–", { "text-anchor": "middle" })];
+        const color = colors.color(value);
+        const wins = best !== null && Number(fixed(value, digits)) === best;
+        marks.push({
+          x: x + wide / 2,
+          y: y + ROW / 2,
+          title: `${name}, ${columns[k]}`,
+          text: `${write(value)}${wins ? ", the best of the row" : ""}`,
+          series: i,
+        });
+        return [
+          s("rect", {
+            x,
+            y,
+            width: wide - 1.5,
+            height: ROW - 1.5,
+            fill: color,
+            stroke: wins ? css("--ink") : "none",
+            "stroke-width": 1.5,
+            "data-cell": write(value),
+          }),
+          text(x + wide / 2, y + 16, write(value), {
+            "text-anchor": "middle",
+            fill: inkOn(color),
+            "font-size": 11,
+            "font-weight": wins ? 700 : 400,
+          }),
+        ];
+      }),
+    ];
+  });
+  const titles = columns.map((name, k) => {
+    const x = NAMES + wide * (k + 0.5);
+    const turn = turned
+      ? { transform: `translate(${x} ${head - 6}) rotate(-40)` }
+      : { x, y: head - 8, "text-anchor": "middle" };
+    return s("text", { fill: css("--ink"), ...turn }, name);
+  });
+  const bottom = head + ROW * rows.length + 16;
+  const alt = `${map.title}${gaps ? ", difference to Gaussian" : ""}, by corruption. ${ranked ? "The best value of each row has a frame." : ""}`;
+  return {
+    height: bottom + 20,
+    children: [...titles, ...cells, ...legend(colors, NAMES + 40, bottom, write)],
+    marks,
+    alt,
+  };
 }
 
 function drawCorruption() {
   byId("corruption-section").hidden = !data.heatmaps.length;
   if (!data.heatmaps.length) return;
-  const map = data.heatmaps[heatMap];
-  const several = map.means.length > 0;
-  const titles = several ? [...map.columns, "mean"] : map.columns;
-  const rows = map.kinds.map((kind, i) => {
-    const cells = map.values[i].map((value) => heatCell(map, value, kind.startsWith("mean") ? "means" : ""));
-    if (several) cells.push(heatCell(map, map.means[i], "mean"));
-    return h("tr", {}, h("th", { scope: "row" }, kind.replaceAll("_", " ")), ...cells);
-  });
-  const head = [
-    h("th", { scope: "col", class: "text" }, "corruption"),
-    ...titles.map((title) => h("th", { scope: "col" }, title)),
-  ];
-  const caption = h("caption", { class: "unseen" }, `${map.title} by corruption`);
-  byId("corruption").replaceChildren(
-    h("table", { class: "heatmap" }, caption, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)),
+  const map = data.heatmaps[state.heat];
+  const choices = data.heatmaps.map((one, i) => [i, one.title]);
+  setControls(
+    byId("corruption-controls"),
+    choices.length > 1 ? picker("Result", choices, state.heat, setter("heat")) : h("b", {}, map.title),
+    baselineOf(map) >= 0 &&
+      map.columns.length > 1 &&
+      toggle("Difference to Gaussian", state.heatGap, setter("heatGap")),
   );
+  // On narrow screens the map keeps its size and scrolls.
+  const least = NAMES + 46 * (map.columns.length + (map.means.length ? 1 : 0));
+  byId("corruption-plot").style.minWidth = `${least}px`;
+  drawPlot("corruption-plot", "corruptions", (width) => paint(map, width));
 }
 
-if (data.heatmaps.length === 1) {
-  byId("corruption-controls").append(h("b", {}, data.heatmaps[0].title));
-} else if (data.heatmaps.length) {
-  byId("corruption-controls").append(
-    picker(
-      "Result",
-      data.heatmaps.map((map, i) => [i, map.title]),
-      0,
-      (i) => {
-        heatMap = i;
-        drawCorruption();
-      },
-    ),
-  );
-}
-panels.push(drawCorruption);
+panel("corruption-plot", ["heat", "heatGap"], drawCorruption);

@@ -1,116 +1,185 @@
-// Certified accuracy by radius: of each run, or of each method at its best noise level.
+// Certified accuracy by radius: a facet per noise level, or each method at its best noise level.
 
-const curveView = { mode: "runs", bands: data.runs.length <= 8, paper: false };
-const withPaper = data.runs.some((run) => run.paper);
+import { axes, drawPlot, facets, key, noPlot, path, scale, ticks } from "./chart.js";
+import { data, gridRadii, withPaper } from "./data.js";
+import { byId, css, s, segmented, setControls, toggle, unique } from "./dom.js";
+import { fixed, percent, sigmaText } from "./format.js";
+import { comparedRuns } from "./message.js";
+import { colorOf, colorSlot, dashed, dashOf } from "./palette.js";
+import { panel, RUNS, setter, sigmasOf, state } from "./state.js";
+import { envelope, wilson } from "./statistics.js";
 
-function runLines(runs) {
-  return runs.flatMap((run) => {
-    const limits = run.curve.map((share) => wilson(share, run.images));
-    const line = {
-      run,
-      title: fullTitle(run),
-      values: run.curve,
-      colour: colourOf(run),
-      dash: dashOf(run, runs),
-      band: curveView.bands && { low: limits.map((limit) => limit[0]), high: limits.map((limit) => limit[1]) },
-      read: (i) =>
-        `${percent(run.curve[i])} (${(100 * limits[i][0]).toFixed(1)} to ${(100 * limits[i][1]).toFixed(1)})`,
-    };
-    return curveView.paper && run.paper ? [line, paperLine(run)] : [line];
-  });
-}
+const EDGE = { left: 52, right: 8, top: 24, bottom: 40 };
 
-function paperLine(run) {
-  const values = new Array(gridRadii.length).fill(null);
-  for (const [radius, accuracy] of run.paper.accuracy) {
-    const i = Math.round(radius / data.grid.step);
-    if (i < values.length) values[i] = accuracy / 100;
-  }
-  return {
-    title: `${run.title} (paper)`,
-    values,
-    colour: colourOf(run),
-    dash: [1, 4],
-    width: 1.2,
-    marks: true,
-    read: (i) => (values[i] === null ? "" : percent(values[i])),
-  };
-}
+/** Return the radius of each of the paper's numbers with the accuracy as a share. */
+const paperPoints = (run) => (run.paper?.accuracy ?? []).map(([radius, accuracy]) => [radius, accuracy / 100]);
 
-/** Return a line per method and dataset: the accuracy of the best noise level at every radius. */
+/** Return the lines of a facet: one per run. */
+const runLines = (runs) =>
+  runs.map((run) => ({
+    run,
+    name: run.label,
+    title: run.title,
+    shares: run.curve,
+    images: () => run.images,
+    paper: paperPoints(run),
+    dash: dashOf(run, runs),
+    about: () => "",
+  }));
+
+/** Return a line per method: the accuracy of its best noise level at every radius. */
 function envelopeLines(runs) {
-  const groups = unique(runs.map((run) => `${run.dataset}\n${run.methodName}`));
-  return groups.map((key) => {
-    const members = runs.filter((run) => `${run.dataset}\n${run.methodName}` === key);
+  return unique(runs.map((run) => run.methodName)).map((name) => {
+    const members = runs.filter((run) => run.methodName === name);
     const { best, shares } = envelope(members.map((run) => run.curve));
-    const name = severalDatasets() ? `${members[0].methodName}, ${members[0].datasetName}` : members[0].methodName;
+    const printed = members.flatMap(paperPoints);
+    const radii = unique(printed.map(([radius]) => radius));
+    const most = (radius) => Math.max(...printed.filter(([at]) => at === radius).map(([, share]) => share));
     return {
       run: members[0],
-      members,
+      name,
       title: name,
-      values: shares,
-      colour: colourOf(members[0]),
+      shares,
+      images: (i) => members[best[i]].images,
+      paper: radii.sort((a, b) => a - b).map((radius) => [radius, most(radius)]),
       dash: [],
-      read: (i) => `${percent(shares[i])} with σ ${sigmaText(members[best[i]].sigma)}`,
-      best: (i) => members[best[i]].sigma,
+      about: (i) => ` with σ ${sigmaText(members[best[i]].sigma)}`,
     };
   });
 }
 
-function curvesAlt(lines) {
-  const i = Math.min(gridRadii.length - 1, Math.round(0.5 / data.grid.step));
-  const ranked = lines.filter((line) => line.run).sort((a, b) => b.values[i] - a.values[i]);
-  if (!ranked.length) return "Certified accuracy by radius; no runs are shown.";
-  const ends = unique([ranked[0], ranked[ranked.length - 1]]).map(
-    (line) => `${percent(line.values[i])} for ${line.title}`,
-  );
-  return `Certified accuracy by radius, ${ranked.length} curves; at radius ${gridRadii[i].toFixed(2)} from ${ends.join(" to ")}. The table below has the numbers.`;
+/** Say which methods lack a noise level that others have: their envelope ends early. */
+function missingLevels(runs) {
+  const levels = sigmasOf(runs);
+  return unique(runs.map((run) => run.methodName)).flatMap((name) => {
+    const own = runs.filter((run) => run.methodName === name).map((run) => run.sigma);
+    const missing = levels.filter((sigma) => !own.includes(sigma)).map(sigmaText);
+    return missing.length ? [`${name} has no run at σ ${missing.join(" and ")}.`] : [];
+  });
+}
+
+const lastRadius = (lines) => Math.max(8, ...lines.map((line) => line.shares.findLastIndex((share) => share > 0) + 1));
+
+function drawLine(line, x, y, end, marks) {
+  const color = colorOf(line.run);
+  const stop = Math.min(end, line.shares.findLastIndex((share) => share > 0) + 2);
+  const steps = Array.from({ length: stop }, (_, i) => i);
+  const limits = steps.map((i) => wilson(line.shares[i], line.images(i)));
+  const place = (i, share) => [x(gridRadii[i]), y(share)];
+  const band = state.bands && [
+    ...steps.map((i) => place(i, limits[i][1])),
+    ...steps.reverse().map((i) => place(i, limits[i][0])),
+  ];
+  steps.sort((a, b) => a - b);
+  steps.forEach((i) => {
+    const [low, high] = limits[i].map((limit) => fixed(100 * limit, 1));
+    marks.push({
+      x: x(gridRadii[i]),
+      y: y(line.shares[i]),
+      title: line.title,
+      text: `r = ${fixed(gridRadii[i], 3)}   ${percent(line.shares[i])}${line.about(i)} (${low} to ${high})`,
+      series: `${line.run.id} ${line.title}`,
+    });
+  });
+  const printed = state.curvePaper ? line.paper.filter(([radius]) => radius <= gridRadii[end - 1]) : [];
+  for (const [radius, share] of printed)
+    marks.push({
+      x: x(radius),
+      y: y(share),
+      title: `${line.title} (paper)`,
+      text: `r = ${fixed(radius, 2)}   ${percent(share)}`,
+      series: `paper ${line.title}`,
+    });
+  return [
+    band && s("path", { d: `${path(band)}Z`, fill: color, "fill-opacity": 0.15 }),
+    s("path", {
+      d: path(steps.map((i) => place(i, line.shares[i]))),
+      fill: "none",
+      stroke: color,
+      "stroke-width": 1.8,
+      "stroke-dasharray": dashed(line.dash),
+    }),
+    ...printed.map(([radius, share]) =>
+      s("circle", { cx: x(radius), cy: y(share), r: 3.5, fill: css("--paper"), stroke: color, "stroke-width": 1.5 }),
+    ),
+  ];
+}
+
+function drawFacet({ title, lines }, place, marks) {
+  const end = lastRadius(lines);
+  const frame = {
+    left: place.left + EDGE.left,
+    right: place.left + place.width - EDGE.right,
+    top: place.top + EDGE.top,
+    bottom: place.top + place.height - EDGE.bottom,
+  };
+  const x = scale([0, gridRadii[Math.min(end, gridRadii.length - 1)]], [frame.left, frame.right]);
+  const y = scale([0, 1], [frame.bottom, frame.top]);
+  const xTicks = ticks([0, gridRadii[Math.min(end, gridRadii.length - 1)]], 5);
+  const labels = {
+    xLabel: "ℓ₂ radius r",
+    yLabel: place.first ? "certified accuracy" : null,
+    yText: (tick) => percent(tick, 0),
+  };
+  return [
+    axes(frame, { x, y, xTicks, yTicks: [0, 0.25, 0.5, 0.75, 1], ...labels, title }),
+    ...lines.flatMap((line) => drawLine(line, x, y, end, marks)),
+  ];
+}
+
+/** Return the key: a solid line per method, and the dashed lines of its other runs. */
+function keyItems(lines) {
+  const known = new Map();
+  for (const line of lines) {
+    const name = line.dash.length ? line.name : line.run.methodName;
+    const sign = `${colorSlot(line.run)} ${line.dash}`;
+    if (!known.has(sign)) known.set(sign, { color: colorOf(line.run), dash: dashed(line.dash), name });
+  }
+  return [...known.values()];
+}
+
+function altOf(groups) {
+  const at = Math.min(gridRadii.length - 1, Math.round(0.5 / data.grid.step));
+  const best = groups.map(({ title, lines }) => {
+    const first = lines.reduce((top, line) => (line.shares[at] > top.shares[at] ? line : top));
+    return `${title ? `${title}: ` : ""}${first.name} ${percent(first.shares[at])}`;
+  });
+  return `Certified accuracy by radius, ${groups.flatMap(({ lines }) => lines).length} curves. Best at radius ${fixed(gridRadii[at], 2)}: ${best.join("; ")}. The table below has all numbers.`;
 }
 
 function drawCurves() {
-  const runs = shownRuns();
-  const lines = curveView.mode === "runs" ? runLines(runs) : envelopeLines(runs);
-  const reached = lines.map((line) => line.values.findLastIndex((share) => share > 0));
-  const end = Math.min(gridRadii.length, Math.max(16, ...reached.map((i) => i + 4)));
-  // A curve ends where it reaches zero.
-  const cut = (values) =>
-    values.slice(0, end).map((share, i) => (share > 0 || values[i - 1] > 0 || i === 0 ? share : null));
-  linePlot(byId("curves-plot"), {
-    x: gridRadii.slice(0, end),
-    lines: lines.map((line) =>
-      line.marks
-        ? { ...line, values: line.values.slice(0, end) }
-        : {
-            ...line,
-            values: cut(line.values),
-            band: line.band && { low: cut(line.band.low), high: cut(line.band.high) },
-          },
-    ),
-    xLabel: "ℓ₂ radius r",
-    yLabel: "certified accuracy",
-    yRange: [0, 1],
-    yValues: (_, ticks) => ticks.map((tick) => percent(tick, 0)),
-    alt: curvesAlt(lines),
-    onMove: readOut,
-    xText: (i) => `r = ${gridRadii[i].toFixed(3)}`,
+  drawControls();
+  const { runs, remark } = comparedRuns();
+  byId("curves-remark").textContent = [...(state.curves === "envelope" ? missingLevels(runs) : []), remark].join(" ");
+  if (!runs.length) return noPlot("curves-plot", "No runs are shown.");
+  const groups =
+    state.curves === "envelope"
+      ? [{ title: "", lines: envelopeLines(runs) }]
+      : sigmasOf(runs).map((sigma) => ({
+          title: `σ ${sigmaText(sigma)}`,
+          lines: runLines(runs.filter((run) => run.sigma === sigma)),
+        }));
+  drawPlot("curves-plot", "certified-accuracy", (width) => {
+    const names = key(keyItems(groups.flatMap(({ lines }) => lines)), width);
+    const layout = facets(groups.length, width, { height: groups.length > 1 ? 260 : 380, top: names.height });
+    const marks = [];
+    const children = [...names.parts, ...groups.flatMap((group, i) => drawFacet(group, layout.places[i], marks))];
+    return { height: layout.height, children, marks, alt: altOf(groups) };
   });
-  drawLegend(lines, curveView.mode === "runs" ? null : envelopeLines(filteredRuns()));
 }
 
-byId("curves-controls").append(
-  ...[
-    unique(data.runs.map((run) => run.sigma)).length > 1 &&
-      segmented(
-        "Curves",
-        [
-          ["runs", "Each run"],
-          ["envelope", "Best σ"],
-        ],
-        "runs",
-        setter(curveView, "mode", drawCurves),
-      ),
-    toggle("95 % bands", curveView.bands, setter(curveView, "bands", drawCurves)),
-    withPaper && toggle("Paper's numbers", false, setter(curveView, "paper", drawCurves)),
-  ].filter(Boolean),
-);
-panels.push(drawCurves);
+function drawControls() {
+  const levels = sigmasOf(data.runs.filter((run) => run.dataset === state.dataset));
+  const choices = [
+    ["sigma", "By σ"],
+    ["envelope", "Best σ"],
+  ];
+  setControls(
+    byId("curves-controls"),
+    levels.length > 1 && segmented("Curves", choices, state.curves, setter("curves")),
+    toggle("95 % bands", state.bands, setter("bands")),
+    withPaper && toggle("Paper's numbers", state.curvePaper, setter("curvePaper")),
+  );
+}
+
+panel("curves-plot", [...RUNS, "curves", "bands", "curvePaper"], drawCurves);

@@ -1,12 +1,22 @@
 // Dialog with one image: enlarged, with new noise samples, its votes, and its radius in all runs.
 
+import { data } from "./data.js";
+import { byId, h } from "./dom.js";
+import { count, roundDown, sigmaText } from "./format.js";
+import { canvasOf, className, pickText, voteBars } from "./pictures.js";
+import { change, state } from "./state.js";
+
 const detail = byId("detail");
 let detailState = null;
 
-function openDetail(sheet, run, picks, position) {
+export function openDetail(sheet, run, picks, position) {
   detailState = { sheet, run, picks, position, draw: 0 };
   drawDetail();
   if (!detail.open) detail.showModal();
+}
+
+export function closeDetail() {
+  if (detail.open) detail.close();
 }
 
 function radiusBars(sheet, pick) {
@@ -30,7 +40,7 @@ function radiusBars(sheet, pick) {
           ? "abstains"
           : correct
             ? roundDown(radius[pick.image], 3)
-            : `${className(sheet, predicted)} ${roundDown(radius[pick.image], 3)}`,
+            : `as ${className(sheet, predicted)}, radius ${roundDown(radius[pick.image], 3)}`,
       ),
     );
   });
@@ -44,7 +54,7 @@ function drawDetail() {
     Object.assign(detailState, change);
     drawDetail();
   };
-  const step = (by) => show({ position: (position + by + picks.length) % picks.length, draw: 0 });
+  const step = (by) => change({ image: sheet.indices[picks[(position + by + picks.length) % picks.length].image] });
   const button = (action, text, onclick, label) =>
     h("button", { type: "button", class: "quiet-button", "data-action": action, "aria-label": label, onclick }, text);
   detail.onkeydown = (event) => {
@@ -91,9 +101,7 @@ function drawDetail() {
     h(
       "h3",
       {},
-      pick.cast
-        ? `Votes of ${pick.cast.toLocaleString("en")} noise samples`
-        : "Votes were not saved: lower bound from the radius",
+      pick.cast ? `Votes of ${count(pick.cast)} noise samples` : "Votes were not saved: lower bound from the radius",
     ),
     h("div", { class: "votes" }, ...voteBars(sheet, run, pick, 5)),
     h("h3", {}, "Certified radius, all runs"),
@@ -102,6 +110,7 @@ function drawDetail() {
   if (focused) detail.querySelector(`[data-action="${focused}"]`).focus();
 }
 
+detail.addEventListener("close", () => state.image !== null && change({ image: null }));
 detail.addEventListener("click", (event) => {
   if (event.target === detail) detail.close();
 });

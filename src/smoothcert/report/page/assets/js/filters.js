@@ -1,63 +1,51 @@
-// Filters for the whole page: dataset, noise level, method.
+// Filters for the whole page: one dataset, noise levels, methods. The chips of methods are the key of their colors.
 
-function chips(label, values, text, chosen) {
+import { data, datasets } from "./data.js";
+import { byId, h, segmented, setControls, unique } from "./dom.js";
+import { sigmaText } from "./format.js";
+import { swatch } from "./palette.js";
+import { change, panel, RUNS, sigmasOf, state, toggled } from "./state.js";
+
+function chips(label, key, values, content) {
   if (values.length < 2) return null;
+  const chip = (value) =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: "chip",
+        "aria-pressed": String(state[key].has(value)),
+        onclick: () => change({ [key]: toggled(state[key], value) }),
+      },
+      ...content(value),
+    );
   return h(
     "div",
     { class: "chips", role: "group", "aria-label": label },
     h("span", { class: "quiet" }, label),
-    ...values.map((value) =>
-      h(
-        "button",
-        {
-          type: "button",
-          class: "chip",
-          "aria-pressed": String(chosen.has(value)),
-          onclick: () => change(() => toggleMember(chosen, value)),
-        },
-        text(value),
-      ),
-    ),
+    ...values.map(chip),
   );
 }
 
+const empty = () => ({ sigmas: new Set(), methods: new Set(), hidden: new Set() });
+
 function drawFilters() {
-  const bar = byId("filters");
-  const focused = [...bar.querySelectorAll("button, select")].indexOf(document.activeElement);
-  const datasets = unique(data.runs.map((run) => run.dataset));
-  const inDataset = data.runs.filter((run) => state.dataset === null || run.dataset === state.dataset);
-  const sigmas = unique(inDataset.map((run) => run.sigma)).sort((a, b) => a - b);
-  const methods = unique(inDataset.map((run) => run.methodName));
+  const here = data.runs.filter((run) => run.dataset === state.dataset);
+  const names = datasets.map((name) => [name, data.runs.find((run) => run.dataset === name).datasetName]);
+  const methods = unique(here.map((run) => run.methodName));
   const active = state.sigmas.size + state.methods.size + state.hidden.size > 0;
-  const parts = [
+  const runOf = (name) => here.find((run) => run.methodName === name);
+  setControls(
+    byId("filters"),
     datasets.length > 1 &&
-      picker(
-        "Dataset",
-        [[null, "all"], ...datasets.map((name) => [name, data.runs.find((run) => run.dataset === name).datasetName])],
-        state.dataset,
-        (name) =>
-          change((now) => {
-            now.dataset = name;
-            now.sigmas.clear();
-            now.methods.clear();
-          }),
+      segmented("Dataset", names, state.dataset, (dataset) =>
+        change({ dataset, ...empty(), first: null, second: null, run: null, image: null }),
       ),
-    chips("σ", sigmas, sigmaText, state.sigmas),
-    methods.length <= 14 && chips("Method", methods, String, state.methods),
-    active &&
-      h(
-        "button",
-        {
-          type: "button",
-          class: "link",
-          onclick: () => change((now) => [now.sigmas, now.methods, now.hidden].forEach((set) => set.clear())),
-        },
-        "Show all",
-      ),
-  ].filter(Boolean);
-  bar.hidden = !parts.length;
-  bar.replaceChildren(...parts);
-  bar.querySelectorAll("button, select")[focused]?.focus();
+    chips("σ", "sigmas", sigmasOf(here), (sigma) => [sigmaText(sigma)]),
+    methods.length <= 14 && chips("Method", "methods", methods, (name) => [swatch(runOf(name)), name]),
+    active && h("button", { type: "button", class: "link", onclick: () => change(empty()) }, "Show all"),
+  );
+  byId("filters").hidden = !byId("filters").children.length;
 }
 
-panels.push(drawFilters);
+panel("filters", RUNS, drawFilters);

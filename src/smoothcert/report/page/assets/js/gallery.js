@@ -1,116 +1,23 @@
 // Test images of a run: most robust, least robust, wrong and abstained; each clean and with one noise sample.
 
-const galleryView = { run: null };
+import { data } from "./data.js";
+import { closeDetail, openDetail } from "./detail.js";
+import { byId, h, picker, setControls } from "./dom.js";
+import { roundDown } from "./format.js";
+import { canvasOf, className, sheetOf, voteBars } from "./pictures.js";
+import { change, filteredRuns, panel, state } from "./state.js";
+
 const KIND_TEXT = {
   "most robust": "Correct, largest radii",
   "least robust": "Correct, smallest radii",
   wrong: "Wrong, largest radii",
   abstained: "Abstained",
 };
-const sheets = new Map();
-
-/** Return a generator of standard normal numbers (mulberry32 and Box-Muller), the same each time the page is opened. */
-function normals(seed) {
-  let state = seed >>> 0;
-  const uniform = () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return (((mixed ^ (mixed >>> 14)) >>> 0) + 0.5) / 4294967296;
-  };
-  return () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform());
-}
-
-/** Decode the image sheet of a dataset, once. */
-function sheetOf(dataset) {
-  if (!sheets.has(dataset)) {
-    const sheet = data.gallery.sheets.find((other) => other.dataset === dataset);
-    sheets.set(
-      dataset,
-      sheet &&
-        new Promise((resolve, reject) => {
-          const picture = new Image();
-          picture.onload = () => resolve({ ...sheet, picture });
-          picture.onerror = () => reject(new Error("Cannot decode the image sheet."));
-          picture.src = sheet.png;
-        }),
-    );
-  }
-  return sheets.get(dataset);
-}
-
-/** Draw an image of the sheet on a canvas, with Gaussian noise if sigma is not 0. */
-function canvasOf(sheet, position, alt, sigma = 0, draw = 0) {
-  const [width, height] = sheet.size;
-  const canvas = h("canvas", { width, height, role: "img", "aria-label": alt });
-  const context = canvas.getContext("2d", { willReadFrequently: true });
-  context.drawImage(sheet.picture, 0, position * height, width, height, 0, 0, width, height);
-  if (sigma) {
-    const pixels = context.getImageData(0, 0, width, height),
-      next = normals(1000003 * draw + sheet.indices[position]);
-    const grey = (sheet.grey ??= isGrey(pixels.data));
-    const scale = (255 * sigma) / sheet.shrink; // the mean of k x k pixels has 1/k of the noise
-    for (let i = 0; i < pixels.data.length; i += 4) {
-      const same = grey ? scale * next() : 0;
-      for (let channel = 0; channel < 3; channel++) pixels.data[i + channel] += grey ? same : scale * next();
-    }
-    context.putImageData(pixels, 0, 0);
-  }
-  return canvas;
-}
-
-function isGrey(pixels) {
-  for (let i = 0; i < pixels.length; i += 4)
-    if (pixels[i] !== pixels[i + 1] || pixels[i] !== pixels[i + 2]) return false;
-  return true;
-}
-
-const className = (sheet, label) => (label < 0 ? "abstains" : (sheet.classes[label] ?? String(label)));
-
-/** Describe a pick in one line. */
-function pickText(sheet, pick) {
-  const label = className(sheet, sheet.labels[pick.image]);
-  if (pick.predict < 0) return `${label}: abstains`;
-  const result =
-    pick.predict === sheet.labels[pick.image] ? label : `${label} classified as ${className(sheet, pick.predict)}`;
-  return `${result}, radius ${roundDown(pick.radius, 3)}`;
-}
-
-/** Create bars of votes, with the label's class highlighted; without votes, one bar for the bound from the radius. */
-function voteBars(sheet, run, pick, most) {
-  if (pick.votes) {
-    return pick.votes.slice(0, most).map(([label, count]) => voteBar(sheet, pick, label, count / pick.cast));
-  }
-  if (pick.predict < 0 || !run.sigma) return [h("p", { class: "remark" }, "votes not saved")];
-  return [voteBar(sheet, pick, pick.predict, normalCdf(pick.radius / run.sigma) - 1.5e-7, "≥ ")];
-}
-
-function voteBar(sheet, pick, label, share, prefix = "") {
-  const text = prefix ? roundDown(100 * share, 2) : (100 * share).toFixed(share > 0.99 || share < 0.01 ? 2 : 1);
-  return h(
-    "div",
-    { class: `vote${label === sheet.labels[pick.image] ? " own" : ""}` },
-    h("span", { class: "name" }, className(sheet, label)),
-    h("span", { class: "track" }, h("span", { style: { width: `${100 * share}%` } })),
-    h("span", { class: "number" }, `${prefix}${text} %`),
-  );
-}
-
-/** Standard normal CDF, from erf by Abramowitz and Stegun 7.1.26; the error is below 1.5e-7. */
-function normalCdf(value) {
-  const t = 1 / (1 + (0.3275911 * Math.abs(value)) / Math.SQRT2);
-  const tail =
-    t *
-    (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) *
-    Math.exp((-value * value) / 2);
-  return value >= 0 ? 1 - tail / 2 : tail / 2;
-}
-
-function card(sheet, run, pick, all) {
+function card(sheet, run, pick) {
   const name = `Image ${sheet.indices[pick.image]}`;
   return h(
     "button",
-    { type: "button", class: "card", onclick: () => openDetail(sheet, run, all, all.indexOf(pick)) },
+    { type: "button", class: "card", onclick: () => change({ image: sheet.indices[pick.image] }) },
     h(
       "span",
       { class: "views" },
@@ -124,38 +31,40 @@ function card(sheet, run, pick, all) {
       pick.predict >= 0 &&
         pick.predict !== sheet.labels[pick.image] &&
         h("span", { class: "taken" }, ` classified as ${className(sheet, pick.predict)}`),
-      h("span", { class: "quiet" }, pick.predict < 0 ? " abstains" : ` ${roundDown(pick.radius, 2)}`),
+      h("span", { class: "quiet" }, pick.predict < 0 ? " abstains" : ` · radius ${roundDown(pick.radius, 2)}`),
     ),
     h("span", { class: "votes" }, ...voteBars(sheet, run, pick, 3)),
   );
 }
 
+/** Return the run whose images are shown: the chosen one, or the largest ACR at the smallest noise level. */
+const galleryRun = (runs) =>
+  runs.find((run) => run.id === state.run) ?? [...runs].sort((a, b) => a.sigma - b.sigma || b.acr[0] - a.acr[0])[0];
+
+const galleryRuns = () => filteredRuns().filter((run) => data.gallery.runs[run.id]);
+
 async function drawGallery() {
-  const runs = filteredRuns().filter((run) => data.gallery.runs[run.id]);
+  const runs = galleryRuns();
   const notes = data.gallery.missing.map((text) => h("p", { class: "note" }, text));
-  if (!runs.length) {
-    byId("gallery-controls").replaceChildren();
+  const run = galleryRun(runs);
+  setControls(
+    byId("gallery-controls"),
+    run &&
+      picker(
+        "Run",
+        runs.map((other) => [other.id, other.title]),
+        run.id,
+        (id) => change({ run: id, image: null }),
+      ),
+  );
+  if (!run) {
     byId("gallery").replaceChildren(
       ...(notes.length ? notes : [h("p", { class: "note" }, "None of the runs shown has images.")]),
     );
     return;
   }
-  // By default, the run with the largest ACR at the smallest noise level.
-  if (!runs.includes(galleryView.run))
-    [galleryView.run] = [...runs].sort((a, b) => a.sigma - b.sigma || b.acr[0] - a.acr[0]);
-  const run = galleryView.run,
-    picks = data.gallery.runs[run.id];
-  byId("gallery-controls").replaceChildren(
-    picker(
-      "Run",
-      runs.map((other) => [other, fullTitle(other)]),
-      run,
-      setter(galleryView, "run", drawGallery),
-    ),
-  );
+  const picks = data.gallery.runs[run.id];
   const sheet = await sheetOf(run.dataset);
-  if (galleryView.run !== run) return;
-  const all = data.gallery.kinds.flatMap((kind) => picks[kind]);
   const groups = data.gallery.kinds
     .filter((kind) => picks[kind].length)
     .map((kind) =>
@@ -163,10 +72,21 @@ async function drawGallery() {
         "div",
         { class: "kind" },
         h("h3", {}, KIND_TEXT[kind]),
-        h("div", { class: "cards" }, ...picks[kind].map((pick) => card(sheet, run, pick, all))),
+        h("div", { class: "cards" }, ...picks[kind].map((pick) => card(sheet, run, pick))),
       ),
     );
   byId("gallery").replaceChildren(...notes, ...groups);
 }
 
-panels.push(drawGallery);
+/** Open the chosen image, or close the dialog if there is none. */
+async function drawChosen() {
+  const run = galleryRun(galleryRuns());
+  const picks = run ? data.gallery.kinds.flatMap((kind) => data.gallery.runs[run.id][kind]) : [];
+  const sheet = run && (await sheetOf(run.dataset));
+  const position = state.image === null ? -1 : picks.findIndex((pick) => sheet.indices[pick.image] === state.image);
+  if (position < 0) return closeDetail();
+  openDetail(sheet, run, picks, position);
+}
+
+panel("gallery", ["dataset", "sigmas", "methods", "run"], drawGallery);
+panel("detail", ["run", "image"], drawChosen);

@@ -1,97 +1,47 @@
-// Colours stand for methods and dashes for noise levels; with a single method, colours may stand for runs.
-// The style sheet defines the colours of both schemes.
+// Colors stand for methods; with a single method, they stand for runs. Dashes tell runs of one color apart.
 
-const COLOURS = 8;
-const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [14, 4], [4, 6]];
+import { data } from "./data.js";
+import { css, s, unique } from "./dom.js";
+import { filteredRuns, state } from "./state.js";
 
+const COLORS = 8;
+export const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [14, 4], [4, 6]];
 const ownNames = unique(data.runs.filter((run) => !run.method).map((run) => run.label));
-// The methods compared most often get the two strongest colours.
-const slots = new Map([
-  ["catrs", 0],
-  ["gaussian", 1],
-  ["smoothadv", 2],
-  ["consistency", 3],
-  ["smoothmix", 4],
-  ["macer", 5],
-  ["stability", 6],
-]);
 
-// Position of each filtered run if colours stand for runs; null while they stand for methods.
-let byRun = null;
+let known = {};
 
-/** Colour by run if the page has a single method, or if runs of the filtered method would look alike. */
-function chooseColours() {
+/** Return the position of each run if colors stand for runs: if all are of one method; else null. */
+function positions() {
+  if (known.dataset === state.dataset && known.sigmas === state.sigmas && known.methods === state.methods)
+    return known.places;
   const runs = filteredRuns();
-  const several = (all) => unique(all.map((run) => run.methodName)).length > 1;
-  const alike = unique(runs.map((run) => `${run.dataset} ${run.sigma}`)).length < runs.length;
-  const single = runs.length > 1 && !several(runs) && (alike || !several(data.runs));
-  byRun = single ? new Map(runs.map((run, i) => [run.id, i])) : null;
+  const names = unique(runs.map((run) => run.methodName));
+  const alike = unique(runs.map((run) => run.sigma)).length < runs.length;
+  const places = names.length === 1 && alike ? new Map(runs.map((run, i) => [run.id, i])) : null;
+  known = { dataset: state.dataset, sigmas: state.sigmas, methods: state.methods, places };
+  return places;
 }
 
-panels.push(chooseColours); // before all panels that use colours
-
-function colourSlot(run) {
-  if (byRun) return (byRun.get(run.id) ?? 0) % COLOURS;
-  return run.method ? slots.get(run.method) : (7 + ownNames.indexOf(run.label)) % COLOURS;
+export function colorSlot(run) {
+  const places = positions();
+  if (places) return (places.get(run.id) ?? 0) % COLORS;
+  return run.method ? data.colors[run.method] : (7 + ownNames.indexOf(run.label)) % COLORS;
 }
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const colourOf = (run) => css(`--run-${colourSlot(run)}`);
+export const colorOf = (run) => css(`--run-${colorSlot(run)}`);
 
-/** Return the dashes of a run: by noise level or, if all runs share one, by position among runs of its colour. */
-function dashOf(run, runs) {
-  if (byRun) return DASHES[Math.floor((byRun.get(run.id) ?? 0) / COLOURS) % DASHES.length];
-  const levels = unique(runs.map((other) => other.sigma)).sort((a, b) => a - b);
-  const order = levels.length > 1 ? levels.indexOf(run.sigma) : runs.filter(sameColour(run)).indexOf(run);
-  return DASHES[Math.max(0, order) % DASHES.length];
+/** Return the dashes of a run by its position among the given runs of its color. */
+export function dashOf(run, runs) {
+  const slot = colorSlot(run);
+  return DASHES[Math.max(0, runs.filter((other) => colorSlot(other) === slot).indexOf(run)) % DASHES.length];
 }
 
-const sameColour = (run) => (other) => colourSlot(other) === colourSlot(run);
+export const dashed = (dash) => (dash.length ? dash.join(" ") : null);
 
-/** Return a colour #rrggbb with an opacity. */
-const faded = (colour, opacity) =>
-  colour +
-  Math.round(255 * opacity)
-    .toString(16)
-    .padStart(2, "0");
-
-const stroke = (colour, width, dash = []) =>
+/** Create a short line in a run's color. */
+export const swatch = (run) =>
   s(
     "svg",
-    { class: "swatch", viewBox: "0 0 26 10", "aria-hidden": "true" },
-    s("line", {
-      x1: 0,
-      x2: 26,
-      y1: 5,
-      y2: 5,
-      stroke: colour,
-      "stroke-width": width,
-      "stroke-dasharray": dash.join(" "),
-    }),
+    { class: "swatch", viewBox: "0 0 14 10", "aria-hidden": "true" },
+    s("rect", { x: 0, y: 1, width: 14, height: 8, rx: 2, fill: `var(--run-${colorSlot(run)})` }),
   );
-
-/** Create a short line in a run's colour and dashes. */
-const swatch = (run, runs) => stroke(`var(--run-${colourSlot(run)})`, 2.5, dashOf(run, runs));
-
-/** Explain the colours, for plots without a legend. */
-function colourKeys(runs) {
-  const shown = byRun ? runs : unique(runs.map(colourSlot)).map((slot) => runs.find((run) => colourSlot(run) === slot));
-  return shown.map((run) =>
-    h(
-      "span",
-      {},
-      byRun ? swatch(run, runs) : stroke(`var(--run-${colourSlot(run)})`, 3),
-      byRun ? run.title : run.methodName,
-    ),
-  );
-}
-
-/** Explain colours and dashes. */
-function legendKeys(runs) {
-  const sigmas = byRun ? [] : unique(runs.map((run) => run.sigma)).sort((a, b) => a - b);
-  const levels = sigmas.length > 1 ? sigmas.map((sigma) => runs.find((run) => run.sigma === sigma)) : [];
-  const dashes = levels.map((run) =>
-    h("span", {}, stroke("currentColor", 2, dashOf(run, runs)), `σ ${sigmaText(run.sigma)}`),
-  );
-  return [...colourKeys(runs), ...dashes];
-}

@@ -1,7 +1,7 @@
 // Pure functions on arrays. A run's `correct[i]` is the number of its correct images with a radius in step i.
 
 /** Certified accuracy at every radius of the grid: the share of images in this step or a later one. */
-function certifiedAccuracy(correct, images) {
+export function certifiedAccuracy(correct, images) {
   const shares = new Array(correct.length);
   let total = 0;
   for (let i = correct.length - 1; i >= 0; i--) {
@@ -11,10 +11,10 @@ function certifiedAccuracy(correct, images) {
   return shares;
 }
 
-const Z = 1.959963984540054; // two-sided 95 %
+export const Z = 1.959963984540054; // two-sided 95 %
 
 /** Wilson interval of a share of `images` images. */
-function wilson(share, images) {
+export function wilson(share, images) {
   const z2 = (Z * Z) / images;
   const middle = (share + z2 / 2) / (1 + z2);
   const half = (Z / (1 + z2)) * Math.sqrt((share * (1 - share)) / images + z2 / (4 * images));
@@ -22,7 +22,7 @@ function wilson(share, images) {
 }
 
 /** Return the maximum of several curves at every radius, and the index of the curve that attains it. */
-function envelope(curves) {
+export function envelope(curves) {
   const best = curves[0].map((_, i) => curves.reduce((top, curve, k) => (curve[i] > curves[top][i] ? k : top), 0));
   return { best, shares: best.map((k, i) => curves[k][i]) };
 }
@@ -31,7 +31,7 @@ function envelope(curves) {
  * Return the difference in certified accuracy of two runs at every radius of the grid, with the 95 % interval of a
  * paired difference of shares, from the steps of each shared image in both runs (0: not correct).
  */
-function pairedDifference(first, second, count) {
+export function pairedDifference(first, second, count) {
   const onlyFirst = new Float64Array(count + 1),
     onlySecond = new Float64Array(count + 1);
   let wins = 0,
@@ -69,22 +69,23 @@ function pairedDifference(first, second, count) {
 }
 
 /** Join neighbouring bins into at most `most`; return them and how many were joined into each. */
-function rebin(bins, most) {
+export function rebin(bins, most) {
   const size = Math.ceil(bins.length / most),
     joined = [];
-  for (let i = 0; i < bins.length; i += size) joined.push(sum(bins.slice(i, i + size)));
+  for (let i = 0; i < bins.length; i += size)
+    joined.push(bins.slice(i, i + size).reduce((total, bin) => total + bin, 0));
   return { joined, size };
 }
 
-/** Return "best", "second" or "" for each printed value, ranked among rivals on the same images. */
-function rankMarks(rows) {
+/** Return "best", "second" or "" for each printed value, ranked among rivals: rows on the same images. */
+export function rankMarks(rows) {
   const marks = rows.map((row) => row.values.map(() => ""));
-  for (const rivals of unique(rows.map((row) => row.rivals))) {
+  for (const rivals of new Set(rows.map((row) => row.rivals))) {
     const members = rows.flatMap((row, i) => (row.rivals === rivals ? [i] : []));
-    if (members.length < 2 || unique(members.map((i) => rows[i].images)).length > 1) continue;
+    if (members.length < 2) continue;
     rows[members[0]].values.forEach((_, column) => {
       const printed = members.map((i) => Number(rows[i].values[column]));
-      const ranking = unique(printed.filter((value) => value > 0)).sort((a, b) => b - a);
+      const ranking = [...new Set(printed.filter((value) => value > 0))].sort((a, b) => b - a);
       members.forEach((i, k) => {
         const place = printed[k] > 0 ? ranking.indexOf(printed[k]) : -1;
         marks[i][column] = place === 0 ? "best" : place === 1 ? "second" : "";

@@ -1,23 +1,14 @@
-// The main table: sortable, best and second best of the rows shown are marked, the paper's numbers on demand.
+// The main table: sortable, with the best and second best of the rows shown, and a box per run to hide it.
 
-const tableView = { sort: null, descending: true, paper: "hidden" };
-
-/** Return a run's row with its printed values: ACR, then certified accuracy by radius. */
-const rowOf = (run) => ({
-  run,
-  group: `${run.dataset}\n${run.sigma}`,
-  rivals: run.rivals,
-  images: data.images.which[run.id],
-  values: run.printed,
-});
-
-const paperAt = (run, radius) => run.paper?.accuracy.find(([at]) => Math.abs(at - radius) < 1e-6)?.[1];
-
-/** Return the paper's ACR and accuracies for a run; missing ones are undefined. */
-const paperValues = (run) => [run.paper?.acr, ...data.radii.map((radius) => paperAt(run, radius))];
+import { copyButtons } from "./copy.js";
+import { data, paperAt, withPaper } from "./data.js";
+import { byId, h, segmented, setControls } from "./dom.js";
+import { count, fixed, sigmaText, signed } from "./format.js";
+import { swatch } from "./palette.js";
+import { change, filteredRuns, panel, RUNS, setter, state, toggled } from "./state.js";
+import { rankMarks } from "./statistics.js";
 
 const sorters = {
-  dataset: (run) => run.dataset ?? "",
   sigma: (run) => run.sigma ?? 0,
   name: (run) => run.label.toLowerCase(),
   acr: (run) => run.acr[0],
@@ -26,104 +17,90 @@ const sorters = {
   ...Object.fromEntries(data.radii.map((_, i) => [`r${i}`, (run) => run.table[i] / run.images])),
 };
 
-function tableRuns() {
-  const runs = shownRuns();
-  if (!tableView.sort) return runs;
-  const key = sorters[tableView.sort],
-    sign = tableView.descending ? -1 : 1;
-  return [...runs].sort((a, b) => (key(a) < key(b) ? -sign : key(a) > key(b) ? sign : a.id - b.id));
+/** Return the rows with their marks, in the chosen order; hidden runs are not ranked. */
+export function tableRows() {
+  const order = sorters[state.sort];
+  const sign = state.descending ? -1 : 1;
+  const runs = filteredRuns();
+  if (order) runs.sort((a, b) => (order(a) < order(b) ? -sign : order(a) > order(b) ? sign : a.id - b.id));
+  const rows = runs.map((run) => ({ run, hidden: state.hidden.has(run.id), rivals: run.rivals, values: run.printed }));
+  const ranked = rows.filter((row) => !row.hidden);
+  const marks = rankMarks(ranked);
+  return rows.map((row) => ({ ...row, marks: row.hidden ? row.values.map(() => "") : marks[ranked.indexOf(row)] }));
 }
 
 /** Sort on the first click (text ascending, numbers descending), reverse on the second, restore on the third. */
 function sortBy(column) {
-  const descending = !["name", "sigma", "dataset"].includes(column);
-  if (tableView.sort !== column) Object.assign(tableView, { sort: column, descending });
-  else if (tableView.descending === descending) tableView.descending = !descending;
-  else tableView.sort = null;
-  drawTable();
+  const descending = !["name", "sigma"].includes(column);
+  if (state.sort !== column) change({ sort: column, descending });
+  else if (state.descending === descending) change({ descending: !descending });
+  else change({ sort: null, descending: true });
   byId("table").querySelector(`[data-column="${column}"] button`).focus();
 }
 
 function heading(column, text, kind = "") {
-  const on = tableView.sort === column;
+  const on = state.sort === column;
+  const order = state.descending ? "descending" : "ascending";
+  const arrow = h("span", { class: "arrow", "aria-hidden": "true" }, on ? (state.descending ? "↓" : "↑") : "");
   return h(
     "th",
-    {
-      scope: "col",
-      class: kind,
-      "data-column": column,
-      "aria-sort": on ? (tableView.descending ? "descending" : "ascending") : null,
-    },
-    h(
-      "button",
-      { type: "button", onclick: () => sortBy(column) },
-      text,
-      h("span", { class: "arrow", "aria-hidden": "true" }, on ? (tableView.descending ? "↓" : "↑") : ""),
-    ),
+    { scope: "col", class: kind, "data-column": column, "aria-sort": on ? order : null },
+    h("button", { type: "button", onclick: () => sortBy(column) }, text, arrow),
   );
 }
 
 function paperRow(run) {
-  if (tableView.paper === "hidden" || !run.paper) return null;
-  const values = run.printed.map(Number),
-    printed = paperValues(run),
-    differences = tableView.paper === "difference";
+  if (state.paper === "hidden" || !run.paper) return null;
+  const printed = [run.paper.acr, ...data.radii.map((radius) => paperAt(run, radius))];
+  const gaps = state.paper === "difference";
   const cell = (i, digits) =>
-    printed[i] === undefined ? "" : differences ? signed(values[i] - printed[i], digits) : printed[i].toFixed(digits);
+    printed[i] === undefined
+      ? ""
+      : gaps
+        ? signed(Number(run.printed[i]) - printed[i], digits)
+        : fixed(printed[i], digits);
+  const title = h("th", { scope: "row" }, gaps ? "difference from paper" : "paper");
+  const cells = data.radii.map((_, i) => h("td", {}, cell(i + 1, 1)));
+  return h("tr", { class: "paper" }, h("td"), title, h("td", {}, cell(0, 3)), h("td"), ...cells, h("td"), h("td"));
+}
+
+function valueCell(value, mark) {
+  const shown = mark === "best" ? h("b", {}, value) : mark === "second" ? h("u", {}, value) : value;
+  return h("td", { class: mark || null }, shown);
+}
+
+function runRow({ run, hidden, values, marks }, first) {
+  const box = h("input", {
+    type: "checkbox",
+    checked: !hidden,
+    "aria-label": `Show ${run.title}`,
+    onchange: () => change({ hidden: toggled(state.hidden, run.id) }),
+  });
+  const [acr, ...accuracies] = values.map((value, i) => valueCell(value, marks[i]));
   return h(
     "tr",
-    { class: "paper" },
-    severalDatasets() && h("td"),
-    h("td"),
-    h("th", { scope: "row" }, differences ? "difference from paper" : "paper"),
-    h("td", {}, cell(0, 3)),
-    h("td"),
-    ...data.radii.map((_, i) => h("td", {}, cell(i + 1, 1))),
-    h("td"),
-    h("td"),
+    { class: [first && "first", hidden && "hidden-run"].filter(Boolean).join(" ") || null, "data-run": run.id },
+    h("td", {}, sigmaText(run.sigma)),
+    h("th", { scope: "row" }, h("label", {}, box, swatch(run), run.label)),
+    acr,
+    h("td", { class: "quiet" }, run.interval.join("–")),
+    ...accuracies,
+    h("td", { class: "quiet" }, fixed((100 * run.abstained) / run.images, 1)),
+    h("td", { class: "quiet" }, count(run.images)),
   );
 }
 
 function drawTable() {
-  const rows = tableRuns().map(rowOf),
-    marks = rankMarks(rows);
-  let last = null;
-  const body = rows.flatMap(({ run, group, values }, k) => {
-    const first = tableView.sort === null && last !== null && last !== group;
-    last = group;
-    const row = h(
-      "tr",
-      { class: first ? "first" : null, "data-run": run.id },
-      severalDatasets() && h("td", { class: "text" }, run.datasetName),
-      h("td", {}, sigmaText(run.sigma)),
-      h(
-        "th",
-        { scope: "row" },
-        swatch(
-          run,
-          rows.map((other) => other.run),
-        ),
-        run.label,
-      ),
-      ...values.flatMap((value, i) => {
-        const cell = h(
-          "td",
-          { class: marks[k][i] || null },
-          marks[k][i] === "best" ? h("b", {}, value) : marks[k][i] === "second" ? h("u", {}, value) : value,
-        );
-        return i === 0
-          ? [cell, h("td", { class: "quiet" }, `${run.acr[2].toFixed(3)}–${run.acr[3].toFixed(3)}`)]
-          : [cell];
-      }),
-      h("td", { class: "quiet" }, ((100 * run.abstained) / run.images).toFixed(1)),
-      h("td", { class: "quiet" }, run.images.toLocaleString("en")),
-    );
-    return [row, paperRow(run)].filter(Boolean);
+  drawControls();
+  const rows = tableRows();
+  const body = rows.flatMap((row, i) => {
+    const before = rows[i - 1]?.run;
+    const first = !state.sort && before && (before.sigma !== row.run.sigma || before.images !== row.run.images);
+    return [runRow(row, first), row.hidden ? null : paperRow(row.run)].filter(Boolean);
   });
   const head = h(
     "tr",
     {},
-    severalDatasets() && heading("dataset", "dataset", "text"),
     heading("sigma", "σ"),
     heading("name", "run", "text run-name"),
     heading("acr", "ACR"),
@@ -132,19 +109,27 @@ function drawTable() {
     heading("abstained", "abst. %"),
     heading("images", "images"),
   );
-  byId("table").replaceChildren(
-    h(
-      "table",
-      {},
-      h("caption", { class: "unseen" }, "Average certified radius and certified accuracy in percent by radius"),
-      h("thead", {}, head),
-      h("tbody", {}, ...body),
-    ),
+  const caption = h(
+    "caption",
+    { class: "unseen" },
+    "Average certified radius and certified accuracy in percent by radius",
   );
-  const noted = rows.filter(({ run }) => run.note);
-  byId("notes").replaceChildren(
-    ...noted.map(({ run }) => h("li", {}, h("b", {}, `${run.label}, ${aboutRun(run)}: `), run.note)),
+  byId("table").replaceChildren(h("table", {}, caption, h("thead", {}, head), h("tbody", {}, ...body)));
+  const noted = rows.filter(({ run, hidden }) => run.note && !hidden);
+  byId("notes").replaceChildren(...noted.map(({ run }) => h("li", {}, h("b", {}, `${run.title}: `), run.note)));
+}
+
+function drawControls() {
+  const choices = [
+    ["hidden", "Results only"],
+    ["values", "With paper"],
+    ["difference", "Difference from paper"],
+  ];
+  setControls(
+    byId("table-controls"),
+    withPaper && segmented("Paper's numbers", choices, state.paper, setter("paper")),
+    copyButtons(() => tableRows().filter((row) => !row.hidden)),
   );
 }
 
-panels.push(drawTable);
+panel("table", [...RUNS, "sort", "descending", "paper"], drawTable);

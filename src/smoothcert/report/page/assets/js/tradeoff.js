@@ -1,137 +1,200 @@
 // Certified accuracy at a chosen radius by clean accuracy, one point per run.
 
-const leastRadius = data.radii.findIndex((radius) => radius > 0);
-const middleRadius = data.radii.findIndex((radius) => radius >= 0.5);
-const tradeoffView = { radius: Math.max(leastRadius, middleRadius), paper: false };
-const cleanOf = (run) => run.curve[0];
-const robustOf = (run) => run.table[tradeoffView.radius] / run.images;
+import { axes, drawPlot, key, noPlot, scale, text, textWidth, ticks } from "./chart.js";
+import { data, paperAt, withPaper } from "./data.js";
+import { byId, css, h, s, setControls, toggle, unique } from "./dom.js";
+import { percent, sigmaText } from "./format.js";
+import { colorOf } from "./palette.js";
+import { change, panel, RUNS, setter, shownRuns, sigmasOf, state } from "./state.js";
 
-/** Return groups of runs of one method, dataset and noise level with different settings, sorted by setting. */
+const EDGE = { left: 58, right: 18, top: 14, bottom: 44 };
+const SHAPES = [
+  "M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0",
+  "M-4.6,-4.6h9.2v9.2h-9.2z",
+  "M0,-6l5.8,10h-11.6z",
+  "M0,-6.4l5.6,6.4l-5.6,6.4l-5.6,-6.4z",
+];
+const leastRadius = data.radii.findIndex((radius) => radius > 0);
+const cleanOf = (run) => run.table[data.radii.indexOf(0)] / run.images || run.curve[0];
+const robustOf = (run) => run.table[state.radius] / run.images;
+
+/** Return groups of runs of one method and noise level with different settings, sorted by setting. */
 function settingPaths(runs) {
-  const key = (run) => `${run.dataset}\n${run.method}\n${run.sigma}`;
+  const group = (run) => `${run.method}\n${run.sigma}`;
   const varied = runs.filter((run) => run.setting);
-  return unique(varied.map(key))
-    .map((group) => varied.filter((run) => key(run) === group).sort((a, b) => a.setting.value - b.setting.value))
+  return unique(varied.map(group))
+    .map((name) => varied.filter((run) => group(run) === name).sort((a, b) => a.setting.value - b.setting.value))
     .filter((members) => members.length > 1);
 }
 
 /** Return the paper's values for a run, as shares; null if there are none or they are not shown. */
 function paperPoint(run) {
-  const robust = paperAt(run, data.radii[tradeoffView.radius]);
-  return tradeoffView.paper && robust !== undefined ? { clean: paperAt(run, 0) / 100, robust: robust / 100 } : null;
+  const robust = paperAt(run, data.radii[state.radius]);
+  return state.pointPaper && robust !== undefined ? [paperAt(run, 0) / 100, robust / 100] : null;
+}
+
+function rangeOf(values) {
+  const low = Math.min(...values);
+  const high = Math.max(...values);
+  const margin = Math.max(0.02, 0.12 * (high - low));
+  return [Math.max(0, low - margin), Math.min(1, high + margin)];
+}
+
+/** Return labels next to their points; labels without a free position are left out. */
+function labels(points, left, right) {
+  const taken = points.map((point) => ({ left: point.x - 5, top: point.y - 5, width: 10, height: 10 }));
+  const disjoint = (a, b) =>
+    a.left >= b.left + b.width || b.left >= a.left + a.width || a.top >= b.top + b.height || b.top >= a.top + a.height;
+  return points.flatMap(({ x, y, name }) => {
+    const width = textWidth(name, 11);
+    const positions = [
+      [x + 9, y - 6],
+      [x - 9 - width, y - 6],
+      [x - width / 2, y - 20],
+      [x - width / 2, y + 8],
+    ];
+    const box = positions
+      .map(([from, top]) => ({ left: from, top, width, height: 13 }))
+      .find((at) => at.left > left && at.left + at.width < right && taken.every((other) => disjoint(at, other)));
+    if (!box) return [];
+    taken.push(box);
+    return [text(box.left, box.top + 10, name, { fill: css("--ink"), "font-size": 11 })];
+  });
+}
+
+function point(run, level, x, y, marks) {
+  const setting = run.setting ? `, ${run.setting.name} ${run.setting.value}` : "";
+  const told = `${percent(cleanOf(run))} clean, ${percent(robustOf(run))} at r = ${data.radii[state.radius].toFixed(2)}`;
+  marks.push({
+    x: x(cleanOf(run)),
+    y: y(robustOf(run)),
+    title: `${run.title}${setting}`,
+    text: told,
+    series: run.methodName,
+  });
+  return s("path", {
+    d: SHAPES[level % SHAPES.length],
+    fill: colorOf(run),
+    "data-run": run.id,
+    transform: `translate(${x(cleanOf(run))} ${y(robustOf(run))})`,
+  });
+}
+
+function paperMarks(run, printed, x, y) {
+  const line = {
+    x1: x(cleanOf(run)),
+    y1: y(robustOf(run)),
+    x2: x(printed[0]),
+    y2: y(printed[1]),
+    stroke: colorOf(run),
+  };
+  return [
+    s("line", line),
+    s("circle", {
+      cx: x(printed[0]),
+      cy: y(printed[1]),
+      r: 5,
+      fill: "none",
+      stroke: colorOf(run),
+      "stroke-width": 1.5,
+    }),
+  ];
+}
+
+function paint(runs, width) {
+  const levels = sigmasOf(runs);
+  const methods = unique(runs.map((run) => run.methodName)).map((name) => runs.find((run) => run.methodName === name));
+  const shapes =
+    levels.length > 1
+      ? levels.map((sigma, i) => ({
+          shape: SHAPES[i % SHAPES.length],
+          color: css("--ink"),
+          name: `σ ${sigmaText(sigma)}`,
+        }))
+      : [];
+  const names = key([...methods.map((run) => ({ color: colorOf(run), name: run.methodName })), ...shapes], width);
+  const height = names.height + Math.min(460, Math.max(300, width * 0.45));
+  const papers = runs.map((run) => [run, paperPoint(run)]).filter(([, printed]) => printed);
+  const xs = rangeOf([...runs.map(cleanOf), ...papers.map(([, printed]) => printed[0])]);
+  const ys = rangeOf([...runs.map(robustOf), ...papers.map(([, printed]) => printed[1])]);
+  const frame = {
+    left: EDGE.left,
+    right: width - EDGE.right,
+    top: names.height + EDGE.top,
+    bottom: height - EDGE.bottom,
+  };
+  const x = scale(xs, [frame.left, frame.right]);
+  const y = scale(ys, [frame.bottom, frame.top]);
+  const radius = data.radii[state.radius].toFixed(2);
+  const whole = (tick) => `${Number((100 * tick).toFixed(1))} %`;
+  const marks = [];
+  const ordered = [...runs.filter((run) => run.setting), ...runs.filter((run) => !run.setting)]; // settings first
+  const named = ordered.map((run) => ({
+    x: x(cleanOf(run)),
+    y: y(robustOf(run)),
+    name: run.setting
+      ? String(run.setting.value)
+      : `${run.label}${levels.length > 1 ? ` ${sigmaText(run.sigma)}` : ""}`,
+  }));
+  const children = [
+    ...names.parts,
+    axes(frame, {
+      x,
+      y,
+      xTicks: ticks(xs),
+      yTicks: ticks(ys),
+      xText: whole,
+      yText: whole,
+      xLabel: "clean accuracy (r = 0)",
+      yLabel: `certified accuracy at r = ${radius}`,
+    }),
+    ...settingPaths(runs).map((members) =>
+      s("polyline", {
+        fill: "none",
+        stroke: colorOf(members[0]),
+        "stroke-width": 1.2,
+        points: members.map((run) => `${x(cleanOf(run))},${y(robustOf(run))}`).join(" "),
+      }),
+    ),
+    ...papers.flatMap(([run, printed]) => paperMarks(run, printed, x, y)),
+    ...runs.map((run) => point(run, levels.indexOf(run.sigma), x, y, marks)),
+    ...labels(named, EDGE.left, width - EDGE.right),
+  ];
+  return {
+    height,
+    children,
+    marks,
+    alt: `Certified accuracy at radius ${radius} by clean accuracy, one point for each of ${runs.length} runs.`,
+  };
 }
 
 function drawTradeoff() {
-  const holder = byId("tradeoff");
+  drawControls();
   const runs = shownRuns();
-  if (!runs.length) return holder.replaceChildren(h("p", { class: "note" }, "No runs are shown."));
-  const radius = data.radii[tradeoffView.radius].toFixed(2);
-  const papers = runs.map((run) => ({ run, point: paperPoint(run) })).filter(({ point }) => point);
-  const scales = makeScales(
-    holder,
-    [...runs.map(cleanOf), ...papers.map(({ point }) => point.clean)],
-    [...runs.map(robustOf), ...papers.map(({ point }) => point.robust)],
-  );
-  const levels = unique(runs.map((run) => run.sigma)).sort((a, b) => a - b);
-  const ring = papers.length ? [ringKey()] : [];
-  byId("tradeoff-keys").replaceChildren(...colourKeys(runs), ...shapeKeys(levels), ...ring, ...settingKeys(runs));
-  const label = `Certified accuracy at radius ${radius} by clean accuracy, one point for each of ${runs.length} runs`;
-  const size = { viewBox: `0 0 ${scales.width} ${scales.height}`, width: scales.width, height: scales.height };
-  holder.replaceChildren(
-    s(
-      "svg",
-      { ...size, role: "group", "aria-label": label },
-      scatterFrame(scales, "clean accuracy (r = 0)", `certified accuracy at r = ${radius}`),
-      ...settingPaths(runs).map((members) => settingLine(members, scales)),
-      ...papers.map(({ run, point }) => paperMark(run, point, scales)),
-      ...runs.map((run) => tradeoffPoint(run, scales, levels.indexOf(run.sigma))),
-      s("g", { class: "names", "aria-hidden": "true" }, ...tradeoffNames(runs, scales, levels)),
-    ),
-  );
+  const settings = unique(runs.filter((run) => run.setting).map((run) => `${run.setting.name} of ${run.methodName}`));
+  const rings = state.pointPaper ? "Rings are the paper's numbers. " : "";
+  byId("tradeoff-remark").textContent =
+    `${rings}${settings.length ? `Numbers beside points: ${settings.join(", ")}.` : ""}`;
+  if (!runs.length) return noPlot("tradeoff-plot", "No runs are shown.");
+  drawPlot("tradeoff-plot", "accuracy-robustness", (width) => paint(runs, width));
 }
 
-/** Explain the shapes, if there are several. */
-const shapeKeys = (levels) =>
-  levels.length < 2
-    ? []
-    : levels.map((sigma, i) => {
-        const shape = s("path", { d: SHAPES[i % SHAPES.length], fill: "currentColor", transform: "translate(8 8)" });
-        const size = { viewBox: "0 0 16 16", width: 12, height: 12, "aria-hidden": "true" };
-        return h("span", {}, s("svg", size, shape), `σ ${sigmaText(sigma)}`);
-      });
-
-const ringKey = () => {
-  const ring = s("circle", { cx: 8, cy: 8, r: 6, fill: "none", stroke: "currentColor", "stroke-width": 1.5 });
-  return h("span", {}, s("svg", { viewBox: "0 0 16 16", width: 12, height: 12, "aria-hidden": "true" }, ring), "paper");
-};
-
-/** Explain the numbers next to points. */
-const settingKeys = (runs) =>
-  unique(runs.filter((run) => run.setting).map((run) => `numbers: ${run.setting.name} of ${run.methodName}`)).map(
-    (text) => h("span", {}, text),
-  );
-
-const runColour = (run) => `var(--run-${colourSlot(run)})`;
-
-function settingLine(members, { x, y }) {
-  const points = members.map((run) => `${x(cleanOf(run))},${y(robustOf(run))}`).join(" ");
-  return s("polyline", { class: "path", stroke: runColour(members[0]), points });
-}
-
-function paperMark(run, { clean, robust }, { x, y }) {
-  return s(
-    "g",
-    { class: "paper", stroke: runColour(run) },
-    s("line", { x1: x(cleanOf(run)), y1: y(robustOf(run)), x2: x(clean), y2: y(robust) }),
-    s("circle", { cx: x(clean), cy: y(robust), r: 5 }),
-  );
-}
-
-function tradeoffPoint(run, { x, y }, level) {
-  const setting = run.setting ? `, ${run.setting.name} ${run.setting.value}` : "";
-  const radius = data.radii[tradeoffView.radius].toFixed(2);
-  const text = `${run.title}${setting}: ${percent(cleanOf(run))} clean, ${percent(robustOf(run))} at r = ${radius}`;
-  const place = { d: SHAPES[level % SHAPES.length], transform: `translate(${x(cleanOf(run))} ${y(robustOf(run))})` };
-  const about = { class: "point", fill: runColour(run), tabindex: 0, role: "img", "aria-label": text };
-  return s("path", { ...place, ...about, "data-run": run.id }, s("title", {}, text));
-}
-
-function tradeoffNames(runs, { x, y, width }, levels) {
-  const level = (run) => (levels.length > 1 ? ` ${sigmaText(run.sigma)}` : "");
-  const name = (run) => `${run.label}${level(run)}${severalDatasets() ? `, ${run.datasetName}` : ""}`;
-  const ordered = [...runs.filter((run) => run.setting), ...runs.filter((run) => !run.setting)]; // settings first
-  const points = ordered.map((run) => ({
-    x: x(cleanOf(run)),
-    y: y(robustOf(run)),
-    text: run.setting ? String(run.setting.value) : name(run),
-  }));
-  return drawLabels(points, EDGE.left, width - EDGE.right);
-}
-
-function tradeoffControls() {
-  const shown = h("output", {}, `r = ${data.radii[tradeoffView.radius].toFixed(2)}`);
+function drawControls() {
   const slider = h("input", {
     type: "range",
     min: leastRadius,
     max: data.radii.length - 1,
     step: 1,
-    value: tradeoffView.radius,
-    oninput: () => {
-      tradeoffView.radius = Number(slider.value);
-      shown.textContent = `r = ${data.radii[tradeoffView.radius].toFixed(2)}`;
-      drawTradeoff();
-    },
+    value: state.radius,
+    oninput: () => change({ radius: Number(slider.value) }),
   });
-  return [
+  const shown = h("output", {}, `r = ${data.radii[state.radius].toFixed(2)}`);
+  setControls(
+    byId("tradeoff-controls"),
     h("label", { class: "picker" }, h("span", {}, "Radius"), slider, shown),
-    withPaper && toggle("Paper's numbers", false, setter(tradeoffView, "paper", drawTradeoff)),
-  ].filter(Boolean);
+    withPaper && toggle("Paper's numbers", state.pointPaper, setter("pointPaper")),
+  );
 }
 
-if (leastRadius >= 0) {
-  byId("tradeoff-controls").append(...tradeoffControls());
-  panels.push(drawTradeoff);
-  new ResizeObserver(drawTradeoff).observe(byId("tradeoff"));
-} else {
-  byId("tradeoff").closest("section").hidden = true;
-}
+if (leastRadius >= 0) panel("tradeoff-plot", [...RUNS, "radius", "pointPaper"], drawTradeoff);
+else byId("tradeoff-plot").closest("section").hidden = true;

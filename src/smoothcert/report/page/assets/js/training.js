@@ -1,60 +1,121 @@
-// Training curves, and the cost of training and certification.
+// Training curves, a facet per method; and the cost of training and certification.
 
+import { axes, drawPlot, facets, key, noPlot, path, scale, ticks, tickText } from "./chart.js";
+import { data } from "./data.js";
+import { byId, css, h, picker, s, setControls, unique } from "./dom.js";
+import { duration, sigmaText } from "./format.js";
+import { colorOf, DASHES, dashed, swatch } from "./palette.js";
+import { panel, RUNS, setter, shownRuns, sigmasOf, state } from "./state.js";
+
+const EDGE = { left: 46, right: 8, top: 24, bottom: 36 };
 const trained = data.runs.filter((run) => run.training);
 const quantities = unique(trained.flatMap((run) => Object.keys(run.training.curves)));
-const trainingView = { quantity: quantities.includes("loss") ? "loss" : quantities[0] };
+const quantity = () => [state.quantity, "test_accuracy", quantities[0]].find((name) => quantities.includes(name));
 const quantityText = (name) =>
   ({ test_accuracy: "accuracy under noise, %", learning_rate: "learning rate" })[name] ?? name.replaceAll("_", " ");
 
+const pointsOf = (run) =>
+  run.training.curves[quantity()].flatMap((value, i) => (value === null ? [] : [[run.training.epochs[i], value]]));
+
+function paint(runs, width) {
+  const methods = unique(runs.map((run) => run.methodName));
+  const levels = sigmasOf(runs);
+  const dash = (run) => DASHES[Math.max(0, levels.indexOf(run.sigma)) % DASHES.length];
+  const items =
+    levels.length > 1
+      ? levels.map((sigma, i) => ({
+          color: css("--ink"),
+          dash: dashed(DASHES[i % DASHES.length]),
+          name: `σ ${sigmaText(sigma)}`,
+        }))
+      : [];
+  const names = key(items, width);
+  const layout = facets(methods.length, width, { least: 240, height: 190, top: names.height });
+  const all = runs.flatMap(pointsOf);
+  const span = (values) => [Math.min(...values), Math.max(...values)];
+  const [first, last] = span(all.map(([epoch]) => epoch));
+  const [low, high] = span(all.map(([, value]) => value));
+  const margin = 0.06 * (high - low) || 0.5;
+  const marks = [];
+  const children = methods.flatMap((name, k) => {
+    const place = layout.places[k];
+    const frame = {
+      left: place.left + EDGE.left,
+      right: place.left + place.width - EDGE.right,
+      top: place.top + EDGE.top,
+      bottom: place.top + place.height - EDGE.bottom,
+    };
+    const x = scale([first, Math.max(last, first + 1)], [frame.left, frame.right]);
+    const y = scale([low - margin, high + margin], [frame.bottom, frame.top]);
+    const lines = runs
+      .filter((run) => run.methodName === name)
+      .map((run) => {
+        const points = pointsOf(run);
+        for (const [epoch, value] of points)
+          marks.push({
+            x: x(epoch),
+            y: y(value),
+            title: run.title,
+            text: `epoch ${epoch}   ${value.toPrecision(4)}`,
+            series: run.id,
+          });
+        const places = points.map(([epoch, value]) => [x(epoch), y(value)]);
+        return points.length > 1
+          ? s("path", {
+              d: path(places),
+              fill: "none",
+              stroke: colorOf(run),
+              "stroke-width": 1.6,
+              "stroke-dasharray": dashed(dash(run)),
+            })
+          : s("circle", { cx: places[0]?.[0], cy: places[0]?.[1], r: 3, fill: colorOf(run) });
+      });
+    return [
+      axes(frame, {
+        x,
+        y,
+        xTicks: ticks([first, Math.max(last, first + 1)], 4),
+        yTicks: ticks([low - margin, high + margin], 4),
+        yText: tickText,
+        xLabel: "epoch",
+        title: name,
+      }),
+      ...lines,
+    ];
+  });
+  const told = `${quantityText(quantity())} by epoch in ${runs.length} training runs, from ${low.toPrecision(3)} to ${high.toPrecision(3)}.`;
+  return { height: layout.height, children: [...names.parts, ...children], marks, alt: told };
+}
+
 function drawTraining() {
-  const runs = shownRuns().filter((run) => run.training?.curves[trainingView.quantity]);
   byId("training-section").hidden = !trained.length;
   if (!trained.length) return;
-  const epochs = unique(runs.flatMap((run) => run.training.epochs)).sort((a, b) => a - b);
-  if (epochs.length < 1) {
-    removePlot(byId("training-plot"), h("p", { class: "note" }, "None of the runs shown recorded this quantity."));
-    return;
-  }
-  const lines = runs.map((run) => {
-    const byEpoch = new Map(
-      run.training.epochs.map((epoch, i) => [epoch, run.training.curves[trainingView.quantity][i]]),
-    );
-    const values = epochs.map((epoch) => byEpoch.get(epoch) ?? null);
-    return {
-      title: run.title,
-      values,
-      colour: colourOf(run),
-      dash: dashOf(run, runs),
-      width: 1.8,
-      read: (i) => (values[i] === null ? "" : values[i].toPrecision(4)),
-    };
-  });
-  byId("training-keys").replaceChildren(...legendKeys(runs));
-  const known = lines.flatMap((line) => line.values).filter((value) => value !== null);
-  const low = Math.min(...known),
-    high = Math.max(...known),
-    margin = 0.06 * (high - low) || 0.5;
-  linePlot(byId("training-plot"), {
-    x: epochs.length > 1 ? epochs : [epochs[0], epochs[0] + 1],
-    lines: epochs.length > 1 ? lines : lines.map((line) => ({ ...line, values: [...line.values, null], marks: true })),
-    xLabel: "epoch",
-    yLabel: quantityText(trainingView.quantity),
-    yRange: [low - margin, high + margin],
-    alt: `${quantityText(trainingView.quantity)} by epoch in ${runs.length} training runs, from ${low.toPrecision(3)} to ${high.toPrecision(3)}.`,
-    xText: (i) => `epoch ${epochs[i]}`,
-  });
+  setControls(
+    byId("training-controls"),
+    quantities.length > 1 &&
+      picker(
+        "Quantity",
+        quantities.map((name) => [name, quantityText(name)]),
+        quantity(),
+        setter("quantity"),
+      ),
+  );
+  const runs = shownRuns().filter((run) => run.training?.curves[quantity()] && pointsOf(run).length);
+  if (!runs.length) return noPlot("training-plot", "None of the runs shown recorded this quantity.");
+  drawPlot("training-plot", "training", (width) => paint(runs, width));
 }
 
 function costCell(seconds, largest, device) {
   if (seconds === null) return h("td", { class: "text quiet" }, "–");
+  const bar = {
+    class: "cost-bar",
+    style: { width: `${Math.max(1, (100 * seconds) / largest)}px` },
+    "aria-hidden": "true",
+  };
   return h(
     "td",
     { class: "text cost" },
-    h("span", {
-      class: "cost-bar",
-      style: { width: `${Math.max(1, (100 * seconds) / largest)}px` },
-      "aria-hidden": "true",
-    }),
+    h("span", bar),
     duration(seconds),
     device && h("span", { class: "quiet" }, ` ${device}`),
   );
@@ -63,52 +124,32 @@ function costCell(seconds, largest, device) {
 function drawCost() {
   const runs = shownRuns().filter((run) => run.cost.training || run.cost.certification);
   byId("cost-section").hidden = !data.runs.some((run) => run.cost.training || run.cost.certification);
-  const most = (key) => Math.max(1e-9, ...runs.map((run) => run.cost[key] ?? 0)),
-    training = most("training"),
-    certification = most("certification");
-  const anyTraining = runs.some((run) => run.cost.training),
-    paper = runs.some((run) => run.cost.paperHours);
+  const most = (name) => Math.max(1e-9, ...runs.map((run) => run.cost[name] ?? 0));
+  const anyTraining = runs.some((run) => run.cost.training);
+  const paper = runs.some((run) => run.cost.paperHours);
   const rows = runs.map((run) =>
     h(
       "tr",
       {},
-      h("th", { scope: "row" }, run.label, h("span", { class: "quiet" }, ` ${aboutRun(run)}`)),
-      anyTraining && costCell(run.cost.training, training, run.cost.trainedOn),
-      costCell(run.cost.certification, certification, run.cost.certifiedOn),
-      h("td", {}, run.cost.certification === null ? "–" : `${(run.cost.certification / run.images).toPrecision(3)} s`),
+      h("th", { scope: "row" }, swatch(run), run.label, h("span", { class: "quiet" }, ` σ ${sigmaText(run.sigma)}`)),
+      anyTraining && costCell(run.cost.training, most("training"), run.cost.trainedOn),
+      costCell(run.cost.certification, most("certification"), run.cost.certifiedOn),
+      h("td", {}, run.cost.certification === null ? "–" : duration(run.cost.certification / run.images)),
       paper && h("td", {}, run.cost.paperHours ? `${run.cost.paperHours} h` : ""),
     ),
   );
+  const titles = [
+    h("th", { scope: "col", class: "text" }, "run"),
+    anyTraining && h("th", { scope: "col", class: "text" }, "training"),
+    h("th", { scope: "col", class: "text" }, "certification"),
+    h("th", { scope: "col" }, "per image"),
+    paper && h("th", { scope: "col" }, "training (paper)"),
+  ];
+  const caption = h("caption", { class: "unseen" }, "Training and certification time by run");
   byId("cost").replaceChildren(
-    h(
-      "table",
-      {},
-      h("caption", { class: "unseen" }, "Training and certification time by run"),
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          h("th", { scope: "col", class: "text" }, "run"),
-          anyTraining && h("th", { scope: "col", class: "text" }, "training"),
-          h("th", { scope: "col", class: "text" }, "certification"),
-          h("th", { scope: "col" }, "per image"),
-          paper && h("th", { scope: "col" }, "training (paper)"),
-        ),
-      ),
-      h("tbody", {}, ...rows),
-    ),
+    h("table", {}, caption, h("thead", {}, h("tr", {}, ...titles)), h("tbody", {}, ...rows)),
   );
 }
 
-if (quantities.length > 1)
-  byId("training-controls").append(
-    picker(
-      "Quantity",
-      quantities.map((name) => [name, quantityText(name)]),
-      trainingView.quantity,
-      setter(trainingView, "quantity", drawTraining),
-    ),
-  );
-panels.push(drawTraining, drawCost);
+panel("training-plot", [...RUNS, "quantity"], drawTraining);
+panel("cost", RUNS, drawCost);

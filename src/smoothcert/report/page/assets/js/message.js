@@ -1,0 +1,89 @@
+// The first sentences: which method wins, by how much, and what it costs; on corrupted images if the runs are on those.
+
+import { data } from "./data.js";
+import { byId, h } from "./dom.js";
+import { count, sigmaText } from "./format.js";
+import { swatch } from "./palette.js";
+import { panel, RUNS, shownRuns, state } from "./state.js";
+
+const sentences = (message, tag) => [
+  h(tag, { class: "headline" }, message.headline),
+  h(
+    "dl",
+    { class: "details" },
+    ...message.details.map(({ title, text }) => h("div", {}, h("dt", {}, title), h("dd", {}, text))),
+  ),
+];
+
+export const messageOf = () => data.messages.find((message) => message.dataset === state.dataset);
+
+/** Return the shown runs that can be compared, or all if there are none, and a remark on the others. */
+export function comparedRuns() {
+  const shown = shownRuns();
+  const compared = shown.filter((run) => messageOf().compared.includes(run.id));
+  const runs = compared.length ? compared : shown;
+  const others = shown.length - runs.length;
+  return { runs, remark: others ? `${others} more on other images: see the table.` : "" };
+}
+
+function drawMessage() {
+  const message = messageOf();
+  const here = data.runs.filter((run) => run.dataset === state.dataset).length;
+  const compared = message.compared.length === here ? `${here} runs` : `${message.compared.length} of ${here} runs`;
+  byId("message").replaceChildren(
+    ...sentences(message, data.corruptionLeads ? "h3" : "h2"),
+    h("p", { class: "remark" }, here > 1 ? `Compared: ${compared}, on the same ${count(message.images)} images.` : ""),
+  );
+}
+
+function drawCorruptionMessage() {
+  const message = data.corruptionMessage;
+  if (message) byId("corruption-message").replaceChildren(...sentences(message, data.corruptionLeads ? "h2" : "h3"));
+}
+
+/** Draw the table of the best run per radius, with the best run of another method beside it. */
+function drawBest() {
+  const { best } = messageOf();
+  const cell = (id, accuracy, kind = "") => {
+    const run = id === null ? null : data.runs[id];
+    return run
+      ? [
+          h(
+            "td",
+            { class: `text ${kind}` },
+            swatch(run),
+            run.name,
+            h("span", { class: "quiet" }, ` σ ${sigmaText(run.sigma)}`),
+          ),
+          h("td", { class: kind }, `${accuracy} %`),
+        ]
+      : [h("td", { class: kind }), h("td", { class: kind })];
+  };
+  const rows = best.map((at) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, at.radius.toFixed(2)),
+      ...cell(at.run, at.accuracy),
+      ...cell(at.second, at.secondAccuracy, "next"),
+    ),
+  );
+  const heads = [
+    h("th", { scope: "col", class: "text" }, "radius"),
+    h("th", { scope: "col", class: "text", colspan: 2 }, "most images certified by"),
+    h("th", { scope: "col", class: "text next", colspan: 2 }, "next method"),
+  ];
+  byId("best").replaceChildren(
+    h(
+      "table",
+      {},
+      h("caption", { class: "unseen" }, "Best method per radius"),
+      h("thead", {}, h("tr", {}, ...heads)),
+      h("tbody", {}, ...rows),
+    ),
+  );
+}
+
+panel("message", ["dataset"], drawMessage);
+panel("best", RUNS, drawBest);
+panel("corruption-message", [], drawCorruptionMessage);

@@ -1,0 +1,87 @@
+"""The best rows of a table: by ACR at each noise level, with a paired interval, and by certified accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from smoothcert.report.tables.table import Table, TableRow
+from smoothcert.statistics.metrics import Estimate, paired_difference
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The row with the largest ACR at a noise level; `ahead` is its paired lead over the next method, if any."""
+
+    first: TableRow
+    second: TableRow | None
+    ahead: Estimate | None
+    clean: TableRow  # the row with the highest clean accuracy
+
+    @property
+    def significant(self) -> bool:
+        """True if the interval of the lead excludes 0."""
+        return self.ahead is not None and self.ahead.low > 0
+
+
+@dataclass(frozen=True)
+class BestAt:
+    """The row with the highest certified accuracy at a radius, and the best row of another method."""
+
+    radius: float
+    first: TableRow
+    second: TableRow | None
+    accuracy: float
+    second_accuracy: float | None
+
+
+def comparable_rows(table: Table, dataset: str | None) -> list[TableRow]:
+    """Return the rows of a dataset with the images and protocol that most of its rows share."""
+    rows = [row for row in table.rows if row.entry.dataset == dataset]
+    keys = [(row.entry.protocol, row.entry.image_set) for row in rows]
+    most = max(keys, key=lambda key: (keys.count(key), len(key[1])))
+    return [row for row, key in zip(rows, keys, strict=True) if key == most]
+
+
+def leads_by_sigma(rows: Sequence[TableRow]) -> list[Lead]:
+    """Return the lead at each noise level, in increasing order."""
+    leads = []
+    for sigma in sorted({row.entry.sigma or 0.0 for row in rows}):
+        members = [row for row in rows if (row.entry.sigma or 0.0) == sigma]
+        first = max(members, key=lambda row: row.acr.value)
+        second = _best_other(members, first, lambda row: row.acr.value)
+        ahead = paired_difference(*map(_columns, (first, second))) if second else None
+        leads.append(Lead(first, second, ahead, max(members, key=lambda row: row.accuracy[0])))
+    return leads
+
+
+def best_by_radius(rows: Sequence[TableRow], radii: Sequence[float]) -> list[BestAt]:
+    """Return the best row at each radius at which some image is certified, whatever its noise level."""
+    best = (_best_at(rows, number, radius) for number, radius in enumerate(radii))
+    return [at for at in best if at.accuracy > 0]
+
+
+def _best_at(rows: Sequence[TableRow], number: int, radius: float) -> BestAt:
+    def accuracy(row: TableRow) -> float:
+        return row.accuracy[number]
+
+    first = max(rows, key=accuracy)
+    second = _best_other(rows, first, accuracy)
+    return BestAt(radius, first, second, accuracy(first), accuracy(second) if second else None)
+
+
+def method_name(row: TableRow) -> str:
+    """Return the method of a row, or its name if it is not one of the paper's."""
+    return row.entry.method or row.entry.name
+
+
+def _best_other(rows: Sequence[TableRow], first: TableRow, key: Callable[[TableRow], float]) -> TableRow | None:
+    others = [row for row in rows if method_name(row) != method_name(first)]
+    return max(others, key=key) if others else None
+
+
+def _columns(row: TableRow) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
+    results = row.entry.results
+    return results.idx, results.radius, results.correct
