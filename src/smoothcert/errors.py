@@ -57,6 +57,16 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+def kind_of(value: object) -> str:
+    """Return the type of a value with its article.
+
+    >>> kind_of("text"), kind_of(3)
+    ('a str', 'an int')
+    """
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
 def first_line(error: BaseException) -> str:
     r"""Return the first line of an error message without its full stop, for quoting in another message.
 

@@ -1,7 +1,9 @@
 """Bad input to the library: one clear sentence each."""
 
+import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
 import smoothcert
 from smoothcert.errors import SmoothcertError, UsageError
@@ -15,6 +17,10 @@ def scores(x):
 
 def smooth(model=scores, sigma=0.5, num_classes=3, **options):
     return smoothcert.SmoothedClassifier(model, sigma, num_classes, **options)
+
+
+class Output:
+    """Stands for the outputs of other libraries, which hold scores beside other things."""
 
 
 def linear(dtype=torch.float32):
@@ -79,6 +85,18 @@ CASES = [
     (lambda: smooth(model=linear().to("meta")).certify(IMAGE, n=20), "device `meta`"),
     (lambda: smooth(model=lambda x: (scores(x), None)).certify(IMAGE, n=20), "a tuple; wrap it in a module"),
     (lambda: smooth(lambda x: x.flatten(1)[:, :1], num_classes=None).predict(IMAGE), "score for each class .*single"),
+    (lambda: smooth(lambda x: x.flatten(1)[:, :1], num_classes=2).predict(IMAGE), "score for each class .*single one"),
+    (lambda: smooth(model=lambda x: iter(())).certify(IMAGE, n=20), "but got a tuple_iterator"),
+    (lambda: smooth(model=lambda x: Output()).certify(IMAGE, n=20), "but got an Output; wrap it"),
+    (
+        lambda: smooth(torch.nn.Conv2d(3, 3, 5)).certify(np.zeros((28, 28, 3), np.float32), n=20),
+        r"cannot score a batch of shape \[256, 28, 28, 3\] .*; pass images as \[channels, height, width\]",
+    ),
+    (
+        lambda: smooth(torch.nn.Conv1d(1, 3, 5)).certify(torch.zeros(1, 50), n=20),
+        r"cannot score a batch of shape \[256, 50\] .*; set `input_shape` if one input is not of shape \[50\]",
+    ),
+    (lambda: smooth(LogisticRegression()), r"a LogisticRegression; pass `lambda x: estimator.predict_proba\("),
     (lambda: smooth().certify(IMAGE, index=[1, 2]), "one `index` per input"),
     (lambda: smooth().certify(IMAGE, index=-1), "`index`"),
     (lambda: smooth().counts(IMAGE, 2**32), "2\\*\\*32"),
@@ -113,11 +131,6 @@ def test_other_things_than_are_wanted(call, message):
 
 def test_the_text_of_a_classifier_says_its_noise():
     assert "sigma=0.5, num_classes=3, precision=fp32, form=plain" in repr(smooth())
-
-
-def test_an_error_of_the_model_itself_stays_what_it_is():
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        smooth(model=linear()).certify(torch.rand(1, 5, 5), n=20)
 
 
 @pytest.mark.filterwarnings("error")

@@ -15,6 +15,7 @@ from smoothcert.distributed.ranks import Ranks
 from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.runtime.deadline import OutOfTimeError
+from smoothcert.training.compute import with_defaults
 from smoothcert.training.config import read_config
 from smoothcert.training.epochs import noisy_accuracy, plan_epoch
 from smoothcert.training.fit import fit, fit_together
@@ -74,7 +75,7 @@ def test_a_run_folder_holds_what_was_run(few, tmp_path):
     config = configure("catrs")
     path = train(config, tmp_path / "run", few)
     run = RunFolder(tmp_path / "run")
-    assert read_config(run.config) == config
+    assert read_config(run.config) == with_defaults(config)
     assert not run.state.exists()
     last = run.read_metrics()[-1]
     assert {"epoch", "learning_rate", "loss", "low", "high", "sure", "test_accuracy", "seconds"} == last.keys()

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import SmoothcertError, UsageError, kind_of
 from smoothcert.models import Classifier, create_model
 from smoothcert.runtime.atomic_files import file_hash, replacing
 
@@ -66,7 +66,7 @@ def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
         {'sigma': 0.25}
     """
     if not isinstance(model, Classifier):
-        raise UsageError(f"Expected `model` to be from `create_model`, but got a {type(model).__name__}.")
+        raise UsageError(f"Expected `model` to be from `create_model`, but got {kind_of(model)}.")
     header = {
         "format": _FORMAT,
         "architecture": model.architecture,

@@ -11,7 +11,7 @@ from typing import Protocol, overload
 import torch
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError, UsageError, counted
+from smoothcert.errors import SmoothcertError, UsageError, counted, kind_of
 from smoothcert.statistics.bounds import check_count
 
 
@@ -73,7 +73,7 @@ class ImageData:
             kind = f"{type(self.images).__name__} of {dtype}"
             raise UsageError(f"{self.name}: expected images as a tensor of uint8 or floats, but got a {kind}.")
         if not isinstance(self.labels, Tensor):
-            raise UsageError(f"{self.name}: expected labels as a tensor, but got a {type(self.labels).__name__}.")
+            raise UsageError(f"{self.name}: expected labels as a tensor, but got {kind_of(self.labels)}.")
         if len(self.labels) != self.images.shape[0]:
             raise SmoothcertError(
                 f"{self.name}: {counted(self.images.shape[0], 'image')} but {counted(len(self.labels), 'label')}."

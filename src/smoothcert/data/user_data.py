@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, TensorDataset
 
 from smoothcert.data.image_data import ImageData
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, kind_of
 
 Labeled = ImageData | Dataset[Any] | DataLoader[Any] | Sequence[Any]
 """Labeled data of any kind that `as_image_data` converts; a sequence is a pair (inputs, labels)."""
@@ -58,7 +58,7 @@ def as_image_data(data: Any, split: str = "test") -> ImageData:
         return _from_dataset(data, split)
     raise UsageError(
         "Expected `data` as `load_dataset` returns it, as a pair (inputs, labels), or as a Dataset or DataLoader of "
-        f"such pairs, but got a {type(data).__name__}."
+        f"such pairs, but got {kind_of(data)}."
     )
 
 
@@ -175,5 +175,5 @@ def _bytes(x: Tensor) -> bytes:
 
 def _kind(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}"
-    return f"a {type(value).__name__}"
+        return f"{kind_of(value)} of {len(value)}"
+    return f"{kind_of(value)}"

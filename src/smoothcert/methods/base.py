@@ -164,7 +164,7 @@ class Method(ABC):
 
     @abstractmethod
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Compute the loss of a mini-batch.
 
@@ -173,7 +173,7 @@ class Method(ABC):
             x: Images in [0, 1], [images, channels, height, width].
             y: Labels, int64 [images].
             draws: The source of all random numbers.
-            epoch: The number of the epoch, from 0, as a tensor.
+            epoch: The number of the epoch, from 0: a tensor in training runs, so that steps can be captured.
             soft: Soft labels [images, classes] if `uses_soft_labels`.
 
         Returns:

@@ -39,7 +39,7 @@ class FirstFailure(Gaussian):
         return self if epoch >= self.attack_epoch else dataclasses.replace(self, attack_steps=0)
 
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Return the mean cross-entropy under the noise that the attack finds."""
         noise, parts = self.sigma * draws.noise(x, self.num_noises), {}

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, unknown_name
+from smoothcert.smoothing.counting import is_out_of_memory
 from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype, is_packaged
 from smoothcert.smoothing.precision import check_precision, numerics
 from smoothcert.smoothing.workers import copy_module, single_threaded
@@ -45,11 +46,14 @@ class BaseClassifier:
         if form not in FORMS:
             raise unknown_name("form", form, FORMS)
         if not callable(model):
-            raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
+            proba = "; pass `lambda x: estimator.predict_proba(x.flatten(1).numpy())`"
+            hint = proba if hasattr(model, "predict_proba") else ""
+            raise UsageError(f"Expected `model` to be callable, but got {kind_of(model)}{hint}.")
         if form == "folded" and not is_packaged(model):
-            raise UsageError(f"Only networks from `create_model` can be folded, but got a {type(model).__name__}.")
+            raise UsageError(f"Only networks from `create_model` can be folded, but got {kind_of(model)}.")
         self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
         self.deployed = Deployed(form, precision)
+        self._has_scored = False
 
     @property
     def dtype(self) -> torch.dtype:
@@ -102,24 +106,31 @@ class BaseClassifier:
     def _scores(self, network: Model, noisy: Tensor) -> Tensor:
         try:
             returned = network(noisy)
-        except RuntimeError as error:
+        except SmoothcertError:
+            raise
+        except Exception as error:
             if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
                 other = "folded" if is_packaged(self.model) else "plain"
                 text = f"The network cannot be compiled ({first_line(error)})"
                 raise SmoothcertError(f"{text}; choose `form='{other}'`.") from error
-            if "type" in str(error) and not isinstance(error, torch.OutOfMemoryError):
-                self._check_dtype(noisy.dtype)
-            raise
+            if self._has_scored or is_out_of_memory(error):
+                raise
+            self._check_dtype(noisy.dtype)
+            reason = first_line(error) or type(error).__name__
+            raise UsageError(
+                f"The model cannot score a batch of shape {list(noisy.shape)} ({reason}); {_advise(noisy.shape[1:])}."
+            ) from error
         scores = _as_tensor(returned, noisy.device)
-        if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
-            expected = [len(noisy), self.num_classes or "classes"]
-            raise UsageError(f"Expected scores of shape {expected} from the model, but got {list(scores.shape)}.")
-        if scores.shape[1] == 1:
+        if scores.dim() == 2 and scores.shape[1] == 1:
             raise UsageError(
                 "Expected a score for each class from the model, but got a single one; wrap a model that scores only "
                 "the second of two classes in a function that returns both, such as (-score, score)."
             )
-        self.num_classes, self.deployed.called = scores.shape[1], True
+        if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
+            expected = [len(noisy), self.num_classes or "classes"]
+            raise UsageError(f"Expected scores of shape {expected} from the model, but got {list(scores.shape)}.")
+        self._has_scored = self.deployed.called = True
+        self.num_classes = scores.shape[1]
         return scores
 
     def _check_dtype(self, given: torch.dtype) -> None:
@@ -134,12 +145,19 @@ class BaseClassifier:
             )
 
 
+def _advise(shape: torch.Size) -> str:
+    """Return what to try if a model cannot score inputs of a shape."""
+    if len(shape) == 3 and shape[0] > 4 >= shape[2]:
+        return "pass images as [channels, height, width], such as `x.permute(2, 0, 1)` of one with the channels last"
+    return f"set `input_shape` if one input is not of shape {list(shape)}"
+
+
 def _as_tensor(returned: Any, device: torch.device) -> Tensor:
     try:
         scores = torch.as_tensor(returned, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"Expected an array of scores from the model, but got a {type(returned).__name__}; wrap it in a module "
+            f"Expected an array of scores from the model, but got {kind_of(returned)}; wrap it in a module "
             "that returns the scores alone, such as its `logits`."
         ) from error
     if scores.is_complex() or scores.dtype == torch.bool:

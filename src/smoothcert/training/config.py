@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import tomli_w
 
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
 from smoothcert.training.settings import (
@@ -95,19 +96,14 @@ def without_sampling(config: TrainConfig, **changes: Any) -> TrainConfig:
 
 
 def to_toml(config: TrainConfig) -> str:
-    """Return a configuration as TOML. JSON's strings, numbers and booleans are valid TOML.
+    """Return a configuration as TOML.
 
     It holds all fields, except those of sampling if images are shuffled: names of teachers depend on the text.
     """
     omitted = {"options", "method", *(_SAMPLING if config.sampling == "shuffle" else ())}
-    lines = [
-        f"{field.name} = {json.dumps(getattr(config, field.name))}"
-        for field in dataclasses.fields(config)
-        if field.name not in omitted
-    ]
-    lines += ["", "[method]", f"name = {json.dumps(config.method)}"]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in config.options.items()]
-    return "\n".join(lines) + "\n"
+    names = [field.name for field in dataclasses.fields(config) if field.name not in omitted]
+    values = {name: getattr(config, name) for name in names}
+    return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})
 
 
 def describe(config: TrainConfig) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,11 +34,12 @@ def list_recipes(pattern: str = "*") -> list[str]:
     return [name for name in names if fnmatch(name, pattern)]
 
 
-def load_recipe(name: str, /, **overrides: Any) -> TrainConfig:
+def load_recipe(name: str | os.PathLike[str], /, **overrides: Any) -> TrainConfig:
     """Load a recipe by its name, or a TOML file by its path.
 
     Args:
-        name: The name of a recipe (see `list_recipes`), or a path that ends in `.toml`.
+        name: The name of a recipe (see `list_recipes`), or the path of a TOML file: a string that ends in
+            `.toml`, or a `Path`.
         **overrides: Fields of `TrainConfig` to replace. `options` is merged into the options of the recipe's method.
 
     Returns:
@@ -52,7 +54,7 @@ def load_recipe(name: str, /, **overrides: Any) -> TrainConfig:
         >>> config.epochs, config.options["weight"]
         (10, 2.0)
     """
-    if name.endswith(".toml"):
+    if not isinstance(name, str) or name.endswith(".toml"):
         return read_config(Path(name), **overrides)
     if name not in list_recipes():
         raise unknown_name("recipe", name, list_recipes())

@@ -24,6 +24,7 @@ from smoothcert.checkpoints.checkpoint import read_tensors, save_checkpoint, wri
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.models import Classifier
 from smoothcert.runtime.atomic_files import open_locked, write_text
+from smoothcert.training.compute import different_fields, with_defaults
 from smoothcert.training.config import TrainConfig, read_config, to_toml
 
 
@@ -42,18 +43,28 @@ class RunFolder:
         """True if the trained network exists."""
         return self.model.is_file()
 
+    @property
+    def begun(self) -> bool:
+        """True if there is a result of training: metrics, a state or the network."""
+        return any(file.is_file() for file in (self.metrics, self.state, self.model))
+
     def read_config(self) -> TrainConfig | None:
-        """Return the configuration, or None if the run has not begun."""
+        """Return the configuration, or None if there is none."""
         return read_config(self.config) if self.config.is_file() else None
 
     def open(self, config: TrainConfig) -> None:
         """Begin or resume a run. Raise if the folder holds a run with a different configuration."""
-        before = self.read_config()
-        if before is None:
-            write_text(self.config, to_toml(config))
-        elif before != config:
-            lines = set(to_toml(config).splitlines()) ^ set(to_toml(before).splitlines())
-            fields = sorted({line.split(" = ")[0] for line in lines if line})
+        self.check(config)
+        whole = with_defaults(config)
+        if not self.begun and self.read_config() != whole:
+            with self.locked():  # another process may have begun to train, and have saved nothing yet
+                write_text(self.config, to_toml(whole))
+
+    def check(self, config: TrainConfig) -> None:
+        """Raise if the folder holds a run with a different configuration, unless it failed before it began."""
+        if not self.begun or (before := self.read_config()) is None:
+            return
+        if fields := different_fields(before, config):
             text = f"{self.path} holds a run with a different configuration (different {', '.join(fields)})"
             raise UsageError(f"{text}; choose another `name`, or move the folder elsewhere.")
 
