@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,27 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, unknown_name
-from smoothcert.smoothing.counting import is_out_of_memory
+from smoothcert.smoothing.counting import Voter, is_out_of_memory
 from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype, is_packaged
 from smoothcert.smoothing.precision import check_precision, numerics
 from smoothcert.smoothing.workers import copy_module, single_threaded
 
 Model = Callable[[Tensor], Any]
-
-
-@dataclass(frozen=True)
-class Voter:
-    """A deployed network, and the function that scores micro-batches with it.
-
-    Attributes:
-        score: Returns the scores of one micro-batch.
-        network: The deployed network.
-        settings: Context for a thread of its own, since PyTorch keeps gradient mode and autocast per thread.
-    """
-
-    score: Callable[[Tensor], Tensor]
-    network: Any
-    settings: Callable[[torch.device], AbstractContextManager[Any]] = nullcontext
 
 
 class BaseClassifier:

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.philox import Purpose
-from smoothcert.smoothing.base_classifier import BaseClassifier, Voter
+from smoothcert.smoothing.base_classifier import BaseClassifier
 from smoothcert.smoothing.counting import (
+    Voter,
     Work,
     all_work,
     count_within_memory,

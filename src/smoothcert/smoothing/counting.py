@@ -10,6 +10,8 @@ is a function of (seed, index, sample number) alone, however the work was batche
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +19,6 @@ import torch
 from torch import Tensor
 
 from smoothcert.errors import SmoothcertError
-from smoothcert.smoothing.base_classifier import Voter
 from smoothcert.smoothing.gathering import gather_votes
 from smoothcert.smoothing.noising import add_noise
 from smoothcert.smoothing.workers import share_out
@@ -28,6 +29,21 @@ Classify = Callable[[Tensor], Tensor]
 Work = tuple[Tensor, Tensor]
 """Micro-batches to count: the position of each one's input, and its number among that input's micro-batches."""
 _OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
+
+
+@dataclass(frozen=True)
+class Voter:
+    """A deployed network, and the function that scores micro-batches with it.
+
+    Attributes:
+        score: Returns the scores of one micro-batch.
+        network: The deployed network.
+        settings: Context for a thread of its own, since PyTorch keeps gradient mode and autocast per thread.
+    """
+
+    score: Classify
+    network: Any
+    settings: Callable[[torch.device], AbstractContextManager[Any]] = nullcontext
 
 
 def count_votes(
