@@ -182,9 +182,9 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
         [20, 60]
     """
     check_count("count", count)
-    if len(shard) != 2:
+    if [type(number) for number in shard] != [int, int]:
         raise UsageError(f"Expected `shard` to be (I, N), but got {quote(shard)}.")
-    part, parts = (check_count("shard", number) for number in shard)
+    part, parts = shard
     check_count("skip", skip)
     if limit is not None:
         check_count("limit", limit)

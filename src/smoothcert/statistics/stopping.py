@@ -142,9 +142,9 @@ class BudgetStop(TableStop):
         check_count("samples", self.samples)
         if self.images is not None:
             check_count("images", self.images)
-        if not (isinstance(self.shard, tuple) and len(self.shard) == 2):
+        if not (isinstance(self.shard, tuple) and [type(number) for number in self.shard] == [int, int]):
             raise UsageError(f"Expected `shard` to be (i, n), but got {quote(self.shard)}.")
-        part, parts = (check_count("shard", number) for number in self.shard)
+        part, parts = self.shard
         if not 1 <= part <= parts:
             raise UsageError(f"Expected `shard` to be (i, n) with 1 <= i <= n, but got {self.shard}.")
         if POOLS % parts:
