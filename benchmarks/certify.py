@@ -2,7 +2,7 @@
 
     python benchmarks/certify.py [--device cuda] [--networks lenet cifar_resnet20] [--seconds 3] [--json FILE]
 
-The plain loop is the published way to certify (`published.py`): one image at a time, float32, eager, batches of 1,000
+The plain loop certifies like the published code (`published.py`): one image at a time, float32, eager, batches of 1,000
 noisy copies (ResNet-50: 400, on a CPU 16), predictions copied to the host and counted there.
 """
 

@@ -1,9 +1,9 @@
-"""Speed targets on one GPU, as ratios to the published way in the same run.
+"""Speed targets on one GPU, as ratios to the reference (`published.py`) in the same run.
 
     python benchmarks/targets.py [--seconds 3] [--networks lenet cifar_resnet20] [--json FILE]
 
 Milliseconds per CAT-RS step (64 images, 4 noise samples, 4 attack steps), noise samples per second in certification,
-and eight LeNet runs at once. smoothcert runs compiled in bfloat16 (TF32 for LeNet's steps), the published way eager in
+and eight LeNet runs at once. smoothcert runs compiled in bfloat16 (TF32 for LeNet's steps), the reference eager in
 float32. Both sides are warmed up; compilation is timed separately.
 """
 

@@ -2,7 +2,7 @@
 
     python benchmarks/whole.py [--device cuda] [--data mnist] [--n 100000] [--json FILE]
 
-Each is compared with a script that does the same in the published way (`published.py`). Both run as new processes, so
+Each is compared with a script that works like the published code (`published.py`). Both run as new processes, so that
 imports, data, GPU start and compilation count. Soft labels are made before, on both sides.
 """
 

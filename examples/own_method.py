@@ -1,4 +1,4 @@
-"""Define your own training method, and train and certify with it like with the built-in ones.
+"""Define your own training method, and train and certify with it as with the built-in ones.
 
 python examples/own_method.py                             # train, certify and print the result
 python examples/own_method.py train --method soft-vote    # `smoothcert train` with the new method

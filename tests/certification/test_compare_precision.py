@@ -35,7 +35,7 @@ def test_votes_that_differ_are_counted_on_common_noise(trained_lenet, mini, tmp_
     lines = (tmp_path / "a.tsv").read_text().splitlines()
     assert lines[0].split("\t")[-3:] == ["differ", "zeta", "transferred"]
     assert len(smoothcert.read_results(tmp_path / "a.tsv")) == 3
-    with pytest.raises(UsageError, match="same classes and noise"):
+    with pytest.raises(UsageError, match="the same noise, and `num_classes`"):
         compare_precision(first, smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10), mini)
 
 

@@ -198,6 +198,27 @@ def test_npz_of_any_layout(tmp_path, layout, keys):
     assert data.classes == tuple(str(i) for i in range(COLOUR_LABELS.max() + 1))
 
 
+def test_a_path_object_is_a_path_and_never_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images = np.full((2, 4, 4), 7, np.uint8)
+    np.savez("mine.npz", test_images=images, test_labels=[0, 1])
+    by_path, by_text = smoothcert.load_dataset(Path("mine.npz")), smoothcert.load_dataset("mine.npz")
+    assert by_path.fingerprint == by_text.fingerprint
+    assert by_path.name == "mine"
+    for label in ("0", "1"):
+        (tmp_path / "mnist-mini" / label).mkdir(parents=True)
+        Image.fromarray(images[0]).convert("RGB").save(tmp_path / "mnist-mini" / label / "a.png")
+    assert len(smoothcert.load_dataset(Path("mnist-mini"))) == 2
+    with pytest.raises(SmoothcertError, match="does not exist"):
+        smoothcert.load_dataset(Path("absent"))
+
+
+def test_the_folder_of_datasets_has_two_names(tmp_path):
+    write_idx(tmp_path / "mnist")
+    found = [smoothcert.load_dataset("mnist", **{name: tmp_path}) for name in ("data_dir", "root")]
+    assert found[0].fingerprint == found[1].fingerprint
+
+
 def test_image_folders(tmp_path):
     for split in ("train", "val"):
         for i, name in enumerate(("bee", "ant")):

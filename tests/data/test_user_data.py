@@ -119,7 +119,7 @@ def test_vectors_get_files_resume_and_report(tmp_path):
     assert smoothcert.to_frame(results)["radius"].tolist() == results.radius.tolist()
     entry = describe(results)
     assert (entry.title, entry.method) == ("FirstValue", "FirstValue"), "reports name a user's model"
-    with pytest.raises(UsageError, match="other settings.*data.sha256"):
+    with pytest.raises(UsageError, match="different settings.*data.sha256"):
         smoothcert.certify_dataset(smoothed, (x + 1, y), out, n0=10, n=100, indices=range(10))
 
 
@@ -164,10 +164,10 @@ def ragged(x):
     ("data", "message"),
     [
         ((PIXELS, LABELS[:5]), "7 inputs and 5 labels"),
-        ((PIXELS, LABELS.float()), "one whole number per label"),
+        ((PIXELS, LABELS.float()), "one whole number >= 0 per label"),
         ((PIXELS, LABELS - 1), "label -1"),
         ((PIXELS.long(), LABELS), "uint8 or floats"),
-        ((PIXELS, torch.eye(7)), "one whole number per label"),
+        ((PIXELS, torch.eye(7)), "one whole number >= 0 per label"),
         (("images", LABELS), "tensors or arrays"),
         (Endless(), "IterableDataset"),
         (Empty(), "empty"),
@@ -178,7 +178,7 @@ def ragged(x):
         (Pairs(ragged), "one shape"),
         (PIXELS, "pairs, but got a Tensor"),
         ("mnist", "`data` as `load_dataset` returns it.*but got a str"),
-        (3, "but got a int"),
+        (3, "but got an int"),
     ],
 )
 def test_wrong_data_is_one_sentence(data, message):

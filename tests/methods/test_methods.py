@@ -152,6 +152,13 @@ def test_smoothadv_consistency_by_hand():
     assert output.loss.item() == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_the_epoch_may_be_a_plain_number(name):
+    options = {"late_epoch": 2} if name == "catrs" else {}
+    by_number, by_tensor = (step(name, options, epoch).loss for epoch in (3, torch.tensor(3.0, dtype=torch.float64)))
+    torch.testing.assert_close(by_number, by_tensor, rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("name", ["smoothadv", "smoothadv-consistency"])
 @pytest.mark.parametrize(("epoch", "share"), [(0, 0.1), (3, 0.4), (9, 1.0), (10, 1.0)])
 def test_the_radius_of_an_attack_grows_with_the_epochs(name, epoch, share):

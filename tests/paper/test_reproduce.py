@@ -258,11 +258,11 @@ def test_results_with_other_settings_are_refused(small, tmp_path):
     reproduce([job], place, on_stage=quiet)
     assert votes.read_text().count("\n") == whole.count("\n")
     other = dataclasses.replace(job, config=dataclasses.replace(job.config, precision="bf16"))
-    with pytest.raises(UsageError, match=r"another configuration \(other precision\)"):
+    with pytest.raises(UsageError, match=r"different configuration \(different precision\)"):
         reproduce([other], place, on_stage=quiet)
     sidecar = path.with_suffix(".json")
     sidecar.write_text(sidecar.read_text().replace('"alpha": 0.001', '"alpha": 0.01'))
-    with pytest.raises(UsageError, match="was made with another alpha; move it away"):
+    with pytest.raises(UsageError, match="was made with a different alpha; move it elsewhere"):
         reproduce([job], place, on_stage=quiet)
 
 
@@ -274,7 +274,7 @@ def test_certificates_of_another_network_are_refused(small, tmp_path):
     network = tmp_path / job.config.name / "model.safetensors"
     checkpoint = smoothcert.load_checkpoint(network)
     smoothcert.save_checkpoint(network, checkpoint.model, **checkpoint.about, note="trained again")
-    with pytest.raises(UsageError, match="was made with another network; move it away"):
+    with pytest.raises(UsageError, match="was made with a different network; move it elsewhere"):
         reproduce([job], place, on_stage=quiet)
     place.results_paths(job)[0].unlink()
     assert place.progress(job).images == 0
@@ -422,7 +422,7 @@ def test_the_command_line_reports_the_remaining_work(small, tmp_path, capsys, mo
     assert main([*arguments, "--plan"]) == 0
     assert "done" in capsys.readouterr().out
     assert main([*arguments, "--plan", "--precision", "fp32"]) == 2
-    assert "another configuration (other precision)" in capsys.readouterr().err
+    assert "different configuration (different precision)" in capsys.readouterr().err
     for wrong in (["mnst"], *(["mnist", *more.split()] for more in WRONG)):
         assert main(["reproduce", *wrong]) == 2
     assert issubclass(OutOfTimeError, SmoothcertError)

@@ -171,7 +171,7 @@ def test_a_run_of_another_configuration_is_refused(shelf, place):
     (job,) = shelf.jobs("mnist")
     other = replace(job, config=replace(job.config, learning_rate=0.1))
     reproduce([other], place, on_stage=quiet)
-    with pytest.raises(UsageError, match=r"another configuration \(other learning_rate\)"):
+    with pytest.raises(UsageError, match=r"different configuration \(different learning_rate\)"):
         shelf.keep(place, "mnist")
 
 

@@ -191,7 +191,7 @@ def test_a_baseline_gives_paired_differences(table):
     compared = build_table(entries, baseline="gaussian")
     assert compared.rows[0].difference is None
     assert compared.rows[1].difference.value == pytest.approx((0.7 + 0.4 + 0.0) / 3)
-    with pytest.raises(UsageError, match="Unknown baseline 'nobody'; known are Gaussian"):
+    with pytest.raises(UsageError, match="Unknown baseline 'nobody'; known: Gaussian"):
         build_table(entries, baseline="nobody")
     louder = [entry("gaussian", [0.9, 0.8, 0.1], sigma=1.0), entry("catrs", [1.0, 1.0, 0.1], sigma=1.0)]
     *_, compared = build_table([*entries, *louder], baseline="gaussian").rows

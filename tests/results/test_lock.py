@@ -59,7 +59,7 @@ def test_all_files_of_a_result_have_one_lock(model, mini, tmp_path, first, secon
 def test_a_refused_command_leaves_no_trace(model, mini, tmp_path, kind):
     certify(model, mini, tmp_path / "a.tsv", "fixed")
     before = content(tmp_path)
-    with pytest.raises(UsageError, match="other settings"):
+    with pytest.raises(UsageError, match="different settings"):
         certify(model, mini, tmp_path / "a.tsv", kind, seed=1)
     assert content(tmp_path) == before
 
@@ -187,7 +187,7 @@ def test_of_two_processes_one_writes_the_file(tmp_path):
             read_verified(path)
             assert {file.suffix for file in path.parent.iterdir()} == {".tsv", ".json"}
             assert looks_path(path).exists() == (done[0] in ("table", "budget"))
-            refusals |= {word for word in ("another process", "other settings", "exists") if word in "".join(outcomes)}
+            refusals |= {word for word in ("another process", "different", "exists") if word in "".join(outcomes)}
     finally:
         for child in children:
             child.stdin.close()

@@ -151,8 +151,22 @@ def test_another_error_of_a_model_is_not_taken_for_full_memory(mini):
     def broken(x):
         raise RuntimeError("shapes do not fit")
 
-    with pytest.raises(RuntimeError, match="shapes do not fit"):
+    with pytest.raises(UsageError, match="cannot score a batch .*shapes do not fit") as caught:
         smoothcert.SmoothedClassifier(broken, 0.5, 10).counts(mini.floats([0])[0], 200)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_an_error_after_the_first_scores_is_the_models_own(mini):
+    calls = []
+
+    def tired(x):
+        calls.append(len(x))
+        if len(calls) > 3:
+            raise RuntimeError("tired")
+        return x.flatten(1)[:, :10]
+
+    with pytest.raises(RuntimeError, match="^tired$"):
+        smoothcert.SmoothedClassifier(tired, 0.5, 10, micro_batch=16).counts(mini.floats([0])[0], 200)
 
 
 def test_a_model_may_return_the_same_memory_every_time(trained_lenet, mini):

@@ -211,6 +211,6 @@ def test_folding_refuses_hooks_and_parametrizations(mini):
         (hooked, "network.bn1", torch.rand(3, 32, 32)),
         (normed, "network.conv1", mini.floats([3])[0]),
     ):
-        with pytest.raises(UsageError, match=f"`{name}`; choose the form `plain`"):
+        with pytest.raises(UsageError, match=f"`{name}`; choose `form='plain'`"):
             smoothcert.SmoothedClassifier(model, 0.25, 10, form="folded").counts(image, 8)
         assert smoothcert.SmoothedClassifier(model, 0.25, 10, micro_batch=8).counts(image, 8).sum() == 8

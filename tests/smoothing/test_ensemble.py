@@ -163,7 +163,7 @@ def test_the_order_of_members_belongs_to_the_function(mini, tmp_path):
     assert model["ensemble"] == {"members": [fingerprint_model(member) for member in members], "consensus": 2}
     certify(members, 2)
     for changed in ((members[::-1], 2), (members, None)):
-        with pytest.raises(UsageError, match="was made with other settings"):
+        with pytest.raises(UsageError, match="was made with different settings"):
             certify(*changed)
 
 
@@ -199,7 +199,7 @@ def test_the_command_line_takes_several_checkpoints(runs, tmp_path, capsys):
     ("flags", "message"),
     [
         (["{0}", "--consensus", "2"], "`--consensus` needs `--ensemble`"),
-        (["{0}", "--ensemble", "{1}", "{2}"], "Expected either RUN, a checkpoint, or"),
+        (["{0}", "--ensemble", "{1}", "{2}"], "Expected either a checkpoint (RUN), a bundled"),
         (["--ensemble", "{0}"], "at least two"),
         (
             ["--ensemble", "{0}", "{1}", "--consensus", "2"],

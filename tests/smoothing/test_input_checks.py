@@ -1,7 +1,9 @@
 """Bad input to the library: one clear sentence each."""
 
+import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
 import smoothcert
 from smoothcert.errors import SmoothcertError, UsageError
@@ -15,6 +17,10 @@ def scores(x):
 
 def smooth(model=scores, sigma=0.5, num_classes=3, **options):
     return smoothcert.SmoothedClassifier(model, sigma, num_classes, **options)
+
+
+class Output:
+    """Stands for the outputs of other libraries, which hold scores beside other things."""
 
 
 def linear(dtype=torch.float32):
@@ -33,7 +39,7 @@ CASES = [
     (lambda: smooth(input_shape=16), "`input_shape` as"),
     (lambda: smooth(noise=None), "Unknown noise None"),
     (lambda: smooth(form=None), "Unknown form None"),
-    (lambda: smooth(form="folded"), "Only networks of `create_model` can be folded, but got a function"),
+    (lambda: smooth(form="folded"), "Only networks from `create_model` can be folded, but got a function"),
     (lambda: smooth(micro_batch=True), "`micro_batch` to be a whole number, but got True"),
     (lambda: smooth(model="resnet"), "`model` to be callable"),
     (lambda: smooth(precision="int8"), "Unknown precision 'int8'"),
@@ -57,7 +63,10 @@ CASES = [
     (lambda: smooth(model=lambda x: x.flatten(1).argmax(1)).certify(IMAGE, n=20), "scores of shape"),
     (lambda: smooth(model=lambda x: {"logits": x}).certify(IMAGE, n=20), "scores from the model, but got a dict"),
     (lambda: smooth(model=lambda x: None).certify(IMAGE, n=20), "but got a NoneType"),
-    (lambda: smooth(model=lambda x: scores(x) > 0).certify(IMAGE, n=20), "numbers from the model, but got torch.bool"),
+    (
+        lambda: smooth(model=lambda x: scores(x) > 0).certify(IMAGE, n=20),
+        "numeric scores from the model, but got torch.bool",
+    ),
     (lambda: smooth(input_shape=(1, 4, 4)).certify(torch.tensor(0.5)), r"but got \[\]"),
     (lambda: smooth().certify(IMAGE, n=1e5), "`n` to be a whole number, but got 100000.0"),
     (lambda: smooth().certify(IMAGE, seed=-1), "`seed`"),
@@ -76,6 +85,18 @@ CASES = [
     (lambda: smooth(model=linear().to("meta")).certify(IMAGE, n=20), "device `meta`"),
     (lambda: smooth(model=lambda x: (scores(x), None)).certify(IMAGE, n=20), "a tuple; wrap it in a module"),
     (lambda: smooth(lambda x: x.flatten(1)[:, :1], num_classes=None).predict(IMAGE), "score for each class .*single"),
+    (lambda: smooth(lambda x: x.flatten(1)[:, :1], num_classes=2).predict(IMAGE), "score for each class .*single one"),
+    (lambda: smooth(model=lambda x: iter(())).certify(IMAGE, n=20), "but got a tuple_iterator"),
+    (lambda: smooth(model=lambda x: Output()).certify(IMAGE, n=20), "but got an Output; wrap it"),
+    (
+        lambda: smooth(torch.nn.Conv2d(3, 3, 5)).certify(np.zeros((28, 28, 3), np.float32), n=20),
+        r"cannot score a batch of shape \[256, 28, 28, 3\] .*; pass images as \[channels, height, width\]",
+    ),
+    (
+        lambda: smooth(torch.nn.Conv1d(1, 3, 5)).certify(torch.zeros(1, 50), n=20),
+        r"cannot score a batch of shape \[256, 50\] .*; set `input_shape` if one input is not of shape \[50\]",
+    ),
+    (lambda: smooth(LogisticRegression()), r"a LogisticRegression; pass `lambda x: estimator.predict_proba\("),
     (lambda: smooth().certify(IMAGE, index=[1, 2]), "one `index` per input"),
     (lambda: smooth().certify(IMAGE, index=-1), "`index`"),
     (lambda: smooth().counts(IMAGE, 2**32), "2\\*\\*32"),
@@ -110,11 +131,6 @@ def test_other_things_than_are_wanted(call, message):
 
 def test_the_text_of_a_classifier_says_its_noise():
     assert "sigma=0.5, num_classes=3, precision=fp32, form=plain" in repr(smooth())
-
-
-def test_an_error_of_the_model_itself_stays_what_it_is():
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        smooth(model=linear()).certify(torch.rand(1, 5, 5), n=20)
 
 
 @pytest.mark.filterwarnings("error")

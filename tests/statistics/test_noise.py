@@ -85,7 +85,7 @@ def test_a_sound_file_is_not_continued_by_other_sources(trained_lenet, mini, tmp
         smoothcert.certify_dataset(smoothed, mini, out, on_progress=interrupt, **options)
     monkeypatch.setattr("smoothcert.runtime.environment.source_hash", lambda: "another")
     if sound:
-        with pytest.raises(UsageError, match=r"other settings \(pinned.source was"):
+        with pytest.raises(UsageError, match=r"different settings \(pinned.source was"):
             smoothcert.certify_dataset(smoothed, mini, out, **options)
     else:
         smoothcert.certify_dataset(smoothed, mini, out, **options)

@@ -15,6 +15,7 @@ from smoothcert.distributed.ranks import Ranks
 from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.runtime.deadline import OutOfTimeError
+from smoothcert.training.compute import with_defaults
 from smoothcert.training.config import read_config
 from smoothcert.training.epochs import noisy_accuracy, plan_epoch
 from smoothcert.training.fit import fit, fit_together
@@ -74,7 +75,7 @@ def test_a_run_folder_holds_what_was_run(few, tmp_path):
     config = configure("catrs")
     path = train(config, tmp_path / "run", few)
     run = RunFolder(tmp_path / "run")
-    assert read_config(run.config) == config
+    assert read_config(run.config) == with_defaults(config)
     assert not run.state.exists()
     last = run.read_metrics()[-1]
     assert {"epoch", "learning_rate", "loss", "low", "high", "sure", "test_accuracy", "seconds"} == last.keys()
@@ -88,7 +89,7 @@ def test_a_run_folder_holds_what_was_run(few, tmp_path):
     run.state.write_bytes(b"left by a kill just after the network was written")
     train(config, tmp_path / "run", few)
     assert not run.state.exists()
-    with pytest.raises(UsageError, match="another configuration \\(other seed"):
+    with pytest.raises(UsageError, match="different configuration \\(different seed"):
         train(configure("catrs", seed=1), tmp_path / "run", few)
 
 
@@ -331,14 +332,52 @@ def test_divergence_names_step_method_and_last_good_state(rate, few, tmp_path):
     )
 
 
-def test_a_damaged_state_is_named(few, tmp_path):
-    config = configure("gaussian", epochs=40)
-    with pytest.raises(OutOfTimeError):
-        train(config, tmp_path / "run", few, time_limit=0.3)
-    state = tmp_path / "run/state.safetensors"
-    state.write_bytes(state.read_bytes()[:100])
-    with pytest.raises(SmoothcertError, match="damaged .* delete it"):
-        train(config, tmp_path / "run", few)
+def interrupted_twice(config, folder, data):
+    """Save two states: after the first and the second epoch."""
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            fit(config, folder, data, data, on_progress=stop_after_an_epoch)
+
+
+def flip_a_bit(file):
+    content = bytearray(file.read_bytes())
+    content[-100] ^= 1
+    file.write_bytes(content)
+
+
+def test_a_damaged_state_falls_back_to_the_one_before(few, tmp_path):
+    """One flipped bit among the weights is noticed, and the run ends with the same weights."""
+    config = configure("gaussian", epochs=3)
+    interrupted_twice(config, tmp_path / "run", few)
+    last, before = tmp_path / "run/state.safetensors", tmp_path / "run/state.previous.safetensors"
+    assert last.is_file()
+    assert before.is_file()
+    flip_a_bit(last)
+    (tmp_path / "run/metrics.jsonl.part").write_text("half")
+    with pytest.warns(Notice, match="SHA-256 in its header. The run is resumed from the state before, at step"):
+        fit(config, tmp_path / "run", few, few)
+    fit(config, tmp_path / "whole", few, few)
+    assert same(tmp_path / "run/model.safetensors", tmp_path / "whole/model.safetensors")
+    assert not [path.name for path in (tmp_path / "run").iterdir() if path.name.startswith("state")]
+    assert not list((tmp_path / "run").glob("*.part")), "what a killed process left half written is removed"
+
+
+def test_two_damaged_states_are_named(few, tmp_path):
+    config = configure("gaussian", epochs=3)
+    interrupted_twice(config, tmp_path / "run", few)
+    for state in (tmp_path / "run").glob("state*"):
+        state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(SmoothcertError, match="state.safetensors is damaged .* delete it"):
+        fit(config, tmp_path / "run", few, few)
+
+
+@pytest.mark.parametrize("left", ["model.safetensors", "state.safetensors", "metrics.jsonl"])
+def test_a_run_without_its_configuration_is_not_claimed_by_another(left, few, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / left).write_bytes(b"of a run that was trained in another way")
+    with pytest.raises(UsageError, match="holds a run, but no config.toml that says how it was trained"):
+        fit(configure("gaussian"), tmp_path / "run", few, few)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [left]
 
 
 @pytest.mark.slow

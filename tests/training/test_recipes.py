@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 import re
 
 import pytest
@@ -116,9 +117,32 @@ def test_the_text_of_a_configuration_never_changes():
     assert hashlib.sha256(every.encode()).hexdigest()[:12] == "48643ebe394b"
 
 
+def test_any_text_and_number_survives_the_file(tmp_path):
+    config = TrainConfig(
+        dataset='Bilder/Größe \U0001f600 = "a\\b"\n\x7f.npz',
+        method="smoothadv",
+        options={"attack_radius": math.inf, "warmup": 3},
+        weight_decay=1e-17,
+    )
+    (tmp_path / "again.toml").write_text(to_toml(config), encoding="utf-8")
+    assert read_config(tmp_path / "again.toml") == config
+
+
+def test_names_of_teachers_do_not_depend_on_the_writer_of_toml():
+    teacher = teacher_config(TrainConfig(dataset="Bilder/Größe\U0001f600.npz", method="catrs"))
+    assert teacher.name == "Gr--e--lenet-teacher-b7f6d7"  # made by a version that wrote JSON's strings
+
+
 def test_every_field_with_a_flag_is_in_one_group():
     names = [name for group in field_groups().values() for name in group]
     assert names == [field.name for field in dataclasses.fields(TrainConfig) if field.name != "options"]
+
+
+def test_a_recipe_file_by_path_object(tmp_path):
+    (tmp_path / "mine.toml").write_text("epochs = 3\n")
+    assert load_recipe(tmp_path / "mine.toml") == load_recipe(str(tmp_path / "mine.toml"))
+    with pytest.raises(SmoothcertError, match="cannot be read"):
+        load_recipe(tmp_path / "absent")
 
 
 def test_imagenet():

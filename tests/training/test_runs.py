@@ -166,7 +166,7 @@ def test_the_command_line_trains_and_certifies(tmp_path, capsys):
     assert "is already finished" in capsys.readouterr().err
     assert main([*command, "--seed", "3"]) == 2
     error = capsys.readouterr().err
-    assert "another configuration" in error
+    assert "different configuration" in error
     assert "is already finished" not in error
     assert main(["certify", str(tmp_path / "quick"), "--n", "100", "--skip", "250", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)

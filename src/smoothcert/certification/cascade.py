@@ -43,7 +43,7 @@ def certify_cascade(
     """Certify a cascade from results files of its levels, in order of decreasing sigma.
 
     Args:
-        paths: Results files of `certify` for the same images, with the votes beside them.
+        paths: Results files written by `certify` for the same images, with the votes beside them.
         p0: Probability that a class must exceed for a level to answer.
         alpha: Probability that a certificate is false (default: as in the files).
         first_share: Share of alpha for the first level's lower bound.
@@ -98,7 +98,7 @@ def _read(path: Path, *, unverified: bool) -> Results:
     settings = results.about.get("settings", {})
     for wrong, problem in (
         ("cascade" in settings, "is itself a cascade; name the files of its levels instead"),
-        (settings.get("task") != "certify", "has no sidecar of `certify` beside it"),
+        (settings.get("task") != "certify", "has no sidecar from `certify` beside it"),
         ("stop" in settings, "was made with a stopping rule; a cascade needs a fixed n"),
         (settings.get("noise", GaussianNoise.name) != GaussianNoise.name, "was not made with Gaussian noise"),
         (not counts_path(path).exists(), "has no file of votes beside it"),
@@ -116,7 +116,7 @@ def _check_protocols(paths: Sequence[Path], files: Sequence[Results], *, alpha_g
     first, *others = ({key: _settings(file).get(key) for key in keys} for file in files)
     for path, file, other in zip(paths[1:], files[1:], others, strict=True):
         if changed := changed_settings(first, other):
-            raise UsageError(f"{path} was made with other settings than {paths[0]}: {', '.join(changed)}.")
+            raise UsageError(f"{path} was made with different settings than {paths[0]}: {', '.join(changed)}.")
         order, other_order = np.argsort(files[0].idx), np.argsort(file.idx)
         for column, what in (("idx", "images"), ("label", "labels")):
             if not np.array_equal(getattr(files[0], column)[order], getattr(file, column)[other_order]):

@@ -41,7 +41,7 @@ def certify_dataset(
     """Certify images of a dataset.
 
     With `out`, results are written as they are made: a TSV file with one row per image, the votes beside it, and a JSON
-    sidecar with all settings. The same call resumes a file that was interrupted; one made with other settings is
+    sidecar with all settings. The same call resumes a file that was interrupted; one made with different settings is
     refused.
 
     Args:
@@ -65,10 +65,10 @@ def certify_dataset(
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
-        All records, those that a resumed file already had included. With several processes, on the first only.
+        All records, including those already in a resumed file. With several processes, only the first returns them.
 
     Raises:
-        UsageError: If an argument is invalid, or `out` was made with other settings.
+        UsageError: If an argument is invalid, or `out` was made with different settings.
 
     Example:
         >>> import smoothcert
@@ -116,7 +116,7 @@ def certify_sequentially(
         The records of all images.
 
     Raises:
-        UsageError: If an argument is invalid, or `out` was made with other settings.
+        UsageError: If an argument is invalid, or `out` was made with different settings.
 
     Example:
         >>> import smoothcert
@@ -164,10 +164,10 @@ def predict_dataset(
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
-        All predictions, those that a resumed file already had included. With several processes, on the first only.
+        All predictions, including those already in a resumed file. With several processes, only the first returns them.
 
     Raises:
-        UsageError: If an argument is invalid, or `out` was made with other settings.
+        UsageError: If an argument is invalid, or `out` was made with different settings.
 
     Example:
         >>> import smoothcert

@@ -25,7 +25,7 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.data.user_data import as_image_data
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.distributed.ranks import Ranks, current_ranks
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, kind_of
 from smoothcert.models import Ensemble
 from smoothcert.results.records import Prediction, Record
 from smoothcert.results.writer import ResultWriter
@@ -61,7 +61,7 @@ class DatasetJob:
     out: Path | None
     device: torch.device
     ranks: Ranks
-    function: Mapping[str, str] | None = None  # names a base classifier that `model` does not describe
+    function: Mapping[str, str] | None = None  # identifies a base classifier that `model` does not describe
 
     @property
     def segment(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def prepare_job(
 ) -> DatasetJob:
     """Check that classifier and images fit together, and that all ranks have the same job."""
     if not isinstance(classifier, SmoothedClassifier):
-        raise UsageError(f"Expected `classifier` to be a SmoothedClassifier, but got a {type(classifier).__name__}.")
+        raise UsageError(f"Expected `classifier` to be a SmoothedClassifier, but got {kind_of(classifier)}.")
     data = as_image_data(data)
     if "stop" in settings and classifier.num_classes is None:
         raise UsageError("A stopping rule needs `num_classes`; pass it to `SmoothedClassifier`.")

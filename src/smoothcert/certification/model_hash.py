@@ -1,7 +1,7 @@
 """Fingerprint a model: SHA-256 of its weights, buffers and module settings.
 
-Settings count because the same weights with another activation, stride or normalization are another model; so do
-buffers outside `state_dict`. Functions and hooks count by name only.
+Settings count because the same weights with a different activation, stride or normalization are a different model;
+buffers outside `state_dict` count as well. Functions and hooks count by name only.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Fingerprint:
 
     def _add_settings(self, module: nn.Module) -> None:
         if isinstance(module, torch.jit.ScriptModule):
-            code = getattr(module, "code", "")  # a submodule that is never called has none
+            code = getattr(module, "code", "")  # missing if a submodule is never called
             self._feed(code)
             for key in re.findall(r"= \w+\.(\w+)$", code, re.MULTILINE):  # the attributes it reads
                 self.add({key: getattr(module, key, None)})

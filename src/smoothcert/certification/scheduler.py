@@ -18,7 +18,7 @@ from smoothcert.statistics.noise import Noise
 from smoothcert.statistics.stopping import BudgetStop, StopRule
 
 Request = tuple[int, int]
-_WAVES = 16  # a pool decides again after spending a sixteenth of its remaining budget
+_WAVES = 16  # a pool chooses images anew after spending a sixteenth of its remaining budget
 
 
 class Tracker:
@@ -124,7 +124,7 @@ class ByBudget:
         requests, spent, allowed = list[Request](), 0, int(self.left[pool]) // _WAVES
         cheapest = int(cost.min(initial=self.left[pool] + 1))
         for i in np.lexsort((waiting, -worth)):
-            # Images without a look are always included; of the others, one wave's worth and at least one.
+            # All images without a look, and of the others as many as one wave pays for, at least one.
             limit = self.left[pool] if np.isinf(worth[i]) or not requests else allowed
             if spent + cheapest > limit:
                 break

@@ -24,7 +24,7 @@ from smoothcert.statistics.look_plan import check_reach
 from smoothcert.statistics.stopping import BudgetStop
 
 OnProgress = Callable[[Progress[Record]], None]
-_SECONDS_BETWEEN_TABLES = 30.0  # how often the rows of a budget run are rewritten
+_SECONDS_BETWEEN_TABLES = 30.0  # interval at which the rows of a budget run are rewritten
 
 
 def certify_until_decided(
@@ -41,7 +41,7 @@ def certify_until_decided(
     assert classes is not None
     check_reach(protocol.plan, rule.needs(noise), noise)
     if ranks.size > 1 and isinstance(rule, BudgetStop):
-        raise UsageError("A budget is spent by a single process; divide the images with `shard` instead.")
+        raise UsageError("A budget cannot be shared by several processes; divide the images with `shard` instead.")
 
     def begin(store: LookStore, indices: list[int], on_progress: OnProgress | None = None) -> _SequentialRun:
         return _SequentialRun(job, protocol, store, indices, batch, on_progress)
@@ -92,8 +92,8 @@ def _share_looks(
 class _SequentialRun:
     """Run that follows a schedule: takes looks from the store if it has them, and samples and stores the others.
 
-    While the device counts one part of the work, a second thread reads the votes of the part before, decides and
-    writes. The two never hold the same images. Images are named by their place in `indices`.
+    While the device counts one part of the work, a second thread reads the votes of the previous part, decides
+    and writes. The two threads never hold the same images. Images are identified by their position in `indices`.
     """
 
     def __init__(

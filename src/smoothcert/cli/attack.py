@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
     )
     add_input_options(parser)
     parser.add_argument(
-        "--certificates", type=Path, metavar="FILE", help="results file of `certify` (default: the one in RUN)"
+        "--certificates", type=Path, metavar="FILE", help="results file from `certify` (default: the one in RUN)"
     )
     group = parser.add_argument_group("protocol")
     add_several(group, "--radii", type=float, metavar="R", help="l2 radii of the attack (default: 0.25 0.5 1)")
@@ -56,7 +56,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Attack, write every trial, print the summary, and raise if too many certificates broke."""
+    """Attack, write every trial, print the summary, and raise if too many certificates were broken."""
     from smoothcert.certification.attack import COLUMNS, attack_dataset, surprise
     from smoothcert.results.reader import read_results
     from smoothcert.runtime.atomic_files import check_replaceable, write_text
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
     known = set(certificates.idx.tolist())
     indices = [index for index in select_images(args, data, args.shard) if index in known]
     if not indices:
-        raise UsageError(f"{certificates.name} has no certificates of the selected images.")
+        raise UsageError(f"{certificates.name} has no certificates for the selected images.")
     options = {"n": args.n, "alpha": args.alpha, "steps": args.steps, "num_noises": args.num_noises, "seed": args.seed}
     with ProgressBar("attack", len(indices), "images") as bar:
         options |= {"batch": args.batch, "on_progress": partial(_show_progress, bar)}
@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> None:
     _print_summary(trials, args, count, broken)
     if tail < _TOO_UNLIKELY:
         raise SmoothcertError(
-            f"{broken} of {count} certificates broke; the probability of that is at most {tail:.1e} if they are valid. "
-            "Check the model, its precision and the certificates."
+            f"{broken} of {count} certificates were broken; if they are valid, the probability of this is at most "
+            f"{tail:.1e}. Check the model, its precision and the certificates."
         )
 
 
@@ -104,21 +104,21 @@ def _find_certificates(args: argparse.Namespace) -> Path:
     folder = Path(args.checkpoint or Path("runs", args.pretrained))
     files = certificates_in(folder)
     if len(files) != 1:
-        raise UsageError(f"{folder} holds {len(files)} results files of `certify`; name one with `--certificates`.")
+        raise UsageError(f"{folder} holds {len(files)} results files from `certify`; name one with `--certificates`.")
     return files[0]
 
 
 def _check_settings(certificates: Results, inputs: CommandInputs, data: ImageData) -> dict[str, Any]:
-    """Return the settings of the certificates, or raise if they belong to another model or dataset."""
+    """Return the settings of the certificates, or raise if they belong to a different model or dataset."""
     settings: dict[str, Any] = dict(certificates.about.get("settings", {}))
     if settings.get("task") != "certify":
-        raise UsageError(f"{certificates.name} has no sidecar of `certify` beside it.")
+        raise UsageError(f"{certificates.name} has no sidecar from `certify` beside it.")
     if settings["model"].get("sha256") != inputs.checkpoint.sha256:
         raise UsageError(f"{certificates.name} was made with a different network; set `--certificates`.")
     if settings["data"]["sha256"] != data.fingerprint:
         raise UsageError(f"{certificates.name} covers different images; set `--data` and `--split`.")
     if settings.get("norm", "l2") != "l2" or settings.get("top_k", 1) > 1:
-        raise UsageError(f"{certificates.name} does not hold l2 certificates of the top class.")
+        raise UsageError(f"{certificates.name} does not hold l2 certificates for the top class.")
     return settings
 
 

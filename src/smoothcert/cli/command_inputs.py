@@ -54,13 +54,14 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
         bounds.check_count("batch", args.batch)
     if sum(given is not None for given in (args.checkpoint, args.pretrained, args.ensemble)) != 1:
         hint = "; RUN comes before options with several values" if args.corruption and not args.pretrained else ""
-        others = "`--pretrained`, a bundled pretrained model, or `--ensemble`, several checkpoints"
-        raise UsageError(f"Expected either RUN, a checkpoint, or {others}{hint}.")
+        others = "a bundled model (`--pretrained`) or several checkpoints (`--ensemble`)"
+        raise UsageError(f"Expected either a checkpoint (RUN), {others}{hint}.")
     if args.consensus is not None and args.ensemble is None:
         raise UsageError("`--consensus` needs `--ensemble`.")
     device = choose_device(args.device)
     current_ranks().require_same_on_all_ranks(facts(device))
-    paths = [Path(path) for path in args.ensemble or [args.checkpoint or pretrained_path(args.pretrained)]]
+    single = args.checkpoint if args.checkpoint is not None or args.ensemble else pretrained_path(args.pretrained)
+    paths = [Path(path) for path in args.ensemble or [single]]
     loaded = [load_checkpoint(path, normalization=args.normalization) for path in paths]
     combined = combine_checkpoints(loaded, args.consensus) if args.ensemble else None
     checkpoint = combined or loaded[0]

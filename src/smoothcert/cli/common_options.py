@@ -41,9 +41,11 @@ def add_split(parser: argparse._ActionsContainer) -> None:
 
 def add_resize_options(parser: argparse._ActionsContainer) -> None:
     """Add the preprocessing of image folders."""
-    parser.add_argument("--resize", type=int, metavar="PIXELS", help="image folders: resize the shorter side to this")
     parser.add_argument(
-        "--crop", type=int, metavar="PIXELS", help="image folders: crop the center to this, after resizing"
+        "--resize", type=int, metavar="PIXELS", help="image folders: resize the shorter side to this length"
+    )
+    parser.add_argument(
+        "--crop", type=int, metavar="PIXELS", help="image folders: crop the center to this size, after resizing"
     )
 
 

@@ -52,7 +52,8 @@ def _add_make(verbs: Any) -> None:
         "at five severities. The same seed gives the same images.",
     )
     make.add_argument("name", metavar="NAME", help="mnist-c, cifar10-c, ..., an .npz file or an image folder")
-    add_several(make, "--corruption", metavar="TYPE", help="only these corruptions, including held-out ones")
+    text = "corruptions to make (default: all that count toward the mean)"
+    add_several(make, "--corruption", metavar="TYPE", help=text)
     make.add_argument("--seed", type=int, default=0, help="seed of the corruptions (default: 0)")
     text = "folder to write (default: in the folder of datasets)"
     make.add_argument("--out", dest="folder", type=Path, metavar="DIR", help=text)
@@ -116,11 +117,11 @@ def run_get(args: argparse.Namespace) -> None:
         with Stages() as stages:
             paths = fetch_dataset(name, args.data_dir, stages.counter("bytes"))
         corrupted = find_corrupted(name, args.data_dir) if canonical_name(name) in CORRUPTED else None
-        for path in paths:  # of a corrupted dataset, only the archive has a checksum
+        for path in paths:  # for a corrupted dataset, only the archive has a checksum
             say(f"{path}: present{'' if corrupted else ', checksum verified'}")
         if corrupted and corrupted.missing:
             missing = ", ".join(corrupted.missing)
-            say(f"{corrupted.name}: no {missing} in {corrupted.folder}; move the folder away to download all of it.")
+            say(f"{corrupted.name}: no {missing} in {corrupted.folder}; move the folder to download all of it.")
 
 
 def run_list(args: argparse.Namespace) -> None:

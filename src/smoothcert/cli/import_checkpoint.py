@@ -29,7 +29,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--architecture", metavar="NAME", help="fail unless the file holds this architecture")
     group = parser.add_argument_group("facts to record in the file")
     group.add_argument("--dataset", metavar="NAME", help="training dataset")
-    group.add_argument("--sigma", type=float, help="noise level of the training")
+    group.add_argument("--sigma", type=float, help="noise level used in training")
     group.add_argument("--method", metavar="NAME", help="training method")
     group = parser.add_argument_group("check")
     text = f"measure the accuracy on {_CHECKED_IMAGES} images of --dataset"

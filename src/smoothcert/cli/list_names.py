@@ -43,7 +43,7 @@ def _list_normalizations(pattern: str) -> list[str]:
 
 
 def _list_others(kind: str, pattern: str) -> list[str]:
-    import smoothcert  # loads the package of a name on first use
+    import smoothcert  # imports the package behind a name on first use
 
     names: list[str] = getattr(smoothcert, f"list_{kind}")(pattern)
     return names

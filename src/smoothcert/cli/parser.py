@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+from smoothcert.errors import printable
+
 
 class _HelpFormatter(argparse.HelpFormatter):
     """Abbreviates optional flags in the usage line; the help lists them by group."""
@@ -40,11 +42,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error without argparse's usage line, and exit."""
         mark = "" if message.endswith("?") else "."
+        message = printable(message if len(message) <= 600 else f"{message[:300]}...{message[-100:]}")
         self.exit(2, f"{self.prog}: {message}{mark} See `{self.prog} --help`.\n")
 
 
 def name_flags(message: str, parser: argparse.ArgumentParser) -> str:
-    """Replace Python arguments in backticks by the flags of a command, and leave other names as they are.
+    """Replace Python arguments in backticks with the flags of a command, and leave other names as they are.
 
     The library names the arguments of its functions. An option whose `dest` is the name of an argument is its flag.
 

@@ -41,8 +41,8 @@ def add_command(commands: Any) -> None:
     group.add_argument("--baseline", metavar="NAME", help="compare ACR with this result, on the images both have")
     group.add_argument("--paper", action="store_true", help="also show the paper's numbers")
     group = parser.add_argument_group("for files without a sidecar (default: read from the file name METHOD-SIGMA.tsv)")
-    group.add_argument("--dataset", metavar="NAME", help="their dataset")
-    group.add_argument("--sigma", type=float, help="their noise level")
+    group.add_argument("--dataset", metavar="NAME", help="dataset of these files")
+    group.add_argument("--sigma", type=float, help="noise level of these files")
     add_page_options(parser)
     parser.set_defaults(run=run)
 

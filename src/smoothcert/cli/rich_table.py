@@ -17,7 +17,7 @@ _STYLES = {"best": "bold green", "second": "underline", "curve": "cyan", "paper"
 
 
 def show_tables(tables: Sequence[Table | Sheet], console: Console | None = None) -> None:
-    """Print the tables, each fitted to the width of the terminal; the others are of corrupted images or of seeds."""
+    """Print tables (results, corrupted images, means over seeds), each fitted to the width of the terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -25,7 +25,7 @@ def show_tables(tables: Sequence[Table | Sheet], console: Console | None = None)
     from smoothcert.report.tables.formats import Sheet, aligned_lines, to_text
 
     console = console or Console(file=sys.stdout)
-    plain = console.options.ascii_only  # then letters mark the best, and there are no sparklines
+    plain = console.options.ascii_only  # if True, letters mark the best values, and there are no sparklines
 
     def as_lines(shown: Sheet) -> list[Text]:
         if plain:

@@ -35,7 +35,7 @@ def add_command(commands: Any, *, with_methods: bool) -> None:
         "recipe", nargs="*", metavar="RECIPE", help="recipe name (see `smoothcert list recipes`) or TOML file"
     )
     parser.add_argument(
-        "--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="the same as a flag; can be repeated"
+        "--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="recipe as a flag; can be repeated"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
     parser.add_argument("--json", action="store_true", help="print the final metrics as JSON")
@@ -132,6 +132,7 @@ def run(args: argparse.Namespace) -> None:
     """Train all runs, including the teachers and soft labels they need."""
     from smoothcert.distributed.ranks import join
     from smoothcert.runtime.environment import choose_device, facts
+    from smoothcert.training.compute import different_fields
     from smoothcert.training.run_folder import RunFolder
     from smoothcert.training.runs import train_runs
 
@@ -147,7 +148,8 @@ def run(args: argparse.Namespace) -> None:
     ranks.require_shared_folder(args.runs)
     folders = [RunFolder(args.runs / config.name) for config in configs]
     for folder, config in zip(folders, configs, strict=True):
-        if folder.finished and folder.read_config() == config:
+        before = folder.read_config() if folder.finished else None
+        if before is not None and not different_fields(before, config):
             say(f"{folder.path} is already finished.")
     options = {"data_dir": args.data_dir, "device": device, "compile": args.compile, "workers": args.workers}
     with Stages() as stages:
@@ -172,9 +174,10 @@ def _print_json(values: Sequence[Any]) -> None:
 def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, device: torch.device) -> None:
     """Print each configuration, and a time estimate from a few trial steps."""
     from smoothcert.paper.timing import estimate_training
+    from smoothcert.training.compute import with_defaults
 
     lines = []
-    for config in configs:
+    for config in map(with_defaults, configs):
         if not args.json:
             print(to_toml(config))
         cost = estimate_training(config, args.data_dir, device, runs=args.runs, compile=args.compile)

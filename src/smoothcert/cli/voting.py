@@ -30,7 +30,7 @@ def add_voting_options(
     precision: str = "fp32 on a CPU, bf16 on a GPU",
     form: str = "folded; compiled for large runs on a GPU",
 ) -> None:
-    """Add the options of commands that count votes; `selects` adds `--n0`, the others are defaults for the help."""
+    """Add the options of commands that count votes; `selects` adds `--n0`, and the help shows the given defaults."""
     add_input_options(parser)
     group = parser.add_argument_group("protocol")
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
@@ -65,7 +65,7 @@ def run_on_datasets(
         args: The parsed command line.
         evaluate: Takes the arguments of `certify_dataset`.
         choose_noise: Takes the noise level and the number of input dimensions, and returns the noise.
-        name_parts: Parts that end the names of results files.
+        name_parts: Parts to append to the names of results files.
 
     Returns:
         The results file of each dataset; none after `--dry-run` and on ranks other than the first.
@@ -77,7 +77,7 @@ def run_on_datasets(
     inputs = load_inputs(args)
     classifier = _make_classifier(args, inputs, choose_noise)
     if args.out and len(inputs.datasets) > 1:
-        raise UsageError(f"`--out` names one file, but {args.data} yields {len(inputs.datasets)}; omit `--out`.")
+        raise UsageError(f"`--out` names one file, but {args.data} needs {len(inputs.datasets)}; omit `--out`.")
     outs = [args.out or _default_out(args, data, inputs.sigma, name_parts) for data in inputs.datasets]
     selected = [select_images(args, data, args.shard) for data in inputs.datasets]
     parts = list(zip(inputs.datasets, selected, outs, strict=True))

@@ -44,12 +44,12 @@ class CorruptedSet:
 
     @property
     def available(self) -> list[str]:
-        """Those of `corruptions` that are in the folder."""
+        """The subset of `corruptions` that is in the folder."""
         return [name for name in self.corruptions if find_corruption(self.folder, name)]
 
     @property
     def missing(self) -> list[str]:
-        """Those of `corruptions` that are not in the folder."""
+        """The subset of `corruptions` that is not in the folder."""
         return [name for name in self.corruptions if name not in self.available]
 
     def find_clean(self, root: str | Path | None = None) -> ImageData | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 _TRIES = 10
-DRAWS = 4 * _TRIES + 1  # area, ratio and position of every try; the last draw decides about mirroring
+DRAWS = 4 * _TRIES + 1  # area, ratio and position of every try; the last draw decides on mirroring
 _AREA, _RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
 

@@ -11,7 +11,8 @@ from typing import Protocol, overload
 import torch
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError, UsageError, counted
+from smoothcert.dataset_names import MOST_CLASSES
+from smoothcert.errors import SmoothcertError, UsageError, counted, kind_of
 from smoothcert.statistics.bounds import check_count
 
 
@@ -73,7 +74,7 @@ class ImageData:
             kind = f"{type(self.images).__name__} of {dtype}"
             raise UsageError(f"{self.name}: expected images as a tensor of uint8 or floats, but got a {kind}.")
         if not isinstance(self.labels, Tensor):
-            raise UsageError(f"{self.name}: expected labels as a tensor, but got a {type(self.labels).__name__}.")
+            raise UsageError(f"{self.name}: expected labels as a tensor, but got {kind_of(self.labels)}.")
         if len(self.labels) != self.images.shape[0]:
             raise SmoothcertError(
                 f"{self.name}: {counted(self.images.shape[0], 'image')} but {counted(len(self.labels), 'label')}."
@@ -151,8 +152,11 @@ class ImageData:
 
 
 def number_classes(labels: Tensor) -> tuple[str, ...]:
-    """Return the class numbers as names, for datasets without class names."""
-    return tuple(str(label) for label in range(int(labels.max()) + 1 if len(labels) else 0))
+    """Return the class numbers as names, for datasets without class names; raise if there are too many."""
+    classes = int(labels.max()) + 1 if len(labels) else 0
+    if classes > MOST_CLASSES:
+        raise SmoothcertError(f"Expected labels below {MOST_CLASSES:,}, but got {classes - 1}.")
+    return tuple(str(label) for label in range(classes))
 
 
 def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int, int] = (1, 1)) -> list[int]:
@@ -161,7 +165,7 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
     Args:
         count: The number of images.
         skip: Keep every `skip`-th image.
-        limit: Keep indices below this, as `--max` in the published scripts: it is not the number of images.
+        limit: Keep indices below this, like `--max` in the published scripts; it is not the number of images.
         shard: (I, N) for the I-th of N shards, counted from 1.
 
     Returns:

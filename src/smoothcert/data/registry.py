@@ -6,13 +6,15 @@ To add a dataset of arrays, write a reader in `smoothcert.data.readers`, add an 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
-from smoothcert.data.files import Arrays, data_dir
+from smoothcert.data.files import Arrays
+from smoothcert.data.files import data_dir as find_data_dir
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.arrays import read_npz
 from smoothcert.data.readers.cifar import CIFAR10, CIFAR100, find_cifar
@@ -101,24 +103,27 @@ def list_datasets(pattern: str = "*") -> list[str]:
 
 
 def load_dataset(
-    name: str,
+    name: str | os.PathLike[str],
     split: str = "test",
-    root: str | Path | None = None,
+    data_dir: str | Path | None = None,
     *,
     resize: int | None = None,
     crop: int | None = None,
     skip_broken: bool = False,
+    root: str | Path | None = None,
 ) -> ImageData:
     """Load a dataset by name, or an image folder or .npz file by path.
 
     Args:
         name: A name from `list_datasets`, a corrupted dataset such as `cifar10-c/fog`, or a path: of an .npz file, of a
-            folder with one subfolder per class, or of corrupted images such as `./mine-c/fog`.
+            folder with one subfolder per class, or of corrupted images such as `./mine-c/fog`. A `Path` is never a
+            name.
         split: `train` or `test`.
-        root: The folder with the datasets; default: $SMOOTHCERT_DATA, else the platform's cache folder.
+        data_dir: The folder with the datasets; default: $SMOOTHCERT_DATA, else the platform's cache folder.
         resize: Length of the shorter side that images of a folder are resized to (ImageNet: 256).
         crop: Side of the square that is then cut from their center (ImageNet: 224).
-        skip_broken: Replace an image that cannot be decoded by the next one of its folder.
+        skip_broken: Replace an image that cannot be decoded with the next one in its folder.
+        root: The earlier name of `data_dir`.
 
     Returns:
         The images with their labels.
@@ -134,22 +139,23 @@ def load_dataset(
     """
     if split not in SPLITS:
         raise UsageError(f"Expected `split` to be one of {', '.join(SPLITS)}, but got {split!r}.")
-    name = canonical_name(name)
+    name = canonical_name(name) if isinstance(name, str) else os.path.join(".", Path(name).expanduser())
+    datasets = find_data_dir(root if data_dir is None else data_dir)
     if (resize or crop) and (name in DATASETS or Path(name).suffix == ".npz"):
         raise UsageError(f"`resize` and `crop` are for image folders, which {name} is not.")
     if name in DATASETS:
         dataset = DATASETS[name]
-        read = dataset.find(data_dir(root), split)
+        read = dataset.find(datasets, split)
         if read is None:
-            raise SmoothcertError(missing(name, data_dir(root)))
+            raise SmoothcertError(missing(name, datasets))
         return ImageData(name, split, *read(), dataset.classes, dataset.mean, dataset.std)
     if name == "imagenet":
-        places = (data_dir(root) / place for place in _IMAGENET_PLACES)
+        places = (datasets / place for place in _IMAGENET_PLACES)
         folder = next(filter(None, (_split_folder(place, split) for place in places)), None)
         if folder is None:
-            raise SmoothcertError(missing("imagenet", data_dir(root)))
+            raise SmoothcertError(missing("imagenet", datasets))
         return _load_folder("imagenet", folder, split, resize or 256, crop or 224, skip_broken)
-    if (corrupted := _load_corrupted(name, split, root)) is not None:
+    if (corrupted := _load_corrupted(name, split, datasets)) is not None:
         return corrupted
     path = Path(name).expanduser()
     if path.suffix == ".npz" and path.is_file():
@@ -164,7 +170,7 @@ def load_dataset(
     raise unknown_name("dataset", name, list_datasets())
 
 
-def _load_corrupted(name: str, split: str, root: str | Path | None) -> ImageData | None:
+def _load_corrupted(name: str, split: str, data_dir: Path) -> ImageData | None:
     """Load SET/CORRUPTION, where SET is the name or folder of a corrupted dataset; return None for other names."""
     from smoothcert.data.corrupted import find_corrupted
 
@@ -174,7 +180,7 @@ def _load_corrupted(name: str, split: str, root: str | Path | None) -> ImageData
     path = Path(name).expanduser()
     if not place or (path.exists() and not (path / "test_images.npy").is_file()):
         return None
-    corrupted = find_corrupted(place, root)
+    corrupted = find_corrupted(place, data_dir)
     if corrupted and split != "test":
         raise UsageError(f"{name} has a test split only.")
     return corrupted.load(corruption) if corrupted else None

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, TensorDataset
 
 from smoothcert.data.image_data import ImageData
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, kind_of
 
 Labeled = ImageData | Dataset[Any] | DataLoader[Any] | Sequence[Any]
 """Labeled data of any kind that `as_image_data` converts; a sequence is a pair (inputs, labels)."""
@@ -58,7 +58,7 @@ def as_image_data(data: Any, split: str = "test") -> ImageData:
         return _from_dataset(data, split)
     raise UsageError(
         "Expected `data` as `load_dataset` returns it, as a pair (inputs, labels), or as a Dataset or DataLoader of "
-        f"such pairs, but got a {type(data).__name__}."
+        f"such pairs, but got {kind_of(data)}."
     )
 
 
@@ -85,15 +85,15 @@ def _from_dataset(data: Any, split: str) -> ImageData:
         raise UsageError(f"Expected `data` with at least one input, but the {name} is empty.")
     first, _ = _item(data, 0)
     if not torch.equal(first, _item(data, 0)[0]):
-        raise UsageError(f"The {name} returns another input each time; remove its random transforms.")
+        raise UsageError(f"The {name} returns a different input each time; remove its random transforms.")
     targets = getattr(data, "targets", None)
     if targets is not None and len(targets) == count:
         images = DatasetImages(data, torch.Size((count, *first.shape)))
         return ImageData(name, split, images, _as_labels(targets))
     if (size := count * first.numel() * first.element_size()) > _MOST_BYTES:
         raise UsageError(
-            f"The {name} takes {size / 2**30:.1f} GiB in memory. Give it an attribute `targets` with all labels, and "
-            "its inputs are read when they are needed; or pass a `torch.utils.data.Subset`."
+            f"The {name} takes {size / 2**30:.1f} GiB in memory. To have inputs read on demand, give it an "
+            "attribute `targets` with all labels; or pass a `torch.utils.data.Subset`."
         )
     chunks = (range(start, min(start + _READ_AT_ONCE, count)) for start in range(0, count, _READ_AT_ONCE))
     pairs = ([_item(data, place) for place in chunk] for chunk in chunks)
@@ -138,7 +138,7 @@ def _as_pair(pair: Any) -> tuple[Tensor, Tensor]:
 
 def _as_inputs(x: Any) -> Tensor:
     """Return inputs as a tensor of uint8 or floats; a PIL image becomes [channels, height, width]."""
-    if hasattr(x, "getbands"):  # an image of Pillow, which is not imported here
+    if hasattr(x, "getbands"):  # a Pillow image; Pillow is not imported here
         pixels = torch.from_numpy(np.array(x))
         x = pixels.unsqueeze(0) if pixels.dim() == 2 else pixels.permute(2, 0, 1)
     try:
@@ -157,7 +157,7 @@ def _as_labels(y: Any) -> Tensor:
         raise UsageError(f"Expected labels as whole numbers, but got {_kind(y)}.") from error
     if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex():
         kind = f"{labels.dtype} of shape {list(labels.shape)}"
-        raise UsageError(f"Expected one whole number per label, from 0 on, but got {kind}.")
+        raise UsageError(f"Expected one whole number >= 0 per label, but got {kind}.")
     return labels.long()
 
 
@@ -175,5 +175,5 @@ def _bytes(x: Tensor) -> bytes:
 
 def _kind(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}"
-    return f"a {type(value).__name__}"
+        return f"{kind_of(value)} of {len(value)}"
+    return f"{kind_of(value)}"

@@ -24,8 +24,8 @@ from smoothcert.errors import UsageError
 SECONDS_BETWEEN_BEATS = 1.0
 _SECONDS_BETWEEN_CHECKS = 0.25
 _SECONDS_TO_START = 600.0
-_SECONDS_TO_END = 15.0  # for the main thread to end the process in the normal way after an error
-_SECONDS_TO_BE_READ = 2.0  # for the other ranks to learn that rank 0 reports an error
+_SECONDS_TO_END = 15.0  # time for the main thread to end the process normally after an error
+_SECONDS_TO_BE_READ = 2.0  # time for the other ranks to learn that rank 0 reports an error
 
 
 def rank_timeout() -> float:
@@ -54,9 +54,9 @@ class Heartbeats:
 
     def __init__(self, rank: int, size: int, store: Any) -> None:
         self.rank, self.limit = rank, rank_timeout()
-        self.uses_collectives = False  # once True, all ranks wait for each other
+        self.uses_collectives = False  # if True, no rank can continue without the others
         self.failure_is_known = False
-        self._store = store.clone()  # its own connection: calls on a shared one wait for each other
+        self._store = store.clone()  # a connection of its own: calls on a shared one wait for each other
         not_started = min(0.0, self.limit - _SECONDS_TO_START)
         self._silence = dict.fromkeys(range(size) if rank == 0 else (0, rank), not_started)
         self._beats: dict[int, bytes] = {}
@@ -72,7 +72,7 @@ class Heartbeats:
 
         def stop() -> None:
             self._over.set()
-            threads[0].join(SECONDS_BETWEEN_BEATS)  # longer only if the store does not answer
+            threads[0].join(SECONDS_BETWEEN_BEATS)  # waits this long only if the store does not answer
 
         return stop
 

@@ -70,7 +70,7 @@ class LaunchedRanks(Ranks):
         return work_queue.map_in_order(self, count, work, restore)
 
     def new_flag(self, name: str) -> str:
-        """Return a key that all ranks share."""
+        """Return a key of the store, the same on all ranks."""
         return f"{name}/{next(self.numbers)}"
 
     def set_flag(self, key: str) -> None:
@@ -99,7 +99,7 @@ class LaunchedRanks(Ranks):
         torch._foreach_copy_(list(tensors), [part.view(t.shape) for part, t in zip(parts, tensors, strict=True)])
 
     def total(self, value: Tensor) -> Tensor:
-        """Sum a copy of the tensor."""
+        """Sum a copy of the tensor over the ranks."""
         summed = value.clone()
         _all_reduce(summed)
         return summed
@@ -144,7 +144,7 @@ def connect_to_launcher() -> LaunchedRanks:
 def disconnect() -> None:
     """Close the connections. Rank 0, which may host the store, leaves last."""
     if sys.exc_info()[0] is not None and _on_disconnect:
-        _on_disconnect.pop()  # do not sign off after an unexpected error: the other ranks must notice it
+        _on_disconnect.pop()  # after an unexpected error, skip `leave_group`: the other ranks must notice it
     while _on_disconnect:
         _on_disconnect.pop()()
 
@@ -164,4 +164,4 @@ def _peer_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise PeerError(f"Another rank is gone ({first_line(error)}).") from error
+        raise PeerError(f"Another rank has disappeared ({first_line(error)}).") from error

@@ -51,13 +51,13 @@ def rank0_reports(ranks: LaunchedRanks, error: SmoothcertError) -> bool:
     try:
         if not ranks.store.check(["failed"]):
             ranks.store.set("failed", encode(failure))
-        if ranks.first:  # it reports its own error; the others may well have failed in the same way
+        if ranks.first:  # rank 0 reports its own error; the others may have failed in the same way
             ranks.store.set("heard", "")
             return False
         end = time.monotonic() + _SECONDS_TO_BE_HEARD
         while time.monotonic() < end:
             if ranks.store.check(["heard"]):
-                time.sleep(1.0)  # a launcher stops all ranks when the first is gone; let rank 0 print before that
+                time.sleep(1.0)  # a launcher stops all ranks when one ends; let rank 0 print before that
                 return True
             time.sleep(_SECONDS_BETWEEN_CHECKS)
     except RuntimeError:

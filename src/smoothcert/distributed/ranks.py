@@ -106,7 +106,7 @@ class Ranks:
         """Prepare the collectives that sum tensors over the ranks."""
 
     def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors of one dtype by their sums over the ranks."""
+        """Replace tensors of one dtype with their sums over the ranks."""
 
     def total(self, value: Tensor) -> Tensor:
         """Return the sum of a tensor over the ranks."""

@@ -42,7 +42,7 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
 
 
 def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm2d]:
-    """Replace a network's BatchNorm layers by synchronized ones, and return the new layers."""
+    """Replace a network's BatchNorm layers with synchronized ones, and return the new layers."""
     replaced = []
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
@@ -55,7 +55,7 @@ def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm2d]:
 def _statistics(x: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
     """Return mean, variance (over the count) and count of each channel over all ranks.
 
-    Combines the ranks' means and variances as Chan, Golub and LeVeque (1983), which avoids cancellation. Each rank
+    Combines the ranks' means and variances as in Chan, Golub and LeVeque (1983), which avoids cancellation. Each rank
     fills its own row of a table, so that one sum over the ranks gives the whole table to all.
     """
     variance, mean = torch.var_mean(x, dim=(0, 2, 3), correction=0)

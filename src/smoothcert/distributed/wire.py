@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, kind_of
 
 
 def encode(value: Any) -> str:
@@ -33,4 +33,4 @@ def _plain(value: Any) -> Any:
         return [getattr(value, field.name) for field in dataclasses.fields(value)]
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    raise TypeError(f"Expected a value that can be sent as JSON, but got a {type(value).__name__}.")
+    raise TypeError(f"Expected a value that can be sent as JSON, but got {kind_of(value)}.")

@@ -48,7 +48,7 @@ class _Queue:
     def __init__(self, ranks: LaunchedRanks, name: str, items: int) -> None:
         self.ranks, self.items = ranks, items
         self._store = dist.PrefixStore(name, ranks.store)  # type: ignore[attr-defined]
-        self._redone: list[int] = []  # items queued again by rank 0: those of tickets from `items` on
+        self._redone: list[int] = []  # items that rank 0 queued again, for ticket numbers >= `items`
         self._reported = set[int]()
         self._checked = time.monotonic()
         self._owners: dict[int, int] = {}
@@ -72,7 +72,7 @@ class _Queue:
             raise_if_peer_failed(self.ranks)
 
     def serve(self, work: Callable[[int], object]) -> None:
-        """Work as another rank until rank 0 says that all items are done."""
+        """Work as a rank other than 0, until rank 0 says that all items are done."""
         ticket = self._draw_ticket()
         while not self._has("end"):
             item = self._item(ticket)

@@ -39,9 +39,9 @@ def _convolve_kernel(
     given_width: tl.constexpr, given_stride: tl.constexpr,
     block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    """Convolve; each turn takes `depth` channels of one pixel or, for `narrow` images, one line of a patch.
+    """Convolve; each iteration takes `depth` channels of one pixel or, for `narrow` images, one line of a patch.
 
-    A shortcut with `given` channels is projected in the last turns.
+    A shortcut with `given` channels is projected in the last iterations.
     """
     down: tl.constexpr = (height - 1) // stride + 1
     across: tl.constexpr = (width - 1) // stride + 1
@@ -60,7 +60,7 @@ def _convolve_kernel(
     if given:
         line = image * given_height + pixel // across * given_stride
         origin = (line * given_width + pixel % across * given_stride) * given - channels
-    elif adding:  # before the products; at the end, both would not fit into the registers
+    elif adding:  # added before the products: registers cannot hold both at the end
         total += tl.load(shortcut + target, mask=known[:, None], other=0.0)
     for turn in tl.range(values // depth):  # a constant: otherwise, products of wide tiles wait for each other
         source, inside = images, known[:, None]

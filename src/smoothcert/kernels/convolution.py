@@ -38,7 +38,7 @@ class ConvolutionTile(NamedTuple):
         return min(_REGISTERS // (self.programs * self.warps * 32), 255) // 8 * 8
 
 
-# By number of channels. For gradients of filters, a turn adds `block` rows, for `depth` values of a patch.
+# By number of channels. For gradients of filters, an iteration adds `block` rows for `depth` values of a patch.
 TILES = {
     16: ConvolutionTile(1, 256, 64, 8, 3, 2),
     32: ConvolutionTile(2, 128, 64, 8, 3, 1),
@@ -51,7 +51,7 @@ FILTER_TILES = {
     64: ConvolutionTile(1, 64, 128, 4, 3, 2),
     128: ConvolutionTile(1, 64, 128, 8, 3, 1),
 }
-PROGRAMS = 128  # among which the sums for a gradient of filters are divided
+PROGRAMS = 128  # programs that share the sums for a gradient of filters
 _GATHERED = 16  # filter values per program when their partial sums are added
 _REGISTERS = 65536  # per multiprocessor
 
@@ -107,7 +107,7 @@ def _factors(
     return tl.load(values, mask=inside, other=0.0)
 
 
-# The number of turns is not a constant: unrolled loops would need too many registers.
+# The number of iterations (`turns`) is not a constant: unrolled loops would need too many registers.
 @triton.jit(do_not_specialize=["turns"])
 def _convolve_kernel(
     out, parts, source, weight, bias, added, kept, normal, moments, rows, turns,
@@ -124,7 +124,7 @@ def _convolve_kernel(
     total = tl.zeros([block, columns], tl.float32)
     if bias is not None:
         total += tl.load(bias + channel)[None, :]
-    if added is not None:  # before the products; at the end, both would not fit into the registers
+    if added is not None:  # added before the products: registers cannot hold both at the end
         total += tl.load(added + put, mask=known[:, None], other=0.0)
     for turn in tl.range(turns, num_stages=stages):
         patches = _patches(source, row, known, turn, height, width, channels, step, depth)
@@ -178,7 +178,7 @@ def _filters_kernel(
 def _gather_kernel(
     out, table, parts, channels: tl.constexpr, step: tl.constexpr, block: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
-    """Sum a few values of filters [filter, line, pixel, channel] over all parts and all positions in a block."""
+    """Sum a few values of the gradient of filters over all partial sums and all positions in a block."""
     columns: tl.constexpr = 2 * step * channels
     values: tl.constexpr = (step + 2) * 4 * channels
     element = tl.program_id(0) * block + tl.arange(0, block)

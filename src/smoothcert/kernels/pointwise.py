@@ -34,7 +34,7 @@ class PointwiseTile(NamedTuple):
 
 
 class ChainTile(NamedTuple):
-    """Tiling of a chain: pixels per program, wide channels per turn, warps, and turns that are loaded ahead (`stages`).
+    """Tiling of a chain: pixels per program, wide channels per iteration, warps, and `stages` loaded ahead.
 
     `ahead` is the same for the 3x3 convolution, or 0 if that is a separate kernel.
     """
@@ -109,7 +109,7 @@ def _chain_kernel(
     height: tl.constexpr, across: tl.constexpr, width: tl.constexpr, wide: tl.constexpr, next_width: tl.constexpr,
     projecting: tl.constexpr, block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, ahead: tl.constexpr,
 ):  # fmt: skip
-    """Compute `columns` channels of the wide output per turn, and their share of the following products."""
+    """Compute `columns` channels of the wide output per iteration, and their share of the following products."""
     row = tl.program_id(0) * block
     if ahead:
         pixel = row + tl.arange(0, block)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from smoothcert.kernels.operators import operator
 
-_DEPTH = 64  # products per turn
+_DEPTH = 64  # products per iteration
 
 
 @triton.jit

@@ -78,7 +78,7 @@ def _convolve(
             spot = column // (2 * filters) * (width * filters) + column % (2 * filters)
             put = (((image * height + down) * width + right) * filters)[:, None] + spot[None, :]
         total = tl.zeros([block, columns], tl.float32) + tl.load(bias + column)[None, :]
-        if adding:  # before the products; at the end, both would not fit into the registers
+        if adding:  # added before the products: registers cannot hold both at the end
             total += tl.load(target + put, mask=known[:, None], other=0.0)
         for turn in tl.range(turns, num_stages=stages):
             line, along = turn * depth // run + place // run, turn % runs * depth + place % run

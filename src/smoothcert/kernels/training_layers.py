@@ -171,7 +171,7 @@ def _where(needed: Sequence[bool], *gradients: Tensor) -> list[Tensor | None]:
 
 
 class TrainingLayers(torch.autograd.Function):
-    """Differentiable `training_layers`, in a form that `torch.compile` can trace inside attacks, too."""
+    """Differentiable `training_layers`, in a form that `torch.compile` can also trace inside attacks."""
 
     @staticmethod
     def forward(

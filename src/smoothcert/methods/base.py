@@ -20,7 +20,7 @@ A step must keep to these rules:
 - Anything that changes during training is a function of the tensor `epoch`; the method keeps no state between steps.
   If passes of the network are needed only in some epochs, `at_epoch` returns a cheaper method for the others.
 - No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
-  compiled and captured as CUDA graphs. If that is unavoidable, set `static = False`.
+  compiled and captured as CUDA graphs. If a method cannot do without, set `static = False`.
 
 `smoothcert.methods.perturb` contains building blocks: losses under noise, l2 geometry and gradients for attacks.
 """
@@ -111,7 +111,7 @@ class StepOutput:
         for name, part in self.parts.items():
             if name in _METRICS or not hasattr(part, "dim"):
                 kind = "a metric of every run" if name in _METRICS else f"a {type(part).__name__}"
-                raise UsageError(f"Expected `parts` to be tensors with names of their own, but {name!r} is {kind}.")
+                raise UsageError(f"Expected `parts` to map new names to tensors, but {name!r} is {kind}.")
         scalars = {name: part.detach() for name, part in self.parts.items() if part.dim() == 0}
         return {"loss": self.loss.detach(), **scalars}
 
@@ -164,7 +164,7 @@ class Method(ABC):
 
     @abstractmethod
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Compute the loss of a mini-batch.
 
@@ -173,7 +173,7 @@ class Method(ABC):
             x: Images in [0, 1], [images, channels, height, width].
             y: Labels, int64 [images].
             draws: The source of all random numbers.
-            epoch: The number of the epoch, from 0, as a tensor.
+            epoch: The number of the epoch, from 0: a tensor in training runs, so that steps can be captured.
             soft: Soft labels [images, classes] if `uses_soft_labels`.
 
         Returns:

@@ -81,7 +81,7 @@ class CatRs(NoiseSplitMethod):
         return self.confidence == "soft-label" or (self.high != "none" and self.target == "soft")
 
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Return the loss of Algorithm 1."""
         noise = self.sigma * draws.noise(x, self.num_noises)
@@ -128,7 +128,8 @@ class CatRs(NoiseSplitMethod):
             return F.one_hot(y, scores.shape[-1]).to(scores.dtype)
         return scores.detach().softmax(dim=-1).mean(dim=0)
 
-    def _radius(self, epoch: Tensor) -> Tensor:
+    def _radius(self, epoch: Tensor | int) -> Tensor:
+        epoch = torch.as_tensor(epoch)
         early = self.attack_radius + torch.zeros_like(epoch)
         return early if self.late_epoch is None else torch.where(epoch < self.late_epoch, early, self.late_radius)
 

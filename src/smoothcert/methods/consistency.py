@@ -17,6 +17,7 @@ from smoothcert.methods.perturb import (
     lengths,
     scores_under,
     smoothed_nll,
+    warmed_up,
     within,
 )
 
@@ -34,7 +35,7 @@ class Consistency(NoiseSplitMethod):
     )
 
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Return the loss of the images under m noise samples."""
         return self.loss(model, x, y, self.sigma * draws.noise(x, self.num_noises))
@@ -67,11 +68,11 @@ class SmoothAdvConsistency(Consistency):
     warmup: int = at_least_one(1, "epochs over which the radius grows to its full value")
 
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Return the regularized loss of the attacked images."""
         noise = self.sigma * draws.noise(x, self.num_noises)
-        radius = self.attack_radius * ((epoch + 1) / self.warmup).clamp(max=1)
+        radius = self.attack_radius * warmed_up(epoch, self.warmup)
         adversarial = self.attack(model, x, y, noise, radius, draws.images(x))
         output = self.loss(model, adversarial, y, noise)
         return StepOutput(output.loss, {**output.parts, "adversarial": adversarial})

@@ -23,7 +23,7 @@ class FirstFailure(Gaussian):
     """Cross-entropy under noise that the network misclassifies, searched for from each noise sample.
 
     From every noise sample, T steps of fixed length go up the gradient of the cross-entropy, on the sphere of the
-    sample's own norm. The first noise on this path that is misclassified is learned, or the last one if none is.
+    sample's own norm. Training uses the first misclassified noise on this path, or the last one if there is none.
     Without attack steps, this is Gaussian training.
     """
 
@@ -39,7 +39,7 @@ class FirstFailure(Gaussian):
         return self if epoch >= self.attack_epoch else dataclasses.replace(self, attack_steps=0)
 
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Return the mean cross-entropy under the noise that the attack finds."""
         noise, parts = self.sigma * draws.noise(x, self.num_noises), {}
@@ -49,7 +49,7 @@ class FirstFailure(Gaussian):
         return StepOutput(self.loss(model, x, y, noise), {**parts, "worst_noise": noise})
 
     def search(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the noise to learn, and for each sample [samples, images] whether it was seen to be misclassified."""
+        """Return the noise to train on, and a mask [samples, images] of the samples found to be misclassified."""
 
         def objective(delta: Tensor) -> tuple[Tensor, Tensor]:
             scores = scores_under(model, x, delta)

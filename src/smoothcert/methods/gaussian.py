@@ -19,7 +19,7 @@ class Gaussian(NoiseSplitMethod):
     num_noises: int = at_least_one(1, "noise samples per image")
 
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Return the mean cross-entropy over all noise samples."""
         return StepOutput(self.loss(model, x, y, self.sigma * draws.noise(x, self.num_noises)))

@@ -25,7 +25,7 @@ class Macer(Method):
     defer_epochs: int = at_least_zero(0, "epochs before the radius term starts")
 
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Return the sum of both terms, per image."""
         scores = scores_under(model, x, self.sigma * draws.noise(x, self.num_noises))

@@ -54,6 +54,11 @@ def within(delta: Tensor, radius: Tensor | float, batch_dims: int = 1) -> Tensor
     return delta * torch.where(length > radius, radius / (length + 1e-7), torch.ones_like(length))
 
 
+def warmed_up(epoch: Tensor | int, epochs: int) -> Tensor:
+    """Return the share of an attack that is in force in an epoch, counted from 0; it grows to 1 within `epochs`."""
+    return torch.as_tensor((epoch + 1) / epochs).clamp(max=1)
+
+
 def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
     """Return the gradient of a scalar objective; gradients of weights are neither computed nor changed."""
 
@@ -87,7 +92,7 @@ def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at:
 def frozen(model: nn.Module) -> Iterator[None]:
     """Put a network into eval mode during an attack, which keeps its BatchNorm statistics, and restore it afterwards.
 
-    Weights require no gradients meanwhile: a network that is compiled separately would compute them for nothing.
+    Weights require no gradients meanwhile: a network that is compiled separately would compute them needlessly.
     """
     modules = list(model.modules())
     modes = [module.training for module in modules]

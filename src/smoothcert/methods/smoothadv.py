@@ -8,7 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.methods.base import Draws, NoiseSplitMethod, StepOutput, at_least_one, positive
-from smoothcert.methods.perturb import cross_entropies, frozen, gradient, lengths, scores_under, smoothed_nll, within
+from smoothcert.methods.perturb import (
+    cross_entropies,
+    frozen,
+    gradient,
+    lengths,
+    scores_under,
+    smoothed_nll,
+    warmed_up,
+    within,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +35,11 @@ class SmoothAdv(NoiseSplitMethod):
     warmup: int = at_least_one(10, "epochs over which the radius grows to its full value")
 
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Return the mean cross-entropy of the attacked images over all noise samples."""
         noise = self.sigma * draws.noise(x, self.num_noises)
-        radius = self.attack_radius * ((epoch + 1) / self.warmup).clamp(max=1)
+        radius = self.attack_radius * warmed_up(epoch, self.warmup)
         adversarial = self.attack(model, x, y, noise, radius, draws)
         loss = cross_entropies(scores_under(model, adversarial, noise), y).mean()
         return StepOutput(loss, {"adversarial": adversarial})

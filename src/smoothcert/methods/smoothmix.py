@@ -16,6 +16,7 @@ from smoothcert.methods.perturb import (
     lengths,
     scores_under,
     smoothed_nll,
+    warmed_up,
     within,
 )
 
@@ -39,11 +40,11 @@ class SmoothMix(NoiseSplitMethod):
     )
 
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Return the loss of the images and their mixtures."""
         noise = self.sigma * draws.noise(x, self.num_noises)
-        warm = ((epoch + 1) / self.warmup).clamp(max=1)
+        warm = warmed_up(epoch, self.warmup)
         near, far = self.attack(model, x, y, noise, warm)
         scores = scores_under(model, near, noise)
         mean = scores.softmax(dim=-1).mean(dim=0)

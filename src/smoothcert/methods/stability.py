@@ -22,7 +22,7 @@ class Stability(Method):
     weight: float = at_least_zero(2.0, "weight of the stability term (gamma)")
 
     def step(
-        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor, soft: Tensor | None = None
+        self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
         """Return the loss of a clean and a noisy pass."""
         clean = model(x)

@@ -61,7 +61,7 @@ class Ensemble(nn.Module):
 
     @property
     def of_networks(self) -> bool:
-        """True if all members are networks of `create_model`."""
+        """True if all members are networks from `create_model`."""
         return all(isinstance(member, Classifier) for member in self.members)
 
     @property

@@ -122,10 +122,9 @@ class Workplace:
         return dataclasses.replace(job, config=dataclasses.replace(job.config, precision=existing.precision))
 
     def progress(self, job: Job) -> JobStatus:
-        """Return the status of a job from its files. Raise if they were made with other settings."""
+        """Return the status of a job from its files. Raise if they were made with different settings."""
         run = RunFolder(self.runs / job.config.name)
-        if run.config.is_file():
-            run.open(job.config)
+        run.check(job.config)
         network = file_hash(run.model) if run.finished else None
         done = total = 0
         for path, data in zip(self.results_paths(job), self.test_sets(job), strict=True):
@@ -147,7 +146,7 @@ class Workplace:
         other += ["network"] if network and settings.get("model", {}).get("sha256") != network else []
         other += ["dataset"] if settings.get("data", {}).get("sha256") != data.fingerprint else []
         if other:
-            raise UsageError(f"{path} was made with another {', '.join(other)}; move it away.")
+            raise UsageError(f"{path} was made with a different {', '.join(other)}; move it elsewhere.")
         return rows
 
 

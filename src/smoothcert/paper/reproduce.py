@@ -26,7 +26,7 @@ from smoothcert.training.prepare import OnStage, prepare_runs
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.runs import train_runs
 
-_SMALL_TOGETHER = 6  # LeNet runs on a GPU; more are not faster, see benchmarks/README.md
+_SMALL_TOGETHER = 6  # LeNet runs to train at once on a GPU; more are not faster, see benchmarks/README.md
 
 
 def reproduce(

@@ -118,7 +118,7 @@ def estimate_steps(
         try:
             with suppress(_EnoughError):
                 fit(trial, Path(folder), data, data.subset([0]), soft=soft, **options)
-        except KeyboardInterrupt:  # its message mentions a saved state, which is deleted here
+        except KeyboardInterrupt:  # drop its message about a saved state, which is deleted here
             raise KeyboardInterrupt from None
     (first, began), (last, ended) = times[0], times[-1]
     whole_run = run_passes(config, len(data)) / first_phase_passes(config, len(data))

@@ -20,7 +20,7 @@ def to_frame(results: Results | Sequence[Record] | Sequence[Prediction]) -> pand
         results: Results of `read_results`, or the records that `certify_dataset` or `predict_dataset` returns.
 
     Returns:
-        The columns of the results file; for records, the votes, too.
+        The columns of the results file; for records, also the votes.
 
     Raises:
         SmoothcertError: If pandas is not installed.

@@ -38,7 +38,7 @@ class ResultsLock:
             file = open_locked(self._path, f"{self._results} is being written by another process.")
             if _is_open_at(file, self._path):
                 return file
-            file.close()  # its owner has removed it since it was opened
+            file.close()  # the lock's owner removed the file after it was opened here
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -72,7 +72,7 @@ def require_in_place(file: IO[str], path: Path) -> None:
     """Raise if a file that is being written was removed or replaced by another process."""
     if not _is_open_at(file, path):
         raise SmoothcertError(
-            f"{path} was removed or replaced while it was being written; move the files beside it away and start again."
+            f"{path} was removed or replaced while it was being written; move the files beside it and start again."
         )
 
 

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from smoothcert.errors import UsageError
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, looks_path, sidecar_path
-from smoothcert.results.reader import try_reading
 from smoothcert.results.records import Record, complete_lines, format_row, pack_votes, parse_seconds, unpack_votes
 from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
+from smoothcert.results.vote_table import check_table_size
 from smoothcert.results.writer import keep_lines, stored_lines, write_rows
 from smoothcert.runtime.atomic_files import write_text
+from smoothcert.runtime.bounded_files import read_text
 
 _HEADER = format_row("idx", "look", "samples", "votes", "time")
 
@@ -54,22 +55,23 @@ def looks_text(looks: Mapping[int, Sequence[Look]]) -> str:
 def read_looks(path: str | Path, classes: int) -> dict[int, list[Look]]:
     """Return the looks beside a results file, by image."""
     source = looks_path(Path(path))
-    return _parse_looks(complete_lines(try_reading(source)), classes, source)
+    return _parse_looks(complete_lines(read_text(source)), classes, source)
 
 
 def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, list[Look]]:
     if not lines or lines[0] != _HEADER:
         raise UsageError(f"{source} does not begin with the columns of a looks file.")
+    check_table_size(len(lines), classes, source)
     looks = defaultdict[int, list[Look]](list)
     for number, line in enumerate(lines[1:], 2):
         try:
             idx, look, samples, votes, elapsed = line.rstrip("\n").split("\t")
             row = Look(int(idx), int(look), unpack_votes(votes, classes), parse_seconds(elapsed))
             valid = row.votes.sum() == int(samples) and row.look == len(looks[row.idx])
-        except (ValueError, IndexError):
+        except (ValueError, IndexError, OverflowError):
             valid = False
         if not valid:
-            raise UsageError(f"{source}, line {number}: expected the next look at an image; the file was edited.")
+            raise UsageError(f"{source}, line {number}: expected the next look at an image; was the file edited?")
         looks[row.idx].append(row)
     return dict(looks)
 
@@ -83,7 +85,7 @@ class LookStore:
         path: Results file, or None.
         indices: Images in the order of their rows.
         classes: Number of classes.
-        settings: Everything the looks depend on; a file made with other settings is refused.
+        settings: Everything the looks depend on; a file made with different settings is refused.
         segment: Device and versions of this process, added to the sidecar with the first new look.
     """
 
@@ -110,14 +112,14 @@ class LookStore:
         """Compare settings, and read the looks that an interrupted run has stored."""
         looks = looks_path(path)
         if not sidecar_path(path).exists() and any(file.exists() and file.stat().st_size for file in (path, looks)):
-            raise UsageError(f"{path} exists, but no sidecar beside it; move it away or choose another `out`.")
+            raise UsageError(f"{path} exists, but its sidecar does not; move it elsewhere or choose another `out`.")
         self._about = open_sidecar(path, settings)
         self._file = looks.open("a+", encoding="utf-8", newline="\n")
         lines = stored_lines(self._file)
         self.known = _parse_looks(lines or [_HEADER], classes, looks)
         if unknown := self.known.keys() - self._order.keys():
             raise UsageError(f"{looks} has looks at image {min(unknown)}, which is not among the images of this run.")
-        write_sidecar(path, self._about)  # before the first row, which would be refused without it
+        write_sidecar(path, self._about)  # before the first row: rows without a sidecar are refused
         keep_lines(self._file, lines, _HEADER)
 
     def __enter__(self) -> LookStore:

@@ -72,14 +72,14 @@ def _companion(path: Path, suffix: str) -> Path:
 
 
 def certificates_in(folder: Path, *, below: bool = False) -> list[Path]:
-    """Return the results files of `certify` in a folder, gzipped ones included; with `below` also in subfolders."""
+    """Return the results files of `certify` in a folder, including gzipped ones; with `below` also in subfolders."""
     prefix = "**/" if below else ""
     files = [path for suffix in (".tsv", ".tsv.gz") for path in folder.glob(f"{prefix}certify-*{suffix}")]
     return sorted(path for path in files if not path.name.removesuffix(".gz").endswith(COMPANION_SUFFIXES))
 
 
 def check_name(out: Path) -> None:
-    """Raise if `out` cannot be a results file: a folder, a device, a gzipped file or the name of a file beside one."""
+    """Raise if `out` is a folder, a device, a gzipped file, or named like a file that lies beside a results file."""
     taken = out.suffix in (".json", ".gz") or out.name.endswith(COMPANION_SUFFIXES)
     if taken or (out.exists() and not out.is_file()):
         raise UsageError(f"Expected `out` to be a results file ending in .tsv, but got {out}.")

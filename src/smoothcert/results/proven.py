@@ -22,7 +22,7 @@ from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.certify import bound_uniforms, certify_looks
 
 _AT_ONCE = 1 << 22  # votes in one array
-_LARGEST_TABLE = 1_000_000  # samples up to which bounds are kept from one file to the next
+_LARGEST_TABLE = 1_000_000  # largest n for which bounds are cached between files
 
 CHANGED = "the results were changed"
 
@@ -98,7 +98,7 @@ def _certify(
         found = certify_looks(chosen, votes[:, None], once, plan, noise, protocol.bound, **options)
         return found.prediction, found.radius
     successes = np.take_along_axis(votes, chosen[:, None], axis=1)[:, 0]
-    failure = _known_bounds(plan.looks[0], plan.alpha)  # many images and files share few different counts
+    failure = _known_bounds(plan.looks[0], plan.alpha)  # many images and files have the same counts
     new = np.unique(successes[np.isnan(failure[successes])])
     failure[new] = failure_upper_bound(new, plan.looks[0], plan.alpha)
     radius = noise.gap_radius(failure[successes], failure[successes])

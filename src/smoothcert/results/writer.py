@@ -17,7 +17,7 @@ from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, counts_path, sidecar_path
 from smoothcert.results.records import R, Record, complete_lines, format_row, parse_record
 from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
-from smoothcert.runtime.atomic_files import write_text
+from smoothcert.runtime.atomic_files import flush_to_disk, write_text
 
 _SECONDS_BETWEEN_SIDECARS = 10.0  # how often the time spent is updated
 
@@ -42,7 +42,7 @@ class ResultWriter:
         path: Results file.
         kind: Class of the records.
         indices: Image index of each row, in order.
-        settings: Everything the rows depend on; a file made with other settings is refused.
+        settings: Everything the rows depend on; a file made with different settings is refused.
         segment: Device and versions of this process, added to the sidecar.
     """
 
@@ -77,9 +77,11 @@ class ResultWriter:
         try:
             if kind is None:
                 self._require_in_place()
+                for path in (self.path, counts_path(self.path), self.path.parent):
+                    flush_to_disk(path)
         finally:
             for file in self._files:
-                with suppress(OSError):  # `append` has reported it; resuming cuts off the incomplete row
+                with suppress(OSError):  # `append` has reported the error; resuming cuts off the incomplete row
                     file.close()
             self._lock.release(undo=kind is not None and not self.done)
 
@@ -91,7 +93,7 @@ class ResultWriter:
             classes = num_classes or 1 + max(labels, default=0)
             return [parse_record(kind, *lines, classes) for lines in zip(rows, counts, strict=True)]
         except (ValueError, LookupError) as error:
-            raise UsageError(f"{self.path} has a row that cannot be read ({error}); move it away.") from error
+            raise UsageError(f"{self.path} has a row that cannot be read ({error}); move it elsewhere.") from error
 
     def append(self, records: Sequence[WritableRecord]) -> None:
         """Write the records of the next images."""
@@ -121,7 +123,7 @@ class ResultWriter:
         for companion in (sidecar_path(self.path), counts_path(self.path)):
             if not companion.exists():
                 raise UsageError(
-                    f"{self.path} exists, but {companion.name} beside it does not; move it away or choose another "
+                    f"{self.path} exists, but {companion.name} beside it does not; move it elsewhere or choose another "
                     "`out`."
                 )
 
@@ -135,8 +137,8 @@ class ResultWriter:
         for line, count_line, expected in zip(rows[1:good], counts[1:good], self.indices, strict=False):
             if not (line.startswith(f"{expected}\t") and count_line.startswith(f"{expected}\t")):
                 raise UsageError(
-                    f"{self.path} has another row where image {expected} should be: the file was edited; move it away "
-                    "or choose another `out`."
+                    f"{self.path} has a different row where image {expected} should be; move the edited file or "
+                    "choose another `out`."
                 )
         for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
             keep_lines(file, lines[:good], header)

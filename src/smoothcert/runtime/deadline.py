@@ -60,7 +60,7 @@ class Deadline:
         A second interrupt is raised at once. Only signals that would raise KeyboardInterrupt in the main thread are
         handled; handlers that a program has installed itself are not touched.
         """
-        received = list[int]()  # by this process; `interrupted` may be set by another rank, too
+        received = list[int]()  # signals to this process; another rank may set `interrupted` as well
 
         def handle(number: int, frame: Any) -> None:
             if received:

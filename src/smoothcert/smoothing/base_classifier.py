@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, unknown_name
+from smoothcert.smoothing.counting import Voter, is_out_of_memory
 from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype, is_packaged
 from smoothcert.smoothing.precision import check_precision, numerics
+from smoothcert.smoothing.workers import copy_module, single_threaded
 
 Model = Callable[[Tensor], Any]
-
-
-@dataclass(frozen=True)
-class Voter:
-    """A deployed network, and the function that scores micro-batches with it."""
-
-    score: Callable[[Tensor], Tensor]
-    network: Any
-
-    def __call__(self, noisy: Tensor) -> Tensor:
-        """Return the scores of one micro-batch."""
-        return self.score(noisy)
 
 
 class BaseClassifier:
@@ -40,11 +30,14 @@ class BaseClassifier:
         if form not in FORMS:
             raise unknown_name("form", form, FORMS)
         if not callable(model):
-            raise UsageError(f"Expected `model` to be callable, but got {type(model).__name__}.")
+            proba = "; pass `lambda x: estimator.predict_proba(x.flatten(1).numpy())`"
+            hint = proba if hasattr(model, "predict_proba") else ""
+            raise UsageError(f"Expected `model` to be callable, but got {kind_of(model)}{hint}.")
         if form == "folded" and not is_packaged(model):
-            raise UsageError(f"Only networks of `create_model` can be folded, but got a {type(model).__name__}.")
+            raise UsageError(f"Only networks from `create_model` can be folded, but got {kind_of(model)}.")
         self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
         self.deployed = Deployed(form, precision)
+        self._has_scored = False
 
     @property
     def dtype(self) -> torch.dtype:
@@ -64,45 +57,68 @@ class BaseClassifier:
         modes = [module.training for module in modules]
         for module in modules:
             module.training = False
-        precision = self.precision if self.dtype == torch.float32 else "fp32"  # inputs that were cast need no autocast
         try:
-            with torch.no_grad(), numerics(precision, device):
+            with single_threaded(device), self._arithmetic(device):
                 self.deployed.renew(model)
                 yield
         finally:
             for module, mode in zip(modules, modes, strict=True):
                 module.training = mode
 
-    def voter(self) -> Voter:
-        """Return the network as it votes. Call within `voting`."""
-        return Voter(self.scores, self.deployed.network)
+    def voters(self, count: int, *, thread_safe: bool = False) -> list[Voter]:
+        """Return the network as it votes, `count` times, for one thread each, or once if more may be unsafe.
+
+        Modules are copied for every thread. The package's compiled networks have no state, and users can promise that
+        their models are thread-safe: those are shared. Call within `voting`.
+        """
+        network = self.deployed.network
+        shared = thread_safe or (self.form in COMPILED and is_packaged(self.model))
+        others = [network] * (count - 1) if shared else copy_module(network, count - 1)
+        own = Voter(self.scores, network)
+        return [own, *(Voter(partial(self._scores, other), other, self._arithmetic) for other in others)]
+
+    @contextmanager
+    def _arithmetic(self, device: torch.device) -> Iterator[None]:
+        precision = self.precision if self.dtype == torch.float32 else "fp32"  # inputs that were cast need no autocast
+        with torch.no_grad(), numerics(precision, device):
+            yield
 
     def scores(self, noisy: Tensor) -> Tensor:
         """Return the scores of one micro-batch. Call within `voting`."""
+        return self._scores(self.deployed.network, noisy)
+
+    def _scores(self, network: Model, noisy: Tensor) -> Tensor:
         try:
-            returned = self.deployed.network(noisy)
-        except RuntimeError as error:
+            returned = network(noisy)
+        except SmoothcertError:
+            raise
+        except Exception as error:
             if self.form in COMPILED and isinstance(error, torch._dynamo.exc.TorchDynamoException):
                 other = "folded" if is_packaged(self.model) else "plain"
                 text = f"The network cannot be compiled ({first_line(error)})"
                 raise SmoothcertError(f"{text}; choose `form='{other}'`.") from error
-            if "type" in str(error) and not isinstance(error, torch.OutOfMemoryError):
-                self._check_dtype(noisy.dtype)
-            raise
+            if self._has_scored or is_out_of_memory(error):
+                raise
+            self._check_dtype(noisy.dtype)
+            reason = first_line(error) or type(error).__name__
+            raise UsageError(
+                f"The model cannot score a batch of shape {list(noisy.shape)} ({reason}); {_advise(noisy.shape[1:])}."
+            ) from error
         scores = _as_tensor(returned, noisy.device)
-        if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
-            expected = [len(noisy), self.num_classes or "classes"]
-            raise UsageError(f"Expected scores of shape {expected} from the model, but got {list(scores.shape)}.")
-        if scores.shape[1] == 1:
+        if scores.dim() == 2 and scores.shape[1] == 1:
             raise UsageError(
                 "Expected a score for each class from the model, but got a single one; wrap a model that scores only "
                 "the second of two classes in a function that returns both, such as (-score, score)."
             )
+        if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
+            expected = [len(noisy), self.num_classes or "classes"]
+            raise UsageError(f"Expected scores of shape {expected} from the model, but got {list(scores.shape)}.")
+        self._has_scored = self.deployed.called = True
         self.num_classes = scores.shape[1]
         return scores
 
     def _check_dtype(self, given: torch.dtype) -> None:
-        """Raise with advice if the model failed because its weights have another dtype than its inputs."""
+        """Raise with advice if the model failed because its weights and its inputs have different dtypes."""
         if not isinstance(self.model, nn.Module) or given != torch.float32:  # bfloat16 inputs were cast to match
             return
         kinds = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
@@ -113,14 +129,21 @@ class BaseClassifier:
             )
 
 
+def _advise(shape: torch.Size) -> str:
+    """Return what to try if a model cannot score inputs of a shape."""
+    if len(shape) == 3 and shape[0] > 4 >= shape[2]:
+        return "pass images as [channels, height, width], such as `x.permute(2, 0, 1)` of one with the channels last"
+    return f"set `input_shape` if one input is not of shape {list(shape)}"
+
+
 def _as_tensor(returned: Any, device: torch.device) -> Tensor:
     try:
         scores = torch.as_tensor(returned, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"Expected an array of scores from the model, but got a {type(returned).__name__}; wrap it in a module "
+            f"Expected an array of scores from the model, but got {kind_of(returned)}; wrap it in a module "
             "that returns the scores alone, such as its `logits`."
         ) from error
     if scores.is_complex() or scores.dtype == torch.bool:
-        raise UsageError(f"Expected scores that are numbers from the model, but got {scores.dtype}.")
+        raise UsageError(f"Expected numeric scores from the model, but got {scores.dtype}.")
     return scores

@@ -37,7 +37,7 @@ class CascadeCertificate:
 
 
 class Cascade:
-    """Smoothed classifiers of decreasing sigma, of which the first that is sure enough answers (Jeong and Shin, 2023).
+    """Smoothed classifiers of decreasing sigma, of which the first confident enough answers (Jeong and Shin, 2023).
 
     A level answers if it gives a class a probability above `p0`. Otherwise the next level is asked; if no level
     answers, the cascade abstains. The certificate covers all of it: within the radius, earlier levels stay silent and
@@ -87,7 +87,7 @@ class Cascade:
     ) -> Any:
         """Return the class of the cascade, or -1 if the votes do not settle it at confidence 1 - alpha.
 
-        Args are those of `certify`.
+        Takes the arguments of `certify`.
         """
         return self.certify(x, n0, n, alpha, seed=seed, index=index, batch=batch).prediction
 

@@ -49,7 +49,7 @@ def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samp
 
 
 def is_packaged(model: Any) -> TypeGuard[Classifier | Ensemble]:
-    """Return True for networks of `create_model`, and ensembles of them."""
+    """Return True for networks from `create_model`, and ensembles of them."""
     return isinstance(model, Classifier) or (isinstance(model, Ensemble) and model.of_networks)
 
 
@@ -92,7 +92,7 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
     if form in COMPILED:
         # The compiler skips kernels that do not fit the device, but would log an error for each.
         logging.getLogger("torch._inductor.select_algorithm").setLevel(logging.CRITICAL)
-        warnings.filterwarnings("ignore", "TypedStorage is deprecated")  # used by the compiler itself in torch 2.11
+        warnings.filterwarnings("ignore", "TypedStorage is deprecated")  # raised by torch 2.11's own compiler
         network = torch.compile(network, dynamic=False, **COMPILED[form])
     if isinstance(model, Classifier) and next(model.parameters()).is_cuda:
         network = Replayed(network)
@@ -109,8 +109,10 @@ class Deployed:
         self.form, self.precision = form, precision
         self.network: Any = None
         self.independent = False  # True once `IndependenceCheck` has passed
+        self.one_thread = False  # True if a check found that copies may score differently
+        self.called = False  # True once it has scored a batch, and so is compiled
         self._versions = list[Any]()
-        self._sources = list[Any]()  # keeps them alive, so that their ids stay unique
+        self._sources = list[Any]()  # the model and its tensors, kept alive so that their ids stay unique
 
     def renew(self, model: Callable[[Tensor], Any]) -> None:
         """Deploy a model unless it is already deployed with its current weights."""
@@ -122,7 +124,7 @@ class Deployed:
         versions = [id(model), *(_version(weight) for weight in weights)]
         if self.network is None or versions != self._versions:
             self.network, self._versions = deploy(model, self.form, self.precision), versions
-            self.independent = False
+            self.independent = self.called = False
             self._sources = [model, *weights]
 
 
@@ -140,7 +142,7 @@ def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> to
 
 
 def with_kernels(model: Classifier) -> Classifier:
-    """Replace layers by the package's kernels if the device supports them.
+    """Replace layers with the package's kernels if the device supports them.
 
     These are the convolutions that a network lists as `pooled`, the last one before a linear layer, and whole ResNets.
     """
@@ -167,11 +169,11 @@ def with_kernels(model: Classifier) -> Classifier:
 def fold(model: Classifier) -> Classifier:
     """Return a copy in eval mode without BatchNorm, and with the input normalization reduced to a subtraction.
 
-    The subtraction is folded, too, unless the first convolution pads: zeros are padded after it, not before.
+    The subtraction is folded as well, unless the first convolution pads: zeros are padded after it, not before.
     """
     for name, module in model.named_modules():
         if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):
-            raise UsageError(f"Folding would drop the hook or parametrization of `{name}`; choose the form `plain`.")
+            raise UsageError(f"Folding would drop the hook or parametrization of `{name}`; choose `form='plain'`.")
     folded = copy.deepcopy(model).eval()
     for module in list(folded.network.modules()):
         for number in (1, 2, 3):

@@ -1,11 +1,11 @@
 """Check that a model scores each input by itself; otherwise its votes are not independent and prove nothing.
 
-A model passes if it gives an input the same scores alone, in another position, beside other inputs and a second time.
+A model passes if it gives an input the same scores alone, at any position, beside other inputs, and a second time.
 Differences are allowed only if they are random and independent between the inputs of a batch: then the certificate
 holds for a randomized classifier.
 
 The check compares batches of one shape only, because kernels round differently for other shapes. Its batches are
-smaller than large micro-batches, so that it costs little on a GPU, too.
+smaller than large micro-batches, so that it costs little even on a GPU.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from smoothcert.smoothing.score_margins import ROUNDING, overdispersed, same_mar
 _ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 256, 32, 16  # in a batch of the check
 _NOISY = 8  # noisy copies that are scored alone
 _REPEATED, _RANDOMIZED = 128, 448  # inputs to score for a model that may be random
-_GAP = 200_000  # votes, on average, from one check to the next
+_GAP = 200_000  # mean number of votes between two checks
 _BESIDE_OTHERS = "beside other inputs, as with BatchNorm in training mode or activations quantized per batch"
 _CHANGING = (
     "The model scored the same input differently before and after the votes: if this is randomness, the certificate "
     "holds for the random model; if the model keeps a state, its votes prove nothing."
 )
-_Place = tuple[Tensor, int]  # an input's batch, and its position there
+_Place = tuple[Tensor, int]  # a batch, and the position of an input in it
 
 
 class CheckSchedule:
@@ -79,7 +79,7 @@ class IndependenceCheck:
         if not fixed_shape and micro_batch > (_FEW_ROWS if thorough else _ROWS):
             try:
                 self._call(draw(_FEW_ROWS))
-            except Exception:  # a model that accepts micro-batches only may raise anything
+            except Exception:  # a model that only accepts whole micro-batches may raise anything
                 fixed_shape = True
         self._rows, self._few, self._some = (
             micro_batch if fixed_shape else min(micro_batch, most) for most in (_ROWS, _FEW_ROWS, _RANDOMIZED_ROWS)
@@ -97,14 +97,14 @@ class IndependenceCheck:
             self._scores = self._call(self._noisy)
 
     def after_votes(self) -> None:
-        """Score a third of the noisy copies again, elsewhere in another batch; raise if their scores depend on that."""
+        """Score a third of the noisy copies again, at other positions of a new batch; raise if that changes scores."""
         if self._rows == 1:
             if not self._all_same([self._scores, self._call(self._noisy)]):
                 warnings.warn(_CHANGING, Notice, stacklevel=2)
             return
         if self._randomized:
             return
-        # Another input that the model assigns to another class reveals most.
+        # An input that the model assigns to a different class reveals most.
         usual = self._scores.argmax(dim=1).mode().values
         companion = self._others[int((self._alone != usual).int().argmax())]
         kept = torch.arange(0, self._rows, 3)
@@ -114,6 +114,13 @@ class IndependenceCheck:
         scores = self._call(batch)[places]
         for i in self._differing(self._scores[kept], scores):
             self._diagnose((self._noisy, int(kept[i])), (batch, int(places[i])))
+
+    def same_scores(self, other: Classify) -> bool:
+        """Return True if another function scores the noisy copies exactly as the model did before the votes."""
+        if self._randomized:
+            return False
+        scores = self._call(self._noisy, classify=other)
+        return torch.allclose(self._scores, scores, rtol=0, atol=0, equal_nan=True)
 
     def _compare_alone(self) -> None:
         inputs = torch.cat([self._noisy[:_NOISY], self._others])
@@ -168,7 +175,7 @@ class IndependenceCheck:
         rest = self._noisy[: self._some // 2]
         kept = self._noisy[len(rest) : self._some]
         batches = [torch.cat([kept, rest]), *(torch.cat([kept, _copies(one, len(rest))]) for one in self._others)]
-        repeats = range(max(3, 48 // len(kept)))  # so many that independent random votes hardly ever agree
+        repeats = range(max(3, 48 // len(kept)))  # enough that independent random votes hardly ever all agree
         plain, moved = ([self._call(batches[i], seed=0)[: len(kept)] for _ in repeats] for i in (0, 1))
         if self._all_same(plain) and self._all_same(moved) and not self._all_same([plain[0], moved[0]]):
             raise _dependent(_BESIDE_OTHERS)
@@ -181,11 +188,11 @@ class IndependenceCheck:
         if overdispersed(votes.flatten(), len(kept)):
             raise _dependent("from call to call for the whole batch, as with a shared dropout mask")
 
-    def _call(self, batch: Tensor, seed: int | None = None) -> Tensor:
+    def _call(self, batch: Tensor, seed: int | None = None, classify: Classify | None = None) -> Tensor:
         """Return the scores of a batch, with freshly seeded random numbers, as float64 on the CPU."""
         self._seed += 1
         with _seeded(self._seed if seed is None else seed, batch.device):
-            scores = self._classify(batch.clone())  # models may write into inputs
+            scores = (classify or self._classify)(batch.clone())  # models may write into inputs
             if scores.dtype in (torch.float16, torch.bfloat16):
                 self._precision = "bf16"
             return scores.cpu().to(torch.float64, copy=True)  # models may return the same memory again

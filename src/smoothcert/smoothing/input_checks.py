@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, kind_of
 from smoothcert.smoothing.noising import check_grid
 from smoothcert.statistics.bounds import check_seed
 from smoothcert.statistics.noise import GridNoise, Noise
@@ -32,7 +32,7 @@ def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
     try:
         inputs = torch.as_tensor(x).detach()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected inputs as a tensor or an array, but got a {type(x).__name__}.") from error
+        raise UsageError(f"Expected inputs as a tensor or an array, but got {kind_of(x)}.") from error
     if inputs.dtype == torch.uint8:
         raise UsageError("Expected images as floats in [0, 1], but got uint8; divide them by 255.")
     if not inputs.is_floating_point():

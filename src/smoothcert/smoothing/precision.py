@@ -41,7 +41,7 @@ def numerics(precision: str, device: torch.device, *, deterministic: bool = True
             )
         if torch.amp.is_autocast_available(device.type):
             stack.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"))
-            stack.callback(torch.clear_autocast_cache)  # the cache would outlive a step within another autocast
+            stack.callback(torch.clear_autocast_cache)  # inside an outer autocast, the cache would outlive this block
         yield
 
 
@@ -57,8 +57,8 @@ def _forbid_less_than_float32(stack: ExitStack) -> None:
 def _reset_tf32(stack: ExitStack) -> None:
     """Reset TF32 settings of PyTorch's new API (`fp32_precision`) to the defaults of the old one (`allow_tf32`).
 
-    Otherwise the old flags cannot be read, and do not override the general settings of the new API. The caller's
-    settings are restored when the stack is closed.
+    Otherwise PyTorch refuses to read the old flags, and the new API's general settings take precedence over them. The
+    caller's settings are restored when the stack is closed.
     """
     backends: Any = torch.backends
     matmul, cudnn = backends.cuda.matmul, backends.cudnn

@@ -8,14 +8,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-_BLOCK = 64  # resamples that are converted to floating point at once, to bound the memory
+_BLOCK = 64  # resamples converted to floating point at a time, to limit memory
 
 
 @lru_cache(maxsize=4)
 def _resamples(images: int, number: int, seed: int) -> NDArray[np.uint8]:
     """Return how often each resample draws each image, [number, images]."""
     generator = np.random.default_rng(seed)
-    drawn = np.empty((number, images), dtype=np.uint8)  # nobody draws one of more than 255 images 256 times
+    drawn = np.empty((number, images), dtype=np.uint8)  # no image is drawn 256 times
     for row in drawn:
         row[:] = np.bincount(generator.integers(0, images, images), minlength=images)
     drawn.flags.writeable = False

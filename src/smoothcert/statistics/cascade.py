@@ -80,7 +80,7 @@ class CascadeRule:
         """Raise UsageError if not even n unanimous votes let the first level answer."""
         if not self._answer_radius(0, np.array([n]), np.array([n]))[0] > 0:
             raise UsageError(
-                f"With n = {n:,} no input can exceed `p0` = {self.p0:g} at the first level at alpha = {self.alpha:g}; "
+                f"With n = {n:,} the first level can never exceed `p0` = {self.p0:g} at alpha = {self.alpha:g}; "
                 "use a larger n or a smaller `p0`."
             )
 
@@ -98,7 +98,7 @@ class CascadeRule:
             The certificates.
 
         Raises:
-            UsageError: If there are votes for another number of levels, or an input has none.
+            UsageError: If the number of levels is wrong, or an input has no votes.
 
         Example:
             >>> votes = [([[6, 4]], [[520, 480]]), ([[9, 1]], [[990, 10]])]
@@ -128,11 +128,11 @@ class CascadeRule:
 
 
 class CascadeState:
-    """Inputs on their way through the levels: those decided, and those that go on to the next level."""
+    """Inputs on their way through the levels: those decided, and those left for the next level."""
 
     def __init__(self, rule: CascadeRule, inputs: int) -> None:
         self._rule, self._next = rule, 0
-        self._radius = np.full(inputs, np.inf)  # so far: within it, no earlier level answers
+        self._radius = np.full(inputs, np.inf)  # distance within which no earlier level answers, so far
         self._prediction, self._level = (np.full(inputs, ABSTAIN, dtype=np.int64) for _ in range(2))
         self.undecided = np.arange(inputs)
 

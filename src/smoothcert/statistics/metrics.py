@@ -81,7 +81,7 @@ def average_certified_radius(radius: Certified, correct: ArrayLike | None = None
         correct: True where the certified class is the label, [images].
 
     Returns:
-        The mean radius, where wrong predictions and abstentions count 0.
+        The mean radius, where wrong predictions and abstentions count as 0.
 
     Example:
         >>> average_certified_radius([1.0, 2.0, 3.0], [True, False, True])
@@ -120,7 +120,7 @@ def linf_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike, dimensio
         radius: Certified l2 radii, [images].
         correct: True where the certified class is the label, [images].
         at: One or more l_inf radii.
-        dimensions: Number of values of an input.
+        dimensions: Number of values per input.
 
     Returns:
         The certified accuracy at each radius of `at`, between 0 and 1.
@@ -286,7 +286,7 @@ def paired_difference(
     (idx1, values1), (idx2, values2) = ((np.asarray(i), robust_radius(r, c)) for i, r, c in (first, second))
     _, at1, at2 = np.intersect1d(idx1, idx2, return_indices=True)
     if not len(at1):
-        raise UsageError("Expected `first` and `second` to share images, but they share no image.")
+        raise UsageError("Expected `first` and `second` to have images in common, but they have none.")
     return estimate(values1[at1] - values2[at2])
 
 

@@ -98,8 +98,8 @@ class UniformNoise(Noise):
         return np.asarray(0.5 - np.asarray(radius, dtype=np.float64) / (2 * self.half_width))
 
 
-_MARGIN = 1e-9  # relative; far above the error of double arithmetic in a bound
-_STEP = 1e-6  # radii are rounded down to multiples of this, far above the error of double arithmetic in a radius
+_MARGIN = 1e-9  # relative; far above the rounding error of a bound in double precision
+_STEP = 1e-6  # radii are rounded down to multiples of this, which is far above their rounding error in double precision
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class GridNoise(GaussianNoise):
     """Gaussian noise rounded to whole steps of 1/255 and drawn in exact integers, for sound certificates.
 
     `slack` bounds the distance between its tabulated distribution and the exact one (see
-    `smoothcert.statistics.integer_noise`). Probabilities are increased by it, and by a margin for double arithmetic;
+    `smoothcert.statistics.integer_noise`). Probabilities are increased by it, and by a margin for rounding errors;
     radii are rounded down.
     """
 

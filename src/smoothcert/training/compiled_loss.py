@@ -19,9 +19,9 @@ from smoothcert.methods import Method
 from smoothcert.smoothing.precision import numerics
 from smoothcert.training.batches import Inputs
 
-_MOST_COMPILED = 64  # variants per process; the compiler's own limit is far lower
-_MOST_DEVIATION = 0.2  # relative to the norm of the gradients; tolerated even if rounding explains less
-_MOST_LAYERS = 64  # networks with more are compiled without the method: compile time grows quadratically
+_MOST_COMPILED = 64  # compiled variants per process; the compiler's default limit is far lower
+_MOST_DEVIATION = 0.2  # difference that is always tolerated, relative to the norm of the gradients
+_MOST_LAYERS = 64  # deeper networks are compiled without the loss: compile time grows quadratically
 
 LossFunction = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 
@@ -45,7 +45,7 @@ class CompiledLoss:
         self.loss, self.model, self.share, self.precision, self.device = loss, model, share, precision, device
         self._checked = False
         if device.type == "cuda":
-            network_kernels()  # the compiler can neither import them nor query the device
+            network_kernels()  # import the kernels now: the compiler can neither import them nor query the device
         torch._dynamo.config.recompile_limit = max(_MOST_COMPILED, torch._dynamo.config.recompile_limit)
         compiled: Any = partial(torch.compile, fullgraph=True, dynamic=False)
         self.variants: list[LossFunction]  # to try in turn
@@ -63,7 +63,7 @@ class CompiledLoss:
             except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
                 self.variants.remove(variant)
                 if not self.variants:
-                    # At the recompile limit, the cause is more informative than the error.
+                    # At the recompile limit, the error's cause is more informative than the error itself.
                     cause = error if isinstance(error, torch._dynamo.exc.TorchDynamoException) else error.__cause__
                     self._give_up(first_line(cause or error))
         return self.loss(inputs, share)
@@ -81,7 +81,7 @@ class CompiledLoss:
             expected = self._gradients(self.loss, self.precision, inputs)
             allowed = 3 * torch.dist(self._gradients(self.loss, "fp32", inputs), expected)
         except torch.OutOfMemoryError:
-            return  # compiled steps may need less memory; there is nothing to compare them with
+            return  # continue unchecked: compiled steps may need less memory
         try:
             compiled = self._gradients(self, self.precision, inputs)
         except torch.OutOfMemoryError:

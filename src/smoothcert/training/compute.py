@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
+from contextlib import suppress
+
 import torch
 
+from smoothcert.errors import UsageError
 from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.passes import passes_per_input, votes_per_image
 
-_PASSES_THAT_PAY = 150e6  # for the time of compilation; measured, see benchmarks/README.md
+_PASSES_THAT_PAY = 150e6  # work that takes as long as compilation; measured, see benchmarks/README.md
 
 
 def method_of(config: TrainConfig) -> Method:
     """Return the method of a run. Raise if its options are invalid."""
     return create_method(config.method, config.sigma, config.options)
+
+
+def with_defaults(config: TrainConfig) -> TrainConfig:
+    """Return a configuration with all options of its method, so that a default is the same given or not.
+
+    >>> with_defaults(TrainConfig(method="consistency", options={"weight": 5})).options
+    {'num_noises': 2, 'weight': 5.0, 'entropy_weight': 0.5}
+    """
+    method = method_of(config)
+    fields = [field for field in dataclasses.fields(method) if field.name != "sigma"]
+    values = {field.name: getattr(method, field.name) for field in fields}
+    numbers = {field.name: float(values[field.name]) for field in fields if isinstance(field.default, float)}
+    known = {name: value for name, value in (values | numbers).items() if value is not None}  # TOML has no null
+    return dataclasses.replace(config, options=known)
+
+
+def different_fields(before: TrainConfig, config: TrainConfig) -> list[str]:
+    """Return the names of the fields and options in which two configurations differ in meaning.
+
+    >>> default = TrainConfig(method="consistency")
+    >>> different_fields(default, TrainConfig(method="consistency", options={"weight": 10.0}, seed=1))
+    ['seed']
+    """
+    with suppress(UsageError):  # its method is not registered, or has changed
+        before = with_defaults(before)
+    values, others = (
+        {**dataclasses.asdict(whole), **(whole.options if before.method == config.method else {})}
+        for whole in (before, with_defaults(config))
+    )
+    names = sorted((values.keys() | others.keys()) - {"options"})
+    return [name for name in names if values.get(name) != others.get(name)]
 
 
 def split_of(config: TrainConfig) -> int:
@@ -39,7 +74,7 @@ def step_passes(config: TrainConfig) -> float:
 
 
 def run_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run on this many training images, votes that choose images included."""
+    """Return the cost of a run on this many training images, including votes that choose images."""
     copies = images * getattr(method_of(config), "num_noises", 1)
     return config.epochs * copies * mean_passes(config) + images * votes_per_image(config)
 

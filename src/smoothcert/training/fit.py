@@ -34,7 +34,7 @@ def fit(
 
     An interrupted run is resumed and ends with the same weights. A finished run is left as it is; a folder with another
     configuration is an error. `options` are the keyword arguments of `setup_run`. After `time_limit` seconds, the state
-    is saved and OutOfTimeError is raised. The first interrupt (Ctrl-C) saves the state, too, and raises
+    is saved and OutOfTimeError is raised. The first interrupt (Ctrl-C) also saves the state, and raises
     KeyboardInterrupt; a second one is raised at once.
     """
     run = setup_run(config, folder, train, test, **options)

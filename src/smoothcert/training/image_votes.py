@@ -13,7 +13,7 @@ from smoothcert.smoothing.precision import numerics
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.streaming import BatchSource
 
-_IMAGES = 512  # that are read at once
+_IMAGES = 512  # images read at once
 _LAST_VIEW = 0xFFFFFFFE  # step number of the first augmented view; views count down, training steps count up
 
 

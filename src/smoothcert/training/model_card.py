@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from smoothcert.errors import counted
+from smoothcert.training.compute import with_defaults
 from smoothcert.training.config import TrainConfig, to_toml
 
 
@@ -30,5 +31,5 @@ This is not its certified accuracy; measure that with
 Configuration:
 
 ```toml
-{to_toml(config)}```
+{to_toml(with_defaults(config))}```
 """

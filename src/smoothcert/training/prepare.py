@@ -43,7 +43,7 @@ class Preparation:
         """Make everything a run needs and set it up. Return None if it is finished."""
         folder = self.runs / config.name
         if current_ranks().broadcast_from_rank0(RunFolder(folder).finished):
-            RunFolder(folder).open(config)
+            RunFolder(folder).check(config)
             return None
         train, test = self.images.of(config)
         soft = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.errors import unknown_name
+from smoothcert.runtime.typed_files import read_toml
 from smoothcert.training.config import TrainConfig, read_config
 
 FOLDER = Path(__file__).with_name("recipe_files")
@@ -33,11 +34,12 @@ def list_recipes(pattern: str = "*") -> list[str]:
     return [name for name in names if fnmatch(name, pattern)]
 
 
-def load_recipe(name: str, /, **overrides: Any) -> TrainConfig:
+def load_recipe(name: str | os.PathLike[str], /, **overrides: Any) -> TrainConfig:
     """Load a recipe by its name, or a TOML file by its path.
 
     Args:
-        name: The name of a recipe (see `list_recipes`), or a path that ends in `.toml`.
+        name: The name of a recipe (see `list_recipes`), or the path of a TOML file: a string that ends in
+            `.toml`, or a `Path`.
         **overrides: Fields of `TrainConfig` to replace. `options` is merged into the options of the recipe's method.
 
     Returns:
@@ -52,7 +54,7 @@ def load_recipe(name: str, /, **overrides: Any) -> TrainConfig:
         >>> config.epochs, config.options["weight"]
         (10, 2.0)
     """
-    if name.endswith(".toml"):
+    if not isinstance(name, str) or name.endswith(".toml"):
         return read_config(Path(name), **overrides)
     if name not in list_recipes():
         raise unknown_name("recipe", name, list_recipes())
@@ -79,7 +81,7 @@ class PaperTable:
 @cache
 def paper_tables() -> Mapping[str, PaperTable]:
     """Return the paper's tables by name."""
-    content = tomllib.loads((FOLDER / "tables.toml").read_text(encoding="utf-8"))
+    content = read_toml(FOLDER / "tables.toml")
     return {
         name: PaperTable(**table | {"rows": tuple((row["recipe"], row.get("setup", "")) for row in table["rows"])})
         for name, table in content.items()

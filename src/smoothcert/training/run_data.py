@@ -41,7 +41,7 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
 
 
 def load_images(config: TrainConfig, split: str, data_dir: str | Path | None) -> ImageData:
-    """Return the images of a run. Broken images are skipped among training images only, and if the run allows it."""
+    """Return the images of a run. Broken training images are skipped if the run allows it, broken test images never."""
     return load_dataset(
         config.dataset,
         split,

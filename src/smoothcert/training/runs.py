@@ -10,6 +10,7 @@ import torch
 
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.runtime.deadline import Deadline
+from smoothcert.runtime.environment import choose_device
 from smoothcert.runtime.failures import collected, raise_together
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.fit import fit_together
@@ -53,7 +54,7 @@ def train_runs(
     runs: str | Path,
     *,
     data_dir: str | Path | None = None,
-    device: torch.device | str = "cpu",
+    device: torch.device | str = "auto",
     compile: bool | None = None,
     workers: int | None = None,
     on_stage: OnStage = silent,
@@ -68,7 +69,7 @@ def train_runs(
         configs: The runs, for example from `load_recipe`.
         runs: The folder of all runs. Each run gets a folder of its name in it, and so do the teachers they need.
         data_dir: Folder of datasets; default: as in `load_dataset`.
-        device: Where to train.
+        device: Where to train. By default, as on the command line, on the GPU if there is one, else on the CPU.
         compile: Compile the training steps. By default, if that saves time: on a GPU, for long runs.
         workers: Processes that decode image folders. By default, this process's share of the cores.
         on_stage: Called when a stage begins; returns a callback for its progress.
@@ -100,7 +101,8 @@ def train_runs(
         if not isinstance(config, TrainConfig):
             raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {config!r}.")
     deadline, runs = Deadline(time_limit), Path(runs)
-    options: dict[str, Any] = {"device": device, "compile": compile, "workers": workers}
+    place = choose_device(device) if isinstance(device, str) else device
+    options: dict[str, Any] = {"device": place, "compile": compile, "workers": workers}
     preparation = Preparation(runs, RunImages(data_dir), on_stage, deadline, options)
     ready, errors = list[TrainingRun](), list[SmoothcertError]()
     for config in configs:

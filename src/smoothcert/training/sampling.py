@@ -22,7 +22,7 @@ from smoothcert.philox import Purpose, long_words, permutation
 from smoothcert.statistics.bounds import failure_upper_bound, gaussian_radius
 from smoothcert.training.config import TrainConfig
 
-_LEAST_SHARE = 0.75  # of correct votes; images with fewer get the same weight
+_LEAST_SHARE = 0.75  # share of correct votes below which all images get the same weight
 _ALPHA = 0.1
 _STATE = "sampling.weights"
 

@@ -101,7 +101,7 @@ def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | N
     folder = RunFolder(path) if ranks.first else SilentRunFolder(path)
     folder.open(config)
     if ranks.broadcast_from_rank0(folder.finished):
-        folder.state.unlink(missing_ok=True)  # in case the process was killed right after it wrote the network
+        folder.delete_states()  # in case the process was killed right after it wrote the network
         return None
     return folder
 
@@ -129,7 +129,7 @@ def new_model(config: TrainConfig, data: ImageData) -> Classifier:
 def new_optimizer(model: Classifier, config: TrainConfig) -> torch.optim.SGD:
     """Return the optimizer of a network that is already on its device."""
     device = next(model.parameters()).device
-    on_gpu = device.type == "cuda"  # there the learning rate is a tensor, which a captured step reads each time
+    on_gpu = device.type == "cuda"  # then the learning rate is a tensor, so that captured steps read its current value
     rate: Any = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
     return torch.optim.SGD(
         model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=on_gpu

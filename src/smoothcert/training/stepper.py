@@ -12,6 +12,7 @@ from smoothcert.distributed.ranks import BatchShare, Ranks
 from smoothcert.distributed.sync_batchnorm import SyncedBatchNorm2d, sync_batchnorm
 from smoothcert.errors import UsageError
 from smoothcert.methods import Method, StepOutput
+from smoothcert.runtime.host_memory import keep_freed_memory
 from smoothcert.smoothing.precision import numerics
 from smoothcert.training.batches import Inputs
 from smoothcert.training.compiled_loss import CompiledLoss
@@ -57,12 +58,14 @@ class Stepper:
         self.device, self.ranks = source.device, ranks or Ranks()
         self.compiled_loss: CompiledLoss | None = None
         self._phase, self._enters_phase, self._phase_epoch = method.at_epoch(0), True, 0
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self._synced: list[SyncedBatchNorm2d] = (
             sync_batchnorm(model, self.ranks) if sync and self.ranks.size > 1 else []
         )
         norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)] if not self._synced else []
         self._statistics = [t for norm in norms for t in (norm.running_mean, norm.running_var) if t is not None]
-        self.names: list[str] = []  # of the watched values; sorted, so that a restored state has the same order
+        self.names: list[str] = []  # names of the watched values, sorted so that a restored state has the same order
         self.sums = torch.zeros(0, dtype=torch.float64, device=self.device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
         self._epoch = torch.zeros((), device=self.device)
@@ -136,6 +139,6 @@ class Stepper:
         if self.ranks.size == 1:
             return
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
-        weighted = [values, *self._statistics]  # the gradients are of a loss that is weighted already
+        weighted = [values, *self._statistics]  # not the gradients: their loss was weighted before
         torch._foreach_mul_(weighted, share.weight)
         self.ranks.sum_in_place([*gradients, *weighted])

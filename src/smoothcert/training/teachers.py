@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ def teacher_config(config: TrainConfig) -> TrainConfig:
     changes |= {"name": "teacher", "label_samples": 1, "label_view": "clean"}  # the teacher uses no soft labels
     teacher = without_sampling(config, **changes)
     # Runs share a teacher if all its settings are the same: its name ends in a hash of them.
-    digest = hashlib.sha256(to_toml(teacher).encode()).hexdigest()[:6]
+    text = re.sub(r"[^\x00-\x7f]+", lambda match: json.dumps(match[0])[1:-1], to_toml(teacher))  # as it always was
+    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
     stem = re.sub(r"[^\w.-]", "-", Path(config.dataset).stem, flags=re.ASCII)
     return dataclasses.replace(teacher, name=f"{stem}-{config.architecture}-teacher-{digest}")

@@ -68,7 +68,7 @@ class CorruptedFile:
         results, corrupted = self.entry.results, other.entry.results
         _, here, there = np.intersect1d(results.idx, corrupted.idx % other.rows, return_indices=True)
         return (
-            np.array_equal(results.label[here], corrupted.label[there])  # a subset of the dataset has its own indices
+            np.array_equal(results.label[here], corrupted.label[there])  # a subset may number its images anew
             and (None in (self.weights, other.weights) or self.weights == other.weights)
             and (self.folder.name, self.protocol) == (other.folder.name, other.protocol)
             and self.dataset in (other.dataset, (other.dataset or "").removesuffix("-c"))
@@ -132,7 +132,7 @@ def _published_parts(results: Results) -> dict[tuple[str, int], CorruptionPart]:
         if results.name in _CLEAN:
             return {}
         raise SmoothcertError(
-            f"Expected {results.name} to be named after a corruption, like fog.tsv; known are {', '.join(_NAMES)}."
+            f"Expected {results.name} to be named after a corruption, like fog.tsv; known: {', '.join(_NAMES)}."
         )
     corruption, severity = match.groups()
     if results.idx.max() >= 5 * _PUBLISHED_ROWS:

@@ -23,7 +23,7 @@ def read_corrupted(
 
     Files belong to one network if folder, dataset, weights, noise level, protocol and n agree. Several files of one
     corruption, such as shards, are merged. Results on the clean images are found in a folder of the same name. `given`
-    has `dataset` and `sigma` of files without a sidecar, unless `reader` has it.
+    holds the `dataset` and `sigma` of files without a sidecar; it is ignored if there is a `reader`.
     """
     reader = reader or ResultsReader(given)
     files = [read_file(Path(path), reader) for path in paths]

@@ -27,7 +27,7 @@ class CorruptedResults:
     """Results of one network by corruption and severity.
 
     `suite` is the published benchmark ("mnist-c" or "cifar10-c") that defines the corruptions of the mean. Other
-    corruptions are held out of the mean, unless there are no others.
+    corruptions are held out of the mean, unless all corruptions with results are such.
     """
 
     name: str
@@ -53,7 +53,7 @@ class CorruptedResults:
 
     @property
     def missing(self) -> list[str]:
-        """Corruptions of the suite without results, if others of the suite have some."""
+        """Corruptions of the suite without results; empty if no corruption of the suite has results."""
         known = CORRUPTIONS[self.suite]
         return [name for name in known if name not in self.corruptions] if set(self.corruptions) & set(known) else []
 

@@ -86,7 +86,7 @@ def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -
 
 
 def file_name(text: str) -> str:
-    """Return a text with all characters replaced that a file system may reject.
+    """Replace all characters that a file system may reject.
 
     >>> file_name("my data/CAT-RS, lambda=0.25")
     'my-data-CAT-RS-lambda-0.25'

@@ -84,7 +84,7 @@ def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
 
 
 def _add_legend(figure: Any) -> None:
-    """Add one legend below the figure if panels share their lines or there are many, else one in each panel."""
+    """Add a legend below the figure if all panels have the same lines, or one panel has many; else one per panel."""
     lines = [axes.get_legend_handles_labels() for axes in figure.axes]
     named = {name: handle for handles, names in lines for handle, name in zip(handles, names, strict=True)}
     most = max((len(names) for _, names in lines), default=0)

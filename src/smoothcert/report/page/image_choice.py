@@ -56,7 +56,7 @@ def choose(runs: Sequence[Results], room: int) -> list[Picks]:
         chosen = [{kind: rows[:most] for kind, rows in picks.items()} for picks in ranked]
         if len(shown_images(runs, chosen)) <= room:
             break
-    kept = set(shown_images(runs, chosen)[:room])  # one image per kind and run can still be too many
+    kept = set(shown_images(runs, chosen)[:room])  # even one image per kind and run can be more than `room`
     for results, picks in zip(runs, chosen, strict=True):
         for kind, rows in picks.items():
             sign = 1 if kind == "least robust" else -1

@@ -64,7 +64,7 @@ class Entry:
 
 
 def stated_sigma(name: str, given: Mapping[str, Any]) -> float | None:
-    """Return the noise level of a file without a sidecar: given, or in its name METHOD-SIGMA; None if unknown."""
+    """Return the noise level of a file without a sidecar: from `given`, else from its name METHOD-SIGMA, else None."""
     file_name = _FILE_NAME.fullmatch(name)
     return given.get("sigma") or (float(file_name["sigma"]) if file_name else None)
 
@@ -81,8 +81,8 @@ def _own_name(results: Results) -> str | None:
 def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     """Return the table entry for results, by default named after their method.
 
-    Published files have no sidecar: method and noise level are in the file name, METHOD-SIGMA.tsv. `given` has
-    `dataset` and `sigma` of files that do not state them.
+    Published files have no sidecar: method and noise level are in the file name, METHOD-SIGMA.tsv. `given` holds
+    the `dataset` and `sigma` of files that do not state them.
     """
     settings = results.about.get("settings", {})
     file_name = _FILE_NAME.fullmatch(results.name)
@@ -92,7 +92,7 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     stated = settings.get("model", {}).get("method")
     method = (stated or (file_name["method"] if file_name else results.name)).lower()
     method = ALIASES.get(method, method)
-    own = stated or _own_name(results)  # of a method or model that is not among the paper's
+    own = stated or _own_name(results)  # name of a method or model that the paper does not have
     protocol = protocol_of(settings)
     ensemble = settings.get("model", {}).get("ensemble")
     label = name or {**METHODS, **OTHER_METHODS}.get(method) or own or results.name

@@ -15,7 +15,7 @@ _READABLE_NAME, _SHORTEST_NAME = 20, 12
 def fit_table(table: Table, fits: Callable[[Sheet], bool], *, curves: bool = True) -> Sheet:
     """Return the most complete form of a table that fits, or the narrowest one if none does.
 
-    Left out are, in this order: radii at which no image is certified; the columns `images` and `n`, which the note
+    It omits, in this order: radii at which no image is certified; the columns `images` and `n`, which the note
     states; the columns of dataset and noise level, which become headings; the sparklines; letters of long names; the
     standard error; more letters; every second radius.
     """

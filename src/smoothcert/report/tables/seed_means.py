@@ -51,7 +51,7 @@ def _cells(row: SeedRow) -> list[Cell]:
     texts += [f"{row.mean:.4f}", deviation]
     if row.paper and row.paper.acr_std is not None:
         texts += [f"{row.paper.acr:.4f}", f"{row.paper.acr_std:.4f}"]
-    else:  # of a single seed, printed with three decimals
+    else:  # the paper has a single seed, printed with three decimals
         texts += [f"{row.paper.acr:.3f}" if row.paper else "", ""]
     return [Cell(text) for text in texts]
 

@@ -126,7 +126,7 @@ def _find_baseline(entries: Sequence[Entry], baseline: str | None, entry: Entry)
     names = [(other.name, other.name.partition(" [")[0], other.method, other.results.name) for other in entries]
     matching = [other for other, known in zip(entries, names, strict=True) if baseline in known]
     if not matching:
-        raise UsageError(f"Unknown baseline {baseline!r}; known are {', '.join(e.name for e in entries)}.")
+        raise UsageError(f"Unknown baseline {baseline!r}; known: {', '.join(e.name for e in entries)}.")
     same = next((other for other in matching if other.group == entry.group), None)
     if same is None or same is entry:
         return None
