@@ -6,6 +6,7 @@ RUN := $(VENV)/bin/
 # One thread per test process: the processes share the cores. loadscope keeps a module's tests in one process, so that
 # its fixtures are built once; worksteal balances tests of which one can take longer than many others.
 PROCESSES ?= 2
+EXAMPLES := .cache/examples
 PYTEST := OMP_NUM_THREADS=1 $(RUN)pytest -n $(PROCESSES)
 
 .PHONY: browser demo test test-slow test-kernels verify-results check check-scripts format docs clean
@@ -16,8 +17,13 @@ demo: $(VENV)/ready
 test: check browser
 	$(PYTEST) --dist loadscope -m "not slow"
 
-test-slow: $(VENV)/docs-ready browser
+test-slow: $(VENV)/docs-ready $(EXAMPLES)/ready browser
 	$(PYTEST) --dist worksteal -m slow
+
+# Packages of single examples, installed outside .venv, so that no other target sees them.
+$(EXAMPLES)/ready: $(VENV)/ready examples/requirements.txt
+	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(EXAMPLES) -r examples/requirements.txt
+	touch $@
 
 # Runs the CUDA kernels in Triton's interpreter. Triton is installed outside .venv, so that no other target sees it.
 TRITON := .cache/triton

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smoothcert.errors import SmoothcertError, UsageError
     from smoothcert.methods import Method, StepOutput, create_method, list_methods, register_method
     from smoothcert.models import Ensemble, adapt_inputs, create_model, list_models
+    from smoothcert.models.denoised import Denoised, OneStepDiffusion
     from smoothcert.results.frame import to_frame
     from smoothcert.results.reader import read_counts, read_results
     from smoothcert.smoothing.cascade import Cascade, CascadeCertificate
@@ -37,6 +38,7 @@ _HOMES = {
     "errors": ("SmoothcertError", "UsageError"),
     "methods": ("Method", "StepOutput", "create_method", "list_methods", "register_method"),
     "models": ("Ensemble", "adapt_inputs", "create_model", "list_models"),
+    "models.denoised": ("Denoised", "OneStepDiffusion"),
     "checkpoints.pretrained": ("list_pretrained", "load_pretrained"),
     "training.config": ("TrainConfig",),
     "training.recipes": ("list_recipes", "load_recipe"),
@@ -53,9 +55,11 @@ __all__ = [
     "Cascade",
     "CascadeCertificate",
     "Certificate",
+    "Denoised",
     "Ensemble",
     "ImageData",
     "Method",
+    "OneStepDiffusion",
     "SmoothcertError",
     "SmoothedClassifier",
     "StepOutput",

@@ -245,7 +245,7 @@ def test_tables_name_other_protocols_and_refuse_unfair_comparisons(fixed, sequen
     assert all(row.marks == {} for row in table.rows), "nobody is best among different protocols"
     for flags in (["--baseline", "CAT-RS"], ["--paper"]):
         assert main(["report", str(fixed), str(two), *flags]) == 2
-    assert "another protocol" in capsys.readouterr().err
+    assert "with the paper's protocol" in capsys.readouterr().err
     cube = fixed.with_name("cube.tsv")
     assert main(["recertify", str(fixed), "--norm", "linf", "--out", str(cube)]) == 0
     assert main(["report", str(fixed), str(cube)]) == 2

@@ -178,7 +178,7 @@ def ragged(x):
         (Pairs(ragged), "one shape"),
         (PIXELS, "pairs, but got a Tensor"),
         ("mnist", "`data` as `load_dataset` returns it.*but got a str"),
-        (3, "but got a int"),
+        (3, "but got an int"),
     ],
 )
 def test_wrong_data_is_one_sentence(data, message):

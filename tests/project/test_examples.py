@@ -1,5 +1,6 @@
 """Run the examples and check their output."""
 
+import os
 import re
 import subprocess
 import sys
@@ -36,6 +37,30 @@ def test_vectors():
 def test_own_resnet50():
     votes = re.search(r"prediction \d+, radius 0\.\d+, votes (\d+) of 24", run("own_resnet50.py"))[1]
     assert int(votes) > 12
+
+
+@pytest.fixture
+def example_packages(monkeypatch):
+    """Put the packages of `examples/requirements.txt`, which `make test-slow` installs, on the path of examples."""
+    folder = EXAMPLES.parent / ".cache/examples"
+    if not (folder / "qonnx").is_dir():
+        pytest.skip("`make test-slow` installs the packages of the examples")
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+
+
+@pytest.mark.slow
+def test_denoised(example_packages, sample_data):
+    arguments = "--every", "25", "--skip", "10", "--n", "15"
+    out = run("denoised.py", sample_data / "imagenet-sample", *arguments)
+    alone, denoised = (float(votes) for votes in re.findall(r"(\d+\.\d) % of votes correct", out))
+    assert alone < 20 < 35 < denoised, out
+
+
+@pytest.mark.slow
+def test_onnx_model(example_packages):
+    out = run("onnx_model.py")
+    assert float(re.search(r"radius: (\d\.\d+)", out)[1]) > 0.45
+    assert float(re.search(r"0\.5: (\d+\.\d) %", out)[1]) > 90
 
 
 @pytest.mark.slow
