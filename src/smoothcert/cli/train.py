@@ -39,7 +39,9 @@ def add_command(commands: Any) -> None:
         "--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="recipe as a flag; can be repeated"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
-    parser.add_argument("--json", action="store_true", help="print the final metrics as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print the final metrics as JSON; test_accuracy is under noise"
+    )
     group = parser.add_argument_group("execution")
     add_run_options(group)
     text = "compile training steps (default: only for long runs on a GPU)"

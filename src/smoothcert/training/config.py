@@ -11,7 +11,7 @@ from typing import Any
 
 import tomli_w
 
-from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, suggest, unknown_name
 from smoothcert.training.settings import (
     GROUPS,
     BatchSettings,
@@ -142,7 +142,8 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     if unknown := sorted(set(plain) - (set(fields) - {"options"})):
         hint = " Put options of the method into the table [method], next to its name." if "options" in unknown else ""
-        raise UsageError(f"{where} has unknown fields: {', '.join(unknown)}.{hint}")
+        near = suggest(unknown[0], set(fields) - {"options"})
+        raise UsageError(f"{where} has unknown fields: {', '.join(unknown)}{near if not hint else '.'}{hint}")
     if "name" in options:
         plain["method"] = options.pop("name")
     if unknown := sorted(set(overrides) - set(fields)):
