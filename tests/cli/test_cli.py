@@ -67,7 +67,7 @@ def test_notices_are_one_line(monkeypatch):
     parser = Parser()
     parser.add_argument("--fast")
     parser.set_defaults(run=run)
-    monkeypatch.setattr(smoothcert.cli, "build_parser", lambda _: parser)
+    monkeypatch.setattr(smoothcert.cli, "build_parser", lambda: parser)
     assert main(["--fast", "1"]) == 0
     assert written[0] == "smoothcert: It is slow without `--fast`.\n"
     assert written[1].startswith("stepping.py:7: UserWarning: It is slow without `fast`.")

@@ -18,7 +18,7 @@ ROOT = Path(smoothcert.__file__).parent
 # Which part may import which, from top to bottom: a part imports only parts that stand below it.
 ALLOWED = {
     "__main__": "cli runtime",
-    "cli": "paper report demo training certification checkpoints smoothing data results runtime distributed methods"
+    "cli": "paper report demo training certification checkpoints smoothing data results runtime distributed"
     " philox statistics dataset_names model_names errors __version__",
     "paper": "report training certification checkpoints smoothing data results runtime distributed models errors",
     "report": "training data results runtime statistics dataset_names errors __version__",
