@@ -55,14 +55,14 @@ format: $(VENV)/ready
 	$(RUN)ruff format .
 	[ ! -x $(BIOME) ] || $(BIOME) check --write
 
-# Biome checks and formats the scripts and styles of the report page. Without npm they are not checked.
+# Biome checks and formats the scripts and styles of the HTML pages. Without npm they are not checked.
 BIOME_FOLDER := .cache/biome-2.6.7
 BIOME := $(BIOME_FOLDER)/node_modules/.bin/biome
 check-scripts:
 	@[ -x $(BIOME) ] || { command -v npm >/dev/null && \
 	npm install --silent --no-audit --no-fund --prefix $(BIOME_FOLDER) @biomejs/biome@2.6.7 >/dev/null; } || true
 	@if [ -x $(BIOME) ]; then $(BIOME) check --error-on-warnings; \
-	else echo "No npm: the scripts of the report page are not checked."; fi
+	else echo "No npm: the scripts of the HTML pages are not checked."; fi
 
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)

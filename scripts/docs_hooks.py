@@ -1,8 +1,9 @@
-"""MkDocs hooks: add pages from outside docs/ and the demo, render equations as MathML, use dark variants of figures."""
+"""MkDocs hooks: add generated and live pages, render equations as MathML, and use dark variants of figures."""
 
 import html
 import posixpath
 import re
+import sys
 from pathlib import Path
 
 from latex2mathml.converter import convert
@@ -10,8 +11,15 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from smoothcert.demo import render_demo
+from smoothcert.report.page import render_page
+from smoothcert.report.sources import read_runs
+from smoothcert.report.tables.table import build_table
 
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT / "scripts"))  # MkDocs loads this file by its path
+
+from docs_commands import command_reference  # noqa: E402
+
 # Files outside docs/ and the names of their pages.
 OUTSIDE = {
     "RESULTS.md": "results.md",
@@ -20,6 +28,7 @@ OUTSIDE = {
     "benchmarks/README.md": "benchmarks.md",
 }
 _SOURCE_OF = {name: path for path, name in OUTSIDE.items()}
+_IMAGE = re.compile(r"(?<=\]\()docs/(?=images/)")
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)#:]+)(?P<anchor>#[^)]*)?\)")
 
 
@@ -27,8 +36,20 @@ def on_files(files, config):
     """Add the pages from outside docs/, and the live pages that docs/ embeds."""
     for path, name in OUTSIDE.items():
         files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8")))
-    files.append(File.generated(config, "attack-this-digit.html", content=render_demo()))
+    live = {
+        "attack-this-digit.html": render_demo(),
+        "live-report.html": _live_report(),
+        "command-line.md": command_reference(),
+    }
+    for name, content in live.items():
+        files.append(File.generated(config, name, content=content))
     return files
+
+
+def _live_report():
+    """Return the report page of the MNIST results, without images: those are not part of the repository."""
+    runs = read_runs([str(ROOT / "results/mnist")])
+    return render_page(runs, build_table([run.entry for run in runs], paper=True), title="MNIST, all methods")
 
 
 def on_page_markdown(markdown, page, **_):
@@ -48,6 +69,8 @@ def on_page_markdown(markdown, page, **_):
             return match["text"] if (ROOT / path).exists() else match[0]
         return f"[{match['text']}]({name}{match['anchor'] or ''})"
 
+    if source in OUTSIDE:
+        markdown = _IMAGE.sub("", markdown)
     return _LINK.sub(site_link, markdown)
 
 

@@ -175,8 +175,12 @@ def test_the_readme_is_short():
 
 
 def test_every_public_name_is_in_the_reference():
-    page = (ROOT / "docs/api.md").read_text()
-    assert set(re.findall(r"^::: smoothcert\.(\w+)$", page, re.MULTILINE)) >= set(smoothcert.__all__)
+    pages = [page.read_text() for page in (ROOT / "docs").glob("api*.md")]
+    found = re.findall(r"^::: smoothcert\.(\w+)$", "\n".join(pages), re.MULTILINE)
+    assert set(found) >= set(smoothcert.__all__)
+    assert len(found) == len(set(found)), "each name on one page"
+    overview = (ROOT / "docs/api.md").read_text()
+    assert all(f"`{name}`" in overview or f"::: smoothcert.{name}\n" in overview for name in found)
 
 
 def test_every_page_is_in_the_navigation():
@@ -211,7 +215,11 @@ def test_the_site_builds_without_a_warning_and_needs_no_network(site):
     assert pages.keys() >= {f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md")}
     assert pages["methods.html"].count("<math") > 30
     assert 'src="images/idea-votes-dark.svg#only-dark"' in pages["idea.html"]
-    assert 'id="smoothcert.bounds.lower_bound"' in pages["api.html"]
+    assert 'id="smoothcert.bounds.lower_bound"' in pages["api-statistics.html"]
+    assert {"attack-this-digit.html", "live-report.html", "command-line.html"} <= pages.keys()
+    reference = pages["command-line.html"]
+    assert all(f"smoothcert {name}" in reference for name in ("certify", "train", "data get", "demo"))
+    assert "--attack-radius" in reference, "options of the training methods"
     for name, text in pages.items():
         assert "arithmatex" not in text, name
         assert not re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//[^"]*"', text), name
@@ -234,8 +242,8 @@ def test_the_search_works_from_disk(site):
     done = subprocess.run(
         [browser, *options, f"{(site / 'index.html').as_uri()}?q=Clopper"], capture_output=True, text=True
     )
-    found = re.findall(r'href="[^"]+/(\w+\.html)[^"]*" class="md-search-result__link"', done.stdout)
-    assert {"idea.html", "api.html"} <= set(found)
+    found = re.findall(r'href="[^"]+/([\w-]+\.html)[^"]*" class="md-search-result__link"', done.stdout)
+    assert {"idea.html", "api-statistics.html"} <= set(found)
 
 
 @pytest.mark.slow

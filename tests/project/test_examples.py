@@ -1,5 +1,6 @@
 """Run the examples and check their output."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from run_notebook import run_notebook
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+NETWORKS = ("Gaussian, 5 epochs", "CAT-RS, bundled")  # of the tour
 
 
 def run(name, *arguments):
@@ -71,6 +74,23 @@ def test_own_method():
     assert int(correct) >= 12
     assert float(radius) > 0.3
     assert len((EXAMPLES / "own_method.py").read_text().splitlines()) < 60
+
+
+@pytest.mark.slow
+def test_tour(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stored = json.loads((EXAMPLES / "tour.ipynb").read_text())
+    outputs = [
+        {kind: value for output in cell["outputs"] for kind, value in output.get("data", output).items()}
+        for cell in run_notebook(EXAMPLES / "tour.ipynb")["cells"]
+        if cell["cell_type"] == "code"
+    ]
+    shown = "\n".join("".join(output.get("text/plain", "") or output.get("text", "")) for output in outputs)
+    gaussian, catrs = (float(re.search(rf"^{name} +100 .*?(\d\.\d+) +\d\.\d+$", shown, re.M)[1]) for name in NETWORKS)
+    assert catrs > gaussian > 0.6
+    assert sum("image/png" in output for output in outputs) == 1
+    assert all(cell["outputs"] for cell in stored["cells"][2:] if cell["cell_type"] == "code"), "stored with outputs"
+    assert str(Path.home()) not in json.dumps(stored)
 
 
 @pytest.mark.slow

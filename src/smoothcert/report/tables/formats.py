@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from smoothcert.dataset_names import TITLES
+from smoothcert.errors import printable
 from smoothcert.report.tables.paper_numbers import PaperRow
 from smoothcert.report.tables.table import Table, TableRow, to_json
 
@@ -21,6 +22,10 @@ class Cell:
 
     text: str
     mark: str = ""
+
+    def __post_init__(self) -> None:
+        """Keep names from files from breaking the line or moving the cursor of a terminal."""
+        object.__setattr__(self, "text", _one_line(self.text))
 
 
 Lines = list[list[Cell]]
@@ -105,7 +110,7 @@ def to_text(table: Table | Sheet) -> str:
     printed = sheet(table)
     lines = aligned_lines(printed, _MARKS, "-")
     texts = ["".join(text for text, _ in line).rstrip() for line in lines]
-    return "".join(f"{text}\n" for text in ([printed.note] if printed.note else []) + texts)
+    return "".join(f"{text}\n" for text in ([_one_line(printed.note)] if printed.note else []) + texts)
 
 
 def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterator[list[tuple[str, str]]]:
@@ -130,7 +135,7 @@ def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterat
     total = sum(widths) + len(widths) * (1 + len(after)) - 1
     yield list(line_of(titles[0]))
     for number, group in enumerate(printed.groups):
-        heading = f"{dash * 2} {printed.headings[number]} " if printed.headings else ""
+        heading = f"{dash * 2} {_one_line(printed.headings[number])} " if printed.headings else ""
         yield [(heading.ljust(total, dash), "rule")]
         yield from (list(line_of(line)) for line in group)
 
@@ -199,7 +204,7 @@ TEXT_FORMATS = {
         row=("| ", " | ", " |\n"),
         align=(":--", "--:"),
         marks={"best": ("**", "**"), "second": ("<u>", "</u>")},
-        escapes={"|": "\\|"},
+        escapes={letter: "\\" + letter for letter in "\\`|<*["},
     ),
     ".tex": TextFormat(
         head="\\begin{tabular}{{columns}}\n\\toprule\n",
@@ -238,3 +243,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 def _fraction(epsilon: float) -> str:
     over = Fraction(epsilon * 255).limit_denominator(1000)
     return f"{over}/255" if over.denominator == 1 else f"{epsilon:g}"
+
+
+def _one_line(text: str) -> str:
+    return printable(text).replace("\n", " ")

@@ -69,7 +69,9 @@ function* foolTheVote(network, image, { sigma, label, target = -1, size, seed, i
         const shares = softmax(values);
         // The gradient of log p, weighted by p: the mean probability's own gradient, up to a factor.
         const weights = shares.map((share, i) => shares[goal] * ((i === goal ? 1 : 0) - share));
-        network.gradient(lane, weights).forEach((value, i) => (uphill[i] += value));
+        network.gradient(lane, weights).forEach((value, i) => {
+          uphill[i] += value;
+        });
       });
       yield;
     }

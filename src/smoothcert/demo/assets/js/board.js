@@ -40,7 +40,7 @@ class Lane {
       else runs.push({ answer, length: 1 });
     });
     const kind = (answer) => (answer === null ? "" : answer < 0 ? "unsure" : answer === original ? "same" : "turned");
-        const label = (answer, share) =>
+    const label = (answer, share) =>
       answer === null || answer < 0 || share < 0.04 ? "" : share < 0.12 ? String(answer) : `${key} ${answer}`;
     this.strips[key].replaceChildren(
       ...runs.map(({ answer, length }) =>
@@ -59,7 +59,11 @@ class Lane {
     const result = this.results[key];
     const said = answer === null ? "…" : answer < 0 ? "undecided" : String(answer);
     result.className = answer === null || answer < 0 ? "" : answer === original ? "same" : "turned";
-    result.replaceChildren(key === "look" ? "one look: " : "vote: ", h("b", {}, said), ...(detail ? [h("small", {}, detail)] : []));
+    result.replaceChildren(
+      key === "look" ? "one look: " : "vote: ",
+      h("b", {}, said),
+      ...(detail ? [h("small", {}, detail)] : []),
+    );
   }
 
   moveTo(distance, reach, image) {
@@ -89,7 +93,13 @@ function summarize(distance, networks) {
       ", and must: the image is inside the certified ball. ",
     );
   const said = ({ vote, chosen }) =>
-    vote === null ? "is counting" : vote < 0 ? "is undecided" : vote === chosen ? `still says ${vote}` : `now says ${vote}`;
+    vote === null
+      ? "is counting"
+      : vote < 0
+        ? "is undecided"
+        : vote === chosen
+          ? `still says ${vote}`
+          : `now says ${vote}`;
   if (outside.length)
     parts.push(
       `Beyond ${outside.length > 1 ? "both guarantees" : `the guarantee of ${name(outside[0])}`}: `,

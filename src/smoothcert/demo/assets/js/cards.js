@@ -72,7 +72,10 @@ class Card {
   }
 
   showBars(counts) {
-    const total = Math.max(1, counts.reduce((a, b) => a + b)),
+    const total = Math.max(
+        1,
+        counts.reduce((a, b) => a + b),
+      ),
       top = largest(counts);
     counts.forEach((count, label) => {
       const bar = this.bars.children[label];
@@ -102,7 +105,8 @@ class Card {
 
   drawBound({ history, certificate }, { n }) {
     const { width, height, left, right, top, bottom } = BOX;
-    const x = (trials) => left + ((width - left - right) * Math.log(Math.max(trials, FIRST) / FIRST)) / Math.log(n / FIRST),
+    const x = (trials) =>
+        left + ((width - left - right) * Math.log(Math.max(trials, FIRST) / FIRST)) / Math.log(n / FIRST),
       y = (share) => top + ((height - top - bottom) * (1 - Math.max(share, 0.4))) / 0.6;
     const line = (key) => history.map((point) => `${x(point.trials).toFixed(1)},${y(point[key]).toFixed(1)}`);
     const rows = [0.5, 0.75, 1].flatMap((share) => [

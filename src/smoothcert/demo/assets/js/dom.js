@@ -26,7 +26,10 @@ function paint(canvas, image) {
   canvas.width = canvas.height = SIDE;
   const context = canvas.getContext("2d"),
     pixels = context.createImageData(SIDE, SIDE);
-  image.forEach((value, i) => pixels.data.set([value, value, value, 1].map((part) => 255 * part), 4 * i));
+  image.forEach((value, i) => {
+    pixels.data.fill(255 * value, 4 * i, 4 * i + 3);
+    pixels.data[4 * i + 3] = 255;
+  });
   context.putImageData(pixels, 0, 0);
 }
 

@@ -98,7 +98,7 @@ function vote(network) {
 const address = () => ({ seed: state.seed, index: state.subject.index });
 
 function forgetAttack(network) {
-  network.drops?.forEach((drop) => drop());
+  for (const drop of network.drops ?? []) drop();
   const unknown = { direction: null, look: null, lookAtStart: null, looks: null, checked: null, dropCheck: null };
   Object.assign(network, unknown, { attacked: false, drops: [], stops: new Array(STOPS).fill(null) });
   for (const key of network.smoothed ? ["look", "vote"] : ["look"]) network.lane.fill(key, [null], null);
@@ -188,7 +188,12 @@ function check(network, pushed) {
   const show = ({ counts, finished }) => {
     network.vote = finished ? predict(counts, ALPHA) : null;
     const top = largest(counts);
-    network.lane.showResult("vote", finished ? network.vote : top, network.chosen, `${whole(counts[top])} of ${whole(CHECK_VOTES)}`);
+    network.lane.showResult(
+      "vote",
+      finished ? network.vote : top,
+      network.chosen,
+      `${whole(counts[top])} of ${whole(CHECK_VOTES)}`,
+    );
     if (finished) $("summary").replaceChildren(...summarize(state.distance, networks));
   };
   const options = { image: pushed, sigma: state.sigma, n: CHECK_VOTES, ...address() };
@@ -215,7 +220,8 @@ let show = still || given.has("push") ? null : { frame: 0 };
 
 function startShow() {
   if (!show || show.frame) return;
-  const end = 0.97 * Math.min(...networks.filter((network) => network.smoothed).map(({ certificate }) => certificate.radius));
+  const end =
+    0.97 * Math.min(...networks.filter((network) => network.smoothed).map(({ certificate }) => certificate.radius));
   const began = performance.now();
   const move = (now) => {
     const part = Math.min(1, (now - began) / 2600);
@@ -262,9 +268,15 @@ const redirect = (kind) => {
   showPush();
   remember();
 };
+function chooseTarget() {
+  state.target = Number(target.value);
+  target.parentElement.querySelector("input").checked = true;
+  redirect("digit");
+}
+
 const target = h(
   "select",
-  { "aria-label": "Digit to push towards", onchange: () => ((state.target = Number(target.value)), redirect("digit")) },
+  { "aria-label": "Digit to push towards", onchange: chooseTarget },
   ...Array.from({ length: CLASSES }, (_, label) => h("option", { value: label }, String(label))),
 );
 target.value = state.target;
@@ -274,8 +286,18 @@ const directions = [
   ["digit", "Towards a ", target],
   ["random", "Random"],
 ];
-addChoices($("sigma"), SIGMAS.map((sigma) => [sigma, sigma.toFixed(2)]), state.sigma, set("sigma")); // prettier-ignore
-addChoices($("n"), VOTES.map((n) => [n, whole(n)]), state.n, set("n")); // prettier-ignore
+addChoices(
+  $("sigma"),
+  SIGMAS.map((sigma) => [sigma, sigma.toFixed(2)]),
+  state.sigma,
+  set("sigma"),
+);
+addChoices(
+  $("n"),
+  VOTES.map((n) => [n, whole(n)]),
+  state.n,
+  set("n"),
+);
 addChoices($("kind"), directions, state.kind, redirect);
 $("again").addEventListener("click", () => set("seed")(crypto.getRandomValues(new Uint32Array(1))[0]));
 

@@ -33,7 +33,10 @@ class Network {
       { positions: 1, channels: 500, size: 1, side: 1 },
     ];
     let end = 0;
-    const reserve = (bytes) => (end += bytes) - bytes;
+    const reserve = (bytes) => {
+      end += bytes;
+      return end - bytes;
+    };
     this.places = layers.map((layer, i) => ({
       weights: reserve(outputs[i] * layer.count * 4),
       offsets: reserve(layer.count * 4),
@@ -43,7 +46,9 @@ class Network {
     const { memory, dot } = makeKernel(Math.ceil(end / 65536), plain);
     this.dot = dot;
     this.floats = new Float32Array(memory.buffer);
-    layers.forEach((layer, i) => this.pack(layer, this.places[i], this.shapes[i], new Int32Array(memory.buffer)));
+    layers.forEach((layer, i) => {
+      this.pack(layer, this.places[i], this.shapes[i], new Int32Array(memory.buffer));
+    });
   }
 
   /** Store the weights in groups of four outputs, and how far each input of a position is from its first one. */

@@ -87,7 +87,8 @@ function preparePad(canvas) {
       pad.pen = null;
     });
   canvas.addEventListener("keydown", (event) => {
-    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
+    const [down, right] =
+      { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
     if (event.key !== " " && down === undefined) return;
     event.preventDefault();
     if (event.key === " ") pad.down = !pad.down;

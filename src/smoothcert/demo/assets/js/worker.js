@@ -26,7 +26,9 @@ const KINDS = {
       began = performance.now();
     const samples = { sigma, seed, index, purpose: SELECT_AND_ESTIMATE, from: 0, to: n0 + n };
     for (const { noisy, labels, start } of countVotes(network, image, samples)) {
-      labels.forEach((label, i) => (start + i < n0 ? selection : estimation)[label]++);
+      labels.forEach((label, i) => {
+        (start + i < n0 ? selection : estimation)[label]++;
+      });
       report({ selection, estimation, noisy, vote: labels[0] });
       // Slower at first, so that eyes can follow: sample s is due at this time at the earliest.
       yield began + pace * Math.cbrt(start / (n0 + n));
@@ -38,7 +40,7 @@ const KINDS = {
   *predict(network, { image, sigma, n, seed, index }, report) {
     const counts = new Array(CLASSES).fill(0);
     for (const { labels } of countVotes(network, image, { sigma, seed, index, purpose: PREDICT, from: 0, to: n })) {
-      labels.forEach((label) => counts[label]++);
+      for (const label of labels) counts[label]++;
       report({ counts });
       yield;
     }
@@ -100,9 +102,12 @@ function queue() {
   turn.port2.postMessage(null);
 }
 
-onmessage = async ({ data }) => {
+self.onmessage = async ({ data }) => {
   if (data.cancel) return void tasks.delete(data.cancel);
-  if (data.files) return void Object.entries(data.files).forEach(([name, bytes]) => files.set(name, bytes));
+  if (data.files) {
+    for (const [name, bytes] of Object.entries(data.files)) files.set(name, bytes);
+    return;
+  }
   const { id, kind, network, urgency, options } = data;
   const task = { id, urgency, news: null, due: Infinity };
   tasks.set(id, task);
