@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     _open_streams()
+    _limit_spinning()
     parser = Parser()
     try:
         _check_arguments(given)
@@ -143,6 +144,15 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _limit_spinning() -> None:
+    """Let OpenMP threads without work sleep soon, unless the user has chosen. Call before torch loads.
+
+    By default they spin for milliseconds, and on a busy machine take that time from the threads that they wait for.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
+        os.environ["GOMP_SPINCOUNT"] = "1000"  # read by libgomp, which PyTorch uses on Linux
 
 
 def _open_streams() -> None:

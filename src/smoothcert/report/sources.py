@@ -26,6 +26,7 @@ from smoothcert.results.naming import is_companion, sidecar_path
 from smoothcert.results.records import COLUMNS
 from smoothcert.runtime.bounded_files import read_text
 from smoothcert.training.config import TrainConfig, read_config
+from smoothcert.training.passes import passes_per_input, relative_cost
 from smoothcert.training.recipes import paper_tables
 from smoothcert.training.run_records import read_metrics, read_segments
 
@@ -150,7 +151,15 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
         read_segments(folder / "segments.json"),
         " ".join(read_text(note).split()) if note.is_file() else "",
     )
-    return dataclasses.replace(run, entry=_match_paper_row(run, name))
+    entry = _match_paper_row(run, name)
+    return dataclasses.replace(run, entry=dataclasses.replace(entry, cost=_training_cost(run)))
+
+
+def _training_cost(run: Run) -> float | None:
+    """Return the forward passes per training image; None if unknown, as for networks that were combined."""
+    if run.config is None or {"cascade", "ensemble"} & {*run.entry.settings, *run.entry.settings.get("model", {})}:
+        return None
+    return run.config.epochs * relative_cost(run.config) * passes_per_input("gaussian")
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:
