@@ -6,7 +6,7 @@ import smoothcert
 from kept.shelf import WITH_WEIGHTS, certificates, has_corrupted_images, network_of, settings_of
 from smoothcert.dataset_names import classes_of
 from smoothcert.errors import SmoothcertError
-from smoothcert.results.merge import images_of
+from smoothcert.results.image_lists import images_of
 from smoothcert.results.reader import read_results, read_vote_table
 from smoothcert.statistics.bounds import ABSTAIN, certify_counts, gaussian_radius, lower_bound
 

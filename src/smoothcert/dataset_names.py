@@ -19,6 +19,9 @@ CLASSES = {name: classes for name, (_, classes, _) in _FACTS.items()}
 TITLES = {name: title for name, (_, _, title) in _FACTS.items()}
 """Display names, by dataset."""
 
+MOST_CLASSES = 100_000
+"""Classes that a dataset or a results file may have; ImageNet-21k has 21,841."""
+
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")
 """Names of the corrupted datasets; `cifar10-c/fog` is a single corruption of one."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 _MAX_LISTED_NAMES = 40
+_LONGEST_QUOTE = 400
 
 
 class SmoothcertError(Exception):
@@ -48,6 +50,27 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")
 
 
+def quote(value: object) -> str:
+    """Return a short representation of any value, for quoting it in a message.
+
+    >>> quote([0] * 1000), quote("x" * 1000)
+    ('[0, 0, 0, 0, 0, 0, ...]', "'xxxxxxxxxxxx...xxxxxxxxxxxxx'")
+    """
+    try:
+        return reprlib.repr(value)
+    except Exception:  # an integer of too many digits, or an object that cannot be printed
+        return f"a {type(value).__name__}"
+
+
+def printable(text: str) -> str:
+    r"""Escape characters that move the cursor, change colors or reverse the text; names in files may contain them.
+
+    >>> printable("a\x1b[31mb\n")
+    'a\\x1b[31mb\n'
+    """
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun.
 
@@ -76,4 +99,5 @@ def first_line(error: BaseException) -> str:
     "backend='inductor' raised: No working C++ compiler found"
     """
     first, *others = str(error).strip().split("\n")
-    return " ".join([first, *others[: first.endswith(":")]]).rstrip(".")
+    text = " ".join([first, *others[: first.endswith(":")]]).rstrip(".")
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."  # it may quote a damaged file

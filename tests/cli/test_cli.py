@@ -434,3 +434,15 @@ def test_parse_errors_are_one_line_and_exit_code_2(arguments, message, capsys):
 def test_missing_files_are_exit_code_1(checkpoint, tmp_path, capsys, arguments, message):
     assert main([argument.format(c=checkpoint, d=tmp_path) for argument in arguments]) == 1
     assert message.format(d=tmp_path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "1000"), ({"OMP_WAIT_POLICY": "active"}, None)])
+def test_waiting_threads_spin_briefly_unless_the_user_has_chosen(given, expected, monkeypatch, capsys):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GOMP_SPINCOUNT", "")  # so that the variable is restored afterwards
+    monkeypatch.delenv("GOMP_SPINCOUNT")
+    assert main(["list", "models"]) == 0
+    assert os.environ.get("GOMP_SPINCOUNT") == expected

@@ -21,7 +21,7 @@ import smoothcert
 from smoothcert.cli import main
 from smoothcert.data import find_corrupted
 from smoothcert.data.corruptions import corrupt, make_corrupted
-from smoothcert.data.download import DownloadSource, fetch_dataset
+from smoothcert.data.download import DownloadSource, KnownFile, fetch_dataset
 from smoothcert.dataset_names import CORRUPTIONS
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.runtime.atomic_files import file_hash
@@ -136,7 +136,7 @@ def spoil(folder, what):
         ("order", "the same labels at all 5 severities, but they differ"),
         ("shape", r"shape \[3, 32, 32\], but got \[3, 28, 32\]"),
         ("type", "expected uint8 images"),
-        ("broken", "cannot be read as an .npy array"),
+        ("broken", "is damaged, or not an .npy file"),
         ("class", "label 13 lies outside the 10 classes"),
         ("text", "one integer label per image"),
         ("unlabelled", r"fog.npy has no labels: .*labels.npy does not exist\."),
@@ -316,9 +316,9 @@ def test_fetching_and_unpacking(tmp_path, cifar_c, kind):
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=served)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    md5 = file_hash(archive, "md5")
+    known = KnownFile(archive.stat().st_size, md5=file_hash(archive, "md5"))
     address = f"http://127.0.0.1:{server.server_port}/"
-    sources = {"cifar10-c": DownloadSource((address,), "", {archive.name: md5}, unpacked="CIFAR-10-C")}
+    sources = {"cifar10-c": DownloadSource((address,), "", {archive.name: known}, unpacked="CIFAR-10-C")}
     files = fetch_dataset("cifar10-c", home, sources=sources)
     server.shutdown()
     assert [file.name for file in files] == ["fog.npy", "labels.npy"]
@@ -336,7 +336,7 @@ def test_getting_says_what_it_knows(tmp_path, cifar_c, capsys):
     assert "move the folder to download all of it" in said
     assert main(["data", "get", "fashion-mnist-c"]) == 2
     assert "make it with `smoothcert data make fashion_mnist-c`" in capsys.readouterr().err
-    gone = {"mnist-c": DownloadSource(("http://127.0.0.1:9/",), "", {"mnist_c.zip": ""}, unpacked="mnist_c")}
+    gone = {"mnist-c": DownloadSource(("http://127.0.0.1:9/",), "", {"mnist_c.zip": KnownFile(1)}, unpacked="mnist_c")}
     with pytest.raises(SmoothcertError, match="or make a similar dataset with `smoothcert data make mnist-c`"):
         fetch_dataset("mnist-c", tmp_path, sources=gone)
 

@@ -2,17 +2,20 @@
 
 import hashlib
 import socket
+import stat
 import struct
+import tarfile
 import threading
+import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from smoothcert.data.download import SOURCES, DownloadSource, fetch_dataset
+from smoothcert.data.download import SOURCES, DownloadSource, KnownFile, fetch_dataset, unpack_arrays
 from smoothcert.errors import SmoothcertError, UsageError
 
 CONTENT = bytes(range(256)) * 4096
-MD5 = hashlib.md5(CONTENT).hexdigest()
+KNOWN = KnownFile(len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,8 +44,8 @@ def server():
         instance.shutdown()
 
 
-def fetch(tmp_path, *addresses, md5=MD5, progress=None):
-    return fetch_dataset("mnist", tmp_path, progress, {"mnist": DownloadSource(addresses, "mnist", {"a.gz": md5})})
+def fetch(tmp_path, *addresses, known=KNOWN, progress=None):
+    return fetch_dataset("mnist", tmp_path, progress, {"mnist": DownloadSource(addresses, "mnist", {"a.gz": known})})
 
 
 def test_a_whole_file_arrives_with_progress(server, tmp_path):
@@ -62,17 +65,20 @@ def test_a_second_address_is_tried(server, tmp_path, place):
 
 
 @pytest.mark.parametrize(
-    ("place", "md5", "message"),
+    ("place", "known", "message"),
     [
-        ("cut", MD5, "could not be downloaded"),
-        ("reset", MD5, "could not be downloaded.*reset"),
-        ("missing", MD5, "Not Found"),
-        ("good", "0" * 32, "expected a file with MD5 000"),
+        ("cut", KNOWN, "could not be downloaded"),
+        ("reset", KNOWN, "could not be downloaded.*reset"),
+        ("missing", KNOWN, "Not Found"),
+        ("good", KnownFile(len(CONTENT), "0" * 64), "expected a file with SHA-256 000"),
+        ("good", KnownFile(len(CONTENT), md5="0" * 32), "expected a file with MD5 000"),
+        ("good", KnownFile(1000, KNOWN.sha256), "expected a file of 1,000 bytes, but got more"),
+        ("good", KnownFile(2 * len(CONTENT), KNOWN.sha256), "could not be downloaded"),
     ],
 )
-def test_never_half_a_file(server, tmp_path, place, md5, message):
+def test_never_half_a_file(server, tmp_path, place, known, message):
     with pytest.raises(SmoothcertError, match=message):
-        fetch(tmp_path, f"{server}/{place}/", md5=md5)
+        fetch(tmp_path, f"{server}/{place}/", known=known)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -97,5 +103,28 @@ def test_what_cannot_be_fetched(tmp_path):
         fetch_dataset("cifar11", tmp_path)
 
 
-def test_every_source_names_a_checksum():
-    assert all(len(md5) == 32 for source in SOURCES.values() for md5 in source.files.values())
+def test_every_source_is_encrypted_and_names_sizes_and_checksums():
+    for source in SOURCES.values():
+        assert all(address.startswith("https://") for address in source.addresses)
+        for known in source.files.values():
+            assert known.size > 0
+            assert len(known.checksum) == {"sha256": 64, "md5": 32}[known.algorithm]
+
+
+@pytest.mark.parametrize("kind", ["link", "above", "absolute", "fifo"])
+@pytest.mark.parametrize("suffix", [".tar", ".zip"])
+def test_archives_hold_plain_files_only(tmp_path, kind, suffix):
+    archive, name = tmp_path / f"set{suffix}", {"above": "../evil.npy", "absolute": "/evil.npy"}.get(kind, "set/a.npy")
+    if suffix == ".zip":
+        member = zipfile.ZipInfo(name)
+        member.external_attr = {"link": stat.S_IFLNK, "fifo": stat.S_IFIFO}.get(kind, stat.S_IFREG) << 16
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr(member, b"/etc/passwd")
+    else:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = {"link": tarfile.SYMTYPE, "fifo": tarfile.FIFOTYPE}.get(kind, tarfile.REGTYPE), "x"
+        with tarfile.open(archive, "w") as tar:
+            tar.addfile(entry)
+    with pytest.raises(SmoothcertError, match="expected plain files"):
+        unpack_arrays(archive, tmp_path / "set")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [archive.name], "nothing else is left"

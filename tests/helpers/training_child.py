@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from smoothcert.checkpoints import checkpoint
+from smoothcert.checkpoints import tensor_files
 from smoothcert.methods import METHODS
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.fit import fit
@@ -38,7 +38,7 @@ def train(config, folder, data, **more):
 def single_threaded(config, folder, data):
     """Train with slow saves, so that the parent can observe a file while it is being written."""
     torch.set_num_threads(1)
-    checkpoint.save_file = partial(save_slowly, seconds=0.03)
+    tensor_files.save_file = partial(save_slowly, seconds=0.03)
     train(config, folder, data)
 
 
@@ -52,13 +52,13 @@ def command(log, arguments, *, slow_disk=False, spawn=False):
     sys.stderr = sys.stdout = open(log, "w", buffering=1)  # noqa: SIM115
     os.dup2(sys.stderr.fileno(), 2)
     if slow_disk:
-        checkpoint.save_file = save_slowly
+        tensor_files.save_file = save_slowly
     if spawn:
         multiprocessing.set_start_method("spawn", force=True)
     sys.exit(main(arguments))
 
 
-def save_slowly(tensors, path, header, *, save=checkpoint.save_file, seconds=0.2):
+def save_slowly(tensors, path, header, *, save=tensor_files.save_file, seconds=0.2):
     path.write_bytes(b"half")
     time.sleep(seconds)
     save(tensors, path, header)

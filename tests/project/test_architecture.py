@@ -27,7 +27,7 @@ ALLOWED = {
     " statistics errors",
     "certification": "smoothing data results runtime distributed methods models philox statistics dataset_names errors",
     "checkpoints": "data runtime models errors",
-    "smoothing": "models philox kernels statistics errors",
+    "smoothing": "runtime models philox kernels statistics errors",
     "data": "runtime philox statistics dataset_names errors",
     "results": "runtime statistics dataset_names errors",
     "runtime": "distributed errors __version__",

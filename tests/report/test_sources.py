@@ -80,5 +80,5 @@ def test_seeds_are_averaged_below_the_table(tmp_path, mini, capsys):
 def test_a_damaged_file_in_the_run_folder_is_named(tmp_path, mini):
     make_run(tmp_path / "run", mini.labels.numpy()[:20])
     (tmp_path / "run/metrics.jsonl").write_text("{")
-    with pytest.raises(SmoothcertError, match=r"metrics\.jsonl cannot be read as JSON"):
+    with pytest.raises(SmoothcertError, match=r"metrics\.jsonl is damaged \(line 1 cannot be read as JSON"):
         read_runs([str(tmp_path / "run")])

@@ -52,7 +52,9 @@ def test_published_variants_are_read(tmp_path):
         ("", "no column idx"),
         (HEADER, "no rows yet"),
         ("a\tb\n", "no column idx"),
-        (HEADER + "0\t1\t1\tx\t1\t0:00:01\n", "not a number"),
+        (HEADER + "0\t1\t1\tx\t1\t0:00:01\n", "line 2: expected `radius` to be a number, but got 'x'"),
+        (HEADER + "0.5\t1\t1\t0.5\t1\t0:00:01\n", "expected `idx` to be a whole number"),
+        (HEADER + "1e99\t1\t1\t0.5\t1\t0:00:01\n", "expected `idx` to be a whole number"),
         (HEADER + "7\t1\t1\tnan\t1\t0:00:01\n", "image 7 has a radius that is not a finite number"),
         (HEADER + "0\t1\t1\t0.5\t1\t0:00:01\n4\t1\t1\tinf\t1\t0:00:01\n", "image 4 has a radius"),
         (HEADER + "0\t1\t1\t-0.5\t1\t0:00:01\n", "image 0 has a radius"),
@@ -71,7 +73,7 @@ def test_missing_and_unreadable_files(tmp_path):
     with pytest.raises(SmoothcertError, match="No such file"):
         read_results(tmp_path / "absent.tsv")
     (tmp_path / "a.tsv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SmoothcertError, match="cannot be read"):
+    with pytest.raises(SmoothcertError, match="not a certification results file"):
         read_results(tmp_path / "a.tsv")
 
 
@@ -125,9 +127,9 @@ def test_paired_differences_use_common_images():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"settings": 3}', "is not the sidecar of a results file: its settings are 3"),
-        ('{"settings": {"data": "mnist"}}', "its data is 'mnist'"),
-        ('{"settings": {"sigma": "much", "data": {}}}', "its sigma is 'much'"),
+        ('{"settings": 3}', "expected `settings` to be a table, but got 3"),
+        ('{"settings": {"data": "mnist"}}', "expected `settings.data` to be a table, but got 'mnist'"),
+        ('{"settings": {"sigma": "much", "data": {}}}', "expected `settings.sigma` to be a number > 0, but got 'much'"),
     ],
 )
 def test_a_sidecar_of_another_program_gives_one_clear_error(tmp_path, capsys, text, message):

@@ -16,7 +16,7 @@ from PIL import Image
 from safetensors.torch import load_file
 from training_child import SAMPLED, configure
 
-from smoothcert.checkpoints import checkpoint
+from smoothcert.checkpoints import tensor_files
 from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError
 from smoothcert.paper.jobs import Workplace, list_jobs
@@ -123,8 +123,8 @@ def test_a_second_interrupt_in_the_middle_of_saving_leaves_the_state_before(few,
             signal.raise_signal(signal.SIGINT)
         save(tensors, part, header)
 
-    save = checkpoint.save_file
-    monkeypatch.setattr(checkpoint, "save_file", save_half)
+    save = tensor_files.save_file
+    monkeypatch.setattr(tensor_files, "save_file", save_half)
     signal_in(5, signal.SIGINT)
     with pytest.raises(KeyboardInterrupt, match="^$"):
         fit(config, run.path, few, few)

@@ -332,14 +332,52 @@ def test_divergence_names_step_method_and_last_good_state(rate, few, tmp_path):
     )
 
 
-def test_a_damaged_state_is_named(few, tmp_path):
-    config = configure("gaussian", epochs=40)
-    with pytest.raises(OutOfTimeError):
-        train(config, tmp_path / "run", few, time_limit=0.3)
-    state = tmp_path / "run/state.safetensors"
-    state.write_bytes(state.read_bytes()[:100])
-    with pytest.raises(SmoothcertError, match="damaged .* delete it"):
-        train(config, tmp_path / "run", few)
+def interrupted_twice(config, folder, data):
+    """Save two states: after the first and the second epoch."""
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            fit(config, folder, data, data, on_progress=stop_after_an_epoch)
+
+
+def flip_a_bit(file):
+    content = bytearray(file.read_bytes())
+    content[-100] ^= 1
+    file.write_bytes(content)
+
+
+def test_a_damaged_state_falls_back_to_the_one_before(few, tmp_path):
+    """One flipped bit among the weights is noticed, and the run ends with the same weights."""
+    config = configure("gaussian", epochs=3)
+    interrupted_twice(config, tmp_path / "run", few)
+    last, before = tmp_path / "run/state.safetensors", tmp_path / "run/state.previous.safetensors"
+    assert last.is_file()
+    assert before.is_file()
+    flip_a_bit(last)
+    (tmp_path / "run/metrics.jsonl.part").write_text("half")
+    with pytest.warns(Notice, match="SHA-256 in its header. The run is resumed from the state before, at step"):
+        fit(config, tmp_path / "run", few, few)
+    fit(config, tmp_path / "whole", few, few)
+    assert same(tmp_path / "run/model.safetensors", tmp_path / "whole/model.safetensors")
+    assert not [path.name for path in (tmp_path / "run").iterdir() if path.name.startswith("state")]
+    assert not list((tmp_path / "run").glob("*.part")), "what a killed process left half written is removed"
+
+
+def test_two_damaged_states_are_named(few, tmp_path):
+    config = configure("gaussian", epochs=3)
+    interrupted_twice(config, tmp_path / "run", few)
+    for state in (tmp_path / "run").glob("state*"):
+        state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(SmoothcertError, match="state.safetensors is damaged .* delete it"):
+        fit(config, tmp_path / "run", few, few)
+
+
+@pytest.mark.parametrize("left", ["model.safetensors", "state.safetensors", "metrics.jsonl"])
+def test_a_run_without_its_configuration_is_not_claimed_by_another(left, few, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / left).write_bytes(b"of a run that was trained in another way")
+    with pytest.raises(UsageError, match="holds a run, but no config.toml that says how it was trained"):
+        fit(configure("gaussian"), tmp_path / "run", few, few)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [left]
 
 
 @pytest.mark.slow

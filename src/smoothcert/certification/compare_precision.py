@@ -23,6 +23,7 @@ from smoothcert.errors import UsageError
 from smoothcert.models import Classifier
 from smoothcert.results.records import COLUMNS, Record
 from smoothcert.smoothing.classifier import SmoothedClassifier
+from smoothcert.smoothing.deploy import COMPILED
 from smoothcert.statistics.bounds import Floats, failure_upper_bound
 from smoothcert.statistics.certify import certify_votes
 from smoothcert.statistics.noise import Noise
@@ -82,6 +83,8 @@ def compare_precision(
     device = first.device_for(torch.empty(0))
     micro_batch = first.micro_batch_for(data.shape, device)
     options: dict[str, Any] = {"micro_batch": micro_batch, "noise": first.noise, "precision": "fp32"}
+    if {first.form, second.form} & set(COMPILED):  # copies for other threads would be compiled again
+        options["threads"] = 1
     both = SmoothedClassifier(_Pair(first, second), first.sigma, 2 * classes, **options)
 
     def compare(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Record]:

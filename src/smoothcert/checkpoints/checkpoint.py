@@ -7,18 +7,20 @@ input normalization is stored as tensors.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError, UsageError, kind_of
+from smoothcert.checkpoints.tensor_files import read_tensors, write_tensors
+from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of
 from smoothcert.models import Classifier, create_model
-from smoothcert.runtime.atomic_files import file_hash, replacing
+from smoothcert.runtime.atomic_files import file_hash
+from smoothcert.runtime.typed_files import Index, Positive, check_type, parse_json
 
 _FORMAT = "smoothcert-1"
 
@@ -65,43 +67,20 @@ def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
         ...     load_checkpoint(f"{folder}/lenet.safetensors").about
         {'sigma': 0.25}
     """
+    try:
+        text = json.dumps(about)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"Expected metadata that can be stored as JSON ({first_line(error)}).") from None
+    check_type(about, About, "the metadata")
     if not isinstance(model, Classifier):
         raise UsageError(f"Expected `model` to be from `create_model`, but got {kind_of(model)}.")
     header = {
         "format": _FORMAT,
         "architecture": model.architecture,
         "num_classes": str(model.num_classes),
-        "about": json.dumps(about),
+        "about": text,
     }
     write_tensors(Path(path), model.state_dict(), header)
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str]) -> None:
-    """Write a safetensors file atomically."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with replacing(path) as part:
-        try:
-            save_file(plain, part, header)
-        except SafetensorError as error:
-            raise OSError(str(error)) from error
-        _sort_metadata(part)
-
-
-def _sort_metadata(path: Path) -> None:
-    """Sort the header's entries, which safetensors does not, so that equal models give equal files."""
-    with path.open("r+b") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-        file.seek(8)
-        file.write(text.ljust(size))
-
-
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors and the header of a safetensors file."""
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (no mapping)
 
 
 def load_checkpoint(
@@ -173,30 +152,51 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
     save_published(Path(path), checkpoint.model, int(checkpoint.about.get("epoch", 0)))
 
 
+class About(TypedDict, total=False):
+    """The metadata of a checkpoint, and whatever else its maker adds."""
+
+    name: str
+    dataset: str
+    sigma: Positive
+    method: str
+    epoch: Index
+    seed: Index
+
+
 def _load(path: Path) -> tuple[Classifier, Mapping[str, Any]]:
     try:
         weights, header = read_tensors(path)
     except (OSError, SafetensorError) as error:
-        raise SmoothcertError(f"{path} is damaged or not a safetensors file ({error}).") from error
+        raise SmoothcertError(f"{path} is damaged or not a safetensors file ({first_line(error)}).") from error
     if header.get("format") != _FORMAT:
         raise SmoothcertError(f"{path} was not written by smoothcert: its header does not describe a network.")
-    try:
-        channels = next(value for key, value in weights.items() if key.endswith("conv1.weight")).shape[1]
-        mean, std = (weights[f"normalize.{key}"].tolist() for key in ("mean", "std"))
-        name, classes = header["architecture"], int(header["num_classes"])
-        about = dict(json.loads(header.get("about", "{}")))
-    except (StopIteration, LookupError, TypeError, ValueError) as error:
-        raise SmoothcertError(f"{path} is damaged: the description of its network is incomplete.") from error
-    model = create_model(name, classes, in_channels=channels, mean=mean, std=std)
-    fill(model, weights, path)
-    return model, about
+    classes = header.get("num_classes", "")
+    if "architecture" not in header or not classes.isdecimal() or len(classes) > 9:
+        raise SmoothcertError(f"{path} is damaged: the description of its network is incomplete.")
+    values = [weights[key] for key in ("normalize.mean", "normalize.std") if key in weights]
+    if len(values) != 2 or any(value.dim() != 1 or not value.isfinite().all() for value in values):
+        raise SmoothcertError(f"{path} is damaged: expected `mean` and `std` to be one number per channel.")
+    about = parse_json(header.get("about", "{}"), About, f"{path}, `about`")
+    mean, std = (value.tolist() for value in values)
+    return fill(path, weights, header["architecture"], int(classes), mean=mean, std=std), about
 
 
-def fill(model: Classifier, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Load weights into a model; raise an error that names the first layers that do not match."""
+def fill(path: Path, weights: Mapping[str, Tensor], name: str, classes: int, **options: Any) -> Classifier:
+    """Return a model with these weights; raise an error that names the first layers that do not fit.
+
+    The sizes that can be chosen freely, the classes, channels and depth, are compared before a model of them is built.
+    """
+    depth = re.fullmatch(r"cifar_resnet(\d{1,9})", name)
+    first = [value for key, value in weights.items() if key.endswith("conv1.weight") and value.dim() == 4]
+    last = [value for value in weights.values() if value.dim() == 2 and len(value) == classes]
+    too_deep = depth is not None and int(depth[1]) > len(weights)
+    if too_deep or not (first and last and first[0].numel() and last[0].numel()):
+        raise SmoothcertError(f"{path} does not fit a {name}: its first or last layer or its number of layers differ.")
+    model = create_model(name, classes, in_channels=first[0].shape[1], **options)
     expected = model.state_dict()
     wrong = sorted(expected.keys() ^ weights.keys())
     wrong += [key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape]
     if wrong:
-        raise SmoothcertError(f"{path} does not fit a {model.architecture}: {', '.join(wrong[:3])} differ.")
+        raise SmoothcertError(f"{path} does not fit a {name}: {', '.join(wrong[:3])} differ.")
     model.load_state_dict(weights)
+    return model

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from fnmatch import fnmatch
 from pathlib import Path
 
 from smoothcert.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from smoothcert.errors import SmoothcertError, first_line, unknown_name
 from smoothcert.runtime.atomic_files import file_hash
+from smoothcert.runtime.typed_files import read_json
 
 FOLDER = Path(__file__).with_name("zoo")
 
@@ -31,11 +31,10 @@ def list_pretrained(pattern: str = "*") -> list[str]:
 
 def checksums() -> dict[str, str]:
     """Return the SHA-256 of every bundled model, by name."""
-    path = FOLDER / "checksums.json"
     try:
-        known: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SmoothcertError(f"{path} cannot be read ({first_line(error)}); install smoothcert again.") from error
+        known: dict[str, str] = read_json(FOLDER / "checksums.json", dict[str, str])
+    except SmoothcertError as error:
+        raise SmoothcertError(f"{first_line(error)}; install smoothcert again.") from error
     return known
 
 

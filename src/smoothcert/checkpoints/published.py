@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from torch import Tensor
 
 from smoothcert.checkpoints.checkpoint import fill
 from smoothcert.data.registry import DATASETS, IMAGENET_NORMALIZATION
-from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
-from smoothcert.models import Classifier, create_model
+from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.models import Classifier
 from smoothcert.runtime.atomic_files import replacing
+from smoothcert.runtime.bounded_files import check_members
 
 Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 _UNIT_STD = (1.0, 1.0, 1.0)
@@ -46,6 +48,7 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
     ):
         raise SmoothcertError(f"{path} has no table of weights under state_dict, net, model or at the top level.")
     weights = {strip_wrappers(key): value for key, value in table.items()}
+    _check_sizes(weights, path)
     name = infer_architecture(weights)
     if name is None:
         layers = ", ".join(list(weights)[:4])
@@ -58,10 +61,13 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
         raise unknown_name("normalization", str(normalization), NORMALIZATIONS)
     mean, std = NORMALIZATIONS[normalization or "none"] or (None, None)
     head = weights["fc2.weight" if name == "lenet" else "fc.weight"]
-    model = create_model(name, len(head), in_channels=weights["conv1.weight"].shape[1], mean=mean, std=std)
-    own = {key: value for key, value in model.state_dict().items() if key.startswith("normalize.")}
-    fill(model, own | {f"network.{key}": value for key, value in weights.items()}, path)
-    return model, {"epoch": content["epoch"]} if isinstance(content.get("epoch"), int) else {}
+    channels = weights["conv1.weight"].shape[1]
+    means, stds = mean or (0.0,) * channels, std or (1.0,) * channels
+    own = {"normalize.mean": torch.tensor(means), "normalize.std": torch.tensor(stds)}
+    named = own | {f"network.{key}": value for key, value in weights.items()}
+    model = fill(path, named, name, len(head), mean=mean, std=std)
+    epoch = content.get("epoch")
+    return model, {"epoch": epoch} if isinstance(epoch, int) and 0 <= epoch < 2**53 else {}
 
 
 def save_published(path: Path, model: Classifier, epoch: int) -> None:
@@ -115,12 +121,20 @@ def infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
 
 
 def _read(path: Path) -> Any:
+    if zipfile.is_zipfile(path):
+        check_members(path)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise SmoothcertError(
             f"{path} is damaged, or would run code when opened; only files with plain weights are read."
         ) from error
-    except Exception as error:  # a damaged file can raise anything
-        reason = first_line(error) or type(error).__name__
-        raise SmoothcertError(f"{path} cannot be read as a checkpoint ({reason}).") from error
+    except Exception as error:  # a damaged file can raise anything; its advice may be to load unsafely
+        raise SmoothcertError(f"{path} is damaged or not a checkpoint ({type(error).__name__}).") from error
+    return content
+
+
+def _check_sizes(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Raise if weights claim more values than the file holds, as views that repeat one value do."""
+    if sum(value.numel() * value.element_size() for value in weights.values()) > path.stat().st_size:
+        raise SmoothcertError(f"{path} is damaged: its weights are larger than the file.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import signal
 import sys
@@ -31,7 +30,7 @@ from smoothcert.cli import (
 from smoothcert.cli.completion import complete_arguments, words_to_complete
 from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import SmoothcertError, UsageError, printable
 from smoothcert.runtime.interrupts import raise_interrupt
 
 _COMMANDS = (
@@ -48,6 +47,7 @@ _COMMANDS = (
     export_checkpoint,
     list_names,
 )
+_LONGEST = 4096  # characters of an argument, as of a path on Linux
 _RESUME = "Run the same command to resume."
 
 
@@ -76,8 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     _open_streams()
+    _limit_spinning()
     parser = Parser()
     try:
+        _check_arguments(given)
         top = build_parser([*given, *words_to_complete()])
         complete_arguments(top)
         if not given:
@@ -90,26 +92,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except SmoothcertError as error:
         if not _reported_by_another_rank(error):
-            print(f"smoothcert: {name_flags(str(error), parser)}", file=sys.stderr, flush=True)
+            _complain(name_flags(str(error), parser))
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt as interrupt:  # from training, with a message that the state is saved
         say(f"\nsmoothcert: {str(interrupt) or 'interrupted.'} {_RESUME}")
         return 130
     except BrokenPipeError:  # the program that reads stdout, such as `head`, has closed it
         _discard_stdout()
-    except OSError as error:
-        if isinstance(error, PermissionError) and error.filename:
-            print(f"smoothcert: {error.filename} cannot be opened ({error.strerror}).", file=sys.stderr)
+    except OSError as error:  # a file that cannot be opened, by its rights, its name or the number of open files
+        if error.filename is not None:
+            _complain(f"{_shorten(str(error.filename))} cannot be opened ({error.strerror}).")
             return 1
-        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
-            raise
         _discard_stdout()
-        print(f"smoothcert: the output cannot be written ({error.strerror}).", file=sys.stderr)
+        _complain(f"the output cannot be written ({error.strerror or error}).")
+        return 1
+    except MemoryError:
+        _complain("the memory is not enough; choose fewer or smaller images, samples or batches.")
         return 1
     finally:
         if "smoothcert.distributed.ranks" in sys.modules:
             sys.modules["smoothcert.distributed.ranks"].leave()
     return 0
+
+
+def _check_arguments(given: Sequence[str]) -> None:
+    """Raise if an argument cannot be a name or a number."""
+    for argument in given:
+        if "\0" in argument or len(argument) > _LONGEST:
+            problem = "contains a NUL character" if "\0" in argument else f"has more than {_LONGEST:,} characters"
+            raise UsageError(f"The argument {_shorten(argument)!r} {problem}.")
+        try:
+            os.fsencode(argument)
+        except UnicodeEncodeError:
+            raise UsageError(f"The argument {argument!r} cannot be a name of a file.") from None
+
+
+def _complain(text: str) -> None:
+    print(printable(f"smoothcert: {text}"), file=sys.stderr, flush=True)
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= 200 else f"{name[:100]}...{name[-50:]}"
 
 
 @contextmanager
@@ -126,6 +149,15 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _limit_spinning() -> None:
+    """Let OpenMP threads without work sleep soon, unless the user has chosen. Call before torch loads.
+
+    By default they spin for milliseconds, and on a busy machine take that time from the threads that they wait for.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
+        os.environ["GOMP_SPINCOUNT"] = "1000"  # read by libgomp, which PyTorch uses on Linux
 
 
 def _open_streams() -> None:

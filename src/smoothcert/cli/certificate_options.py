@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Collection
 from pathlib import Path
@@ -142,8 +141,9 @@ def report_samples(outs: Collection[Path], fixed: int) -> None:
     """Print the mean samples per image of sequential runs, compared with those of `--stop fixed`."""
     from smoothcert.results.naming import sidecar_path
     from smoothcert.results.reader import read_results
+    from smoothcert.results.sidecar import read_sidecar
 
-    drawn = sum(json.loads(sidecar_path(out).read_text())["samples"] for out in outs)
+    drawn = sum(read_sidecar(sidecar_path(out))["samples"] for out in outs)
     if not drawn:
         say("The budget is too small to select the class of any image; no samples were drawn.")
         return

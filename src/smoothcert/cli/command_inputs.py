@@ -60,7 +60,8 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
         raise UsageError("`--consensus` needs `--ensemble`.")
     device = choose_device(args.device)
     current_ranks().require_same_on_all_ranks(facts(device))
-    paths = [Path(path) for path in args.ensemble or [args.checkpoint or pretrained_path(args.pretrained)]]
+    single = args.checkpoint if args.checkpoint is not None or args.ensemble else pretrained_path(args.pretrained)
+    paths = [Path(path) for path in args.ensemble or [single]]
     loaded = [load_checkpoint(path, normalization=args.normalization) for path in paths]
     combined = combine_checkpoints(loaded, args.consensus) if args.ensemble else None
     checkpoint = combined or loaded[0]

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+from smoothcert.errors import printable
+
 
 class _HelpFormatter(argparse.HelpFormatter):
     """Abbreviates optional flags in the usage line; the help lists them by group."""
@@ -40,6 +42,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error without argparse's usage line, and exit."""
         mark = "" if message.endswith("?") else "."
+        message = printable(message if len(message) <= 600 else f"{message[:300]}...{message[-100:]}")
         self.exit(2, f"{self.prog}: {message}{mark} See `{self.prog} --help`.\n")
 
 

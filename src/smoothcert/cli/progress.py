@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from smoothcert.cli.parser import Parser, name_flags
-from smoothcert.errors import Notice
+from smoothcert.errors import Notice, printable
 
 COMPILING = "Compiling {}; this can take a minute the first time, later runs use the compiler's cache."
 _SECONDS_BETWEEN_LINES = 10.0
@@ -43,7 +43,7 @@ class ProgressBar:
         self._first_mark = self._shown, 0
         self._marks = deque([self._first_mark])  # (time, units done since the start)
         self._bar: Any = _rich_bar(transient) if sys.stderr.isatty() and is_reporting() else None
-        self._task = self._bar.add_task(title, total=total, completed=start, note="") if self._bar else None
+        self._task = self._bar.add_task(printable(title), total=total, completed=start, note="") if self._bar else None
 
     def __enter__(self) -> ProgressBar:
         if self._bar:
@@ -61,11 +61,11 @@ class ProgressBar:
         now = time.monotonic()
         text = ", ".join(part for part in (*self._rate(now, done), note) if part)
         if self._bar:
-            self._bar.update(self._task, completed=done, total=self.total, note=text)
+            self._bar.update(self._task, completed=done, total=self.total, note=printable(text))
         elif now - self._shown >= _SECONDS_BETWEEN_LINES or (done == self.total and not self.transient):
             self._shown = now
             of = f" of {self.total:,}" if self.total else ""
-            print(f"{self.title}: {done:,}{of} {self.unit}{text and ', '}{text}", file=sys.stderr, flush=True)
+            say(f"{self.title}: {done:,}{of} {self.unit}{text and ', '}{text}")
 
     def _rate(self, now: float, done: int) -> tuple[str, str]:
         """Return the speed and the time left as text, empty where unknown."""
@@ -101,7 +101,7 @@ def duration(seconds: float) -> str:
 def say(text: str) -> None:
     """Print a message to stderr, on the reporting process."""
     if is_reporting():
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def short_notices(parser: Parser) -> Iterator[None]:
     def format_notice(message: Any, category: type[Warning], *location: Any, **options: Any) -> str:
         if not issubclass(category, Notice):
             return default(message, category, *location, **options)
-        return f"smoothcert: {name_flags(str(message), parser)}\n" if is_reporting() else ""
+        return printable(f"smoothcert: {name_flags(str(message), parser)}\n") if is_reporting() else ""
 
     warnings.formatwarning = format_notice
     try:
@@ -133,9 +133,9 @@ def _rich_bar(transient: bool) -> Any:
     console = Console(stderr=True)
     # Narrow terminals cut off the note, never the title and the count.
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(max(4, min(40, console.width // 6))),
         MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        TextColumn("{task.fields[note]}", table_column=Column(overflow="ignore")),
+        TextColumn("{task.fields[note]}", markup=False, table_column=Column(overflow="ignore")),
     )
     return Progress(*columns, console=console, transient=transient)

@@ -1,4 +1,4 @@
-"""Downloading datasets from their official addresses, verified by their published checksums."""
+"""Downloading datasets over https from their official addresses, verified by their known sizes and checksums."""
 
 from __future__ import annotations
 
@@ -10,66 +10,102 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO
 
 from smoothcert.data.files import data_dir
 from smoothcert.data.registry import missing
 from smoothcert.dataset_names import CORRUPTED, canonical_name
-from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_name
 from smoothcert.runtime.atomic_files import file_hash, replacing
+from smoothcert.runtime.bounded_files import check_members
 
 Progress = Callable[[str, int, int | None], None]
 """Called with the file name, the bytes received so far, and the total if the server reports it."""
 
 
 @dataclass(frozen=True)
+class KnownFile:
+    """The size of a file in bytes, and its SHA-256 or, where no source states that, its MD5."""
+
+    size: int
+    sha256: str = ""
+    md5: str = ""
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the checksum."""
+        return "sha256" if self.sha256 else "md5"
+
+    @property
+    def checksum(self) -> str:
+        """The expected checksum."""
+        return self.sha256 or self.md5
+
+    def matches(self, path: Path) -> bool:
+        """Return True if a file has this size and checksum."""
+        same_size = path.is_file() and path.stat().st_size == self.size
+        return same_size and file_hash(path, self.algorithm) == self.checksum
+
+
+@dataclass(frozen=True)
 class DownloadSource:
-    """Addresses to try in turn, the folder for the files, and the MD5 of each file.
+    """Addresses to try in turn, the folder for the files, and the size and checksum of each file.
 
     If `unpacked` is given, the only file is an archive that is unpacked to a folder of that name and then removed.
     """
 
     addresses: tuple[str, ...]
     folder: str
-    files: Mapping[str, str]
+    files: Mapping[str, KnownFile]
     unpacked: str = ""
 
 
-def _zenodo(record: int, archive: str, md5: str) -> DownloadSource:
+def _zenodo(record: int, archive: str, known: KnownFile) -> DownloadSource:
     address = f"https://zenodo.org/records/{record}/files/"
-    return DownloadSource((address,), "", {archive: md5}, unpacked=Path(archive).stem)
+    return DownloadSource((address,), "", {archive: known}, unpacked=Path(archive).stem)
 
 
 _CIFAR = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
+_IDX = tuple(f"{split}-{kind}-ubyte.gz" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+# Sizes and SHA-256 are those of TensorFlow Datasets and, for CIFAR-10 and CIFAR-100, of Keras; CIFAR-100-C has those of
+# its Zenodo record.
+_MNIST = (
+    KnownFile(9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+    KnownFile(28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+    KnownFile(1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+    KnownFile(4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+)
+_FASHION = (
+    KnownFile(26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+    KnownFile(29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+    KnownFile(4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+    KnownFile(5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+)
+_CIFAR10 = KnownFile(170_498_071, "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce")
+_CIFAR100 = KnownFile(169_001_437, "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7")
+_CIFAR10C = KnownFile(2_918_471_680, "c72763e101c723b7c507b96205f7e938912a5d587376173b825850cf3cb876a7")
+_CIFAR100C = KnownFile(2_918_473_216, md5="11f0ed0f1191edbf9fa23466ae6021d3")
+_MNISTC = KnownFile(246_661_575, "af9ee8c6a815870c7fdde5af84c7bf8db0bcfa1f41056db83871037fba70e493")
 SOURCES = {
     "mnist": DownloadSource(
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "mnist",
-        {
-            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-        },
+        dict(zip(_IDX, _MNIST, strict=True)),
     ),
     "fashion_mnist": DownloadSource(
-        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+        ("https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",),
         "fashion_mnist",
-        {
-            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-        },
+        dict(zip(_IDX, _FASHION, strict=True)),
     ),
-    "cifar10": DownloadSource(_CIFAR, "", {"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"}),
-    "cifar100": DownloadSource(_CIFAR, "", {"cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"}),
-    "cifar10-c": _zenodo(2535967, "CIFAR-10-C.tar", "56bf5dcef84df0e2308c6dcbcbbd8499"),
-    "cifar100-c": _zenodo(3555552, "CIFAR-100-C.tar", "11f0ed0f1191edbf9fa23466ae6021d3"),
-    "mnist-c": _zenodo(3239543, "mnist_c.zip", "4b34b33045869ee6d424616cd3a65da3"),
+    "cifar10": DownloadSource(_CIFAR, "", {"cifar-10-python.tar.gz": _CIFAR10}),
+    "cifar100": DownloadSource(_CIFAR, "", {"cifar-100-python.tar.gz": _CIFAR100}),
+    "cifar10-c": _zenodo(2535967, "CIFAR-10-C.tar", _CIFAR10C),
+    "cifar100-c": _zenodo(3555552, "CIFAR-100-C.tar", _CIFAR100C),
+    "mnist-c": _zenodo(3239543, "mnist_c.zip", _MNISTC),
 }
 
 
@@ -92,32 +128,60 @@ def fetch_dataset(
     source, folder = sources[name], data_dir(root) / sources[name].folder
     if source.unpacked and (arrays := sorted((folder / source.unpacked).rglob("*.np[yz]"))):
         return arrays
-    for file, md5 in source.files.items():
-        if not ((folder / file).is_file() and file_hash(folder / file, "md5") == md5):
-            _fetch_any(name, source, folder / file, md5, progress)
+    for file, known in source.files.items():
+        if not known.matches(folder / file):
+            _fetch_any(name, source, folder / file, known, progress)
     paths = [folder / file for file in source.files]
     return unpack_arrays(paths[0], folder / source.unpacked) if source.unpacked else paths
 
 
 def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
     """Unpack a folder from a tar or zip archive atomically, remove the archive, and return the arrays in the folder."""
-    # Python 3.11.2 (Debian 12) has no extraction filters yet; the archive's checksum has been verified.
-    options: dict[str, Any] = {"filter": "data"} if archive.suffix == ".tar" and hasattr(tarfile, "data_filter") else {}
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=folder.name) as scratch:
-            shutil.unpack_archive(archive, scratch, **options)
+            unpack = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
+            unpack(archive, Path(scratch))
             (Path(scratch) / folder.name).rename(folder)
-    except (OSError, EOFError, shutil.ReadError, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise SmoothcertError(f"{archive} cannot be unpacked ({error}); remove it and download it again.") from error
+    except (OSError, EOFError, ValueError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
+        raise SmoothcertError(
+            f"{archive} cannot be unpacked ({first_line(error)}); remove it and download it again."
+        ) from error
     archive.unlink()
     return sorted(folder.rglob("*.npy"))
 
 
-def _fetch_any(name: str, source: DownloadSource, path: Path, md5: str, progress: Progress | None) -> None:
+def _unpack_tar(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive, "r:") as tar:
+        for member in tar:
+            if not member.isdir():
+                _write_member(member.name, tar.extractfile(member) if member.isreg() else None, archive, folder)
+
+
+def _unpack_zip(archive: Path, folder: Path) -> None:
+    check_members(archive)
+    with zipfile.ZipFile(archive) as file:
+        for member in file.infolist():
+            if not member.is_dir():
+                with file.open(member) as stream:
+                    _write_member(member.filename, stream, archive, folder)
+
+
+def _write_member(name: str, stream: IO[bytes] | None, archive: Path, folder: Path) -> None:
+    """Write a member of an archive below a folder; raise if it is not a plain file with a plain name."""
+    parts = PurePosixPath(name).parts
+    if stream is None or not parts or parts[0] == "/" or ".." in parts:
+        raise SmoothcertError(f"{archive}: expected plain files in a folder, but got {name!r}; download it again.")
+    path = folder.joinpath(*parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as out:
+        shutil.copyfileobj(stream, out)
+
+
+def _fetch_any(name: str, source: DownloadSource, path: Path, known: KnownFile, progress: Progress | None) -> None:
     failures = []
     for address in (start + path.name for start in source.addresses):
         try:
-            return download(address, path, md5, progress)
+            return download(address, path, known, progress)
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
             failures.append(f"{address}: {getattr(error, 'reason', None) or error}")
     raise SmoothcertError(
@@ -135,19 +199,22 @@ def _receive(response: http.client.HTTPResponse) -> bytes:
         raise http.client.HTTPException(error.strerror or error) from error
 
 
-def download(address: str, path: Path, md5: str, progress: Progress | None = None) -> None:
-    """Download one file; it appears at `path` only when it is complete and its MD5 is correct."""
-    digest = hashlib.md5(usedforsecurity=False)
+def download(address: str, path: Path, known: KnownFile, progress: Progress | None = None) -> None:
+    """Download one file; it appears at `path` only when it is complete, with the expected size and checksum."""
+    digest, name = hashlib.new(known.algorithm, usedforsecurity=False), known.algorithm.upper().replace("SHA", "SHA-")
     with urllib.request.urlopen(address, timeout=30) as response, replacing(path) as part, part.open("wb") as out:
-        length = response.headers.get("Content-Length")
-        total, received = int(length) if length else None, 0
+        if address.startswith("https:") and not response.url.startswith("https:"):
+            raise urllib.error.URLError(f"it redirects to {response.url}, which is not encrypted")
+        received = 0
         while block := _receive(response):
+            received += len(block)
+            if received > known.size:
+                raise SmoothcertError(f"{address}: expected a file of {known.size:,} bytes, but got more.")
             out.write(block)
             digest.update(block)
-            received += len(block)
             if progress:
-                progress(path.name, received, total)
-        if total is not None and received < total:
-            raise http.client.IncompleteRead(b"", total - received)
-        if digest.hexdigest() != md5:
-            raise SmoothcertError(f"{address}: expected a file with MD5 {md5}, but got {digest.hexdigest()}.")
+                progress(path.name, received, known.size)
+        if received < known.size:
+            raise http.client.IncompleteRead(b"", known.size - received)
+        if digest.hexdigest() != known.checksum:
+            raise SmoothcertError(f"{address}: expected a file with {name} {known.checksum}, but got another file.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import os
 import sys
 import tarfile
@@ -12,7 +12,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, first_line
+from smoothcert.runtime.bounded_files import read_bytes
 
 Opener = Callable[[str], bytes]
 """A function that returns the content of a file given its base name."""
@@ -44,10 +45,11 @@ def folders(root: Path, names: Iterable[str]) -> Iterator[Path]:
 def read_file(path: Path) -> bytes:
     """Return the content of a file, decompressed if it is gzipped, whatever its extension."""
     try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise SmoothcertError(f"{path} cannot be read ({error}); download it again.") from error
+        with path.open("rb") as file:
+            gzipped = file.read(2) == b"\x1f\x8b"
+        return read_bytes(path, decompress=gzipped)
+    except (OSError, SmoothcertError) as error:
+        raise SmoothcertError(f"{first_line(error)}; download it again.") from error
 
 
 def open_folder(folder: Path) -> Opener:
@@ -56,17 +58,22 @@ def open_folder(folder: Path) -> Opener:
 
 
 def open_archive(archive: Path) -> Opener:
-    """Return an opener for the members of a tar archive."""
+    """Return an opener for the members of a gzipped tar archive."""
 
     def read(name: str) -> bytes:
         try:
-            with tarfile.open(archive) as tar:
+            # A limited stream, since tarfile reads some headers of any size that they declare.
+            with io.BytesIO(read_bytes(archive, decompress=True)) as content, tarfile.open(fileobj=content) as tar:
                 for member in tar:
-                    stream = tar.extractfile(member) if Path(member.name).name == name else None
-                    if stream is not None:
-                        return stream.read()
-        except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-            raise SmoothcertError(f"{archive} cannot be read ({error}); download it again.") from error
+                    if Path(member.name).name != name or member.isdir():
+                        continue
+                    stream = tar.extractfile(member) if member.isreg() else None
+                    if stream is None:
+                        raise SmoothcertError(f"{archive}: expected {name!r} to be a plain file, but it is a link.")
+                    return stream.read()
+        except (OSError, EOFError, ValueError, OverflowError, tarfile.TarError, zlib.error, SmoothcertError) as error:
+            reason = first_line(error).removeprefix(f"{archive}").strip(": ")
+            raise SmoothcertError(f"{archive} cannot be read ({reason}); download it again.") from error
         raise SmoothcertError(f"{archive} has no file {name!r}; download it again.")
 
     return read

@@ -11,6 +11,7 @@ from typing import Protocol, overload
 import torch
 from torch import Tensor
 
+from smoothcert.dataset_names import MOST_CLASSES
 from smoothcert.errors import SmoothcertError, UsageError, counted, kind_of
 from smoothcert.statistics.bounds import check_count
 
@@ -151,8 +152,11 @@ class ImageData:
 
 
 def number_classes(labels: Tensor) -> tuple[str, ...]:
-    """Return the class numbers as names, for datasets without class names."""
-    return tuple(str(label) for label in range(int(labels.max()) + 1 if len(labels) else 0))
+    """Return the class numbers as names, for datasets without class names; raise if there are too many."""
+    classes = int(labels.max()) + 1 if len(labels) else 0
+    if classes > MOST_CLASSES:
+        raise SmoothcertError(f"Expected labels below {MOST_CLASSES:,}, but got {classes - 1}.")
+    return tuple(str(label) for label in range(classes))
 
 
 def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int, int] = (1, 1)) -> list[int]:

@@ -20,7 +20,9 @@ def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
         pooled: Tensor = conv(x)  # a fused CUDA kernel, which deployment put in place of the convolution
         return pooled
     if not x.is_cuda:
-        return F.max_pool2d(F.relu(conv(x)), 2)
+        return F.relu(
+            F.max_pool2d(conv(x), 2)
+        )  # the same numbers and gradients as ReLU first, which has 4 times the work
     return banded_conv_relu_pool(x, conv) if len(x) <= _MAX_BANDED_BATCH else blocked_conv_relu_pool(x, conv)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import json
 import re
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.dataset_names import DIMENSIONS, canonical_name
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import UsageError
 from smoothcert.report.corrupted.files import folder_and_severity, is_corrupted
 from smoothcert.report.corrupted.grouping import read_corrupted
 from smoothcert.report.corrupted.results import CorruptedResults
@@ -21,12 +21,16 @@ from smoothcert.report.results_reader import ResultsReader
 from smoothcert.report.tables.entries import Entry, describe
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.unique_titles import make_titles_unique
-from smoothcert.results.merge import images_of
+from smoothcert.results.image_lists import images_of
 from smoothcert.results.naming import COMPANION_SUFFIXES, sidecar_path
-from smoothcert.results.reader import try_reading
 from smoothcert.results.records import COLUMNS
+from smoothcert.runtime.bounded_files import read_text
 from smoothcert.training.config import TrainConfig, read_config
+from smoothcert.training.passes import passes_per_input, relative_cost
 from smoothcert.training.recipes import paper_tables
+from smoothcert.training.run_records import read_metrics, read_segments
+
+_LONGEST_LINE = 10_000  # characters of a header or row
 
 
 @dataclass(frozen=True)
@@ -126,8 +130,8 @@ def _is_results_file(path: Path) -> bool:
         return False
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            header, first = file.readline().rstrip("\n").split("\t"), file.readline().strip()
-    except (OSError, EOFError, UnicodeDecodeError):
+            header, first = file.readline(_LONGEST_LINE).rstrip("\n").split("\t"), file.readline(_LONGEST_LINE).strip()
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error):
         return False
     if "transferred" in header:  # written by compare-precision
         return False
@@ -143,11 +147,19 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
         describe(results, name, **given),
         path,
         read_config(config) if config.is_file() else None,
-        _read_rows(folder / "metrics.jsonl"),
-        _read_rows(folder / "segments.json"),
-        " ".join(try_reading(note).split()) if note.is_file() else "",
+        read_metrics(folder / "metrics.jsonl"),
+        read_segments(folder / "segments.json"),
+        " ".join(read_text(note).split()) if note.is_file() else "",
     )
-    return dataclasses.replace(run, entry=_match_paper_row(run, name))
+    entry = _match_paper_row(run, name)
+    return dataclasses.replace(run, entry=dataclasses.replace(entry, cost=_training_cost(run)))
+
+
+def _training_cost(run: Run) -> float | None:
+    """Return the forward passes per training image; None if unknown, as for networks that were combined."""
+    if run.config is None or {"cascade", "ensemble"} & {*run.entry.settings, *run.entry.settings.get("model", {})}:
+        return None
+    return run.config.epochs * relative_cost(run.config) * passes_per_input("gaussian")
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:
@@ -171,16 +183,3 @@ def paper_places() -> dict[str, tuple[str, str]]:
     rows = [(recipe, table.paper, setup) for table in paper_tables().values() for recipe, setup in table.rows]
     main = {recipe for recipe, _, setup in rows if setup in ("", "5 seeds")}
     return {recipe: (table, setup) for recipe, table, setup in reversed(rows) if recipe not in main}
-
-
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the objects in a JSON list or a JSONL file, empty if the file does not exist."""
-    if not path.is_file():
-        return []
-    try:
-        text = path.read_text(encoding="utf-8")
-        lines = path.suffix == ".jsonl"
-        rows = [json.loads(line) for line in text.splitlines() if line.strip()] if lines else json.loads(text)
-    except (OSError, ValueError) as error:
-        raise SmoothcertError(f"{path} cannot be read as JSON ({error}).") from error
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from smoothcert.errors import UsageError
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, looks_path, sidecar_path
-from smoothcert.results.reader import try_reading
 from smoothcert.results.records import Record, complete_lines, format_row, pack_votes, parse_seconds, unpack_votes
 from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
+from smoothcert.results.vote_table import check_table_size
 from smoothcert.results.writer import keep_lines, stored_lines, write_rows
 from smoothcert.runtime.atomic_files import write_text
+from smoothcert.runtime.bounded_files import read_text
 
 _HEADER = format_row("idx", "look", "samples", "votes", "time")
 
@@ -54,19 +55,20 @@ def looks_text(looks: Mapping[int, Sequence[Look]]) -> str:
 def read_looks(path: str | Path, classes: int) -> dict[int, list[Look]]:
     """Return the looks beside a results file, by image."""
     source = looks_path(Path(path))
-    return _parse_looks(complete_lines(try_reading(source)), classes, source)
+    return _parse_looks(complete_lines(read_text(source)), classes, source)
 
 
 def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, list[Look]]:
     if not lines or lines[0] != _HEADER:
         raise UsageError(f"{source} does not begin with the columns of a looks file.")
+    check_table_size(len(lines), classes, source)
     looks = defaultdict[int, list[Look]](list)
     for number, line in enumerate(lines[1:], 2):
         try:
             idx, look, samples, votes, elapsed = line.rstrip("\n").split("\t")
             row = Look(int(idx), int(look), unpack_votes(votes, classes), parse_seconds(elapsed))
             valid = row.votes.sum() == int(samples) and row.look == len(looks[row.idx])
-        except (ValueError, IndexError):
+        except (ValueError, IndexError, OverflowError):
             valid = False
         if not valid:
             raise UsageError(f"{source}, line {number}: expected the next look at an image; was the file edited?")

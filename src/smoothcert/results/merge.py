@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.results.image_lists import images_of
 from smoothcert.results.lock import ResultsLock
 from smoothcert.results.naming import check_new, counts_path, looks_path, sidecar_path
 from smoothcert.results.sidecar import changed_settings, read_sidecar, write_sidecar
 from smoothcert.runtime.atomic_files import write_text
+from smoothcert.runtime.bounded_files import read_text
+
+_MOST_DIGITS = 15
 
 
 def merge_results(files: Sequence[Path], out: Path) -> int:
@@ -19,7 +23,7 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
     for path in files:
         if not path.is_file():
             raise SmoothcertError(f"There is no results file {path}.")
-    abouts = [read_sidecar(sidecar_path(path)) for path in files]
+    abouts = [_read_complete(sidecar_path(path)) for path in files]
     settings = [{**about["settings"], "images": None} for about in abouts]
     for path, other in zip(files, settings, strict=True):
         if changed := changed_settings(settings[0], other):
@@ -46,15 +50,11 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
     return len(rows)
 
 
-def images_of(images: Any) -> list[int]:
-    """Return the indices in a sidecar's `images`: start:stop:step, a list of indices, or a list of both if merged.
-
-    >>> images_of(["0:6:2", [7, 9]])
-    [0, 2, 4, 7, 9]
-    """
-    if isinstance(images, str):
-        return list(range(*map(int, images.split(":"))))
-    return [index for part in images for index in ([part] if isinstance(part, int) else images_of(part))]
+def _read_complete(path: Path) -> dict[str, Any]:
+    about = read_sidecar(path)
+    if "images" not in about.get("settings", {}) or "segments" not in about:
+        raise SmoothcertError(f"{path} lacks `settings.images` or `segments`; it was not written by smoothcert.")
+    return about
 
 
 def _sorted_rows(rows: dict[int, str]) -> str:
@@ -65,17 +65,17 @@ def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[in
     """Return the common header of tables, and the row of each image; with `several`, an image may have several rows."""
     header, rows = "", dict[int, str]()
     for path in files:
-        try:
-            first, *lines = path.read_text().splitlines(keepends=True) or [""]
-        except (OSError, ValueError) as error:
-            raise SmoothcertError(f"{path} cannot be read ({error}).") from error
+        first, *lines = read_text(path).splitlines(keepends=True) or [""]
         if not [first, *lines][-1].endswith("\n"):
             raise SmoothcertError(f"{path} ends in the middle of a row; finish every shard before merging.")
         if header not in ("", first):
             raise UsageError(f"The columns of {path} differ from those of {files[0]}.")
         header, own = first, dict[int, str]()
         for line in lines:
-            index = int(line.split("\t", 1)[0])
+            number = line.split("\t", 1)[0]
+            if not (number.isdecimal() and len(number) <= _MOST_DIGITS):
+                raise SmoothcertError(f"{path}: expected every row to begin with an index, but got {line[:40]!r}.")
+            index = int(number)
             if index in rows or (index in own and not several):
                 raise UsageError(f"Image {index} appears twice, the second time in {path}.")
             own[index] = own.get(index, "") + line

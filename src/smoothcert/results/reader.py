@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import io
+import reprlib
+from array import array
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,10 @@ from smoothcert.results.naming import counts_path, results_stem, sidecar_path
 from smoothcert.results.records import COLUMNS, Results, parse_seconds
 from smoothcert.results.sidecar import read_sidecar
 from smoothcert.results.vote_table import VoteTable, parse_votes
+from smoothcert.runtime.bounded_files import read_bytes
 
-T = TypeVar("T")
 _REQUIRED = COLUMNS[:5]  # some published files have no time
+_WHOLE = ("idx", "label", "predict", "correct")
 
 
 def read_results(path: str | Path) -> Results:
@@ -46,22 +48,8 @@ def read_results(path: str | Path) -> Results:
         ('a', [7], [0.5])
     """
     path = Path(path)
-    lines = try_reading(path).splitlines()
-    header = lines[0].split("\t") if lines else []
-    if missing := [column for column in _REQUIRED if column not in header]:
-        raise SmoothcertError(f"{path} is not a certification results file: it has no column {', '.join(missing)}.")
-    rows = [line.split("\t") for line in lines[1:] if line.strip()]
-    for number, row in enumerate(rows, 2):
-        if len(row) < len(header):
-            raise SmoothcertError(f"{path}, line {number}: expected {len(header)} fields, but got {len(row)}.")
-    if not rows:
-        raise SmoothcertError(f"{path} has no rows yet.")
-    try:
-        columns = {name: [row[i] for row in rows] for i, name in enumerate(header)}
-        numbers = {name: np.array(columns[name], dtype=np.float64) for name in _REQUIRED}
-        seconds = _parse_times(columns["time"]) if "time" in columns else np.zeros(len(rows))
-    except ValueError as error:
-        raise SmoothcertError(f"{path} has a field that is not a number ({error}).") from error
+    columns = _parse_columns(read_bytes(path), path)
+    numbers = {name: np.frombuffer(column) for name, column in columns.items()}
     sidecar = sidecar_path(path)
     results = Results(
         name=results_stem(path),
@@ -70,17 +58,47 @@ def read_results(path: str | Path) -> Results:
         predict=numbers["predict"].astype(np.int64),
         radius=numbers["radius"],
         correct=numbers["correct"] == 1,
-        seconds=seconds,
+        seconds=numbers["time"],
         about=read_sidecar(sidecar) if sidecar.exists() else {},
     )
     _check_rows(path, results)
     return results
 
 
-def _parse_times(texts: list[str]) -> NDArray[np.float64]:
-    """Parse the times of all rows, each different text once: most rows share a few of them."""
-    known = {text: parse_seconds(text) for text in set(texts)}
-    return np.array([known[text] for text in texts])
+def _parse_columns(content: bytes, path: Path) -> dict[str, array[float]]:
+    """Return the columns of a results file as arrays, which take less memory than its rows as text."""
+    lines = io.BytesIO(content)
+    header = next(lines, b"").decode(errors="replace").rstrip("\r\n").split("\t")
+    if missing := [column for column in _REQUIRED if column not in header]:
+        raise SmoothcertError(f"{path} is not a certification results file: it has no column {', '.join(missing)}.")
+    places = {name: header.index(name) for name in COLUMNS if name in header}
+    columns = {name: array("d") for name in COLUMNS}
+    parsers: dict[str, Callable[[bytes], float]] = dict.fromkeys(COLUMNS, float)
+    parsers["time"] = lru_cache(1 << 16)(lambda text: parse_seconds(text.decode(errors="replace")))  # few differ
+    for number, line in enumerate(lines, 2):
+        row = line.rstrip(b"\r\n").split(b"\t")
+        if row == [b""]:
+            continue
+        if len(row) < len(header):
+            raise SmoothcertError(f"{path}, line {number}: expected {len(header)} fields, but got {len(row)}.")
+        try:
+            for name, place in places.items():
+                columns[name].append(parsers[name](row[place]))
+        except (ValueError, OverflowError):
+            text = row[place].decode(errors="replace")
+            raise SmoothcertError(
+                f"{path}, line {number}: expected `{name}` to be a number, but got {reprlib.repr(text)}."
+            ) from None
+    rows = len(columns["idx"])
+    if not rows:
+        raise SmoothcertError(f"{path} has no rows yet.")
+    if "time" not in places:
+        columns["time"] = array("d", bytes(8 * rows))
+    for name in _WHOLE:
+        values = np.frombuffer(columns[name])
+        if not (np.abs(values) < 2**53).all() or (values != np.floor(values)).any():
+            raise SmoothcertError(f"{path}: expected `{name}` to be a whole number in every row.")
+    return columns
 
 
 def _check_rows(path: Path, results: Results) -> None:
@@ -139,26 +157,4 @@ def read_vote_table(path: Path) -> VoteTable:
 
 def read_vote_file(source: Path) -> VoteTable:
     """Return all class counts in a file of counts, except an incomplete last line."""
-    return parse_votes(_try(read_bytes, source), source)
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, decompressed if its name ends in .gz."""
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a file, decompressed if its name ends in .gz."""
-    return read_bytes(path).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
-
-
-def try_reading(path: Path) -> str:
-    """Return the text of a file as `read_text` does; raise SmoothcertError if it cannot be read."""
-    return _try(read_text, path)
-
-
-def _try(read: Callable[[Path], T], path: Path) -> T:
-    try:
-        return read(path)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise SmoothcertError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    return parse_votes(read_bytes(source), source)

@@ -13,31 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.errors import Notice, SmoothcertError, UsageError
+from smoothcert.results.image_lists import images_of
 from smoothcert.results.naming import counts_path, looks_path, sidecar_path
+from smoothcert.results.sidecar_types import Settings, Sidecar
 from smoothcert.runtime.atomic_files import write_text
-
-_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("data", "model", "stop", "cascade"), dict),
-    **dict.fromkeys(("sigma", "n0", "n", "alpha"), int | float),
-}
+from smoothcert.runtime.typed_files import check_type, read_json
 
 
 def read_sidecar(path: Path) -> dict[str, Any]:
-    """Return the content of a sidecar."""
-    try:
-        content = json.loads(path.read_text())
-    except OSError as error:
-        raise SmoothcertError(f"{path} cannot be read ({error.strerror}).") from error
-    except ValueError as error:
-        raise SmoothcertError(f"{path} cannot be read as JSON ({error}).") from error
-    if not isinstance(content, dict):
-        raise SmoothcertError(f"{path} does not hold a JSON object.")
-    settings = content.get("settings", {})
-    if not isinstance(settings, dict):
-        raise SmoothcertError(f"{path} is not the sidecar of a results file: its settings are {settings!r}.")
-    for name, kind in _TYPES.items():
-        if name in settings and not isinstance(settings[name], kind):
-            raise SmoothcertError(f"{path} is not the sidecar of a results file: its {name} is {settings[name]!r}.")
+    """Return the content of a sidecar; raise if a field has a wrong type or range."""
+    content: dict[str, Any] = read_json(path, Sidecar)
+    if "images" in content.get("settings", {}):
+        try:
+            images_of(content["settings"]["images"])
+        except ValueError as error:
+            raise SmoothcertError(f"{path}: expected `settings.images` to name images, but got {error}.") from None
     return content
 
 
@@ -49,6 +39,7 @@ def write_sidecar(results: Path, content: Mapping[str, Any]) -> None:
 def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sidecar of a results file to resume, or a new one; raise if its rows have different settings."""
     plain: dict[str, Any] = json.loads(json.dumps(settings))
+    check_type(plain, Settings, results)  # what is written must be readable
     path, new = sidecar_path(results), {"settings": plain, "segments": []}
     if not path.exists():
         return new

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError, first_line
-from smoothcert.results.merge import images_of
+from smoothcert.results.image_lists import images_of, is_joined
 from smoothcert.results.naming import counts_path, level_paths, looks_path, sidecar_path
 from smoothcert.results.proven import CHANGED, UnverifiedError, prove_by_counts, prove_by_levels, prove_by_looks
 from smoothcert.results.reader import read_results, read_vote_table
@@ -87,11 +87,14 @@ def _check_limit(path: Path, results: Results, limit: float, evidence: str, advi
 
 def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential: bool) -> None:
     """Raise unless rows are for the first images in order or, if certified sequentially, for some images in order."""
-    joined = isinstance(images, list) and not all(isinstance(part, int) for part in images)
-    expected = sorted(images_of(images)) if joined else images_of(images)
+    named = images_of(images)
+    expected = sorted(named) if is_joined(images) else named
     if sequential:
         chosen = set(idx.tolist())
-        expected = [image for image in expected if image in chosen]
+        if isinstance(expected, range):  # which may be much longer than the results
+            expected = sorted((image for image in chosen if image in expected), reverse=expected.step < 0)
+        else:
+            expected = [image for image in expected if image in chosen]
     wanted = np.array(expected[: len(idx)], dtype=np.int64)
     if np.array_equal(wanted, idx):
         return

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.dataset_names import MOST_CLASSES
+from smoothcert.errors import SmoothcertError, quote
 
 Ints = NDArray[np.int64]
 
@@ -27,6 +28,7 @@ _ALLOWED[[_FIRST_TAB, _SPACE, _SECOND_TAB], _COLON, 0] = True
 _ALLOWED[_COLON, [_SPACE, _SECOND_TAB, _NEWLINE], 0] = True
 _ALLOWED[_FIRST_TAB, _SECOND_TAB, 1] = _ALLOWED[_SECOND_TAB, _NEWLINE, 1] = True  # a stage without votes
 
+_MANY_CLASSES, _LARGEST_TABLE = 1000, 1 << 27
 _MOST_DIGITS = 15
 _NUMBER = rb"\d{1,15}"
 _VOTES = rb"(%s:%s( %s:%s)*)?" % ((_NUMBER,) * 4)
@@ -45,6 +47,7 @@ class VoteTable:
     field: Ints
     label: Ints
     count: Ints
+    source: Path = Path()
 
     def __len__(self) -> int:
         return len(self.idx)
@@ -65,10 +68,17 @@ class VoteTable:
 
     def dense(self, first: int, stop: int, classes: int) -> tuple[Ints, Ints]:
         """Return the votes [rows, classes] of rows `first` to `stop` in the selection and in the estimation."""
+        check_table_size(stop - first, classes, self.source)
         start, end = np.searchsorted(self.field, [2 * first, 2 * stop])
         votes = np.zeros((2 * (stop - first), classes), dtype=np.int64)
         votes[self.field[start:end] - 2 * first, self.label[start:end]] = self.count[start:end]
         return votes[0::2], votes[1::2]
+
+
+def check_table_size(rows: int, classes: int, source: Path) -> None:
+    """Raise if votes as a dense table would take far more memory than the file they are in."""
+    if classes > _MANY_CLASSES and rows * classes > _LARGEST_TABLE:
+        raise SmoothcertError(f"{source}: {rows:,} rows of {classes:,} classes do not fit into memory.")
 
 
 def parse_votes(data: bytes, source: Path) -> VoteTable:
@@ -91,11 +101,15 @@ def parse_votes(data: bytes, source: Path) -> VoteTable:
         longer = longer[lengths[longer] > power]
         numbers[longer] += digits[ends[longer] - 1 - power] * np.int64(10**power)
     labels = np.flatnonzero(kinds == _COLON)
+    if int(numbers[labels].max(initial=0)) >= MOST_CLASSES:
+        raise SmoothcertError(f"{source}: expected at most {MOST_CLASSES:,} classes, but got {numbers[labels].max()}.")
     field = np.searchsorted(tabs, labels) - 1
-    return VoteTable(numbers[tabs[0::2]], field, numbers[labels], numbers[labels + 1])
+    return VoteTable(numbers[tabs[0::2]], field, numbers[labels], numbers[labels + 1], source)
 
 
 def _invalid_line(source: Path, body: bytes) -> SmoothcertError:
     number, line = next((i, line) for i, line in enumerate(body.split(b"\n"), 2) if not _LINE.fullmatch(line))
     expected = "an image's votes in both stages, as `class:count`"
-    return SmoothcertError(f"{source}, line {number}: expected {expected}, but got {line.decode(errors='replace')!r}.")
+    return SmoothcertError(
+        f"{source}, line {number}: expected {expected}, but got {quote(line.decode(errors='replace'))}."
+    )

@@ -17,7 +17,7 @@ from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, counts_path, sidecar_path
 from smoothcert.results.records import R, Record, complete_lines, format_row, parse_record
 from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
-from smoothcert.runtime.atomic_files import write_text
+from smoothcert.runtime.atomic_files import flush_to_disk, write_text
 
 _SECONDS_BETWEEN_SIDECARS = 10.0  # how often the time spent is updated
 
@@ -77,6 +77,8 @@ class ResultWriter:
         try:
             if kind is None:
                 self._require_in_place()
+                for path in (self.path, counts_path(self.path), self.path.parent):
+                    flush_to_disk(path)
         finally:
             for file in self._files:
                 with suppress(OSError):  # `append` has reported the error; resuming cuts off the incomplete row

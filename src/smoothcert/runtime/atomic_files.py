@@ -21,20 +21,39 @@ def check_replaceable(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; the file replaces `path` atomically if the block succeeds."""
+def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
+    """Yield a temporary path to write to. It replaces `path` atomically if the block succeeds.
+
+    The new content is on the disk before it replaces the old one, so that a crash of the machine leaves one of the two.
+    With `keep`, the file that was there is kept under that name; a kill in between leaves that one only.
+    """
     check_replaceable(path)
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
         part.chmod(0o666 & ~_umask())
+        flush_to_disk(part)
+        if keep and path.is_file():
+            os.replace(path, keep)
         os.replace(part, path)
+        flush_to_disk(path.parent)
     except OSError as error:
         raise SmoothcertError(f"{path} cannot be written ({error.strerror or error}).") from error
     finally:
         with suppress(OSError):  # the file may not exist; an error raised in the block must stay visible
             part.unlink()
+
+
+def flush_to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk; do nothing where that is not supported."""
+    with suppress(PermissionError):  # Windows does not open folders
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # some network file systems
+                os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:

@@ -43,7 +43,7 @@ def describe_function(device: torch.device) -> dict[str, Any]:
     """Return the parts of the environment that affect how a network's arithmetic rounds."""
     environment = describe_environment(device)
     versions = {key: version for key, version in environment["versions"].items() if key in ("torch", "cuda")}
-    return {**{key: environment[key] for key in ("device", "threads", "source")}, "versions": versions}
+    return {**{key: environment[key] for key in ("device", "source")}, "versions": versions}
 
 
 def facts(device: torch.device) -> dict[str, str]:

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, unknown_name
-from smoothcert.smoothing.counting import is_out_of_memory
+from smoothcert.smoothing.counting import Voter, is_out_of_memory
 from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype, is_packaged
 from smoothcert.smoothing.precision import check_precision, numerics
+from smoothcert.smoothing.workers import copy_module, single_threaded
 
 Model = Callable[[Tensor], Any]
-
-
-@dataclass(frozen=True)
-class Voter:
-    """A deployed network, and the function that scores micro-batches with it."""
-
-    score: Callable[[Tensor], Tensor]
-    network: Any
-
-    def __call__(self, noisy: Tensor) -> Tensor:
-        """Return the scores of one micro-batch."""
-        return self.score(noisy)
 
 
 class BaseClassifier:
@@ -68,23 +57,39 @@ class BaseClassifier:
         modes = [module.training for module in modules]
         for module in modules:
             module.training = False
-        precision = self.precision if self.dtype == torch.float32 else "fp32"  # inputs that were cast need no autocast
         try:
-            with torch.no_grad(), numerics(precision, device):
+            with single_threaded(device), self._arithmetic(device):
                 self.deployed.renew(model)
                 yield
         finally:
             for module, mode in zip(modules, modes, strict=True):
                 module.training = mode
 
-    def voter(self) -> Voter:
-        """Return the network as it votes. Call within `voting`."""
-        return Voter(self.scores, self.deployed.network)
+    def voters(self, count: int, *, thread_safe: bool = False) -> list[Voter]:
+        """Return the network as it votes, `count` times, for one thread each, or once if more may be unsafe.
+
+        Modules are copied for every thread. The package's compiled networks have no state, and users can promise that
+        their models are thread-safe: those are shared. Call within `voting`.
+        """
+        network = self.deployed.network
+        shared = thread_safe or (self.form in COMPILED and is_packaged(self.model))
+        others = [network] * (count - 1) if shared else copy_module(network, count - 1)
+        own = Voter(self.scores, network)
+        return [own, *(Voter(partial(self._scores, other), other, self._arithmetic) for other in others)]
+
+    @contextmanager
+    def _arithmetic(self, device: torch.device) -> Iterator[None]:
+        precision = self.precision if self.dtype == torch.float32 else "fp32"  # inputs that were cast need no autocast
+        with torch.no_grad(), numerics(precision, device):
+            yield
 
     def scores(self, noisy: Tensor) -> Tensor:
         """Return the scores of one micro-batch. Call within `voting`."""
+        return self._scores(self.deployed.network, noisy)
+
+    def _scores(self, network: Model, noisy: Tensor) -> Tensor:
         try:
-            returned = self.deployed.network(noisy)
+            returned = network(noisy)
         except SmoothcertError:
             raise
         except Exception as error:
@@ -108,7 +113,7 @@ class BaseClassifier:
         if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
             expected = [len(noisy), self.num_classes or "classes"]
             raise UsageError(f"Expected scores of shape {expected} from the model, but got {list(scores.shape)}.")
-        self._has_scored = True
+        self._has_scored = self.deployed.called = True
         self.num_classes = scores.shape[1]
         return scores
 

@@ -14,7 +14,14 @@ from torch import Tensor, nn
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.philox import Purpose
 from smoothcert.smoothing.base_classifier import BaseClassifier
-from smoothcert.smoothing.counting import Work, count_within_memory, default_batch, default_micro_batch
+from smoothcert.smoothing.counting import (
+    Voter,
+    Work,
+    all_work,
+    count_within_memory,
+    default_batch,
+    default_micro_batch,
+)
 from smoothcert.smoothing.deploy import COMPILED
 from smoothcert.smoothing.independence import CheckSchedule, IndependenceCheck
 from smoothcert.smoothing.input_checks import AUTO, as_batch, as_indices, as_seed, as_shape, check_range, check_values
@@ -74,6 +81,9 @@ class SmoothedClassifier(nn.Module):
             `compiled`, folded where possible and compiled; or `pinned`, compiled without choosing kernels by timing.
             All but `plain` are prepared at the first vote, and again after the weights have changed.
         micro_batch: Number of noisy copies that the model sees at once (default: by input size and device).
+        threads: Number of threads that vote on the CPU, each with its own copy of the model (default:
+            `torch.get_num_threads()` for an `nn.Module` that can be copied, 1 for any other model). Give it for a
+            function only if the function is thread-safe. Votes do not depend on it.
         noise: `gaussian` (l2 radius), `uniform` (l1 radius), or `grid_noise(sigma, dimensions)` of
             `smoothcert.statistics.integer_noise` for sound certificates of 8-bit images.
 
@@ -100,6 +110,7 @@ class SmoothedClassifier(nn.Module):
         precision: str = "fp32",
         form: str = "plain",
         micro_batch: int | None = None,
+        threads: int | None = None,
         noise: str | Noise = "gaussian",
     ) -> None:
         super().__init__()
@@ -107,7 +118,7 @@ class SmoothedClassifier(nn.Module):
         self.noise = noise if isinstance(noise, Noise) else make_noise(noise, float(sigma))
         if self.noise.sigma != sigma:
             raise UsageError(f"Expected `noise` to have sigma = {sigma}, but got {self.noise}.")
-        for name, count in (("num_classes", num_classes), ("micro_batch", micro_batch)):
+        for name, count in (("num_classes", num_classes), ("micro_batch", micro_batch), ("threads", threads)):
             if count is not None:
                 bounds.check_count(name, count)
         check_range(input_range)
@@ -115,6 +126,7 @@ class SmoothedClassifier(nn.Module):
         if isinstance(self.noise, GridNoise) and form == "compiled":
             raise UsageError("Sound certification needs the same kernels every time: choose `form='pinned'`.")
         self.model, self.sigma, self.micro_batch, self.input_range = model, float(sigma), micro_batch, input_range
+        self.threads = threads
         self.input_shape = None if input_shape is None else as_shape(input_shape)
         self._schedule = CheckSchedule()
 
@@ -287,15 +299,21 @@ class SmoothedClassifier(nn.Module):
         """
         if edges[-1] >= 1 << 32:
             raise UsageError(f"Expected fewer than 2**32 samples per input, but got {edges[-1]:,}.")
+        if batch is not None:
+            bounds.check_count("batch", batch)
         device = self.device_for(inputs)
         micro_batch = self.micro_batch_for(inputs.shape[1:], device)
-        placed = inputs.to(device)
+        placed = inputs.detach().to(device)
+        threads = (self.threads or torch.get_num_threads()) if device.type == "cpu" else 1
         total = len(work[0]) * micro_batch if work else len(inputs) * (edges[-1] - edges[0])
+        images, blocks = work or all_work(len(inputs), edges, micro_batch)
+        threads = min(threads, len(images))
         with self._base.voting(self.model, device):
             classes = self._classes(placed, micro_batch)
-            with self._independent_votes(placed[0], micro_batch, total):
+            with self._independent_votes(placed[0], micro_batch, total, threads):
+                voters = self._voters(threads)
                 votes = count_within_memory(
-                    self._base.voter(),
+                    voters,
                     placed,
                     as_indices(index, inputs).to(device),
                     edges,
@@ -304,9 +322,9 @@ class SmoothedClassifier(nn.Module):
                     seed=as_seed(seed),
                     purpose=purpose,
                     micro_batch=micro_batch,
-                    batch=default_batch(micro_batch, device) if batch is None else bounds.check_count("batch", batch),
+                    batch=default_batch(micro_batch, device, len(voters)) if batch is None else batch,
                     dtype=self._base.dtype,
-                    work=None if work is None else (work[0].to(device), work[1].to(device)),
+                    work=(images.to(device), blocks.to(device)),
                 ).cpu()
                 if invalid := int(votes[..., -1].sum()):
                     raise SmoothcertError(
@@ -343,14 +361,19 @@ class SmoothedClassifier(nn.Module):
         return batch, single
 
     def _classes(self, inputs: Tensor, micro_batch: int) -> int:
-        if self.num_classes is None:  # score inputs that never vote, so that a caching model is still detected
+        # Score inputs that never vote, so that a caching model is still detected. Compile before threads start.
+        if self.num_classes is None or (self.form in COMPILED and not self._base.deployed.called):
             shades = torch.linspace(0, 1, micro_batch, device=inputs.device).view(-1, *[1] * (inputs.dim() - 1))
             self._base.scores((inputs[:1] * shades).to(self._base.dtype))
         assert self.num_classes is not None
         return self.num_classes
 
+    def _voters(self, threads: int) -> list[Voter]:
+        promised = self.threads is not None and not isinstance(self.model, nn.Module)
+        return self._base.voters(1 if self._base.deployed.one_thread else threads, thread_safe=promised)
+
     @contextmanager
-    def _independent_votes(self, one: Tensor, micro_batch: int, votes: int) -> Iterator[None]:
+    def _independent_votes(self, one: Tensor, micro_batch: int, votes: int, threads: int) -> Iterator[None]:
         """Check that a user's model votes independently: around the first votes, and at random moments later."""
         due, deployed = self._schedule.due(votes), self._base.deployed
         if self._base.scores_rows_alone or (deployed.independent and not due):
@@ -373,6 +396,8 @@ class SmoothedClassifier(nn.Module):
             thorough=not deployed.independent,
         )
         check.before_votes()
+        deployed.one_thread = False
+        deployed.one_thread = not all(check.same_scores(copied.score) for copied in self._voters(min(threads, 2))[1:])
         yield
         check.after_votes()
         deployed.independent = True

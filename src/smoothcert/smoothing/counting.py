@@ -1,5 +1,7 @@
 """Count votes: noise, network and counters stay on one device, without copies to the host in between.
 
+On the CPU several threads take micro-batches from one queue (`smoothcert.smoothing.workers`).
+
 The unit of work is the micro-batch: `micro_batch` consecutive sample numbers of one input. The network only sees
 micro-batches of this one shape, cut at multiples of it, because kernels round differently for other shapes. So a vote
 is a function of (seed, index, sample number) alone, however the work was batched, sharded or interrupted.
@@ -7,7 +9,10 @@ is a function of (seed, index, sample number) alone, however the work was batche
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +21,7 @@ from torch import Tensor
 from smoothcert.errors import SmoothcertError
 from smoothcert.smoothing.gathering import gather_votes
 from smoothcert.smoothing.noising import add_noise
+from smoothcert.smoothing.workers import share_out
 from smoothcert.statistics.noise import Noise
 
 Classify = Callable[[Tensor], Tensor]
@@ -25,8 +31,23 @@ Work = tuple[Tensor, Tensor]
 _OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
 
+@dataclass(frozen=True)
+class Voter:
+    """A deployed network, and the function that scores micro-batches with it.
+
+    Attributes:
+        score: Returns the scores of one micro-batch.
+        network: The deployed network.
+        settings: Context for a thread of its own, since PyTorch keeps gradient mode and autocast per thread.
+    """
+
+    score: Classify
+    network: Any
+    settings: Callable[[torch.device], AbstractContextManager[Any]] = nullcontext
+
+
 def count_votes(
-    classify: Classify,
+    voters: Sequence[Voter],
     inputs: Tensor,
     indices: Tensor,
     edges: Sequence[int],
@@ -37,50 +58,58 @@ def count_votes(
     purpose: int,
     micro_batch: int,
     batch: int,
-    dtype: torch.dtype = torch.float32,
-    work: Work | None = None,
+    dtype: torch.dtype,
+    work: Work,
 ) -> Tensor:
     """Count how often each class wins under noise, for samples edges[i] to edges[i+1] - 1 of each input.
 
-    `inputs` [count, ...] and `indices` [count] are on the device. About `batch` noisy samples are in memory at once.
-    Noise is drawn and added in float32; the sum is cast to `dtype` once. `work` lists the micro-batches to count (by
-    default all). Returns int64 [count, stages, classes + 1]; the last column counts samples with NaN scores.
+    `inputs` [count, ...] and `indices` [count] are on the device. Each of the `voters` runs in a thread of its own.
+    About `batch` noisy samples are in memory at once. Noise is drawn and added in float32; the sum is cast to `dtype`
+    once. `work` lists the micro-batches to count. Returns int64 [count, stages, classes + 1]; the last column counts
+    samples with NaN scores.
     """
     device, count = inputs.device, len(inputs)
     stages, columns = len(edges) - 1, num_classes + 1
-    # Two more rows count the samples before the first and after the last edge, the padding of micro-batches.
-    votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
-
-    def tally(scores: Tensor, places: Tensor) -> None:
-        winners = _winners(scores, num_classes)
-        votes.index_add_(0, (places + winners).flatten(), torch.ones_like(winners).flatten())
-
-    gathering = gather_votes(getattr(classify, "network", None), micro_batch, tally)
     boundaries = torch.tensor(edges, device=device)
     slots = torch.arange(micro_batch, device=device)
-    per_pass = max(1, batch // micro_batch)
-    images, blocks = work or _all_work(count, edges, micro_batch, device)
-    for image, block in zip(torch.split(images, per_pass), torch.split(blocks, per_pass), strict=True):
-        samples = block.unsqueeze(1) * micro_batch + slots
-        noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
-        row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
-        if gathering:
-            gathering.add(noisy, row * columns)
-        else:  # models may return the same memory again
-            tally(torch.stack([classify(part).clone() for part in noisy]), row * columns)
-    if gathering:
-        gathering.finish()
+    voters = voters[: max(1, batch // micro_batch)]
+    per_pass = max(1, batch // micro_batch // len(voters))
+
+    def count_passes(voter: Voter, passes: Iterator[Work]) -> Tensor:
+        # Two more rows count the samples before the first and after the last edge, the padding of micro-batches.
+        votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
+
+        def tally(scores: Tensor, places: Tensor) -> None:
+            winners = _winners(scores, num_classes)
+            votes.index_add_(0, (places + winners).flatten(), torch.ones_like(winners).flatten())
+
+        with voter.settings(device):
+            gathering = gather_votes(voter.network, micro_batch, tally)
+            for image, block in passes:
+                samples = block.unsqueeze(1) * micro_batch + slots
+                noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
+                row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
+                if gathering:
+                    gathering.add(noisy, row * columns)
+                else:  # models may return the same memory again
+                    tally(torch.stack([voter.score(part).clone() for part in noisy]), row * columns)
+            if gathering:
+                gathering.finish()
+        return votes
+
+    passes = zip(*(torch.split(part, per_pass) for part in work), strict=True)
+    votes = torch.stack(share_out(passes, [partial(count_passes, voter) for voter in voters])).sum(dim=0)
     return votes.view(count, stages + 2, columns)[:, 1:-1]
 
 
 def count_within_memory(
-    classify: Classify, inputs: Tensor, indices: Tensor, edges: Sequence[int], *, batch: int, **options: Any
+    voters: Sequence[Voter], inputs: Tensor, indices: Tensor, edges: Sequence[int], *, batch: int, **options: Any
 ) -> Tensor:
     """Count votes, halving the batch while the device runs out of memory; votes do not depend on it."""
     micro_batch: int = options["micro_batch"]
     while True:
         try:
-            return count_votes(classify, inputs, indices, edges, batch=batch, **options)
+            return count_votes(voters, inputs, indices, edges, batch=batch, **options)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -97,10 +126,11 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
-def _all_work(count: int, edges: Sequence[int], micro_batch: int, device: torch.device) -> Work:
+def all_work(count: int, edges: Sequence[int], micro_batch: int) -> Work:
+    """Return all micro-batches of `count` inputs that have samples between the first and the last edge."""
     first = edges[0] // micro_batch
     blocks = -(-edges[-1] // micro_batch) - first
-    work = torch.arange(count * blocks, device=device)
+    work = torch.arange(count * blocks)
     return work // blocks, first + work % blocks
 
 
@@ -124,9 +154,9 @@ def default_micro_batch(numel: int, device: torch.device) -> int:
     return size
 
 
-def default_batch(micro_batch: int, device: torch.device) -> int:
+def default_batch(micro_batch: int, device: torch.device, voters: int) -> int:
     """Return the number of noisy samples in memory at once."""
-    return micro_batch if device.type == "cpu" else 8 * micro_batch
+    return voters * micro_batch if device.type == "cpu" else 8 * micro_batch
 
 
 def inputs_at_once(samples: int, device: torch.device) -> int:
@@ -136,4 +166,4 @@ def inputs_at_once(samples: int, device: torch.device) -> int:
 
 def samples_at_once(device: torch.device) -> int:
     """Return the number of samples to count before the host reads the votes: enough to hide the host's own work."""
-    return 1 << 10 if device.type == "cpu" else 1 << 22
+    return torch.get_num_threads() << 10 if device.type == "cpu" else 1 << 22

@@ -109,6 +109,8 @@ class Deployed:
         self.form, self.precision = form, precision
         self.network: Any = None
         self.independent = False  # True once `IndependenceCheck` has passed
+        self.one_thread = False  # True if a check found that copies may score differently
+        self.called = False  # True once it has scored a batch, and so is compiled
         self._versions = list[Any]()
         self._sources = list[Any]()  # the model and its tensors, kept alive so that their ids stay unique
 
@@ -122,7 +124,7 @@ class Deployed:
         versions = [id(model), *(_version(weight) for weight in weights)]
         if self.network is None or versions != self._versions:
             self.network, self._versions = deploy(model, self.form, self.precision), versions
-            self.independent = False
+            self.independent = self.called = False
             self._sources = [model, *weights]
 
 

@@ -115,6 +115,13 @@ class IndependenceCheck:
         for i in self._differing(self._scores[kept], scores):
             self._diagnose((self._noisy, int(kept[i])), (batch, int(places[i])))
 
+    def same_scores(self, other: Classify) -> bool:
+        """Return True if another function scores the noisy copies exactly as the model did before the votes."""
+        if self._randomized:
+            return False
+        scores = self._call(self._noisy, classify=other)
+        return torch.allclose(self._scores, scores, rtol=0, atol=0, equal_nan=True)
+
     def _compare_alone(self) -> None:
         inputs = torch.cat([self._noisy[:_NOISY], self._others])
         alone = list[Tensor]()
@@ -181,11 +188,11 @@ class IndependenceCheck:
         if overdispersed(votes.flatten(), len(kept)):
             raise _dependent("from call to call for the whole batch, as with a shared dropout mask")
 
-    def _call(self, batch: Tensor, seed: int | None = None) -> Tensor:
+    def _call(self, batch: Tensor, seed: int | None = None, classify: Classify | None = None) -> Tensor:
         """Return the scores of a batch, with freshly seeded random numbers, as float64 on the CPU."""
         self._seed += 1
         with _seeded(self._seed if seed is None else seed, batch.device):
-            scores = self._classify(batch.clone())  # models may write into inputs
+            scores = (classify or self._classify)(batch.clone())  # models may write into inputs
             if scores.dtype in (torch.float16, torch.bfloat16):
                 self._precision = "bf16"
             return scores.cpu().to(torch.float64, copy=True)  # models may return the same memory again

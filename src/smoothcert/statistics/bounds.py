@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, quote
 
 Floats = NDArray[np.float64]
 
 ABSTAIN = -1
 """Prediction of a smoothed classifier that abstains; its radius is 0."""
+_NO_INDEX = -(1 << 63)
+_LARGEST_COUNT = 1 << 53  # up to here, a float holds every whole number
 _TOLERANCE = 1e-9  # relative error of alpha at which SciPy's inverse is accepted
 
 
@@ -243,37 +245,47 @@ def largest_radius(sigma: float, n: int, alpha: float) -> float:
 def check_sigma(sigma: float) -> None:
     """Raise UsageError if the noise level is not a positive finite number."""
     if not 0 < _as_float(sigma) < math.inf:
-        raise UsageError(f"Expected `sigma` to be > 0 and finite, but got {sigma!r}.")
+        raise UsageError(f"Expected `sigma` to be > 0 and finite, but got {quote(sigma)}.")
 
 
 def check_alpha(alpha: float) -> None:
     """Raise UsageError if `alpha` is not a number between 0 and 1, exclusive."""
     if not 0 < _as_float(alpha) < 1:
-        raise UsageError(f"Expected `alpha` to be between 0 and 1, exclusive, but got {alpha!r}.")
+        raise UsageError(f"Expected `alpha` to be between 0 and 1, exclusive, but got {quote(alpha)}.")
 
 
 def check_seed(seed: int) -> None:
     """Raise UsageError if the seed is not a whole number from 0 to 2**63 - 1."""
-    if not (hasattr(seed, "__index__") and 0 <= seed < 1 << 63):
-        raise UsageError(f"Expected `seed` to be a whole number between 0 and 2**63 - 1, but got {seed!r}.")
+    if not 0 <= _as_index(seed) < 1 << 63:
+        raise UsageError(f"Expected `seed` to be a whole number between 0 and 2**63 - 1, but got {quote(seed)}.")
 
 
 def _as_float(value: float) -> float:
     """Return a Python or array-library number as a float, and anything else as NaN, which fails all comparisons."""
     try:
         return math.nan if isinstance(value, str) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         return math.nan
 
 
 def check_count(name: str, value: int) -> int:
     """Return `value` as a positive int, or raise UsageError naming the argument."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise UsageError(f"Expected `{name}` to be a whole number, but got {value!r}.")
-    count = operator.index(value)
+    count = _as_index(value)
+    if count is _NO_INDEX:
+        raise UsageError(f"Expected `{name}` to be a whole number, but got {quote(value)}.")
     if count < 1:
-        raise UsageError(f"Expected `{name}` to be at least 1, but got {count}.")
+        raise UsageError(f"Expected `{name}` to be at least 1, but got {quote(count)}.")
+    if count > _LARGEST_COUNT:
+        raise UsageError(f"Expected `{name}` to be at most 2**53, but got {quote(count)}.")
     return count
+
+
+def _as_index(value: int) -> int:
+    """Return a Python or array-library integer as an int, and anything else as a negative number."""
+    try:
+        return _NO_INDEX if isinstance(value, bool) else operator.index(value)
+    except (TypeError, RuntimeError):
+        return _NO_INDEX
 
 
 def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 
 import tomli_w
 
-from smoothcert.errors import SmoothcertError, UsageError, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, quote, unknown_name
+from smoothcert.runtime.typed_files import read_toml
 from smoothcert.training.settings import (
     GROUPS,
     BatchSettings,
@@ -62,7 +62,7 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
             value = getattr(self, field.name)
             for holds, must in field.metadata.get("checks", ()):
                 if not holds(value):
-                    raise UsageError(f"Expected `{field.name}` to {must}, but got {value!r}.")
+                    raise UsageError(f"Expected `{field.name}` to {must}, but got {quote(value)}.")
         self._check_sampling()
 
     def _check_sampling(self) -> None:
@@ -118,12 +118,7 @@ def describe(config: TrainConfig) -> dict[str, str]:
 
 def read_config(path: Path, **overrides: Any) -> TrainConfig:
     """Read a configuration from a TOML file. Overrides replace single fields."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SmoothcertError(f"{path} cannot be read ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SmoothcertError(f"{path} cannot be read as TOML ({error}).") from error
+    values = read_toml(path)
     if not values:
         raise SmoothcertError(f"{path} has no fields of a run; `smoothcert train NAME --dry-run` prints a recipe.")
     return make_config({"name": path.stem, **values}, str(path), **overrides)
@@ -154,9 +149,9 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     plain.update(overrides)
     for name, value in plain.items():
         expected = type(fields[name].default)
-        if expected is float and isinstance(value, int) and not isinstance(value, bool):
+        if expected is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
             plain[name] = float(value)
         elif name != "options" and type(value) is not expected:
             entry = f"`{name}`" if name in overrides else f"{name} in {where}"
-            raise UsageError(f"Expected {entry} to be of type {expected.__name__}, but got {value!r}.")
+            raise UsageError(f"Expected {entry} to be of type {expected.__name__}, but got {quote(value)}.")
     return TrainConfig(**plain)

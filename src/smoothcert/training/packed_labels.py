@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, first_line
 from smoothcert.runtime.atomic_files import replacing
 
 MOST_CLASSES = 272
@@ -32,7 +32,7 @@ class PackedLabels:
                 self.offsets = file.get_tensor("offsets")
                 self.classes, self.votes = file.get_slice("classes"), file.get_slice("votes")  # read on demand
         except (OSError, SafetensorError) as error:
-            raise SmoothcertError(f"{path} is damaged ({error}); delete it to regenerate it.") from error
+            raise SmoothcertError(f"{path} is damaged ({first_line(error)}); delete it to regenerate it.") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedLabels, (self.path, self.num_classes)

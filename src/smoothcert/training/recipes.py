@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.errors import unknown_name
+from smoothcert.runtime.typed_files import read_toml
 from smoothcert.training.config import TrainConfig, read_config
 
 FOLDER = Path(__file__).with_name("recipe_files")
@@ -81,7 +81,7 @@ class PaperTable:
 @cache
 def paper_tables() -> Mapping[str, PaperTable]:
     """Return the paper's tables by name."""
-    content = tomllib.loads((FOLDER / "tables.toml").read_text(encoding="utf-8"))
+    content = read_toml(FOLDER / "tables.toml")
     return {
         name: PaperTable(**table | {"rows": tuple((row["recipe"], row.get("setup", "")) for row in table["rows"])})
         for name, table in content.items()

@@ -5,6 +5,7 @@ metrics.jsonl        metrics, one line per epoch
 tensorboard/         the same for TensorBoard, if that is installed
 segments.json        device, versions, seconds and memory of each process that trained the run
 state.safetensors    weights, momentum and sums to resume from, until the run is finished
+state.previous.safetensors   the state before, if the last one is damaged
 model.safetensors    the trained network
 README.md            its model card
 """
@@ -12,6 +13,7 @@ README.md            its model card
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +22,14 @@ from typing import Any
 from safetensors import SafetensorError
 from torch import Tensor
 
-from smoothcert.checkpoints.checkpoint import read_tensors, save_checkpoint, write_tensors
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.checkpoints.checkpoint import save_checkpoint
+from smoothcert.checkpoints.tensor_files import hash_tensors, read_tensors, write_tensors
+from smoothcert.errors import Notice, SmoothcertError, UsageError, first_line
 from smoothcert.models import Classifier
 from smoothcert.runtime.atomic_files import open_locked, write_text
 from smoothcert.training.compute import different_fields, with_defaults
 from smoothcert.training.config import TrainConfig, read_config, to_toml
+from smoothcert.training.run_records import read_metrics, read_segments
 
 
 class RunFolder:
@@ -36,6 +40,7 @@ class RunFolder:
         self._board: Any = None
         self.config, self.metrics = path / "config.toml", path / "metrics.jsonl"
         self.segments = path / "segments.json"
+        self.previous = path / "state.previous.safetensors"
         self.state, self.model, self.card = path / "state.safetensors", path / "model.safetensors", path / "README.md"
 
     @property
@@ -46,7 +51,7 @@ class RunFolder:
     @property
     def begun(self) -> bool:
         """True if there is a result of training: metrics, a state or the network."""
-        return any(file.is_file() for file in (self.metrics, self.state, self.model))
+        return any(file.is_file() for file in (self.metrics, self.state, self.previous, self.model))
 
     def read_config(self) -> TrainConfig | None:
         """Return the configuration, or None if there is none."""
@@ -62,38 +67,61 @@ class RunFolder:
 
     def check(self, config: TrainConfig) -> None:
         """Raise if the folder holds a run with a different configuration, unless it failed before it began."""
-        if not self.begun or (before := self.read_config()) is None:
+        if not self.begun:
             return
+        before = self.read_config()
+        if before is None:
+            text = f"{self.path} holds a run, but no {self.config.name} that says how it was trained"
+            raise UsageError(f"{text}; restore that file, or choose another `name`.")
         if fields := different_fields(before, config):
             text = f"{self.path} holds a run with a different configuration (different {', '.join(fields)})"
             raise UsageError(f"{text}; choose another `name`, or move the folder elsewhere.")
 
     def write_network(self, card: str, model: Classifier, **about: Any) -> None:
-        """Write the network and its card, and delete the state."""
+        """Write the network and its card, and delete the states."""
         write_text(self.card, card)
         save_checkpoint(self.model, model, **about)
-        self.state.unlink(missing_ok=True)
+        self.delete_states()
+
+    def delete_states(self) -> None:
+        """Delete the states of a run that is finished."""
+        for state in (self.state, self.previous):
+            state.unlink(missing_ok=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training the same run."""
+        """Keep other processes from training the same run, and remove what a killed one left half written."""
         self.path.mkdir(parents=True, exist_ok=True)
         with open_locked(self.path / ".lock", f"{self.path} is being trained by another process."):
+            for part in self.path.glob("*.part"):
+                part.unlink(missing_ok=True)
             yield
 
     def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Write the state after `step` steps."""
-        write_tensors(self.state, tensors, {"step": str(step)})
+        """Write the state after `step` steps, and keep the one before."""
+        header = {"step": str(step), "sha256": hash_tensors(tensors)}
+        write_tensors(self.state, tensors, header, keep=self.previous)
 
     def load_state(self) -> tuple[dict[str, Tensor], int] | None:
-        """Return the saved tensors and the number of steps taken, or None if nothing was saved."""
-        if not self.state.is_file():
-            return None
-        try:
-            tensors, header = read_tensors(self.state)
-            return tensors, int(header["step"])
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
-            raise SmoothcertError(f"{self.state} is damaged ({error}); delete it to start over.") from error
+        """Return the saved tensors and the number of steps taken, or None if nothing was saved.
+
+        If the last state is damaged, return the one before, with a notice.
+        """
+        error: SmoothcertError | None = None
+        for file in (self.state, self.previous):
+            if file.is_file():
+                try:
+                    found = _read_state(file)
+                except SmoothcertError as damage:
+                    error = error or damage
+                    continue
+                if error:
+                    text = f"{error} The run is resumed from the state before, at step {found[1]:,}."
+                    warnings.warn(text, Notice, stacklevel=2)
+                return found
+        if error:
+            raise SmoothcertError(f"{str(error).rstrip('.')}; delete it to start over.") from error
+        return None
 
     def write_segment(self, segment: Mapping[str, Any]) -> None:
         """Add or update the entry of a process, identified by its first step, and drop later entries."""
@@ -102,7 +130,7 @@ class RunFolder:
 
     def read_segments(self) -> list[dict[str, Any]]:
         """Return the entries of the processes so far."""
-        return _parse(self.segments, self.segments.read_text(encoding="utf-8")) if self.segments.is_file() else []
+        return read_segments(self.segments)
 
     def seconds_since(self, epoch: int, step: int) -> float:
         """Return the seconds that earlier processes, which began before `step`, spent on `epoch`."""
@@ -129,16 +157,20 @@ class RunFolder:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the metrics of the epochs so far."""
-        if not self.metrics.is_file():
-            return []
-        return [_parse(self.metrics, line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+        return read_metrics(self.metrics)
 
 
-def _parse(path: Path, text: str) -> Any:
+def _read_state(file: Path) -> tuple[dict[str, Tensor], int]:
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise SmoothcertError(f"{path} is damaged ({error}); delete it to resume without it.") from error
+        tensors, header = read_tensors(file)
+    except (OSError, SafetensorError) as error:
+        raise SmoothcertError(f"{file} is damaged ({first_line(error)}).") from error
+    step = header.get("step", "")
+    if not (step.isdecimal() and len(step) <= 15):
+        raise SmoothcertError(f"{file} is damaged: expected `step` to be a number, but got {step[:40]!r}.")
+    if header.get("sha256", hash_tensors(tensors)) != hash_tensors(tensors):
+        raise SmoothcertError(f"{file} is damaged: its values do not have the SHA-256 in its header.")
+    return tensors, int(step)
 
 
 class SilentRunFolder(RunFolder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from smoothcert.errors import SmoothcertError
 from smoothcert.training.sampling import ImageSampler
 from smoothcert.training.stepper import Stepper
 
@@ -26,7 +27,14 @@ def restore_state(saved: tuple[dict[str, Tensor], int] | None, stepper: Stepper,
         return 0
     tensors, step = saved
     model, optimizer = stepper.model, stepper.optimizer
-    model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
+    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    shapes = {name: value.shape for name, value in model.state_dict().items()}
+    momentum = {f"momentum.{name}": value.shape for name, value in model.named_parameters()}
+    wrong = shapes != {name: value.shape for name, value in weights.items()}
+    wrong |= any(tensors[name].shape != shape for name, shape in momentum.items() if name in tensors)
+    if wrong or not any(name.startswith("sum.") and not value.dim() for name, value in tensors.items()):
+        raise SmoothcertError(f"The saved state does not fit a {model.architecture}; delete it to start over.")
+    model.load_state_dict(weights)
     for name, parameter in model.named_parameters():
         if (buffer := tensors.get(f"momentum.{name}")) is not None:
             optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)

@@ -16,6 +16,7 @@ _NOT_NEGATIVE: _Check = (lambda value: value >= 0, "be >= 0")
 _AT_LEAST_ONE: _Check = (lambda value: value >= 1, "be at least 1")
 _FINITE: _Check = (lambda value: value < math.inf, "be finite")
 _BELOW_ONE: _Check = (lambda value: value < 1, "be below 1")
+_BELOW_2_31: _Check = (lambda value: value < 1 << 31, "be below 2**31")
 _SHARE: _Check = (lambda value: 0 <= value <= 1, "be between 0 and 1")
 _AT_LEAST_16: _Check = (lambda value: value >= 16, "be at least 16")
 _BELOW_2_63: _Check = (lambda value: value < 1 << 63, "be below 2**63")
@@ -51,8 +52,8 @@ class RunSettings:
 class BatchSettings:
     """Epochs, mini-batch size and steps per mini-batch."""
 
-    epochs: int = _field(150, "passes over the training images", _AT_LEAST_ONE)
-    batch: int = _field(256, "images per mini-batch", _AT_LEAST_ONE)
+    epochs: int = _field(150, "passes over the training images", _AT_LEAST_ONE, _BELOW_2_31)
+    batch: int = _field(256, "images per mini-batch", _AT_LEAST_ONE, _BELOW_2_31)
     steps: str = _choice(
         ("split", "whole"),
         "split: cut each mini-batch into as many steps as the method has noise samples per image, as in the published "
@@ -68,7 +69,7 @@ class LearningRateSettings:
     schedule: str = _choice(
         ("step", "one-cycle"), "step: drop every lr_step epochs; one-cycle: one linear rise and fall"
     )
-    lr_step: int = _field(50, "epochs between drops of the learning rate", _AT_LEAST_ONE)
+    lr_step: int = _field(50, "epochs between drops of the learning rate", _AT_LEAST_ONE, _BELOW_2_31)
     lr_factor: float = _field(0.1, "factor that multiplies the learning rate at each drop", _POSITIVE, _FINITE)
     lr_drops: str = _choice(
         ("late", "on-time"),
@@ -79,7 +80,7 @@ class LearningRateSettings:
         "one more drop at final_drop_epoch; none; one-epoch: for a single epoch, as in the published code; to-the-end: "
         "for the rest of the training, as the paper says",
     )
-    final_drop_epoch: int = _field(85, "epoch of the final drop")
+    final_drop_epoch: int = _field(85, "epoch of the final drop", _BELOW_2_31)
 
     def learning_rate_at(self, epoch: int, progress: float = 0.0) -> float:
         """Return the learning rate of an epoch or, for one-cycle, after a fraction `progress` of all steps."""
@@ -118,12 +119,16 @@ class ImageSettings:
         "none; crop-flip: shift by up to 4 pixels and mirror; resized-crop-flip: enlarge a random part and mirror",
     )
     resize: int = _field(
-        0, "image folders: shorter side of a test image after resizing (0: the dataset's default)", _NOT_NEGATIVE
+        0,
+        "image folders: shorter side of a test image after resizing (0: the dataset's default)",
+        _NOT_NEGATIVE,
+        _BELOW_2_31,
     )
     crop: int = _field(
         0,
         "image folders: side of the square crop of training and test images (0: the dataset's default)",
         _NOT_NEGATIVE,
+        _BELOW_2_31,
     )
     skip_broken: bool = _field(False, "image folders: replace training images that cannot be decoded with the next one")
 
@@ -143,7 +148,9 @@ class SoftLabelSettings:
         "", "checkpoint or run folder of the network that makes the soft labels (empty: train one first)"
     )
     label_sigma: float = _field(0.25, "noise level of the soft labels (sigma_0 in the paper)", _POSITIVE, _FINITE)
-    label_samples: int = _field(10_000, "noise samples per image for the soft labels (N in the paper)", _AT_LEAST_ONE)
+    label_samples: int = _field(
+        10_000, "noise samples per image for the soft labels (N in the paper)", _AT_LEAST_ONE, _BELOW_2_31
+    )
     label_view: str = _choice(
         ("clean", "augmented"),
         "clean: soft labels of the images themselves; augmented: of one augmented view of each, as in the published "

@@ -101,7 +101,7 @@ def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | N
     folder = RunFolder(path) if ranks.first else SilentRunFolder(path)
     folder.open(config)
     if ranks.broadcast_from_rank0(folder.finished):
-        folder.state.unlink(missing_ok=True)  # in case the process was killed right after it wrote the network
+        folder.delete_states()  # in case the process was killed right after it wrote the network
         return None
     return folder
 

@@ -12,6 +12,7 @@ from smoothcert.distributed.ranks import BatchShare, Ranks
 from smoothcert.distributed.sync_batchnorm import SyncedBatchNorm2d, sync_batchnorm
 from smoothcert.errors import UsageError
 from smoothcert.methods import Method, StepOutput
+from smoothcert.runtime.host_memory import keep_freed_memory
 from smoothcert.smoothing.precision import numerics
 from smoothcert.training.batches import Inputs
 from smoothcert.training.compiled_loss import CompiledLoss
@@ -57,6 +58,8 @@ class Stepper:
         self.device, self.ranks = source.device, ranks or Ranks()
         self.compiled_loss: CompiledLoss | None = None
         self._phase, self._enters_phase, self._phase_epoch = method.at_epoch(0), True, 0
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self._synced: list[SyncedBatchNorm2d] = (
             sync_batchnorm(model, self.ranks) if sync and self.ranks.size > 1 else []
         )

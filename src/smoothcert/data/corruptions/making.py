@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,21 @@ from smoothcert.data.corruptions.suites import Suite, suite_for
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.runtime.atomic_files import replacing, write_text
+from smoothcert.runtime.typed_files import read_json
 from smoothcert.statistics.bounds import check_count, check_seed
+
+
+class _MadeFrom(TypedDict):
+    name: str
+    sha256: str
+
+
+class _About(TypedDict, total=False):
+    """The content of about.json."""
+
+    made_from: _MadeFrom
+    classes: list[str]
+
 
 Bytes = NDArray[np.uint8]
 ABOUT = "about.json"
@@ -151,9 +165,5 @@ def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
 def read_about(folder: Path) -> dict[str, Any] | None:
     """Return how the files of a folder were made, or None if smoothcert did not make them."""
     path = folder / ABOUT
-    if not path.is_file():
-        return None
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise SmoothcertError(f"{path} cannot be read as JSON ({error}).") from error
+    about: dict[str, Any] | None = read_json(path, _About) if path.is_file() else None
+    return about

@@ -10,8 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smoothcert.dataset_names import MOST_CLASSES
 from smoothcert.errors import SmoothcertError
+from smoothcert.runtime.bounded_files import check_members
 
+_LARGEST_HEADER = 10_000  # bytes of the description of an array
 _IMAGE_KEYS = ("{split}_images", "x_{split}", "images", "x", "data")
 _LABEL_KEYS = ("{split}_labels", "y_{split}", "labels", "y", "targets")
 
@@ -21,29 +24,43 @@ def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | 
 
     The arrays are named `images` and `labels` (or `x` and `y`), prefixed or suffixed with the split if there are two.
     """
+    check_members(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with np.load(path, allow_pickle=False, max_header_size=_LARGEST_HEADER) as archive:
             images, labels = (_pick(archive, keys, split, path) for keys in (_IMAGE_KEYS, _LABEL_KEYS))
-            classes = tuple(str(name) for name in archive["classes"].flat) if "classes" in archive else None
+            names = archive.get("classes")
+            classes = None if names is None else tuple(map(str, _check_names(names, path)))
     except SmoothcertError:
         raise
-    except Exception as error:  # a damaged archive can raise anything
-        raise SmoothcertError(f"{path} cannot be read as an .npz archive of plain arrays ({error}).") from error
+    except Exception as error:  # a damaged archive can raise anything; its advice may be to load unsafely
+        raise SmoothcertError(f"{path} is damaged, or holds something else than plain arrays.") from error
     return _as_images(images, path), as_labels(labels, path), classes
+
+
+def _check_names(names: Any, path: Path) -> Any:
+    listed = isinstance(names, np.ndarray) and names.ndim == 1 and names.dtype.kind in "US"
+    if not (listed and len(names) <= MOST_CLASSES):
+        raise SmoothcertError(f"{path}: expected `classes` to be an array of at most {MOST_CLASSES:,} names.")
+    return names
 
 
 def open_npy(path: Path) -> np.ndarray[Any, Any]:
     """Map an .npy file into memory."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-    except (OSError, EOFError, ValueError) as error:
-        raise SmoothcertError(f"{path} cannot be read as an .npy array ({error}).") from error
+        array = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=_LARGEST_HEADER)
+    except Exception as error:  # as above
+        raise SmoothcertError(f"{path} is damaged, or not an .npy file of a plain array.") from error
+    if not isinstance(array, np.ndarray):
+        raise SmoothcertError(f"{path} is not an .npy file, but an archive.")
+    return array
 
 
 def as_labels(labels: np.ndarray[Any, Any], path: Path) -> Tensor:
     """Return labels as int64."""
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise SmoothcertError(f"{path}: expected one integer label per image, but got {labels.dtype} {labels.shape}.")
+    if labels.dtype.kind == "u" and (labels > np.iinfo(np.int64).max).any():
+        raise SmoothcertError(f"{path}: expected labels below 2**63, but got {labels.max()}.")
     return torch.from_numpy(labels.astype(np.int64))
 
 
@@ -51,7 +68,10 @@ def _pick(archive: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, 
     names = [key.format(split=split) for key in keys]
     for name in names:
         if name in archive:
-            return archive[name]
+            found = archive[name]
+            if not isinstance(found, np.ndarray):  # NumPy returns other members as bytes
+                raise SmoothcertError(f"{path}: expected `{name}` to be an array, but got something else.")
+            return found
     raise SmoothcertError(f"{path} has no array named {' or '.join(names)}.")
 
 

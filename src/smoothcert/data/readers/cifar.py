@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from smoothcert.data.files import Arrays, Opener, folders, open_archive, open_folder
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, first_line
 
 _PIXELS = 3 * 32 * 32
 
@@ -74,19 +74,23 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
         batch = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
         data, labels = np.asarray(batch[b"data"]), np.asarray(batch[layout.label_key])
     except Exception as error:  # a damaged pickle can raise anything
-        raise SmoothcertError(f"{where} is damaged or was tampered with ({error}); download it again.") from error
+        reason = first_line(error)[:200] or type(error).__name__
+        raise SmoothcertError(f"{where} is damaged or was tampered with ({reason}); download it again.") from error
     kinds = data.dtype == np.uint8 and labels.dtype.kind in "iu"
     if not kinds or labels.ndim != 1 or data.shape != (len(labels), _PIXELS):
         raise SmoothcertError(f"{where}: expected {_PIXELS} bytes and one integer label per image; download it again.")
     return data, labels.astype(np.int64)
 
 
-class _ArrayUnpickler(pickle.Unpickler):
-    """Unpickles only arrays and plain containers; any other class could run code."""
+class _ArrayUnpickler(pickle._Unpickler):
+    """Unpickles only arrays and plain containers; any other class could run code.
+
+    It extends the unpickler in Python: the one in C takes memory for as many objects as a damaged file claims to have.
+    """
 
     _ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
-        ("numpy.core.multiarray", "_reconstruct"): np.ndarray((0,)).__reduce__()[0],
-        ("numpy._core.multiarray", "_reconstruct"): np.ndarray((0,)).__reduce__()[0],
+        ("numpy.core.multiarray", "_reconstruct"): lambda *arguments: np.empty(0, np.uint8),  # filled afterwards
+        ("numpy._core.multiarray", "_reconstruct"): lambda *arguments: np.empty(0, np.uint8),
         ("numpy", "ndarray"): np.ndarray,
         ("numpy", "dtype"): np.dtype,
         ("_codecs", "encode"): lambda text, encoding: text.encode("latin-1"),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from smoothcert.data.crops import DRAWS, random_box
-from smoothcert.errors import Notice, SmoothcertError, UsageError
+from smoothcert.errors import Notice, SmoothcertError, UsageError, first_line
 from smoothcert.philox import Purpose, uniform
 from smoothcert.statistics.bounds import check_count
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"))
+_MOST_PIXELS = 100_000_000  # the largest image of ImageNet has 61 million
 _MAX_THREADS = 8  # Pillow releases the GIL while it decodes
 _BILINEAR = 2  # PIL.Image.Resampling.BILINEAR, as a number because Pillow is optional
 
@@ -170,10 +171,14 @@ def _open(path: Path) -> Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about EXIF data that is not used
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # checked below
             with Image.open(path) as file:
+                if file.width * file.height > _MOST_PIXELS:
+                    raise ValueError(f"it has {file.width}x{file.height} pixels")
                 return file.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise SmoothcertError(f"{path} cannot be decoded as an image ({error}).") from error
+    except Exception as error:  # a damaged image can raise anything
+        reason = first_line(error).replace(str(path), "it")[:200] or type(error).__name__
+        raise SmoothcertError(f"{path} cannot be decoded as an image ({reason}).") from error
 
 
 def _pixels(image: Image) -> Tensor:

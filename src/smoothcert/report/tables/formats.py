@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from smoothcert.dataset_names import TITLES
+from smoothcert.errors import printable
 from smoothcert.report.tables.paper_numbers import PaperRow
 from smoothcert.report.tables.table import Table, TableRow, to_json
 
@@ -21,6 +22,10 @@ class Cell:
 
     text: str
     mark: str = ""
+
+    def __post_init__(self) -> None:
+        """Keep names from files from breaking the line or moving the cursor of a terminal."""
+        object.__setattr__(self, "text", _one_line(self.text))
 
 
 Lines = list[list[Cell]]
@@ -97,15 +102,15 @@ def dataset_title(name: str | None) -> str:
     return TITLES.get(name or "", name or "?")
 
 
-_MARKS = {"best": "*", "second": "_", "": " "}
+_MARKS = {"best": "*", "second": "_", "worse": "-", "": " "}
 
 
 def to_text(table: Table | Sheet) -> str:
-    """Return an aligned table; `*` marks the best of a column and `_` the second best."""
+    """Return an aligned table; `*` marks the best of a column, `_` the second best and `-` worse ones."""
     printed = sheet(table)
     lines = aligned_lines(printed, _MARKS, "-")
     texts = ["".join(text for text, _ in line).rstrip() for line in lines]
-    return "".join(f"{text}\n" for text in ([printed.note] if printed.note else []) + texts)
+    return "".join(f"{text}\n" for text in ([_one_line(printed.note)] if printed.note else []) + texts)
 
 
 def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterator[list[tuple[str, str]]]:
@@ -130,7 +135,7 @@ def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterat
     total = sum(widths) + len(widths) * (1 + len(after)) - 1
     yield list(line_of(titles[0]))
     for number, group in enumerate(printed.groups):
-        heading = f"{dash * 2} {printed.headings[number]} " if printed.headings else ""
+        heading = f"{dash * 2} {_one_line(printed.headings[number])} " if printed.headings else ""
         yield [(heading.ljust(total, dash), "rule")]
         yield from (list(line_of(line)) for line in group)
 
@@ -145,7 +150,7 @@ class TextFormat:
         align: Cells of a line below the titles, of left and right columns; empty for no such line.
         rule: Line above each group.
         foot: Text at the end.
-        marks: Text before and after the best and second-best values.
+        marks: Text before and after the best, second-best and grayed values.
         escapes: Replacements of characters in cells.
         titles: Replacements of words in titles.
         quotes: Quote cells that contain a comma, a quote or a line break, and write numbers without commas.
@@ -198,15 +203,15 @@ TEXT_FORMATS = {
     ".md": TextFormat(
         row=("| ", " | ", " |\n"),
         align=(":--", "--:"),
-        marks={"best": ("**", "**"), "second": ("<u>", "</u>")},
-        escapes={"|": "\\|"},
+        marks={"best": ("**", "**"), "second": ("<u>", "</u>"), "worse": ('<span style="color:gray">', "</span>")},
+        escapes={letter: "\\" + letter for letter in "\\`|<*["},
     ),
     ".tex": TextFormat(
         head="\\begin{tabular}{{columns}}\n\\toprule\n",
         row=("", " & ", " \\\\\n"),
         rule="\\midrule\n",
         foot="\\bottomrule\n\\end{tabular}\n",
-        marks={"best": ("\\textbf{", "}"), "second": ("\\underline{", "}")},
+        marks={"best": ("\\textbf{", "}"), "second": ("\\underline{", "}"), "worse": ("\\textcolor{gray}{", "}")},
         escapes={"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
         | {letter: f"\\{letter}" for letter in "&%$#_{}"},
         titles={
@@ -238,3 +243,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 def _fraction(epsilon: float) -> str:
     over = Fraction(epsilon * 255).limit_denominator(1000)
     return f"{over}/255" if over.denominator == 1 else f"{epsilon:g}"
+
+
+def _one_line(text: str) -> str:
+    return printable(text).replace("\n", " ")

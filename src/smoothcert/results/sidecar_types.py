@@ -1,0 +1,108 @@
+"""The types of a sidecar's fields. All are optional: versions and commands differ in what they write."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypedDict
+
+from smoothcert.dataset_names import MOST_CLASSES
+from smoothcert.runtime.typed_files import Between, Count, Index, Positive, Seconds
+
+Alpha = Annotated[float, Between(1e-300, 1)]
+Classes = Annotated[int, Between(1, MOST_CLASSES)]
+
+
+class DataSettings(TypedDict, total=False):
+    """The images of a results file."""
+
+    name: str
+    split: str
+    sha256: str
+    dimensions: Count
+    severities: Annotated[int, Between(1, 100)]
+    rows: Count
+
+
+class ModelSettings(TypedDict, total=False):
+    """The base classifier; users may describe theirs by further entries."""
+
+    sha256: str
+    weights: str
+    architecture: str
+    method: str
+    name: str
+
+
+class StopSettings(TypedDict, total=False):
+    """A stopping rule and its looks."""
+
+    rule: str
+    radius: Annotated[float, Between(0, 1e300)]
+    radii: list[Annotated[float, Between(0, 1e300)]]
+    samples: Index
+    seconds: Seconds
+    images: Index | None
+    confidence: str
+    skip_wrong: bool
+    looks: list[Count]
+    alphas: list[Annotated[float, Between(0, 1)]]
+
+
+class LevelSettings(TypedDict):
+    """One classifier of a cascade, with what its votes depend on."""
+
+    sigma: Positive
+
+
+class CascadeSettings(TypedDict):
+    """A cascade of noise levels."""
+
+    p0: Annotated[float, Between(0, 1)]
+    first_share: Annotated[float, Between(0, 1)]
+    levels: list[LevelSettings]
+
+
+class Settings(TypedDict, total=False):
+    """Everything that the rows depend on."""
+
+    task: str
+    n0: Count
+    n: Count
+    alpha: Alpha
+    sigma: Positive
+    slack: Annotated[float, Between(0, 1)]
+    seed: Annotated[int, Between(0, 2**64)]
+    bound: str
+    norm: str
+    noise: str
+    top_k: Classes
+    classes: Classes
+    images: str | list[Any]
+    data: DataSettings
+    model: ModelSettings
+    stop: StopSettings
+    cascade: CascadeSettings
+    precision: str
+    form: str
+    device: str
+    micro_batch: Count
+
+
+class Segment(TypedDict, total=False):
+    """One start of a run: its device, versions and time."""
+
+    first_row: Index
+    first_look: Index
+    started: str
+    device: str
+    seconds: Seconds
+    versions: dict[str, str]
+    function: dict[str, str]
+    module: dict[str, str]
+
+
+class Sidecar(TypedDict, total=False):
+    """The content of a sidecar."""
+
+    settings: Settings
+    segments: list[Segment]
+    samples: Index

@@ -1,0 +1,73 @@
+"""Reading files without taking more memory than their size allows.
+
+A small file can ask for a lot of memory: a gzip file of 4 MB can hold 4 GB of zeros, and /dev/zero never ends. Every
+reader states how much it takes at most, and checks that before it allocates anything.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO
+
+from smoothcert.errors import SmoothcertError
+
+MAX_RATIO = 32
+"""Times its size that a compressed file may hold; results files and datasets hold 2 to 12 times theirs."""
+SLACK = 16 << 20
+"""Bytes that any file may hold, so that small files of few different values are accepted."""
+
+
+def most_bytes(compressed: int) -> int:
+    """Return the largest content that a compressed file of this size may have."""
+    return MAX_RATIO * compressed + SLACK
+
+
+def read_bytes(path: Path, *, decompress: bool | None = None) -> bytes:
+    """Return the content of a file; raise SmoothcertError if it cannot be read or holds suspiciously much.
+
+    With `decompress` the content is gzipped, by default if the name ends in .gz.
+    """
+    try:
+        with path.open("rb") as file:
+            if path.suffix == ".gz" if decompress is None else decompress:
+                with gzip.GzipFile(fileobj=file) as stream:
+                    return _read(stream, most_bytes(path.stat().st_size), path)
+            return _read(file, max(path.stat().st_size, SLACK), path)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise SmoothcertError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+
+
+def read_text(path: Path) -> str:
+    """Return the content of a file as `read_bytes` does, decoded as UTF-8."""
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise SmoothcertError(f"{path} cannot be read as UTF-8 ({error.reason}).") from error
+
+
+def _read(stream: IO[bytes] | gzip.GzipFile, most: int, path: Path) -> bytes:
+    content = stream.read(most + 1)
+    if len(content) > most:
+        raise SmoothcertError(f"{path} holds more than {most / 1e6:,.0f} MB, which its size does not explain.")
+    return content
+
+
+def check_members(archive: Path) -> None:
+    """Raise unless a zip archive holds plain files only, of a size that its own size explains."""
+    try:
+        with zipfile.ZipFile(archive) as file:
+            members = file.infolist()
+    except (OSError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:
+        raise SmoothcertError(f"{archive} is not a complete zip archive.") from error
+    total, most = sum(member.file_size for member in members), most_bytes(archive.stat().st_size)
+    if total > most:
+        raise SmoothcertError(
+            f"{archive} declares {total / 1e6:,.0f} MB of content; at most {most / 1e6:,.0f} MB fit its size."
+        )
+    for member in members:
+        kind = member.external_attr >> 28  # the type of a file on Unix: 8 is a plain one, 4 a folder, 0 unknown
+        if kind not in (0, 4, 8):
+            raise SmoothcertError(f"{archive}: expected plain files only, but {member.filename!r} is a link or device.")
