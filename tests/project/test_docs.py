@@ -253,3 +253,13 @@ def test_pictures_can_be_drawn_again(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == kept
     page = (ROOT / "docs/idea.md").read_text()
     assert all(f"images/{name}" in page for name in kept if "-dark" not in name)
+
+
+@pytest.mark.slow
+def test_the_figure_of_the_results_is_up_to_date(tmp_path):
+    subprocess.run([sys.executable, ROOT / "scripts/docs_results.py", tmp_path], check=True)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (ROOT / "docs/images" / path.name).read_bytes()
+    assert len(list(tmp_path.iterdir())) == 2
+    total = re.search(r"Of (\d+) rows reproduced on clean images", (ROOT / "RESULTS.md").read_text())[1]
+    assert f"<!-- {total} runs" in (tmp_path / "results-paper.svg").read_text()
