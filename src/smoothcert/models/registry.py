@@ -9,12 +9,12 @@ from fnmatch import fnmatch
 from torch import nn
 
 from smoothcert.errors import UsageError, quote, takes, unknown_name
+from smoothcert.model_names import ARCHITECTURES
 from smoothcert.models.layers import Classifier, Normalize
 from smoothcert.models.lenet import LeNet
 from smoothcert.models.resnet import cifar_resnet, resnet50
 
 _LARGEST = 10_000_000  # classes or channels
-ARCHITECTURES = ("lenet", "cifar_resnet20", "cifar_resnet110", "resnet50")
 
 
 @takes(pattern=str)
