@@ -35,7 +35,7 @@ def parse_shell(block):
             while words and "=" in words[0]:  # an environment variable
                 words = words[1:]
             if words[:1] == ["smoothcert"]:
-                build_parser(words[1:]).parse_args(words[1:])
+                build_parser().parse_args(words[1:])
             elif words[:1] == ["make"]:
                 assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
             elif words[:1] == ["python"] and words[1].endswith(".py"):
@@ -131,7 +131,7 @@ def test_ablations_are_those_of_the_recipes():
     full = "cifar10-resnet20-catrs-0.50"
     for flags, ending in rows:
         arguments = ["train", full, *flags.split()]
-        (config,) = resolve(build_parser(arguments).parse_args(arguments))
+        (config,) = resolve(build_parser().parse_args(arguments))
         assert dataclasses.replace(config, name=full + ending) == smoothcert.load_recipe(full + ending)
 
 

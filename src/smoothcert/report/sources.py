@@ -22,7 +22,7 @@ from smoothcert.report.tables.entries import Entry, describe
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.unique_titles import make_titles_unique
 from smoothcert.results.image_lists import images_of
-from smoothcert.results.naming import COMPANION_SUFFIXES, sidecar_path
+from smoothcert.results.naming import is_companion, sidecar_path
 from smoothcert.results.records import COLUMNS
 from smoothcert.runtime.bounded_files import read_text
 from smoothcert.training.config import TrainConfig, read_config
@@ -121,7 +121,7 @@ def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
             files += [(name, file) for file in below]
         else:
             files.append((name, path))
-    results = [(name, path) for name, path in files if not path.name.removesuffix(".gz").endswith(COMPANION_SUFFIXES)]
+    results = [(name, path) for name, path in files if not is_companion(path)]
     return list(dict.fromkeys(results or files))
 
 
