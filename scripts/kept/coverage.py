@@ -152,7 +152,16 @@ def coverage_lines(tables, corrupted):
         "ACR minus the paper's; on corrupted images the mean ACR over corruptions (mACR). A run that several tables "
         "share counts in each of them.",
     ]
-    return [*headline(tables, corrupted), "## Coverage", "", *lines, ""]
+    return [*headline(tables, corrupted), *picture(tables), "## Coverage", "", *lines, ""]
+
+
+def picture(tables):
+    """Return the figure of all rows on clean images, which `scripts/docs_results.py` draws, if there are any."""
+    about = (
+        "Left: our ACR against the paper's, with 95 % intervals; all rows are near the diagonal. Right: differences."
+    )
+    clean = any(table.rows for table in tables if not has_corrupted_images(table.table))
+    return [f"![{about}](docs/images/results-paper.svg)", ""] if clean else []
 
 
 def headline(tables, corrupted):

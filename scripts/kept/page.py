@@ -55,12 +55,17 @@ def results_page(folder):
     sections = []
     for name in shown:
         if lines := corruption_lines(corrupted[name]) if name in corrupted else table_lines(folder, name):
-            sections += [f"## {find_table(name).title}", "", *lines]
+            sections += [f"## {find_table(name).title}", "", *folded(lines)]
     lines = [*_HEAD, *coverage_lines(coverage(folder, corrupted), corrupted)]
     if sections:
         lines += ["## How to read the tables", "", *protocol_lines(folder), _READING, "", *sections]
         lines += cascade_lines(folder)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def folded(lines):
+    """Return lines that a page shows only when they are opened."""
+    return ['<details markdown="1"><summary>Tables</summary>', "", *lines, "</details>", ""]
 
 
 def protocol_lines(folder):

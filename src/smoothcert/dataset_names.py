@@ -37,6 +37,9 @@ CORRUPTIONS = {
 }
 """Corruptions in each published corrupted dataset, over which its means are taken."""
 
+NORMALIZATIONS = ("none", "cifar10", "cifar10-center", "cifar100", "imagenet", "imagenet-center")
+"""Names of the normalizations of published networks; `smoothcert.checkpoints.published` has their values."""
+
 
 def canonical_name(name: str) -> str:
     """Return the canonical spelling of a dataset name; any other string is returned unchanged.

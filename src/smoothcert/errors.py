@@ -35,6 +35,16 @@ class Notice(UserWarning):
     """A warning that the command line prints as one line."""
 
 
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown name: a question with the closest known one, or a full stop.
+
+    >>> suggest("epoch", ["epochs", "sigma"]), suggest("x", ["epochs", "sigma"])
+    ("; did you mean 'epochs'?", '.')
+    """
+    near = difflib.get_close_matches(str(name), sorted(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else "."
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for an unknown name, suggesting the closest known one.
 
@@ -42,8 +52,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     Unknown model 'lenett'; did you mean 'lenet'? Known: lenet, resnet50.
     """
     choices = sorted(known)
-    near = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    hint = suggest(name, choices)
     if len(choices) > _MAX_LISTED_NAMES:
         nearest = difflib.get_close_matches(str(name), choices, n=5, cutoff=0.0)
         return UsageError(f"Unknown {kind} {name!r}{hint} Nearest of {len(choices)}: {', '.join(nearest)}.")

@@ -123,6 +123,18 @@ def test_stopped_votes_are_read_by_their_looks(sequential):
     assert 0 < two[0].radius < records[0].radius
 
 
+def test_a_pattern_may_match_the_votes_too(fixed, capsys):
+    files = sorted(map(str, fixed.parent.glob("fixed*.tsv")))
+    assert str(counts_path(fixed)) in files
+    assert main(["recertify", *files, "--alpha", "0.01", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 1
+    both = [str(fixed), str(fixed.with_name("fixed-alpha0.01.tsv"))]
+    assert main(["recertify", *both, "--out", str(fixed.with_name("one.tsv"))]) == 2
+    assert "`--out` names one file, but 2 results files are given" in capsys.readouterr().err
+    assert main(["recertify", *both, "--alpha", "0.02", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+
+
 def test_the_command_writes_files_that_can_be_read_again(fixed, sequential, capsys):
     assert main(["recertify", str(fixed), "--alpha", "0.01", "--norm", "linf", "--bound", "two-sided"]) == 0
     out = fixed.with_name("fixed-alpha0.01-two-sided-linf.tsv")

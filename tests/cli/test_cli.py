@@ -14,6 +14,8 @@ import torch
 from launching import HANGS
 
 import smoothcert
+from smoothcert import dataset_names
+from smoothcert.checkpoints import published
 from smoothcert.checkpoints.checkpoint import Checkpoint
 from smoothcert.cli import build_parser, main
 from smoothcert.cli.parser import Parser
@@ -21,6 +23,7 @@ from smoothcert.errors import Notice, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.runtime.atomic_files import write_text
 from smoothcert.training.config import TrainConfig, field_groups
+from smoothcert.training.method_options import TABLE, known_methods
 
 
 def run(*arguments, **options):
@@ -64,7 +67,7 @@ def test_notices_are_one_line(monkeypatch):
     parser = Parser()
     parser.add_argument("--fast")
     parser.set_defaults(run=run)
-    monkeypatch.setattr(smoothcert.cli, "build_parser", lambda _: parser)
+    monkeypatch.setattr(smoothcert.cli, "build_parser", lambda: parser)
     assert main(["--fast", "1"]) == 0
     assert written[0] == "smoothcert: It is slow without `--fast`.\n"
     assert written[1].startswith("stepping.py:7: UserWarning: It is slow without `fast`.")
@@ -190,9 +193,40 @@ def test_recipes_are_listed_with_the_papers_numbers_and_their_cost(capsys):
     assert json.loads(capsys.readouterr().out) == list(rows)
 
 
-def test_recipes_are_listed_without_torch():
-    code = "from smoothcert.cli import main; main(['list', 'recipes']); import sys; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+def test_names_and_help_need_no_torch():
+    code = f"""
+import sys
+from smoothcert.cli import main
+for kind in {KINDS}:
+    assert main(["list", kind]) == 0
+for command in {[*COMMANDS, "data get", "data list"]}:
+    try:
+        main([*command.split(), "--help"])
+    except SystemExit as stop:
+        assert stop.code == 0
+assert "torch" not in sys.modules
+"""
+    listed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert {"--num-noises", "lenet", "mnist-mini", "cifar10-center", "catrs"} <= set(listed.split())
+
+
+KINDS = ["datasets", "models", "methods", "recipes", "tables", "pretrained", "normalizations"]
+
+
+@pytest.mark.parametrize("kind", ["datasets", "models", "methods", "pretrained"])
+def test_listed_names_are_those_of_the_library(kind, capsys):
+    assert main(["list", kind]) == 0
+    assert capsys.readouterr().out.split() == getattr(smoothcert, f"list_{kind}")()
+
+
+def test_listed_normalizations_are_those_of_checkpoints():
+    assert tuple(published.NORMALIZATIONS) == dataset_names.NORMALIZATIONS
+
+
+def test_the_table_of_method_options_is_up_to_date():
+    methods = known_methods().items()
+    own = {name: options for name, options in methods if METHODS[name].__module__.startswith("smoothcert.")}
+    assert json.loads(TABLE.read_text()) == own, "run scripts/write_method_options.py"
 
 
 def test_a_bare_command_prints_the_help(capsys):
@@ -370,7 +404,7 @@ def test_wrong_values_are_a_one_line_error_and_exit_code_2(checkpoint, tmp_path,
 )
 def test_options_of_several_values(arguments, name, expected):
     for _ in range(2):  # the first time leaves nothing behind
-        assert getattr(build_parser(arguments).parse_args(arguments), name) == expected
+        assert getattr(build_parser().parse_args(arguments), name) == expected
 
 
 def test_train_help_has_a_flag_for_every_field_and_option(capsys):

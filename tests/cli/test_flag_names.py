@@ -28,7 +28,7 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
     yield parser
 
 
-COMMANDS = {command.prog: command for command in commands(build_parser(["train"]))}
+COMMANDS = {command.prog: command for command in commands(build_parser())}
 
 
 @pytest.mark.parametrize("prog", COMMANDS)

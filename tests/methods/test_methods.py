@@ -416,8 +416,12 @@ def test_draws_are_named_by_seed_step_and_position():
     ("name", "options", "message"),
     [
         ("catrss", {}, "did you mean 'catrs'"),
-        ("catrs", {"num_noise": 4}, "has no option num_noise; its options: attack, attack_radius"),
-        ("gaussian", {"weight": 1.0}, "its options: num_noises"),
+        (
+            "catrs",
+            {"num_noise": 4},
+            "no option num_noise; did you mean .num_noises.. Its options: attack, ",
+        ),
+        ("gaussian", {"weight": 1.0}, "Its options: num_noises"),
         ("catrs", {"num_noises": 0}, "`num_noises` to be at least 1, but got 0"),
         ("catrs", {"attack_radius": -1.0}, "`attack_radius` to be > 0, but got -1.0"),
         ("catrs", {"target": "hard"}, "`target` to be one of soft, mean-prediction, label"),

@@ -40,7 +40,7 @@ def test_a_registered_method_is_like_ours(known_methods, tmp_path, few):
     with pytest.raises(UsageError, match="`factor` to be > 0"):
         create_method("twice", 0.5, {"factor": -1.0})
     arguments = ["train", "--method", "twice", "--factor", "4", "--dataset", "mnist-mini"]
-    (config,) = resolve(build_parser(arguments).parse_args(arguments))
+    (config,) = resolve(build_parser().parse_args(arguments))
     assert (config.method, config.options) == ("twice", {"factor": 4.0})
     network = fit(smoothcert.load_recipe("mnist-mini-gaussian-1.00", method="twice", epochs=1), tmp_path, few, few)
     assert smoothcert.load_checkpoint(network).about["method"] == "twice"

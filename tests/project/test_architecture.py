@@ -18,8 +18,8 @@ ROOT = Path(smoothcert.__file__).parent
 # Which part may import which, from top to bottom: a part imports only parts that stand below it.
 ALLOWED = {
     "__main__": "cli runtime",
-    "cli": "paper report demo training certification checkpoints smoothing data results runtime distributed methods"
-    " philox statistics dataset_names errors __version__",
+    "cli": "paper report demo training certification checkpoints smoothing data results runtime distributed"
+    " philox statistics dataset_names model_names errors __version__",
     "paper": "report training certification checkpoints smoothing data results runtime distributed models errors",
     "report": "training data results runtime statistics dataset_names errors __version__",
     "demo": "__version__",
@@ -33,7 +33,7 @@ ALLOWED = {
     "runtime": "distributed errors __version__",
     "distributed": "errors",
     "methods": "statistics errors",
-    "models": "kernels errors",
+    "models": "model_names kernels errors",
     "philox": "kernels",
     "kernels": "",
     "bounds": "statistics",
@@ -41,6 +41,7 @@ ALLOWED = {
     "stopping": "statistics",
     "statistics": "errors",
     "dataset_names": "",
+    "model_names": "",
     "errors": "",
 }
 TORCH_FREE = ("statistics", "results", "report", "demo")

@@ -35,7 +35,7 @@ def parse_shell(block):
             while words and "=" in words[0]:  # an environment variable
                 words = words[1:]
             if words[:1] == ["smoothcert"]:
-                build_parser(words[1:]).parse_args(words[1:])
+                build_parser().parse_args(words[1:])
             elif words[:1] == ["make"]:
                 assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
             elif words[:1] == ["python"] and words[1].endswith(".py"):
@@ -131,7 +131,7 @@ def test_ablations_are_those_of_the_recipes():
     full = "cifar10-resnet20-catrs-0.50"
     for flags, ending in rows:
         arguments = ["train", full, *flags.split()]
-        (config,) = resolve(build_parser(arguments).parse_args(arguments))
+        (config,) = resolve(build_parser().parse_args(arguments))
         assert dataclasses.replace(config, name=full + ending) == smoothcert.load_recipe(full + ending)
 
 
@@ -253,3 +253,13 @@ def test_pictures_can_be_drawn_again(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == kept
     page = (ROOT / "docs/idea.md").read_text()
     assert all(f"images/{name}" in page for name in kept if "-dark" not in name)
+
+
+@pytest.mark.slow
+def test_the_figure_of_the_results_is_up_to_date(tmp_path):
+    subprocess.run([sys.executable, ROOT / "scripts/docs_results.py", tmp_path], check=True)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (ROOT / "docs/images" / path.name).read_bytes()
+    assert len(list(tmp_path.iterdir())) == 2
+    total = re.search(r"Of (\d+) rows reproduced on clean images", (ROOT / "RESULTS.md").read_text())[1]
+    assert f"<!-- {total} runs" in (tmp_path / "results-paper.svg").read_text()

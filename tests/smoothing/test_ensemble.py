@@ -65,6 +65,8 @@ def test_gathered_votes_equal_those_of_the_whole_ensemble(consensus, mini):
         assert len(whole.nonzero()) > 4, "several classes win"
         for batch in (1, 100):
             assert torch.equal(gathered.counts(x, 400, batch=batch), whole)
+        several = smoothcert.SmoothedClassifier(ensemble, 0.5, 10, threads=3, **options)
+        assert torch.equal(several.counts(x, 400), whole), "each thread gathers by itself"
         both = gathered.count_stages(x, (0, 150, 400), purpose=smoothcert.philox.Purpose.PREDICT)
         assert torch.equal(both.sum(dim=1), whole)
 

@@ -274,6 +274,7 @@ def test_learning_rates_as_published_and_as_in_the_text():
         ({"steps": "both"}, "`steps` to be one of split, whole"),
         ({"name": "a/b"}, "`name` to consist of"),
         ({"color": 1}, "unknown fields: color"),
+        ({"epoch": 1}, "unknown fields: epoch; did you mean 'epochs'"),
         ({"options": {"weight": 2.0}}, "unknown fields: options. Put options of the method into the table .method."),
         ({"method": 3}, "Expected method in here to be a name or a table, but got 3"),
         ({"method": ["catrs"]}, "method in here to be a name"),

@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from training_child import configure, train
 
 import smoothcert
+from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.methods.gaussian import Gaussian
@@ -66,3 +68,23 @@ def test_a_folder_that_states_fewer_options_can_be_repeated(tmp_path, few):
     assert stored.read_text() == text
     with pytest.raises(UsageError, match=r"\(different num_noises\)"):
         train(dataclasses.replace(config, options={"weight": 5.0, "num_noises": 3}), tmp_path, few)
+
+
+def test_a_dataset_with_a_relative_path_is_found_from_anywhere(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    images, labels = np.zeros((8, 28, 28), np.uint8), np.arange(8) % 2
+    arrays = {"train_images": images, "train_labels": labels, "test_images": images[:4] + 1, "test_labels": labels[:4]}
+    np.savez("tiny.npz", **arrays)
+    flags = ["--dataset", "tiny.npz", "--name", "r", "--epochs", "1", "--batch", "4", "--device", "cpu"]
+    assert main(["train", *flags]) == 0
+    assert smoothcert.load_recipe(tmp_path / "runs/r/config.toml").dataset == "tiny.npz"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    certify = ["certify", str(tmp_path / "runs/r"), "--n", "20", "--device", "cpu"]
+    assert main([*certify, "--json"]) == 0
+    (tmp_path / "tiny.npz").rename(tmp_path / "moved.npz")
+    capsys.readouterr()
+    assert main(certify) == 1
+    assert "tiny.npz does not exist" in (error := capsys.readouterr().err)
+    assert "use `--data` if the training data is elsewhere" in error
+    assert main([*certify, "--data", str(tmp_path / "moved.npz")]) == 0

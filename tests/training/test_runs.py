@@ -162,6 +162,7 @@ def test_the_command_line_trains_and_certifies(tmp_path, capsys):
     assert json.loads(captured.out)["test_accuracy"] > 30
     assert "quick:" in captured.err
     assert "accuracy under noise" in captured.err
+    assert f"epoch {json.loads(captured.out)['epoch']}, loss" in captured.err, "the same number as in the metrics"
     assert main(command) == 0
     assert "is already finished" in capsys.readouterr().err
     assert main([*command, "--seed", "3"]) == 2

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from smoothcert.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from smoothcert.errors import SmoothcertError, first_line, unknown_name
 from smoothcert.runtime.atomic_files import file_hash
 from smoothcert.runtime.typed_files import read_json
+
+if TYPE_CHECKING:
+    from smoothcert.checkpoints.checkpoint import Checkpoint
 
 FOLDER = Path(__file__).with_name("zoo")
 
@@ -66,4 +69,6 @@ def load_pretrained(name: str) -> Checkpoint:
         >>> load_pretrained("mnist-catrs-0.50").about["sigma"]
         0.5
     """
+    from smoothcert.checkpoints.checkpoint import load_checkpoint
+
     return load_checkpoint(pretrained_path(name))

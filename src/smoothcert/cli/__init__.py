@@ -27,7 +27,7 @@ from smoothcert.cli import (
     reproduce,
     train,
 )
-from smoothcert.cli.completion import complete_arguments, words_to_complete
+from smoothcert.cli.completion import complete_arguments
 from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError, printable
@@ -51,13 +51,8 @@ _LONGEST = 4096  # characters of an argument, as of a path on Linux
 _RESUME = "Run the same command to resume."
 
 
-def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Return the parser of all commands.
-
-    Args:
-        arguments: The command line to parse. The flags of training methods are added only if it contains `train`,
-            because listing them imports torch.
-    """
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = Parser(
         prog="smoothcert",
         description="Certified robustness by randomized smoothing: train, certify and report.",
@@ -66,7 +61,7 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"smoothcert {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     data.add_command(commands)
-    train.add_command(commands, with_methods="train" in arguments)
+    train.add_command(commands)
     for module in _COMMANDS:
         module.add_command(commands)
     return parser
@@ -80,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser()
     try:
         _check_arguments(given)
-        top = build_parser([*given, *words_to_complete()])
+        top = build_parser()
         complete_arguments(top)
         if not given:
             top.print_help()

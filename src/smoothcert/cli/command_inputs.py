@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.progress import say
-from smoothcert.errors import UsageError
+from smoothcert.dataset_names import DIMENSIONS, canonical_name
+from smoothcert.errors import SmoothcertError, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -68,10 +69,13 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
     if sigma is None:
         raise UsageError("The checkpoint does not record its noise level; set it with `--sigma`.")
-    trained = RunFolder(paths[0]).read_config()
+    folder = RunFolder(paths[0])
+    trained = folder.read_config()
     if trained and args.data is None:  # images are resized as for training
         args.resize, args.crop = args.resize or trained.resize or None, args.crop or trained.crop or None
-    datasets = _load_datasets(args, trained.dataset if trained else checkpoint.about.get("dataset"))
+    datasets = _load_datasets(
+        args, (folder.dataset_path() or trained.dataset) if trained else checkpoint.about.get("dataset")
+    )
     for data in datasets:
         checkpoint.model.check_shape(data.shape)
     checkpoint.model.to(device)
@@ -87,7 +91,12 @@ def _load_datasets(args: argparse.Namespace, default: str | None) -> list[ImageD
         name = args.data or default
         if name is None:
             raise UsageError("The checkpoint does not record its dataset; name one with `--data`.")
-        data = load_dataset(name, args.split, args.data_dir, resize=args.resize, crop=args.crop)
+        try:
+            data = load_dataset(name, args.split, args.data_dir, resize=args.resize, crop=args.crop)
+        except SmoothcertError as error:
+            if args.data or canonical_name(name) in DIMENSIONS:
+                raise
+            raise type(error)(f"{str(error).rstrip('.')}; use `--data` if the training data is elsewhere.") from error
         if args.corruption:
             raise UsageError(f"`--corruption` requires a corrupted dataset, but {data.name} is not corrupted.")
         return [data]

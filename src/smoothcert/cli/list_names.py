@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from smoothcert.cli.progress import say
+from smoothcert.errors import unknown_name
 
 
 def add_command(commands: Any) -> None:
@@ -26,47 +27,31 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _list_tables(pattern: str) -> list[str]:
-    from fnmatch import filter as matching
+def _names(kind: str) -> Iterable[str]:
+    """Return all names of a kind, without importing torch."""
+    from smoothcert.checkpoints.pretrained import list_pretrained
+    from smoothcert.dataset_names import DIMENSIONS, NORMALIZATIONS
+    from smoothcert.model_names import ARCHITECTURES
+    from smoothcert.training.method_options import known_methods
+    from smoothcert.training.recipes import list_recipes, paper_tables
 
-    from smoothcert.training.recipes import paper_tables
-
-    return matching(paper_tables(), pattern)
-
-
-def _list_normalizations(pattern: str) -> list[str]:
-    from fnmatch import filter as matching
-
-    from smoothcert.checkpoints.published import NORMALIZATIONS
-
-    return matching(NORMALIZATIONS, pattern)
-
-
-def _list_others(kind: str, pattern: str) -> list[str]:
-    import smoothcert  # imports the package behind a name on first use
-
-    names: list[str] = getattr(smoothcert, f"list_{kind}")(pattern)
-    return names
-
-
-_KINDS: dict[str, Callable[[str], list[str]]] = {
-    "datasets": partial(_list_others, "datasets"),
-    "models": partial(_list_others, "models"),
-    "methods": partial(_list_others, "methods"),
-    "recipes": partial(_list_others, "recipes"),
-    "tables": _list_tables,
-    "pretrained": partial(_list_others, "pretrained"),
-    "normalizations": _list_normalizations,
-}
+    names: dict[str, Callable[[], Iterable[str]]] = {
+        "datasets": lambda: sorted(DIMENSIONS),
+        "models": lambda: ARCHITECTURES,
+        "methods": known_methods,
+        "recipes": list_recipes,
+        "tables": paper_tables,
+        "pretrained": list_pretrained,
+        "normalizations": lambda: NORMALIZATIONS,
+    }
+    if kind not in names:
+        raise unknown_name("kind", kind, names)
+    return names[kind]()
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the matching names."""
-    from smoothcert.errors import unknown_name
-
-    if args.kind not in _KINDS:
-        raise unknown_name("kind", args.kind, _KINDS)
-    names = _KINDS[args.kind](args.pattern)
+    names = fnmatch.filter(_names(args.kind), args.pattern)
     if not names:
         say(f"No {args.kind} match {args.pattern!r}.")
     elif args.kind == "recipes" and not args.json:

@@ -21,7 +21,8 @@ def add_command(commands: Any) -> None:
         "file, without the model. Choose these settings before looking at the results: the best of several attempts "
         "is not a valid certificate.",
     )
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="results file of `smoothcert certify`")
+    text = "results file of `smoothcert certify`; files of votes beside it are skipped, so that a pattern can name it"
+    parser.add_argument("file", nargs="*", type=Path, metavar="FILE", help=text)
     parser.add_argument("--out", type=Path, metavar="FILE", help="results file to write (default: beside FILE)")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     add_unverified(parser)
@@ -46,17 +47,23 @@ def add_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Recompute the certificates, write them, and print their table."""
+    from smoothcert.results.naming import is_companion
+
     cascade_only = [flag for flag in ("p0", "first_share") if getattr(args, flag) is not None]
     file_only = [flag for flag in ("file", "bound", "norm", "top", "classes", "dimensions") if getattr(args, flag)]
-    if not args.cascade and args.file is None:
+    if not args.cascade and not args.file:
         raise UsageError("Expected a results file, or several after `--cascade`, but got none.")
     if wrong := file_only if args.cascade else cascade_only:
         where = "cannot be combined with" if args.cascade else "needs"
         name = "FILE" if wrong[0] == "file" else f"`{wrong[0]}`"  # `main` turns arguments into flags
         raise UsageError(f"{name} {where} `--cascade`.")
-    out = _write_cascade(args) if args.cascade else _write_again(args)
-    say(f"Results: {out}")
-    print_table([str(out)], as_json=args.json, unverified=args.unverified)
+    files = [file for file in args.file if not is_companion(file)] or args.file
+    if args.out and len(files) > 1:
+        raise UsageError(f"`--out` names one file, but {len(files)} results files are given; omit `--out`.")
+    outs = [_write_cascade(args)] if args.cascade else [_write_again(args, file) for file in files]
+    for out in outs:
+        say(f"Results: {out}")
+    print_table([str(out) for out in outs], as_json=args.json, unverified=args.unverified)
 
 
 def _write_cascade(args: argparse.Namespace) -> Path:
@@ -73,14 +80,14 @@ def _write_cascade(args: argparse.Namespace) -> Path:
     return out
 
 
-def _write_again(args: argparse.Namespace) -> Path:
+def _write_again(args: argparse.Namespace, file: Path) -> Path:
     from smoothcert.certification.recertify import Recertification, recertify, write_recertified
     from smoothcert.results.naming import results_stem
 
     wanted = Recertification(args.alpha, args.bound, args.norm, args.top, args.classes, args.dimensions)
-    recertified = recertify(args.file, wanted, unverified=args.unverified)
+    recertified = recertify(file, wanted, unverified=args.unverified)
     given = (("alpha", args.alpha), ("", args.bound), ("", args.norm), ("top", args.top))
     parts = [f"{key}{value}" for key, value in given if value is not None]
-    out: Path = args.out or args.file.with_name(f"{results_stem(args.file)}-{'-'.join(parts or ['again'])}.tsv")
+    out: Path = args.out or file.with_name(f"{results_stem(file)}-{'-'.join(parts or ['again'])}.tsv")
     write_recertified(out, *recertified)
     return out

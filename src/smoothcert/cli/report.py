@@ -40,6 +40,12 @@ def add_command(commands: Any) -> None:
     )
     group.add_argument("--baseline", metavar="NAME", help="compare ACR with this result, on the images both have")
     group.add_argument("--paper", action="store_true", help="also show the paper's numbers")
+    text = "also show the best row per radius, ACR at fewer votes, and training cost"
+    group.add_argument("--beyond-acr", action="store_true", help=text)
+    text = "gray accuracies that Gaussian training of at most the same cost exceeds"
+    group.add_argument("--gray", action="store_true", help=text)
+    text = "write the distribution of p_A, the share of votes for the label, as CSV"
+    group.add_argument("--p-a", type=Path, metavar="FILE", help=text)
     group = parser.add_argument_group("for files without a sidecar (default: read from the file name METHOD-SIGMA.tsv)")
     group.add_argument("--dataset", metavar="NAME", help="dataset of these files")
     group.add_argument("--sigma", type=float, help="noise level of these files")
@@ -65,7 +71,15 @@ def run(args: argparse.Namespace) -> None:
         baseline=args.baseline,
         paper=args.paper,
         unverified=args.unverified,
+        beyond_acr=args.beyond_acr,
+        gray=args.gray,
     )
+    if args.p_a:
+        from smoothcert.report.tables.beyond_acr import distribution_csv
+        from smoothcert.runtime.atomic_files import write_text
+
+        write_text(args.p_a, distribution_csv(findings.runs))
+        say(f"Wrote {args.p_a}")
     write_page(args, findings, table)
 
 
@@ -76,6 +90,7 @@ def print_table(
     outputs: Sequence[Path] = (),
     about: dict[str, Any] | None = None,
     unverified: bool = False,
+    beyond_acr: bool = False,
     **options: Any,
 ) -> tuple[Findings, Table | None]:
     """Print the table of results, write it to `outputs`, and return the results and the table."""
@@ -105,6 +120,10 @@ def print_table(
         say("The paper has no row for this dataset, noise level and method.")
     seeded = [row for row in table.rows if row.entry.seed is not None] if table else []
     annexes = [seed_annex(over_seeds(seeded), several_sets=table.several_sets)] if table and seeded else []
+    if table and beyond_acr:
+        from smoothcert.report.tables.beyond_acr import best_annex, fewer_votes_annex
+
+        annexes += [best_annex(table), fewer_votes_annex(findings.runs, table)]
     paper = options.get("paper", False)
     show(table, findings.corrupted, annexes=annexes, as_json=as_json, outputs=outputs, paper=paper)
     return findings, table

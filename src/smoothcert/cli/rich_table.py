@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from smoothcert.report.tables.formats import Sheet
     from smoothcert.report.tables.table import Table
 
-_STYLES = {"best": "bold green", "second": "underline", "curve": "cyan", "paper": "dim", "title": "dim", "rule": "dim"}
+_STYLES = {
+    "best": "bold green",
+    "second": "underline",
+    "worse": "bright_black",
+    "curve": "cyan",
+    "paper": "dim",
+    "title": "dim",
+    "rule": "dim",
+}
 
 
 def show_tables(tables: Sequence[Table | Sheet], console: Console | None = None) -> None:

@@ -29,7 +29,7 @@ class Stages(ExitStack):
             latest[progress.name] = progress
             runs = latest.values()
             done, total, start = (sum(getattr(run, key) for run in runs) for key in ("step", "total", "start"))
-            note = f"epoch {progress.epoch + 1}, loss {progress.loss:.4f}"
+            note = f"epoch {progress.epoch}, loss {progress.loss:.4f}"
             if progress.metrics:
                 note += f", accuracy under noise {progress.metrics['test_accuracy']:.1f}%"
             bar = self.bar_for(name, total, "steps", start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.common_options import add_run_options
@@ -13,6 +13,7 @@ from smoothcert.cli.progress import duration, say
 from smoothcert.cli.stages import Stages
 from smoothcert.errors import UsageError, counted
 from smoothcert.training.config import TrainConfig, describe, field_groups, make_config, to_toml
+from smoothcert.training.method_options import known_methods, option_type
 
 if TYPE_CHECKING:
     import torch
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 _SHORT_FLAGS = {"learning_rate": ["--lr"]}
 
 
-def add_command(commands: Any, *, with_methods: bool) -> None:
-    """Add the command; `with_methods` adds the flags of training methods, which imports torch."""
+def add_command(commands: Any) -> None:
+    """Add the command."""
     parser = commands.add_parser(
         "train",
         help="train a base classifier",
@@ -38,7 +39,9 @@ def add_command(commands: Any, *, with_methods: bool) -> None:
         "--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="recipe as a flag; can be repeated"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
-    parser.add_argument("--json", action="store_true", help="print the final metrics as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print the final metrics as JSON; test_accuracy is under noise"
+    )
     group = parser.add_argument_group("execution")
     add_run_options(group)
     text = "compile training steps (default: only for long runs on a GPU)"
@@ -51,8 +54,7 @@ def add_command(commands: Any, *, with_methods: bool) -> None:
         for name in names:
             default = fields[name].default
             _add_flag(group, name, type(default), fields[name].metadata["help"] + _describe_default(default))
-    if with_methods:
-        _add_method_flags(parser)
+    _add_method_flags(parser)
     parser.set_defaults(run=run)
 
 
@@ -64,35 +66,28 @@ def _describe_default(default: Any) -> str:
 
 def _add_method_flags(parser: argparse.ArgumentParser) -> None:
     """Add a group of flags per method, and one for flags that several methods share."""
-    from smoothcert.methods import METHODS
-
-    options: dict[str, list[tuple[str, Any]]] = {}  # per option: the methods that have it, with their fields
-    for method in METHODS.values():
-        for field in dataclasses.fields(method):
-            if field.name != "sigma":
-                options.setdefault(field.name, []).append((method.name, field))
+    owners: dict[str, list[str]] = {}  # per option: the methods that have it
+    methods = known_methods()
+    for method, options in methods.items():
+        for name in options:
+            owners.setdefault(name, []).append(method)
     groups: dict[str, Any] = {}
-    for name, owners in sorted(options.items(), key=lambda item: len(item[1]) == 1):
-        method_name, first = owners[0]
-        if len(owners) == 1:
-            title, text = f"method {method_name}", _help_of(first) + _describe_default(first.default)
+    for name, names in sorted(owners.items(), key=lambda item: len(item[1]) == 1):
+        helps, default = {method: methods[method][name]["help"] for method in names}, methods[names[0]][name]["default"]
+        if len(names) == 1:
+            title, text = f"method {names[0]}", helps[names[0]] + _describe_default(default)
         else:
-            title, text = "options of several methods", _shared_help(owners)
+            title, text = "options of several methods", _shared_help(helps)
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
-        kind = int if first.default is None else type(first.default)
-        _add_flag(groups[title], name, kind, text)
+        _add_flag(groups[title], name, option_type(default), text)
 
 
-def _help_of(field: Any) -> str:
-    return str(field.metadata.get("help", "option of this method"))
-
-
-def _shared_help(owners: Sequence[tuple[str, Any]]) -> str:
+def _shared_help(helps: Mapping[str, str]) -> str:
     """Return each meaning of an option with the methods where it has this meaning."""
     meanings: dict[str, list[str]] = {}
-    for method_name, field in owners:
-        meanings.setdefault(_help_of(field), []).append(method_name)
+    for method, text in helps.items():
+        meanings.setdefault(text, []).append(method)
     return "; ".join(f"{', '.join(names)}: {text}" for text, names in meanings.items())
 
 
@@ -107,13 +102,12 @@ def _add_flag(group: Any, name: str, kind: type, help: str) -> None:
 
 def resolve(args: argparse.Namespace) -> list[TrainConfig]:
     """Return the configurations of all recipes, with the flags applied."""
-    from smoothcert.methods import METHODS
     from smoothcert.training.compute import method_of
     from smoothcert.training.recipes import load_recipe
 
     given = {name: value for name, value in vars(args).items() if value is not None}
     fields = {name for names in field_groups().values() for name in names}
-    options = {field.name for method in METHODS.values() for field in dataclasses.fields(method)} - {"sigma"}
+    options = {name for method in known_methods().values() for name in method}
     overrides: dict[str, Any] = {name: value for name, value in given.items() if name in fields}
     overrides["options"] = {name: value for name, value in given.items() if name in options}
     names = args.recipe + (args.recipe_flag or [])

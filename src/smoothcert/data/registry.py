@@ -170,6 +170,12 @@ def load_dataset(
     raise unknown_name("dataset", name, list_datasets())
 
 
+def path_of(name: str) -> Path | None:
+    """Return the absolute path of a dataset that is given by its path, None for the name of one."""
+    path = Path(name).expanduser()
+    return path.resolve() if canonical_name(name) not in DIMENSIONS and path.exists() else None
+
+
 def _load_corrupted(name: str, split: str, data_dir: Path) -> ImageData | None:
     """Load SET/CORRUPTION, where SET is the name or folder of a corrupted dataset; return None for other names."""
     from smoothcert.data.corrupted import find_corrupted

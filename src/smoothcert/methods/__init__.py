@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatch
 from typing import Any
 
-from smoothcert.errors import UsageError, unknown_name
+from smoothcert.errors import UsageError, suggest, unknown_name
 from smoothcert.methods.base import Draws, Method, StepOutput
 from smoothcert.methods.catrs import CatRs
 from smoothcert.methods.consistency import Consistency, SmoothAdvConsistency
@@ -117,7 +117,8 @@ def create_method(name: str, sigma: float, options: Mapping[str, Any] | None = N
     unknown = sorted(options.keys() - fields.keys())
     if unknown:
         known = ", ".join(sorted(fields)) or "none"
-        raise UsageError(f"Method {name} has no option {', '.join(unknown)}; its options: {known}.")
+        near = suggest(unknown[0], fields)
+        raise UsageError(f"Method {name} has no option {', '.join(unknown)}{near} Its options: {known}.")
     for key, value in options.items():
         kind = int if fields[key].default is None else type(fields[key].default)
         if value is not None and not (type(value) is kind or (kind is float and type(value) is int)):

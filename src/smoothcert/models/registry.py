@@ -9,11 +9,10 @@ from fnmatch import fnmatch
 from torch import nn
 
 from smoothcert.errors import UsageError, unknown_name
+from smoothcert.model_names import ARCHITECTURES
 from smoothcert.models.layers import Classifier, Normalize
 from smoothcert.models.lenet import LeNet
 from smoothcert.models.resnet import cifar_resnet, resnet50
-
-ARCHITECTURES = ("lenet", "cifar_resnet20", "cifar_resnet110", "resnet50")
 
 
 def list_models(pattern: str = "*") -> list[str]:

@@ -22,10 +22,11 @@ from smoothcert.report.tables.entries import Entry, describe
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.unique_titles import make_titles_unique
 from smoothcert.results.image_lists import images_of
-from smoothcert.results.naming import COMPANION_SUFFIXES, sidecar_path
+from smoothcert.results.naming import is_companion, sidecar_path
 from smoothcert.results.records import COLUMNS
 from smoothcert.runtime.bounded_files import read_text
 from smoothcert.training.config import TrainConfig, read_config
+from smoothcert.training.passes import passes_per_input, relative_cost
 from smoothcert.training.recipes import paper_tables
 from smoothcert.training.run_records import read_metrics, read_segments
 
@@ -120,7 +121,7 @@ def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
             files += [(name, file) for file in below]
         else:
             files.append((name, path))
-    results = [(name, path) for name, path in files if not path.name.removesuffix(".gz").endswith(COMPANION_SUFFIXES)]
+    results = [(name, path) for name, path in files if not is_companion(path)]
     return list(dict.fromkeys(results or files))
 
 
@@ -150,7 +151,15 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
         read_segments(folder / "segments.json"),
         " ".join(read_text(note).split()) if note.is_file() else "",
     )
-    return dataclasses.replace(run, entry=_match_paper_row(run, name))
+    entry = _match_paper_row(run, name)
+    return dataclasses.replace(run, entry=dataclasses.replace(entry, cost=_training_cost(run)))
+
+
+def _training_cost(run: Run) -> float | None:
+    """Return the forward passes per training image; None if unknown, as for networks that were combined."""
+    if run.config is None or {"cascade", "ensemble"} & {*run.entry.settings, *run.entry.settings.get("model", {})}:
+        return None
+    return run.config.epochs * relative_cost(run.config) * passes_per_input("gaussian")
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:

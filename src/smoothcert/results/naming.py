@@ -71,11 +71,20 @@ def _companion(path: Path, suffix: str) -> Path:
     return path.with_name(results_stem(path) + suffix + (".gz" if path.suffix == ".gz" else ""))
 
 
+def is_companion(path: Path) -> bool:
+    """Return True if a file is named like a table beside a results file.
+
+    >>> is_companion(Path("a.counts.tsv.gz")), is_companion(Path("a.tsv"))
+    (True, False)
+    """
+    return path.name.removesuffix(".gz").endswith(COMPANION_SUFFIXES)
+
+
 def certificates_in(folder: Path, *, below: bool = False) -> list[Path]:
     """Return the results files of `certify` in a folder, including gzipped ones; with `below` also in subfolders."""
     prefix = "**/" if below else ""
     files = [path for suffix in (".tsv", ".tsv.gz") for path in folder.glob(f"{prefix}certify-*{suffix}")]
-    return sorted(path for path in files if not path.name.removesuffix(".gz").endswith(COMPANION_SUFFIXES))
+    return sorted(path for path in files if not is_companion(path))
 
 
 def check_name(out: Path) -> None:

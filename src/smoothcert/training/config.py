@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from smoothcert.errors import SmoothcertError, UsageError, quote, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, quote, suggest, unknown_name
 from smoothcert.runtime.typed_files import read_toml
 from smoothcert.training.settings import (
     GROUPS,
@@ -137,7 +137,8 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     if unknown := sorted(set(plain) - (set(fields) - {"options"})):
         hint = " Put options of the method into the table [method], next to its name." if "options" in unknown else ""
-        raise UsageError(f"{where} has unknown fields: {', '.join(unknown)}.{hint}")
+        near = suggest(unknown[0], set(fields) - {"options"})
+        raise UsageError(f"{where} has unknown fields: {', '.join(unknown)}{near if not hint else '.'}{hint}")
     if "name" in options:
         plain["method"] = options.pop("name")
     if unknown := sorted(set(overrides) - set(fields)):

@@ -77,6 +77,11 @@ class RunFolder:
             text = f"{self.path} holds a run with a different configuration (different {', '.join(fields)})"
             raise UsageError(f"{text}; choose another `name`, or move the folder elsewhere.")
 
+    def dataset_path(self) -> str | None:
+        """Return the path of the dataset that the run was trained with, None if it has a name or is gone."""
+        paths = [segment["dataset"] for segment in self.read_segments() if "dataset" in segment]
+        return next((path for path in reversed(paths) if Path(path).exists()), None)
+
     def write_network(self, card: str, model: Classifier, **about: Any) -> None:
         """Write the network and its card, and delete the states."""
         write_text(self.card, card)

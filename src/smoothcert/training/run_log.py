@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from smoothcert.data.registry import path_of
 from smoothcert.models import Classifier
 from smoothcert.runtime.environment import describe_environment
 from smoothcert.training.model_card import model_card
@@ -26,6 +27,8 @@ class RunLog:
         self.device, self.sampler = run.stepper.device, run.sampler
         environment = describe_environment(self.device)
         self._segment = {"first_step": run.start, "processes": run.ranks.size, **environment}
+        if path := path_of(run.config.dataset):  # so that it is found from other directories
+            self._segment["dataset"] = str(path)
         self._began = self._epoch_began = self._saved = time.monotonic()
         epoch, steps_of_epoch = divmod(run.start, len(run.plan))
         if steps_of_epoch:  # the time of an epoch includes what earlier processes spent on it

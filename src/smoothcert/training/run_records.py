@@ -21,6 +21,7 @@ class _Segment(_FirstStep, total=False):
 
     seconds: Seconds
     device: str
+    dataset: str
     versions: dict[str, str]
 
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from smoothcert.report.figures.plots import Curves, Panel, Point, Tradeoff, write_figure
+from smoothcert.report.figures.plots import Curves, Distributions, Panel, Point, Tradeoff, write_figure
 from smoothcert.report.sources import Run, paper_places, recipe_of
 from smoothcert.report.symbols import with_symbols
+from smoothcert.report.tables.beyond_acr import vote_shares_of
 from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paper_numbers import METHODS, method_rank, paper_row
 from smoothcert.training.recipes import paper_tables
@@ -23,7 +24,7 @@ def write_figures(runs: Sequence[Run], folder: Path, *, paper: bool = False) -> 
 
 
 def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
-    """Return a figure of certified accuracy by radius for each dataset and noise level."""
+    """Return figures of certified accuracy by radius and of p_A, for each dataset and noise level."""
     figures: dict[str, list[Panel]] = {}
     for dataset, sigma in sorted({run.entry.group for run in runs}):
         members = [run for run in runs if run.entry.group == (dataset, sigma)]
@@ -31,7 +32,11 @@ def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
         name = f"certified-accuracy-{file_name(dataset or 'unknown')}-{sigma:.2f}"
         curves = {_escape(with_symbols(run.entry.title)): run.entry.results for run in members}
         title = dataset_title(dataset) if dataset else ""
-        figures[name] = [Curves(rf"{_escape(title)}, $\sigma={sigma:.2f}$", curves)]
+        title = rf"{_escape(title)}, $\sigma={sigma:.2f}$"
+        figures[name] = [Curves(title, curves)]
+        shares = {_escape(with_symbols(run.entry.title)): vote_shares_of(run) for run in members}
+        if known := {name: values for name, values in shares.items() if values is not None}:
+            figures[f"p-a-{file_name(dataset or 'unknown')}-{sigma:.2f}"] = [Distributions(title, known)]
     return figures
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smoothcert.report.figures.canvas import STYLE, SUFFIXES, new_figure, save_figure
 from smoothcert.report.palette import LIGHT, METHOD_COLORS
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.paper_numbers import METHODS, PaperRow
 from smoothcert.results.records import Results
+from smoothcert.statistics.evaluation import share_up_to
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 
 # The page's colors, in the order of the methods; line styles and markers help in print.
@@ -49,7 +51,15 @@ class Tradeoff:
     lines: Mapping[str, Sequence[Point]]
 
 
-Panel = Curves | Tradeoff
+@dataclass(frozen=True)
+class Distributions:
+    """A panel of the share of images whose p_A is at most p: shares of votes by curve name."""
+
+    title: str
+    curves: Mapping[str, NDArray[np.float64]]
+
+
+Panel = Curves | Tradeoff | Distributions
 
 
 def plot_certified_accuracy(entries: Sequence[Entry], path: Path, title: str = "") -> None:
@@ -75,6 +85,8 @@ def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
             axes = figure.add_subplot(1, len(panels), number + 1)
             if isinstance(panel, Curves):
                 _draw_curves(axes, panel)
+            elif isinstance(panel, Distributions):
+                _draw_distributions(axes, panel)
             else:
                 _draw_tradeoff(axes, panel)
             axes.grid(alpha=0.3, linewidth=0.6)
@@ -149,6 +161,15 @@ def _draw_curves(axes: Any, panel: Curves) -> None:
     axes.set(xlim=(0, radii[-1]), ylim=(0, 100))
 
 
+def _draw_distributions(axes: Any, panel: Distributions) -> None:
+    p = np.linspace(0, 1, 501)
+    for (name, shares), (index, dashes) in zip(panel.curves.items(), _line_styles(panel.curves), strict=True):
+        axes.plot(p, 100 * share_up_to(shares, p), label=name, color=_COLORS[index], linestyle=dashes, linewidth=1.4)
+    axes.set(
+        xlabel="$p_A$", ylabel="images with at most this $p_A$ (%)", title=panel.title, xlim=(0, 1), ylim=(0, None)
+    )
+
+
 def _draw_tradeoff(axes: Any, panel: Tradeoff) -> None:
     rings: list[tuple[Any, dict[str, Any]]] = []
     for (name, line), (index, dashes) in zip(panel.lines.items(), _line_styles(panel.lines), strict=True):
@@ -171,7 +192,7 @@ def _label_settings(figure: Any, panels: Sequence[Panel]) -> None:
 
     figure.draw_without_rendering()  # computes the layout
     for axes, panel in zip(figure.axes, panels, strict=True):
-        if isinstance(panel, Curves):
+        if not isinstance(panel, Tradeoff):
             continue
         points = [point for line in panel.lines.values() for point in line if point.setting]
         marks = [mark for line in axes.lines for mark in axes.transData.transform(line.get_xydata())]

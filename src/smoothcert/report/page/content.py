@@ -25,6 +25,8 @@ from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import TEXT_COLUMNS, TEXT_FORMATS, dataset_title, row_lines, sheet
 from smoothcert.report.tables.paper_numbers import METHODS, paper_row
 from smoothcert.report.tables.table import Table, TableRow
+from smoothcert.training.config import TrainConfig
+from smoothcert.training.method_options import known_methods
 
 Json = dict[str, Any]
 _PATH = re.compile(r"""(?:(?<![^\s"'(=])(?:~|\.\.)?|\b[A-Za-z]:)[/\\](?:[^\s/\\"']+[/\\])+([^\s/\\"']*)""")
@@ -64,11 +66,10 @@ def build_content(
         for run, row, run_votes, option in zip(runs, table.rows, votes, varied_options(runs), strict=True)
     ]
     printed = sheet(table)
-    positions = {id(row): position for position, row in enumerate(table.rows)}
     content: Json = without_folders(
         {
             "radii": list(table.radii),
-            "messages": dataset_messages(table, positions),
+            "messages": dataset_messages(table, runs),
             "corruptionMessage": corruption_message(networks),
             "corruptionLeads": len(networks) >= max(1, len(runs) / 2),
             "colors": METHOD_COLORS,
@@ -94,7 +95,7 @@ def varied_options(runs: Sequence[Run]) -> list[Json | None]:
     groups: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
     for position, run in enumerate(runs):
         if run.config and run.entry.method:
-            groups.setdefault((run.entry.method, run.entry.group), []).append((position, run.config.options))
+            groups.setdefault((run.entry.method, run.entry.group), []).append((position, _all_options(run.config)))
     varied: list[Json | None] = [None] * len(runs)
     for members in groups.values():
         numbers = {key for _, options in members for key, value in options.items() if isinstance(value, int | float)}
@@ -110,6 +111,12 @@ def _cells(row: TableRow, table: Table) -> list[list[str]]:
     entry = row.entry
     paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
     return [[cell.text for cell in line] for line in row_lines(row, table, paper)]
+
+
+def _all_options(config: TrainConfig) -> Mapping[str, Any]:
+    """Return the options of a run's method with defaults, which folders of earlier versions do not state."""
+    options = known_methods().get(config.method, {})
+    return {**{name: option["default"] for name, option in options.items()}, **config.options}
 
 
 def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) -> Json:

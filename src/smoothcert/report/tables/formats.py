@@ -102,11 +102,11 @@ def dataset_title(name: str | None) -> str:
     return TITLES.get(name or "", name or "?")
 
 
-_MARKS = {"best": "*", "second": "_", "": " "}
+_MARKS = {"best": "*", "second": "_", "worse": "-", "": " "}
 
 
 def to_text(table: Table | Sheet) -> str:
-    """Return an aligned table; `*` marks the best of a column and `_` the second best."""
+    """Return an aligned table; `*` marks the best of a column, `_` the second best and `-` worse ones."""
     printed = sheet(table)
     lines = aligned_lines(printed, _MARKS, "-")
     texts = ["".join(text for text, _ in line).rstrip() for line in lines]
@@ -150,7 +150,7 @@ class TextFormat:
         align: Cells of a line below the titles, of left and right columns; empty for no such line.
         rule: Line above each group.
         foot: Text at the end.
-        marks: Text before and after the best and second-best values.
+        marks: Text before and after the best, second-best and grayed values.
         escapes: Replacements of characters in cells.
         titles: Replacements of words in titles.
         quotes: Quote cells that contain a comma, a quote or a line break, and write numbers without commas.
@@ -203,7 +203,7 @@ TEXT_FORMATS = {
     ".md": TextFormat(
         row=("| ", " | ", " |\n"),
         align=(":--", "--:"),
-        marks={"best": ("**", "**"), "second": ("<u>", "</u>")},
+        marks={"best": ("**", "**"), "second": ("<u>", "</u>"), "worse": ('<span style="color:gray">', "</span>")},
         escapes={letter: "\\" + letter for letter in "\\`|<*["},
     ),
     ".tex": TextFormat(
@@ -211,7 +211,7 @@ TEXT_FORMATS = {
         row=("", " & ", " \\\\\n"),
         rule="\\midrule\n",
         foot="\\bottomrule\n\\end{tabular}\n",
-        marks={"best": ("\\textbf{", "}"), "second": ("\\underline{", "}")},
+        marks={"best": ("\\textbf{", "}"), "second": ("\\underline{", "}"), "worse": ("\\textcolor{gray}{", "}")},
         escapes={"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
         | {letter: f"\\{letter}" for letter in "&%$#_{}"},
         titles={

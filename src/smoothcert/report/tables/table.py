@@ -64,6 +64,7 @@ def build_table(
     linf: Sequence[float] = (),
     baseline: str | None = None,
     paper: bool = False,
+    gray: bool = False,
 ) -> Table:
     """Return the table of several runs, methods in the paper's order.
 
@@ -73,6 +74,7 @@ def build_table(
         linf: l_inf radii of further accuracy columns.
         baseline: Name or method of the entry to compare ACR with, on the images both have.
         paper: Attach the paper's numbers to the rows.
+        gray: Mark accuracies that Gaussian training of at most the same cost exceeds.
 
     Raises:
         UsageError: If the radii are invalid, or the entries cannot be compared.
@@ -87,6 +89,8 @@ def build_table(
     table = Table(rows, grid, tuple(linf), baseline)
     for members in table.rivals():
         _mark_rows(members)
+        if gray:
+            _mark_worse(members)
     return table
 
 
@@ -142,6 +146,17 @@ def _mark_rows(rows: Sequence[TableRow]) -> None:
         for row, mark in zip(rows, rank_marks(values), strict=True):
             if mark:
                 row.marks[key] = mark
+
+
+def _mark_worse(rows: Sequence[TableRow]) -> None:
+    """Mark accuracies below those of the most costly Gaussian training that costs no more, or else the cheapest."""
+    gaussians = sorted((row for row in rows if row.entry.method == "gaussian"), key=lambda row: row.entry.cost or 0.0)
+    for row in rows:
+        affordable = [other for other in gaussians if (other.entry.cost or 0.0) <= (row.entry.cost or math.inf)]
+        reference = (affordable or [*reversed(gaussians)])[-1:]
+        for i, value in enumerate(row.accuracy):
+            if reference and round(value, 1) < round(reference[0].accuracy[i], 1):
+                row.marks[f"r{i}"] = "worse"
 
 
 def rank_marks(values: Sequence[float | None]) -> list[str]:
