@@ -13,7 +13,7 @@ Generated from the parser: the same text as `smoothcert COMMAND --help`. [Comman
 
 def command_reference():
     """Return the page as Markdown."""
-    parser = build_parser(["train"])  # with the options of all training methods
+    parser = build_parser()
     return "\n".join([_INTRODUCTION, *_commands(parser, level=2)])
 
 

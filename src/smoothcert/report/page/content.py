@@ -66,11 +66,10 @@ def build_content(
         for run, row, run_votes, option in zip(runs, table.rows, votes, varied_options(runs), strict=True)
     ]
     printed = sheet(table)
-    positions = {id(row): position for position, row in enumerate(table.rows)}
     content: Json = without_folders(
         {
             "radii": list(table.radii),
-            "messages": dataset_messages(table, positions),
+            "messages": dataset_messages(table, runs),
             "corruptionMessage": corruption_message(networks),
             "corruptionLeads": len(networks) >= max(1, len(runs) / 2),
             "colors": METHOD_COLORS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -10,18 +10,22 @@ import numpy as np
 
 from smoothcert.report.corrupted.means import summarize
 from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, same_images
+from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.report.tables.winners import BestAt, Lead, best_by_radius, comparable_rows, leads_by_sigma
 from smoothcert.statistics.metrics import Estimate, estimate
+from smoothcert.training.passes import relative_cost
 
 Json = dict[str, Any]
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 
 
-def dataset_messages(table: Table, positions: dict[int, int]) -> list[Json]:
-    """Return the message and the best run per radius of each dataset; `positions` maps `id(row)` to its run."""
+def dataset_messages(table: Table, runs: Sequence[Run]) -> list[Json]:
+    """Return the message and the best run per radius of each dataset; runs are in the order of the table's rows."""
+    positions = {id(row): position for position, row in enumerate(table.rows)}
+    costs = {id(row): relative_cost(run.config) for row, run in zip(table.rows, runs, strict=True) if run.config}
     messages = []
     for dataset in dict.fromkeys(row.entry.dataset for row in table.rows):
         rows = comparable_rows(table, dataset)
@@ -30,7 +34,12 @@ def dataset_messages(table: Table, positions: dict[int, int]) -> list[Json]:
             {
                 "dataset": dataset,
                 "headline": _headline(leads, dataset),
-                "details": [*_acr_sentence(leads), *_clean_sentence(leads), *_radius_sentence(best)],
+                "details": [
+                    *_acr_sentence(leads),
+                    *_clean_sentence(leads),
+                    *_radius_sentence(best),
+                    *_cost_sentence(leads, costs),
+                ],
                 "compared": [positions[id(row)] for row in rows],
                 "images": len(rows[0].entry.results),
                 "best": [
@@ -124,6 +133,15 @@ def _radius_sentence(best: Sequence[BestAt]) -> list[Json]:
         where = f"r = {first:.2f}" if first == last else f"r = {first:.2f} to {last:.2f}"
         parts.append(f"{name} at {where}")
     return [{"title": "Most images certified", "text": f"{_listed(parts)}, each with its best {SIGMA}."}]
+
+
+def _cost_sentence(leads: Sequence[Lead], costs: Mapping[int, float]) -> list[Json]:
+    """Compare the cost of training the winner and the next method, at the noise level with the largest ACR."""
+    lead = max(leads, key=lambda lead: lead.first.acr.value)
+    parts = [f"{_name(row)} {costs[id(row)]:.1f}" for row in (lead.first, lead.second) if row and id(row) in costs]
+    if not parts or lead.second is None:
+        return []
+    return [{"title": "Training cost", "text": f"{' and '.join(parts)} times the network passes of Gaussian training."}]
 
 
 def corruption_message(networks: Sequence[CorruptedResults]) -> Json | None:

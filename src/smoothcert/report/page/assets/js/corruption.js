@@ -60,6 +60,9 @@ function legend({ low, high, color }, left, top, write) {
   ];
 }
 
+/** Return how far a turned title reaches beyond the last column. */
+const overhang = (longest) => Math.max(0, 0.77 * longest - 20);
+
 function paint(map, width) {
   const { columns, rows, gaps, ranked } = rowsOf(map);
   const digits = Math.max(...map.values.flat()) < 10 ? 3 : 1; // values below 10 are radii, others percentages
@@ -68,9 +71,11 @@ function paint(map, width) {
     rows.flat().filter((value) => value !== null),
     gaps,
   );
-  const wide = Math.min(110, Math.max(46, (width - NAMES) / columns.length));
-  const turned = columns.some((name) => textWidth(name) + 6 > wide);
-  const head = turned ? 18 + Math.min(150, 0.66 * Math.max(...columns.map((name) => textWidth(name)))) : 26;
+  const longest = Math.max(...columns.map((name) => textWidth(name)));
+  const turned = longest + 6 > Math.min(110, (width - NAMES) / columns.length);
+  const beside = turned ? overhang(longest) : 0;
+  const wide = Math.min(110, Math.max(46, (width - NAMES - beside) / columns.length));
+  const head = turned ? 18 + 0.66 * longest : 26;
   const marks = [];
   const cells = rows.flatMap((row, i) => {
     const best = ranked
@@ -144,7 +149,8 @@ function drawCorruption() {
       toggle("Difference to Gaussian", state.heatGap, setter("heatGap")),
   );
   // On narrow screens the map keeps its size and scrolls.
-  const least = NAMES + 46 * (map.columns.length + (map.means.length ? 1 : 0));
+  const columns = map.columns.length + (map.means.length ? 1 : 0);
+  const least = NAMES + 46 * columns + overhang(Math.max(...map.columns.map((name) => textWidth(name))));
   byId("corruption-plot").style.minWidth = `${least}px`;
   drawPlot("corruption-plot", "corruptions", (width) => paint(map, width));
 }
