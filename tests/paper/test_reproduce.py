@@ -231,7 +231,7 @@ def test_a_run_that_cannot_begin_does_not_stop_those_beside_it(small, tmp_path):
     jobs = [job for job in jobs if job.config.method in ("gaussian", "stability", "catrs")]
     place, first, third = Workplace(tmp_path, n=200), jobs[0], jobs[2]
     damaged, teacher = tmp_path / first.config.name / "state.safetensors", teacher_config(third.config).name
-    damaged.parent.mkdir()
+    RunFolder(damaged.parent).open(first.config)
     damaged.write_bytes(b"no tensors")
     errors = rf"{first.config.name}/state.safetensors is damaged .*{teacher} is being trained by another process"
     with RunFolder(tmp_path / teacher).locked(), pytest.raises(SmoothcertError, match=errors):

@@ -16,7 +16,7 @@ _ASSETS = Path(__file__).with_name("assets")
 _STYLES = ("page", "cards", "board")
 # In this order: all scripts share one scope. The page and its workers both have the engine.
 _ENGINE = ("statistics", "philox", "kernel", "network", "attacks")
-_SCRIPTS = ("dom", "readers", "pad", "cards", "board", "main")
+_SCRIPTS = ("dom", "readers", "pad", "cards", "board", "push", "main")
 
 DIGITS = (3, 716, 77, 874, 139, 952, 21, 36, 956, 20)
 """Test images of mnist-mini that the page offers, one of each digit."""

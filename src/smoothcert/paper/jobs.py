@@ -124,7 +124,8 @@ class Workplace:
     def progress(self, job: Job) -> JobStatus:
         """Return the status of a job from its files. Raise if they were made with different settings."""
         run = RunFolder(self.runs / job.config.name)
-        run.check(job.config)
+        if run.config.is_file():  # without it, training refuses the run, but not those beside it
+            run.check(job.config)
         network = file_hash(run.model) if run.finished else None
         done = total = 0
         for path, data in zip(self.results_paths(job), self.test_sets(job), strict=True):
