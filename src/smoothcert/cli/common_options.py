@@ -113,6 +113,9 @@ def fraction(text: str) -> float:
     """Read `2/255` or `0.0078`."""
     top, _, bottom = text.partition("/")
     try:
-        return float(top) / (float(bottom) if bottom else 1.0)
+        value = float(top) / (float(bottom) if bottom else 1.0)
     except (ValueError, ZeroDivisionError):
-        raise argparse.ArgumentTypeError(f"expected a number such as 2/255, but got {text!r}") from None
+        value = math.nan
+    if math.isfinite(value):
+        return value
+    raise argparse.ArgumentTypeError(f"expected a number such as 2/255, but got {text!r}")

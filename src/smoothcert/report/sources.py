@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcert.dataset_names import DIMENSIONS, canonical_name
-from smoothcert.errors import UsageError
+from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.report.corrupted.files import folder_and_severity, is_corrupted
 from smoothcert.report.corrupted.grouping import read_corrupted
 from smoothcert.report.corrupted.results import CorruptedResults
@@ -159,7 +159,10 @@ def _training_cost(run: Run) -> float | None:
     """Return the forward passes per training image; None if unknown, as for networks that were combined."""
     if run.config is None or {"cascade", "ensemble"} & {*run.entry.settings, *run.entry.settings.get("model", {})}:
         return None
-    return run.config.epochs * relative_cost(run.config) * passes_per_input("gaussian")
+    try:
+        return run.config.epochs * relative_cost(run.config) * passes_per_input("gaussian")
+    except (TypeError, ValueError, OverflowError) as error:  # options that no method takes
+        raise SmoothcertError(f"{run.path.parent / 'config.toml'} has impossible options of the method.") from error
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:

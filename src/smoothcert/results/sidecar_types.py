@@ -32,10 +32,15 @@ class ModelSettings(TypedDict, total=False):
     name: str
 
 
-class StopSettings(TypedDict, total=False):
-    """A stopping rule and its looks."""
+class RuleName(TypedDict):
+    """The name of a stopping rule."""
 
     rule: str
+
+
+class StopSettings(RuleName, total=False):
+    """A stopping rule and its looks."""
+
     radius: Annotated[float, Between(0, 1e300)]
     radii: list[Annotated[float, Between(0, 1e300)]]
     samples: Index

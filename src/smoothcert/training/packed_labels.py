@@ -33,6 +33,10 @@ class PackedLabels:
                 self.classes, self.votes = file.get_slice("classes"), file.get_slice("votes")  # read on demand
         except (OSError, SafetensorError) as error:
             raise SmoothcertError(f"{path} is damaged ({first_line(error)}); delete it to regenerate it.") from error
+        offsets, ends = self.offsets, (self.classes.get_shape(), self.votes.get_shape())
+        whole = offsets.ndim == 1 and offsets.dtype == np.int64 and len(offsets) > 0
+        if not whole or ends != ([offsets[-1]], [offsets[-1]]) or offsets[0] or (np.diff(offsets) < 0).any():
+            raise SmoothcertError(f"{path} is damaged: its offsets do not fit its votes; delete it to regenerate it.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedLabels, (self.path, self.num_classes)
@@ -45,8 +49,10 @@ class PackedLabels:
         rows = np.zeros((len(indices), self.num_classes), dtype=np.float32)
         for row, index in zip(rows, indices.tolist(), strict=True):
             first, end = self.offsets[index : index + 2].tolist()
-            votes = self.votes[first:end].astype(np.float32)
-            row[self.classes[first:end]] = votes / votes.sum()
+            votes, classes = self.votes[first:end].astype(np.float32), self.classes[first:end].astype(np.int64)
+            if (classes >= self.num_classes).any():
+                raise SmoothcertError(f"{self.path} has votes for other classes; delete it to regenerate it.")
+            row[classes] = votes / votes.sum()
         return torch.from_numpy(rows)
 
     def dense(self) -> Tensor:
