@@ -247,7 +247,7 @@ def test_wrong_settings_and_foreign_files_are_refused(classifier, mini, tmp_path
         certify(classifier, mini, None, RULES["table"], [3, 5, 3])
     with pytest.raises(UsageError, match="number of shards of a budget to be .*, but got 5"):
         BudgetStop(samples=100, shard=(1, 5))
-    with pytest.raises(UsageError, match="> 0"):
+    with pytest.raises(UsageError, match="`samples` to be at least 1"):
         BudgetStop(samples=0)
 
 
