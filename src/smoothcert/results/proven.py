@@ -1,4 +1,4 @@
-"""Classes and radii that the votes beside a results file prove. No torch."""
+"""Classes and radii that the votes beside a results file prove. Does not import torch."""
 
 from __future__ import annotations
 
