@@ -70,8 +70,8 @@ def choose_weights(
         kept = kept & (shares >= config.discard_below)
         if not kept.any():
             raise SmoothcertError(
-                f"{config.name}: at epoch {epoch}, no training image is classified correctly under a share of at least "
-                f"{config.discard_below:g} of the noise samples; set a lower `discard_below` or a later "
+                f"{config.name}: at epoch {epoch}, no training image has a share of at least "
+                f"{config.discard_below:g} correct votes; set a lower `discard_below` or a later "
                 "`sampling_epoch`."
             )
     if not config.reweight_every:
