@@ -135,6 +135,6 @@ def _read(path: Path) -> Any:
 
 
 def _check_sizes(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Raise if weights claim more values than the file holds, as views that repeat one value do."""
+    """Raise if the weights are larger than the file, for example because they are views that repeat one value."""
     if sum(value.numel() * value.element_size() for value in weights.values()) > path.stat().st_size:
         raise SmoothcertError(f"{path} is damaged: its weights are larger than the file.")

@@ -84,7 +84,7 @@ def _add_method_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _shared_help(helps: Mapping[str, str]) -> str:
-    """Return each meaning of an option with the methods where it has this meaning."""
+    """Return the help of an option that several methods share: each distinct meaning, after its methods."""
     meanings: dict[str, list[str]] = {}
     for method, text in helps.items():
         meanings.setdefault(text, []).append(method)

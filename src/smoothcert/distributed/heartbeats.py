@@ -65,7 +65,7 @@ class Heartbeats:
         self._over, self._report = threading.Event(), threading.Lock()
 
     def start(self) -> Callable[[], None]:
-        """Start both threads; they end with the process, or when the returned function is called."""
+        """Start the heartbeat and guard threads; they end with the process, or when the returned function is called."""
         threads = [threading.Thread(target=target, daemon=True) for target in (self._beat, self._guard)]
         for thread in threads:
             thread.start()

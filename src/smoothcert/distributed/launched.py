@@ -70,7 +70,7 @@ class LaunchedRanks(Ranks):
         return work_queue.map_in_order(self, count, work, restore)
 
     def new_flag(self, name: str) -> str:
-        """Return a key of the store, the same on all ranks."""
+        """Return a new key of the store; ranks that create their flags in the same order get the same key."""
         return f"{name}/{next(self.numbers)}"
 
     def set_flag(self, key: str) -> None:

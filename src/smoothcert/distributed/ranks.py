@@ -113,7 +113,7 @@ class Ranks:
         return value
 
     def broadcast_state(self, state: TrainingState | None) -> TrainingState | None:
-        """Return rank 0's tensors and step number, or None, on every rank. Needs `connect`."""
+        """Return rank 0's tensors and step number on every rank, or None if rank 0 has none. Needs `connect`."""
         return state
 
 

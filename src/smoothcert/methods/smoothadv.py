@@ -45,9 +45,9 @@ class SmoothAdv(NoiseSplitMethod):
         return StepOutput(loss, {"adversarial": adversarial})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, draws: Draws) -> Tensor:
-        """Return the images after T steps, each clamped to [0, 1] first and then projected to the ball.
+        """Return the images after T attack steps; each step clamps them to [0, 1], then projects them onto the ball.
 
-        If a gradient is exactly 0 (a saturated softmax), the step follows unnormalized noise instead.
+        If the gradient of an image is exactly 0 (a saturated softmax), its step follows unnormalized noise instead.
         """
         delta = torch.zeros_like(x)
         with frozen(model):

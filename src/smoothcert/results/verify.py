@@ -65,7 +65,7 @@ def verify_results(path: Path, results: Results) -> None:
 
 
 def _vote_files(path: Path, settings: Mapping[str, Any]) -> list[Path]:
-    """Return the files with all votes behind the rows."""
+    """Return the files that together hold the votes behind the rows."""
     if "cascade" in settings:
         return level_paths(path, len(settings["cascade"]["levels"]))
     return [counts_path(path), looks_path(path)] if "stop" in settings else [counts_path(path)]

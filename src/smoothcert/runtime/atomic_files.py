@@ -69,7 +69,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def open_locked(path: Path, message: str = "") -> IO[str]:
-    """Open a file for reading and appending; raise, with `message`, if another process has it open like this."""
+    """Open and lock a file for reading and appending; raise UsageError, with `message`, if it is already locked."""
     file = path.open("a+", encoding="utf-8", newline="\n")
     try:
         import fcntl

@@ -48,7 +48,7 @@ Seconds = Annotated[float, Between(0, 1e12, ">= 0")]
 
 
 def check_type(value: Any, kind: Any, source: object, field: str = "") -> None:
-    """Raise SmoothcertError, naming `source` and `field`, unless a value is of a kind.
+    """Raise SmoothcertError, naming `source` and `field`, unless a value matches `kind`.
 
     >>> check_type({"n": 3}, dict[str, Count], "a.json")
     >>> check_type({"n": 0}, dict[str, Count], "a.json")
@@ -121,18 +121,18 @@ def _name(kind: Any) -> str:
 
 
 def read_json(path: Path, kind: Any) -> Any:
-    """Return the content of a JSON file, which must be of a kind."""
+    """Return the content of a JSON file, which must match `kind`."""
     return parse_json(_read_small(path), kind, path)
 
 
 def read_json_lines(path: Path, kind: Any) -> list[Any]:
-    """Return the values in the lines of a file, each of a kind; a last line without its end is left out."""
+    """Return the values in the lines of a file, each of which must match `kind`; blank lines are skipped."""
     lines = _read_small(path).split("\n")
     return [parse_json(line, kind, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
 
 
 def parse_json(text: str, kind: Any, source: object) -> Any:
-    """Return the value that JSON text holds, which must be of a kind."""
+    """Return the value of a JSON text, which must match `kind`."""
     return _parse(json.loads, text, "JSON", kind, source)
 
 

@@ -22,8 +22,8 @@ def check_precision(precision: str) -> None:
 def numerics(precision: str, device: torch.device, *, deterministic: bool = True) -> Iterator[None]:
     """Run code in one precision: fp32 without TF32, fp32 with TF32, or bf16 autocast.
 
-    Deterministic convolution algorithms give the same scores in every process, unless the network is compiled. An
-    autocast of the caller has no effect inside.
+    With `deterministic`, convolutions give the same scores in every process, unless the network is compiled. Autocast
+    enabled by the caller has no effect inside.
     """
     with ExitStack() as stack:
         if device.type == "cpu":

@@ -68,12 +68,12 @@ class CascadeRule:
             raise UsageError(f"Expected `first_share` to be between 0 and 1, exclusive, but got {self.first_share}.")
 
     def lower_alpha(self, level: int) -> float:
-        """Return the share of alpha of a level's lower bound."""
+        """Return the part of alpha spent on a level's lower bound."""
         return self.alpha * self.first_share if level == 0 else self.upper_alpha
 
     @property
     def upper_alpha(self) -> float:
-        """Share of alpha of each upper bound."""
+        """Part of alpha spent on each upper bound."""
         return self.alpha * (1 - self.first_share) / (2 * len(self.sigmas) - 2)
 
     def check_reach(self, n: int) -> None:

@@ -1,4 +1,4 @@
-"""Joins results files on corrupted images into one set of results per network, with its clean images."""
+"""Groups results files on corrupted images by network, and adds each network's results on clean images."""
 
 from __future__ import annotations
 

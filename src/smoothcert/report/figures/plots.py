@@ -53,7 +53,7 @@ class Tradeoff:
 
 @dataclass(frozen=True)
 class Distributions:
-    """A panel of the share of images whose p_A is at most p: shares of votes by curve name."""
+    """A panel of cumulative distributions: the label's share of votes for each image, by curve name."""
 
     title: str
     curves: Mapping[str, NDArray[np.float64]]

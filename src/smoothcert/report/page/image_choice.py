@@ -66,7 +66,7 @@ def choose(runs: Sequence[Results], room: int) -> list[Picks]:
 
 
 def shown_images(runs: Sequence[Results], chosen: Sequence[Picks]) -> list[int]:
-    """Return the indices of all images that are shown, the most frequent first."""
+    """Return the indices of all shown images, those shown most often first."""
     frequency = Counter(index for _, index in _kinds_and_images(runs, chosen))
     return sorted(frequency, key=lambda index: (-frequency[index], index))
 
