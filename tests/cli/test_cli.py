@@ -368,7 +368,7 @@ BAD = [
     (["report", "{c}.tsv", "--out", "table.docx"], "Unknown extension"),
     (["import", "{c}", "--out", "x.pth"], ".safetensors"),
     (["certify", "--corruption", "fog", "{c}"], "; RUN comes before options with several values."),
-    (["certify"], "Expected either a checkpoint (RUN), a bundled model (`--pretrained`) or"),
+    (["certify"], "Expected exactly one of a checkpoint (RUN), a bundled model (`--pretrained`) or"),
 ]
 
 

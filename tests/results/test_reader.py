@@ -49,9 +49,9 @@ def test_published_variants_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "no column idx"),
+        ("", "missing columns: idx"),
         (HEADER, "no rows yet"),
-        ("a\tb\n", "no column idx"),
+        ("a\tb\n", "missing columns: idx"),
         (HEADER + "0\t1\t1\tx\t1\t0:00:01\n", "line 2: expected `radius` to be a number, but got 'x'"),
         (HEADER + "0.5\t1\t1\t0.5\t1\t0:00:01\n", "expected `idx` to be a whole number"),
         (HEADER + "1e99\t1\t1\t0.5\t1\t0:00:01\n", "expected `idx` to be a whole number"),

@@ -201,7 +201,7 @@ def test_the_command_line_takes_several_checkpoints(runs, tmp_path, capsys):
     ("flags", "message"),
     [
         (["{0}", "--consensus", "2"], "`--consensus` needs `--ensemble`"),
-        (["{0}", "--ensemble", "{1}", "{2}"], "Expected either a checkpoint (RUN), a bundled"),
+        (["{0}", "--ensemble", "{1}", "{2}"], "Expected exactly one of a checkpoint (RUN), a bundled"),
         (["--ensemble", "{0}"], "at least two"),
         (
             ["--ensemble", "{0}", "{1}", "--consensus", "2"],

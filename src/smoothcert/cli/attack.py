@@ -118,7 +118,9 @@ def _check_settings(certificates: Results, inputs: CommandInputs, data: ImageDat
     if settings["data"]["sha256"] != data.fingerprint:
         raise UsageError(f"{certificates.name} covers different images; set `--data` and `--split`.")
     if settings.get("norm", "l2") != "l2" or settings.get("top_k", 1) > 1:
-        raise UsageError(f"{certificates.name} does not hold l2 certificates for the top class.")
+        raise UsageError(
+            f"{certificates.name} has certificates of another kind; set `--certificates` to l2 radii of the top class."
+        )
     return settings
 
 

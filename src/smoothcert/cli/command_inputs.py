@@ -56,7 +56,7 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
     if sum(given is not None for given in (args.checkpoint, args.pretrained, args.ensemble)) != 1:
         hint = "; RUN comes before options with several values" if args.corruption and not args.pretrained else ""
         others = "a bundled model (`--pretrained`) or several checkpoints (`--ensemble`)"
-        raise UsageError(f"Expected either a checkpoint (RUN), {others}{hint}.")
+        raise UsageError(f"Expected exactly one of a checkpoint (RUN), {others}{hint}.")
     if args.consensus is not None and args.ensemble is None:
         raise UsageError("`--consensus` needs `--ensemble`.")
     device = choose_device(args.device)

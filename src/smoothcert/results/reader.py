@@ -72,7 +72,7 @@ def _parse_columns(content: bytes, path: Path) -> dict[str, array[float]]:
     lines = io.BytesIO(content)
     header = next(lines, b"").decode(errors="replace").rstrip("\r\n").split("\t")
     if missing := [column for column in _REQUIRED if column not in header]:
-        raise SmoothcertError(f"{path} is not a certification results file: it has no column {', '.join(missing)}.")
+        raise SmoothcertError(f"{path} is not a certification results file: missing columns: {', '.join(missing)}.")
     places = {name: header.index(name) for name in COLUMNS if name in header}
     columns = {name: array("d") for name in COLUMNS}
     parsers: dict[str, Callable[[bytes], float]] = dict.fromkeys(COLUMNS, float)

@@ -84,7 +84,7 @@ class StoredProtocol:
 def _cascade_rule(cascade: Mapping[str, Any], noise: Noise, alpha: float) -> CascadeRule:
     sigmas = tuple(float(level["sigma"]) for level in cascade["levels"])
     if sigmas[:1] != (noise.sigma,) or noise.name != GaussianNoise.name:
-        raise UsageError("The noise of the cascade in the sidecar is not the Gaussian noise of its first level.")
+        raise UsageError("The noise in the sidecar is not Gaussian with the sigma of the cascade's first level.")
     return CascadeRule(sigmas, float(cascade["p0"]), alpha, float(cascade["first_share"]))
 
 

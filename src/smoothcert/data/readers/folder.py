@@ -156,7 +156,7 @@ def read_folder(
     for label, name in enumerate(classes):
         files = sorted(path for path in (folder / name).rglob("*") if path.suffix.lower() in _SUFFIXES)
         if not files:
-            raise SmoothcertError(f"{folder / name} holds no images.")
+            raise SmoothcertError(f"{folder / name} holds no images; remove it, or add images of this class.")
         paths += files
         labels += [label] * len(files)
     return FolderImages(paths, resize, crop, skip_broken=skip_broken), torch.tensor(labels), tuple(classes)
