@@ -182,7 +182,7 @@ def test_sequential_certification_is_shared_out(checkpoint, tmp_path):
     group = smoothcert_group(*[([*command[:-1], "budget", "--budget", "1e6", "--out", tmp_path / "b.tsv"], {})] * 2)
     codes, outputs = zip(*map(finish, group), strict=True)
     assert codes == (2, 2)
-    assert sum("`--stop budget` runs in a single process" in output for output in outputs) == 1
+    assert sum("A budget cannot be shared by several processes" in output for output in outputs) == 1
 
 
 def test_a_tables_runs_and_images_are_shared_out(tmp_path):
