@@ -173,7 +173,7 @@ def test_a_table_of_corrupted_images(small, tmp_path, monkeypatch):
     assert read_corrupted_entries([job], other)[0].clean is not None
     (tmp_path / "few-c" / "fog.npy").unlink()
     other = Workplace(tmp_path / "runs", tmp_path, n=200)
-    with pytest.raises(SmoothcertError, match="few-c lacks fog"):
+    with pytest.raises(SmoothcertError, match="few-c is incomplete: add fog"):
         other.progress(job)
 
 

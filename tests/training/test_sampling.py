@@ -253,7 +253,7 @@ def test_settings_that_make_no_sense(changes, message):
 
 def test_a_discard_that_leaves_no_image(few, tmp_path):
     config = configure("gaussian", **{**SAMPLED, "sampling_epoch": 1, "discard_below": 0.5})
-    text = "no training image is classified correctly under a share of at least 0.5 of the noise samples"
+    text = "no training image has a share of at least 0.5 correct votes"
     message = f"test-gaussian: at epoch 1, {text}; set a lower `discard_below` or a later `sampling_epoch`"
     with pytest.raises(SmoothcertError, match=message):
         ImageSampler(config, 30).choose(1, lambda kept, samples: torch.full((30,), len(samples) // 2 - 1))

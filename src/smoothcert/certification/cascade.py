@@ -1,4 +1,4 @@
-"""Certificates of a cascade from the stored votes of its levels, without the networks. No torch."""
+"""Certificates of a cascade from the stored votes of its levels, without the networks or torch."""
 
 from __future__ import annotations
 

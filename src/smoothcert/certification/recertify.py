@@ -1,4 +1,4 @@
-"""Recompute certificates from stored votes for another alpha, bound or norm, without the network. No torch."""
+"""Recompute certificates from stored votes for another alpha, bound or norm, without the network or torch."""
 
 from __future__ import annotations
 

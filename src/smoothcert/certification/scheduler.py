@@ -1,4 +1,4 @@
-"""Decide which images to sample next in sequential certification. No torch.
+"""Decide which images to sample next in sequential certification. Does not import torch.
 
 Stage 0 of an image is the selection of its class, stage i the i-th look of the plan. A request is an image's place in
 the list and its next stage. While the votes of some images are being counted (`busy`), a schedule may request others.
@@ -124,7 +124,7 @@ class ByBudget:
         requests, spent, allowed = list[Request](), 0, int(self.left[pool]) // _WAVES
         cheapest = int(cost.min(initial=self.left[pool] + 1))
         for i in np.lexsort((waiting, -worth)):
-            # All images without a look, and of the others as many as one wave pays for, at least one.
+            # Images without a look, and the first request, may use the whole remaining budget; others one wave's part.
             limit = self.left[pool] if np.isinf(worth[i]) or not requests else allowed
             if spent + cheapest > limit:
                 break

@@ -49,7 +49,7 @@ def certify_until_decided(
     with LookStore(job.out, job.indices, classes, job.settings, job.segment) as store:
         if ranks.size > 1:
             _share_looks(job, store, begin, on_progress)
-            on_progress = None  # all votes are counted; only the stored looks are read from here on
+            on_progress = None  # all votes are counted by now; rank 0 only reads the stored looks
         records = begin(store, job.indices, on_progress).finish() if ranks.first else []
     ranks.wait_for_rank0()  # until the files are closed
     return records
@@ -168,7 +168,7 @@ class _SequentialRun:
         self.sampler.advance(missing)
 
     def _read(self, places: Sequence[int]) -> list[Record]:
-        """Take in sampled votes, and further looks that are already counted; return the records of finished images."""
+        """Process the new votes of these images, and later looks already available; return finished records."""
         ready, done = list(places), list[int]()
         while ready:
             self._observe(ready)

@@ -31,7 +31,7 @@ def combine_checkpoints(checkpoints: Sequence[Checkpoint], consensus: int | None
     """Return the ensemble of several checkpoints.
 
     Raises:
-        UsageError: If the members do not fit each other, or `consensus` is out of range.
+        UsageError: If the members are incompatible, or `consensus` is out of range.
     """
     model = Ensemble([checkpoint.model for checkpoint in checkpoints], consensus)
     about: dict[str, Any] = {}

@@ -43,7 +43,12 @@ def add_voting_options(
     group = parser.add_argument_group("execution")
     add_device(group)
     group.add_argument("--precision", metavar="NAME", help=f"fp32, tf32 or bf16 (default: {precision})")
-    group.add_argument("--form", metavar="NAME", help=f"plain, folded, compiled or pinned (default: {form})")
+    group.add_argument(
+        "--form",
+        metavar="NAME",
+        help="how the network runs: plain; folded, with BatchNorm inside the convolutions; compiled; or pinned, "
+        f"compiled with fixed kernels (default: {form})",
+    )
     add_batch(group)
     text = "noisy images per forward pass; affects rounding (default: auto)"
     group.add_argument("--micro-batch", type=int, metavar="B", help=text)

@@ -122,7 +122,7 @@ def fetch_dataset(
     if name == "imagenet":
         raise UsageError(f"ImageNet is available to registered users only. {missing('imagenet', data_dir(root))}")
     if name not in sources and name in CORRUPTED:
-        raise UsageError(f"{name} was never published; make it with `smoothcert data make {name}`.")
+        raise UsageError(f"{name} cannot be downloaded; generate it with `smoothcert data make {name}`.")
     if name not in sources:
         raise unknown_name("dataset", name, sources)
     source, folder = sources[name], data_dir(root) / sources[name].folder

@@ -45,7 +45,7 @@ def as_image_data(data: Any, split: str = "test") -> ImageData:
         return data
     if isinstance(data, DataLoader):
         if not isinstance(data.sampler, SequentialSampler) and data.batch_sampler is not None:
-            raise UsageError("Expected a DataLoader with `shuffle=False`: an input's place is its index in results.")
+            raise UsageError("Expected a DataLoader with `shuffle=False`, because results identify inputs by position.")
         return ImageData(type(data.dataset).__name__, split, *_join(data))
     if isinstance(data, TensorDataset):
         return ImageData("TensorDataset", split, *_as_pair(data.tensors))
@@ -119,7 +119,7 @@ def _join(batches: Iterable[Any]) -> tuple[Tensor, Tensor]:
         labels.append(y)
         size += x.numel() * x.element_size()
         if size > _MOST_BYTES:
-            raise UsageError(f"The data takes more than {_MOST_BYTES // 2**30} GiB in memory; pass a part of it.")
+            raise UsageError(f"The data takes more than {_MOST_BYTES // 2**30} GiB in memory; pass a subset.")
     if not inputs:
         raise UsageError("Expected `data` with at least one input, but it is empty.")
     return torch.cat(inputs), torch.cat(labels)

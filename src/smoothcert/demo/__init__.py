@@ -1,4 +1,4 @@
-"""The demo page "Attack this digit": certify a digit in the browser and try to change the answer. No torch."""
+"""The demo page "Attack this digit": certify a digit in the browser and try to fool the vote. Does not import torch."""
 
 from __future__ import annotations
 

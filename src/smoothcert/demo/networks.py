@@ -1,4 +1,4 @@
-"""Reads the quantized networks of the demo page. No torch."""
+"""Reads the quantized networks of the demo page. Does not import torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOLDER = Path(__file__).with_name("assets") / "networks"
 SIGMAS = (0.25, 0.5, 1.0)
 METHODS = ("gaussian", "catrs")
 ORDINARY = "ordinary"
-"""The network that was trained without noise to speak of, for comparison."""
+"""The network for comparison, trained with negligible noise (sigma 0.01)."""
 
 
 def network_names() -> list[str]:
@@ -25,7 +25,7 @@ def packed_network(name: str) -> bytes:
 
 
 def network_facts(name: str) -> dict[str, Any]:
-    """Return where a network comes from: name and SHA-256 of the float network, its epochs and its noise level."""
+    """Return a network's metadata: name and SHA-256 of the float network, training epochs and noise level."""
     raw = gzip.decompress(packed_network(name))
     facts: dict[str, Any] = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["__metadata__"]
     return facts

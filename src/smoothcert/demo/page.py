@@ -14,7 +14,7 @@ from smoothcert.demo.networks import METHODS, ORDINARY, SIGMAS, network_facts, n
 
 _ASSETS = Path(__file__).with_name("assets")
 _STYLES = ("page", "cards", "board")
-# In this order: all scripts share one scope. The page and its workers both have the engine.
+# The order matters, since all scripts share one scope. Both the page and its workers load the engine.
 _ENGINE = ("statistics", "philox", "kernel", "network", "attacks")
 _SCRIPTS = ("dom", "readers", "pad", "cards", "board", "push", "main")
 
@@ -62,7 +62,7 @@ def _content() -> dict[str, object]:
 
 
 def _facts() -> list[str]:
-    """Return what a careful reader wants to know: statistics, networks, digits."""
+    """Return the notes on statistics, networks, noise, attacks and digits that the page lists."""
     epochs = {name: network_facts(name)["epochs"] for name in network_names()}
     trained = {method: epochs[f"{method}-{SIGMAS[0]:.2f}"] for method in METHODS}
     return [

@@ -110,7 +110,7 @@ class Heartbeats:
         self.failure_is_known = self._store.check(["failed"])
 
     def add_silence(self, seconds: float) -> None:
-        """Add to the time since the last heartbeats, which `exchange` resets."""
+        """Add `seconds` to each rank's time since its last heartbeat; `exchange` resets it on a new heartbeat."""
         for rank in self._silence:
             self._silence[rank] += seconds
         self._seconds_since_failure += seconds if self.failure_is_known else 0.0

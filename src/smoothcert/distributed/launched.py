@@ -90,7 +90,7 @@ class LaunchedRanks(Ranks):
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size)
 
     def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
-        """Sum all tensors in one exchange, without a copy to the host, so that a captured step can contain it."""
+        """Sum all tensors over the ranks in one exchange, without a host copy, so that a CUDA graph can capture it."""
         if not tensors:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])

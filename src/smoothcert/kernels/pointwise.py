@@ -24,7 +24,7 @@ from smoothcert.kernels.operators import operator
 
 
 class PointwiseTile(NamedTuple):
-    """Tiling of a product: rows, columns and depth of a tile, warps, and tiles that are loaded ahead (`stages`)."""
+    """Tiling of a matrix product: rows, columns and depth of a tile, warps, and tiles loaded ahead (`stages`)."""
 
     rows: int
     columns: int
@@ -129,7 +129,7 @@ def _chain_kernel(
         sources = shortcut.load([row, 0])
     total = tl.zeros([block, next_width], tl.float32)
     for start in tl.range(0, wide, columns):
-        # The shortcut is added last: otherwise, the compiler would not start its copy before the products.
+        # Add the shortcut last: otherwise, the compiler would not start loading it before the products.
         made = tl.dot(inputs, weight.load([start, 0]).T) + tl.load(bias + start + tl.arange(0, columns))[None, :]
         if projecting:
             made = tl.dot(sources, weight.load([start, width]).T, made)

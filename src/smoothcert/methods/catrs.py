@@ -68,7 +68,7 @@ class CatRs(NoiseSplitMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.low == "none" and self.high == "none":
-            raise UsageError("`low='none'` and `high='none'` leave no loss; choose another value for one of them.")
+            raise UsageError("`low='none'` and `high='none'` leave no loss term; change one of them.")
 
     @property
     def static(self) -> bool:  # type: ignore[override]

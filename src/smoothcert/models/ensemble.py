@@ -17,7 +17,7 @@ class Ensemble(nn.Module):
 
     Its scores are the mean of its members' scores. With `consensus` K, they are the mean of the first K members' scores
     wherever these K predict the same class, so that the other members are needed only for the remaining inputs. Either
-    way it is a fixed function of the input, and a certificate holds for it; the order of the members is part of it.
+    way the ensemble is a fixed function of the input and can be certified; it depends on the order of its members.
 
     Args:
         models: The members, models for the same inputs and classes. They should differ in their seed only.
@@ -25,7 +25,7 @@ class Ensemble(nn.Module):
             members score every input).
 
     Raises:
-        UsageError: If the members do not fit each other, or `consensus` is out of range.
+        UsageError: If the members are incompatible, or `consensus` is out of range.
 
     Example:
         >>> import smoothcert, torch
@@ -66,7 +66,7 @@ class Ensemble(nn.Module):
 
     @property
     def num_classes(self) -> int | None:
-        """Number of classes, None if the members do not tell."""
+        """Number of classes, or None if unknown."""
         return next((int(member.num_classes) for member in self.members if isinstance(member, Classifier)), None)
 
     @property
@@ -92,9 +92,9 @@ class Ensemble(nn.Module):
         return mean if self.consensus is None else torch.where(agree.unsqueeze(1), total / self.consensus, mean)
 
     def first(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sum of the first members' scores, and where their predictions agree.
+        """Return the sum of the first members' scores, and a mask of the inputs on which they agree.
 
-        Without `consensus` there is one first member, and nothing agrees.
+        Without `consensus`, only one member counts as first, and the mask is False everywhere.
         """
         scores = [_scores(member, x) for member in self.members[: self.consensus or 1]]
         classes = [one.argmax(dim=1) for one in scores]
@@ -104,7 +104,7 @@ class Ensemble(nn.Module):
         return _total(scores), agree
 
     def rest(self, x: Tensor, total: Tensor) -> Tensor:
-        """Return the mean score of all members, from the sum of the first ones on the same inputs."""
+        """Return the mean score of all members; `total` is the sum that `first` returned for the same inputs."""
         scores = [_scores(member, x) for member in self.members[self.consensus or 1 :]]
         return _total([total, *scores]) / len(self.members)
 
@@ -113,7 +113,7 @@ def _scores(member: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     scores = member(x)
     if not isinstance(scores, Tensor) or scores.dim() != 2:
         raise UsageError(f"Expected scores [batch, classes] from every member, but got a {type(scores).__name__}.")
-    return scores.clone()  # a member may return the same memory again
+    return scores.clone()  # a member may reuse its output buffer
 
 
 def _total(scores: Sequence[Tensor]) -> Tensor:

@@ -157,5 +157,5 @@ def _test_sets(dataset: str, resize: int, crop: int, corrupted: str, data_dir: s
     if suite is None:
         return [load_dataset(dataset, "test", data_dir, resize=resize or None, crop=crop or None)]
     if suite.missing:
-        raise SmoothcertError(f"{suite.name} lacks {', '.join(suite.missing)} in {suite.folder}.")
+        raise SmoothcertError(f"{suite.name} is incomplete: add {', '.join(suite.missing)} to {suite.folder}.")
     return [suite.load(name) for name in suite.corruptions]

@@ -52,7 +52,7 @@ def estimate_training(
 ) -> TrainingCost:
     """Time a few steps of a run, and of its teacher and soft labels, without keeping any files.
 
-    A teacher or soft labels that exist in the folder `runs` cost nothing.
+    A teacher or soft labels that already exist in the folder `runs` count as 0 seconds.
     """
     steps, seconds = estimate_steps(config, data_dir, device, compile)
     return TrainingCost(steps, seconds, *estimate_labels(config, data_dir, device, runs, compile))

@@ -1,6 +1,6 @@
 """Colors of methods and heat maps, shared by the page and the figures.
 
-The colors differ for people with any of the common types of color blindness, in the light and in the dark scheme.
+People with any of the common types of color blindness can tell the colors apart, in the light and in the dark scheme.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEAT = {"light": ("#f2f6fb", "#0b62b8"), "dark": ("#1b2530", "#3d8fe0")}
 
 
 def css_variables() -> str:
-    """Return the colors as variables of a style sheet, for both schemes."""
+    """Return the colors as CSS variables, for the light and the dark scheme."""
     light, dark = (
         "".join(f"--run-{slot}: {color};" for slot, color in enumerate(colors))
         + f"--heat-low: {HEAT[scheme][0]};--heat-high: {HEAT[scheme][1]};"

@@ -1,1 +1,1 @@
-"""Per-image results on disk. No torch."""
+"""Per-image results on disk. Does not import torch."""

@@ -1,4 +1,4 @@
-"""Classes and radii that the votes beside a results file prove. No torch."""
+"""Classes and radii that the votes beside a results file prove. Does not import torch."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def prove_by_looks(
         first, *later = [look.votes for look in seen[-1]] or [nothing]
         if not np.array_equal([first, [nothing, *later][-1]], counts) or first.sum() not in (0, protocol.n0):
             files = f"{counts_path(path).name} and {looks_path(path).name}"
-            raise UnverifiedError(path, f"the votes of image {image} in {files} contradict each other or n0")
+            raise UnverifiedError(path, f"the votes of image {image} differ between {files}, or do not add up to n0")
     options: dict[str, Any] = {"bound": protocol.bound, "top": protocol.top, "seed": protocol.seed}
     labels = results.label.tolist()
     records = certify_stored(results.idx.tolist(), labels, seen, protocol.plan, protocol.noise, **options)

@@ -1,4 +1,4 @@
-"""Compute certificates from stored looks. No torch."""
+"""Compute certificates from stored looks. Does not import torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling protocol as stored in a sidecar: the settings that certificates depend on. No torch."""
+"""Sampling protocol as stored in a sidecar: the settings that certificates depend on. Does not import torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check results files against the votes and the settings beside them. No torch.
+"""Check results files against the votes and the settings beside them. Does not import torch.
 
 If votes are stored, classes and radii are recomputed from them. Otherwise radii are compared with the largest radius
 that unanimous votes prove. Labels are part of the dataset, so only their agreement with the column `correct` is

@@ -1,4 +1,4 @@
-"""Memory of the host: keep freed memory in the process instead of returning it to the operating system."""
+"""Host memory: keep freed memory in the process instead of returning it to the operating system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from functools import cache
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # parameters of mallopt, from malloc.h
-_LARGEST = 32 << 20  # bytes of the largest tensor that is not mapped by itself; more is not possible
+_LARGEST = 32 << 20  # bytes above which a tensor gets its own memory mapping; the maximum that glibc allows
 _KEPT = 256 << 20  # bytes of free memory that are kept
 
 
@@ -17,8 +17,8 @@ def keep_freed_memory() -> bool:
     """Set the C library's allocator to keep up to 256 MiB of freed memory; return True if it does.
 
     Networks allocate and free a few large tensors per layer. By default glibc returns them to the system, which then
-    fills every page with zeros again: a third of the time of a small network on the CPU. Settings of the user
-    (`MALLOC_...` or `GLIBC_TUNABLES`) are left alone, and so are other C libraries.
+    has to zero every page again; this takes a third of the time of a small network on the CPU. The user's own settings
+    (`MALLOC_...` or `GLIBC_TUNABLES`) and other C libraries are left alone.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get("GLIBC_TUNABLES", "")
     if chosen or not sys.platform.startswith("linux"):

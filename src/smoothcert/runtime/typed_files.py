@@ -147,7 +147,7 @@ def _parse(loads: Callable[[str], Any], text: str, language: str, kind: Any, sou
         value = loads(text)
     except RecursionError:
         raise _too_deep(source) from None
-    except ValueError as error:  # also of TOML, and of integers with thousands of digits
+    except ValueError as error:  # raised for JSON, TOML and integers with thousands of digits
         raise SmoothcertError(f"{source} cannot be read as {language} ({first_line(error)}).") from error
     _check_depth(value, source)
     check_type(value, kind, source)

@@ -49,7 +49,7 @@ class Cascade:
         first_share: Share of alpha for the first level's lower bound; the other bounds share the rest equally.
 
     Raises:
-        UsageError: If the classifiers do not fit each other, or a value is out of range.
+        UsageError: If the classifiers are incompatible, or a value is out of range.
 
     Example:
         >>> import smoothcert, torch

@@ -29,7 +29,7 @@ _Result = TypeVar("_Result")
 
 @contextmanager
 def single_threaded(device: torch.device) -> Iterator[None]:
-    """Compute every CPU operation of the calling thread, and of threads that it starts, in one thread."""
+    """Run each CPU operation of the calling thread, and of threads that it starts, on a single thread."""
     if device.type != "cpu":
         yield
         return
@@ -79,7 +79,7 @@ def copy_module(network: Any, count: int) -> list[nn.Module]:
     """Return copies of a module for other threads, which share its parameters, or none if that may be unsafe.
 
     A thread with its own copy does not see attributes that another one writes. Functions inside a module, such as
-    hooks, are not copied and may have a state; copies of a random generator would repeat its numbers.
+    hooks, are not copied and may have state; copies of a random generator would repeat its numbers.
     """
     if not isinstance(network, nn.Module) or any(map(_has_functions, network.modules())):
         return []
@@ -88,7 +88,7 @@ def copy_module(network: Any, count: int) -> list[nn.Module]:
         memo = {id(weight): weight for weight in network.parameters()}
         try:
             copies.append(copy.deepcopy(network, memo))
-        except Exception:  # whatever a module raises that cannot be copied
+        except Exception:  # a module that cannot be copied may raise anything
             return []
         if any(isinstance(value, _GENERATORS) for value in memo.values()):
             return []
@@ -96,7 +96,7 @@ def copy_module(network: Any, count: int) -> list[nn.Module]:
 
 
 def _has_functions(module: nn.Module) -> bool:
-    """Return True if a module has hooks, is compiled, or has an attribute that is a function with variables."""
+    """Return True if a module has hooks, is compiled, or has a closure as an attribute."""
     attributes = list(vars(module).values())
     held = [item for value in attributes for item in (value if isinstance(value, list | tuple) else [value])]
     closures = any(isinstance(item, FunctionType) and item.__closure__ for item in held)

@@ -1,1 +1,1 @@
-"""Pure functions and frozen values behind every certificate. No torch."""
+"""Pure functions and frozen values behind every certificate. Does not import torch."""

@@ -1,4 +1,4 @@
-"""Cascade of smoothed classifiers: noise that depends on the input (Jeong and Shin, 2023). No torch.
+"""Cascade of smoothed classifiers: noise that depends on the input (Jeong and Shin, 2023). Does not import torch.
 
 The cascade asks levels of decreasing sigma in turn and returns the class of the first one that gives some class a
 probability above p_0; it abstains if no level does. `docs/combining.md` proves the certificate.
@@ -85,7 +85,7 @@ class CascadeRule:
             )
 
     def settings(self) -> dict[str, Any]:
-        """Return the sidecar's entries on the rule, besides the levels and alpha."""
+        """Return `p0` and `first_share` for the sidecar, which stores the levels and alpha separately."""
         return {"p0": self.p0, "first_share": self.first_share}
 
     def certify(self, votes: Sequence[tuple[ArrayLike, ArrayLike]]) -> CascadeCertified:
@@ -132,7 +132,7 @@ class CascadeState:
 
     def __init__(self, rule: CascadeRule, inputs: int) -> None:
         self._rule, self._next = rule, 0
-        self._radius = np.full(inputs, np.inf)  # distance within which no earlier level answers, so far
+        self._radius = np.full(inputs, np.inf)  # distance within which no level so far answers
         self._prediction, self._level = (np.full(inputs, ABSTAIN, dtype=np.int64) for _ in range(2))
         self.undecided = np.arange(inputs)
 

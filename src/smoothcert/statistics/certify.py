@@ -1,4 +1,4 @@
-"""Compute certificates from class counts, at a single look or at several. No torch.
+"""Compute certificates from class counts, at a single look or at several. Does not import torch.
 
 Three bounds are available. `one-sided`, the published one, bounds the probability of the selected class. `randomised`
 makes that bound exact with one uniform random number per image. `two-sided` bounds the selected class and every other

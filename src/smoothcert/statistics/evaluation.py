@@ -1,4 +1,4 @@
-"""Evaluation beyond ACR: the distribution of p_A, and radii at fewer votes. No torch."""
+"""Evaluation beyond ACR: the distribution of p_A, and radii at fewer votes. Does not import torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from smoothcert.statistics.bounds import failure_upper_bound
 from smoothcert.statistics.noise import Noise
 
 Floats = NDArray[np.float64]
-_TAIL = 10  # standard deviations of the number of votes beyond which nothing is summed
+_TAIL = 10  # standard deviations from the mean beyond which the sum is truncated
 
 
 def label_shares(votes: ArrayLike, labels: ArrayLike) -> Floats:
@@ -29,7 +29,7 @@ def label_shares(votes: ArrayLike, labels: ArrayLike) -> Floats:
         [0.9, 0.3]
     """
     counts, truth = np.asarray(votes), np.asarray(labels)
-    known = truth < counts.shape[1]  # a label that got no vote may lie beyond the classes that did
+    known = truth < counts.shape[1]  # a label without votes may exceed the largest class with votes
     own = np.take_along_axis(counts, np.where(known, truth, 0)[:, None], axis=1)[:, 0]
     return np.asarray(np.where(known, own, 0) / np.maximum(counts.sum(axis=1), 1), dtype=np.float64)
 

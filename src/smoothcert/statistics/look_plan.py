@@ -3,7 +3,7 @@
 A look is an interim analysis of the votes. A plan fixes in advance after how many noise samples the looks take place,
 and how much of alpha each may spend. By the union bound, the best lower bound over all looks so far is valid at
 confidence 1 - alpha, even if sampling stops because of the votes seen so far. So no stopping rule can invalidate a
-certificate; a rule only decides whether more samples are worth their cost. No torch.
+certificate; a rule only decides whether more samples are worth their cost. Does not import torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Noise distributions and the radii they certify. No torch.
+"""Noise distributions and the radii they certify. Does not import torch.
 
 A noise distribution maps an upper bound on the failure probability to a certified radius, in its own norm, and back.
 `smoothcert.smoothing.noising` draws the samples.

@@ -1,7 +1,8 @@
-"""Stopping rules of sequential certification: frozen values that decide when an image needs no more samples. No torch.
+"""Stopping rules of sequential certification: frozen values that decide when an image needs no more samples.
 
 Pass one to `certify_dataset(..., stop=...)`. A rule chooses the looks at which votes are read (see
 `smoothcert.statistics.look_plan`) and the radii that must be decided. Certificates are valid with every rule.
+Does not import torch.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class BudgetStop(TableStop):
         return [(part - 1 + place * parts) % POOLS for place in range(count)]
 
     def pool_budgets(self, count: int) -> Sequence[int]:
-        """Return the budget of every pool, proportional to its number of images."""
+        """Return the noise samples that each pool of images may use, proportional to its size."""
         images = self.images or count
         sizes = [len(range(pool, images, POOLS)) for pool in range(POOLS)]
         return [self.samples * size // images for size in sizes]

@@ -1,8 +1,9 @@
 """Mini-batches from a dataset in device memory, augmented there in batched tensor code.
 
-A batch source gets the schedule of a run, `(step, share, indices)` for every remaining step, and yields the inputs of
-each step in turn; `batch` then turns them into images in [0, 1], labels and soft labels, inside the step. Augmentation
-depends on (seed, step, position) only. `home` is the device on which a source expects the indices of images.
+A batch source gets the schedule of a run, `(step, share, indices)` for every remaining step, where `share` is this
+rank's part of the mini-batch. It yields the inputs of each step in turn. The training step then calls `batch`, which
+turns them into images in [0, 1], labels and soft labels. Augmentation depends on (seed, step, position) only. `home` is
+the device on which a source expects image indices.
 `smoothcert.training.streaming` reads datasets that do not fit into memory.
 """
 

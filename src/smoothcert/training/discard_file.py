@@ -1,4 +1,4 @@
-"""Shares of correct votes of another network, read from a file: images are discarded by them."""
+"""Read another network's shares of correct votes, by which training images are discarded."""
 
 from __future__ import annotations
 

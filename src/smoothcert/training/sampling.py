@@ -1,9 +1,9 @@
-"""The choice of training images by the network's accuracy on each: discard and reweight.
+"""Choose training images by the network's accuracy under noise: discard and reweight.
 
 Both come from "Average Certified Radius is a Poor Metric for Randomized Smoothing" (ICML 2025) and work with any
-method. At the start of some epochs the network votes on the training images under noise. Images that it hardly ever
-classifies correctly are discarded for good, and the others get a weight that grows with the radius that could be
-certified. From then on an epoch draws as many images as before, with replacement, in proportion to their weights.
+method. At the start of some epochs the network votes on the training images under noise. Images with too few
+correct votes are discarded for good, and the others get a weight that grows with the radius that their votes certify.
+From then on an epoch draws as many images as before, with replacement, in proportion to their weights.
 
 The functions here are pure; `ImageSampler` owns the only state, a weight per training image.
 """
@@ -31,7 +31,9 @@ Vote = Callable[[Tensor, range], Tensor]
 
 
 def radius_weights(correct: ArrayLike, samples: int) -> NDArray[np.float64]:
-    """Return weights of images: the radius, in units of sigma, that this many correct votes certify at level 0.9.
+    """Return image weights: the radius, in units of sigma, that the correct votes certify at confidence 0.9.
+
+    Shares of correct votes below 0.75 count as 0.75.
 
     >>> radius_weights([0, 12, 13, 14, 15, 16], 16).round(5).tolist()
     [0.1537, 0.1537, 0.32862, 0.52565, 0.76488, 1.10751]
@@ -58,8 +60,8 @@ def choose_weights(
 ) -> Tensor:
     """Return the weights of all images from an epoch on; 0 for discarded ones.
 
-    `weights` are those until now. `shares` replace the network's votes for discarding. Discarding and reweighting use
-    different noise samples.
+    `weights` are the current ones. `shares`, if given, replace the network's votes for discarding. Discarding and
+    reweighting use different noise samples.
     """
     kept = torch.ones(images, dtype=torch.bool) if weights is None else weights > 0
     if epoch == config.sampling_epoch and config.discard_below:
@@ -68,8 +70,8 @@ def choose_weights(
         kept = kept & (shares >= config.discard_below)
         if not kept.any():
             raise SmoothcertError(
-                f"{config.name}: at epoch {epoch}, no training image is classified correctly under a share of at least "
-                f"{config.discard_below:g} of the noise samples; set a lower `discard_below` or a later "
+                f"{config.name}: at epoch {epoch}, no training image has a share of at least "
+                f"{config.discard_below:g} correct votes; set a lower `discard_below` or a later "
                 "`sampling_epoch`."
             )
     if not config.reweight_every:
@@ -101,7 +103,7 @@ class ImageSampler:
         return {} if self.weights is None else {"kept_images": int((self.weights > 0).sum())}
 
     def state(self) -> dict[str, Tensor]:
-        """Return what `restore` takes."""
+        """Return the weights as tensors for `restore`."""
         return {} if self.weights is None else {_STATE: self.weights}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
