@@ -133,6 +133,7 @@ def test_the_first_sentences_name_the_winner_and_its_cost(tab, runs, table):
     assert f"CAT-RS classifies {clean.first.accuracy[0]:.1f} %" in told
     assert "CAT-RS 2.0 and Gaussian 1.0 times the network passes of Gaussian training." in told, "6 passes and 3"
     assert "on the same 300 images" in told, "the run on 100 images is not compared"
+    assert "Intervals cover the choice of test images, not retraining: one training run each." in told
     press(tab, "MNIST", "#filters")
     assert tab.locator("#message .headline").inner_text().startswith("CAT-RS has an average certified radius of ")
 
@@ -701,3 +702,33 @@ def test_a_page_of_two_hundred_runs_works(browser, tmp_path, real_data):
     page.tab.locator("#compare-gap").wait_for()
     assert page.errors == []
     page.context.close()
+
+
+def test_a_distant_run_does_not_stretch_the_axes_of_the_tradeoff(browser, tmp_path, mini):
+    labels = mini.labels.numpy()[:200]
+    for i, skill in enumerate((2.6, 2.7, 2.8, 2.9, 3.0, 0.3)):
+        make_run(tmp_path / f"net{i}", labels, method="own", skill=skill)
+    runs = read_runs([str(path) for path in sorted(tmp_path.iterdir())])
+    path = tmp_path / "report.html"
+    path.write_text(render_page(runs, build_table([run.entry for run in runs])))
+    page = Opened(browser, path)
+    page.load()
+    settle(page.tab)
+    (remark,) = texts(page.tab, "#tradeoff-remark")
+    assert remark.startswith("Beyond the axes, drawn at the edge: own (net5), σ 0.50 (")
+    assert "net4" not in remark
+    points = page.tab.locator("#tradeoff-plot [data-run]")
+    moves = points.evaluate_all("all => all.map(point => point.getAttribute('transform'))")
+    across = sorted(float(move.removeprefix("translate(").split()[0]) for move in moves)
+    assert across[0] == 58, "the left edge"
+    assert across[-1] - across[1] > 200, "the others use the width"
+    page.context.close()
+
+
+def test_chips_show_which_runs_are_on(tab):
+    off = tab.locator("#filters .chip.off")
+    assert off.count() == 0, "all are shown"
+    press(tab, "0.25", "#filters")
+    assert texts(tab, "#filters .chip.off") == ["0.50"]
+    press(tab, "0.25", "#filters")
+    assert off.count() == 0

@@ -1,5 +1,6 @@
 """Data of the page: curves, pairs, votes, gallery, training, provenance and heat maps."""
 
+import dataclasses
 import graphlib
 import io
 import itertools
@@ -20,16 +21,17 @@ from page_runs import make_run
 
 from smoothcert.cli import main
 from smoothcert.cli.report_page import find_test_images
-from smoothcert.report.corrupted.means import summarize
+from smoothcert.report.corrupted.results import CorruptedResults, CorruptionPart
 from smoothcert.report.figures import heatmap, plots
 from smoothcert.report.page import Pictures, render_page
 from smoothcert.report.page.bundle import bundle
 from smoothcert.report.page.content import varied_options
+from smoothcert.report.page.corruption_message import corruption_message, without_clean_run
 from smoothcert.report.page.gallery import build_gallery
 from smoothcert.report.page.heatmap import corruption_maps, heat_map
 from smoothcert.report.page.image_choice import KINDS, candidates, choose, shown_images
 from smoothcert.report.page.image_sheet import shrink_images
-from smoothcert.report.page.message import corruption_message
+from smoothcert.report.page.message import dataset_messages
 from smoothcert.report.page.paired_differences import compare_pairs
 from smoothcert.report.page.png import encode_png
 from smoothcert.report.page.radius_grid import choose_grid, image_codes, radius_counts
@@ -398,6 +400,65 @@ def test_winners_have_the_largest_values_among_comparable_rows(tmp_path, mini):
     assert all(at.second.entry.method != at.first.entry.method for at in best)
 
 
+def shared_acr(networks, method):
+    """Mean radius by corruption on the images that all networks have, computed image by image."""
+    (network,) = [entry for entry in networks if entry.method == method]
+    images = set.intersection(*(set(entry.images.tolist()) for entry in networks))
+    rows = {
+        kind: dict(zip(part.images.tolist(), part.radius.tolist(), strict=True))
+        for (kind, _), part in network.parts.items()
+    }
+    return {kind: np.mean([row[image] for image in images]) for kind, row in rows.items()}
+
+
+def test_networks_with_corrupted_results_only_are_named():
+    found = read_findings([str(RESULTS)])
+    entries = [run.entry for run in found.runs]
+    assert without_clean_run(found.corrupted, entries) == {"mnist": ["CAT-RS"]}
+    table = build_table(entries)
+    page = render_page(found.runs, table, networks=found.corrupted)
+    assert "plus 1 network with corrupted results only: CAT-RS</p>" in page
+    assert "CAT-RS has no run on clean images here." in page
+    assert without_clean_run(found.corrupted[1:], entries) == {}
+    assert "corrupted results only" not in render_page(found.runs, table, networks=found.corrupted[1:])
+
+
+def test_heat_maps_compare_networks_on_shared_images():
+    found = read_findings([str(RESULTS)])
+    maps = corruption_maps(found.corrupted)
+    acr = maps["ACR: \N{GREEK SMALL LETTER SIGMA} 0.25, mnist-c, n = 100,000, 1,000 shared images"]
+    expected = shared_acr(found.corrupted, "catrs")
+    assert {kind: acr[kind, "CAT-RS"] for kind in expected} == pytest.approx(expected)
+    assert acr["mean", "CAT-RS"] == pytest.approx(np.mean(list(expected.values())))
+
+
+def test_the_message_on_corruptions_compares_values_as_printed(tmp_path):
+    """A difference of less than half a digit is level, and nothing is behind."""
+    part = CorruptionPart(np.arange(4), np.full(4, 0.5), np.ones(4, dtype=bool))
+    above = dataclasses.replace(part, radius=part.radius + 1e-4)
+    about = {"dataset": "mnist-c", "sigma": 0.25, "n": 100, "suite": "mnist-c"}
+    first = CorruptedResults("A", method="a", parts={("fog", 1): above, ("scale", 1): above}, **about)
+    second = CorruptedResults("B", method="b", parts={("fog", 1): part, ("scale", 1): part}, **about)
+    *_, last = corruption_message([first, second])["details"]
+    assert last["text"] == "A has the largest ACR on 0 of 2 corruptions and is level with the best on 2."
+
+
+def test_the_message_names_missing_runs_and_unknown_costs(tmp_path, mini):
+    labels = mini.labels.numpy()[:50]
+    for method, sigma in (("gaussian", 0.25), ("gaussian", 0.5), ("smoothmix", 0.25)):
+        make_run(tmp_path / f"{method}-{sigma}", labels, method=method, sigma=sigma)
+    runs = read_runs([str(tmp_path)])
+    by_entry = {id(run.entry): run for run in runs}
+    table = build_table([run.entry for run in runs])
+    ordered = [by_entry[id(row.entry)] for row in table.rows]
+    (message,) = dataset_messages(table, ordered, {})
+    assert message["missing"] == ["no SmoothMix run at \N{GREEK SMALL LETTER SIGMA} 0.50"]
+    unknown = {"title": "Training cost", "text": "Not recorded for these runs."}
+    (without,) = dataset_messages(table, [dataclasses.replace(run, config=None) for run in ordered], {})
+    assert unknown in without["details"]
+    assert unknown not in message["details"]
+
+
 def test_corruption_leads_if_the_results_are_on_corrupted_images():
     found = read_findings([str(RESULTS / name) for name in ("mnist-catrs-0.25", "mnist-smoothadv-0.25")])
     message = corruption_message(found.corrupted)
@@ -405,12 +466,14 @@ def test_corruption_leads_if_the_results_are_on_corrupted_images():
         "CAT-RS has the largest average certified radius on corrupted images, MNIST-C"
     )
     told = " ".join(detail["text"] for detail in message["details"])
-    best = {entry.method: summarize(entry, "acr") for entry in found.corrupted}
-    assert f"{best['catrs'].mean.value:.3f} over 15 corruptions" in told
-    wins = sum(
-        best["catrs"].by_corruption[k] >= best["smoothadv"].by_corruption[k] for k in best["catrs"].by_corruption
-    )
-    assert f"on {wins} of 15 corruptions" in told
+    own, rival = (shared_acr(found.corrupted, method) for method in ("catrs", "smoothadv"))
+    assert f"{np.mean(list(own.values())):.3f} over 15 corruptions" in told
+    assert "on the 1,000 images that all networks share" in told
+    printed = {kind: (float(f"{own[kind]:.3f}"), float(f"{rival[kind]:.3f}")) for kind in own}
+    assert f"on {sum(a > b for a, b in printed.values())} of 15 corruptions" in told
+    worst = max(printed, key=lambda kind: printed[kind][1] - printed[kind][0])
+    behind = "{:.3f} against {:.3f} for SmoothAdv".format(*printed[worst])
+    assert f"furthest behind on {worst.replace('_', ' ')}, {behind}." in told
     page = render_page(
         found.runs, build_table([run.entry for run in found.runs]), networks=found.corrupted,
         corruptions=corruption_maps(found.corrupted),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import groupby
 
 import numpy as np
@@ -78,6 +79,26 @@ class CorruptedResults:
 def same_images(members: Sequence[CorruptedResults]) -> bool:
     """Return True if all networks were certified on the same images, so that they can be ranked."""
     return len({entry.images.tobytes() for entry in members}) == 1
+
+
+def on_shared_images(members: Sequence[CorruptedResults]) -> list[CorruptedResults]:
+    """Return the networks with the rows of images that all of them have, corruption by corruption.
+
+    If the networks share no image on some corruption, they are returned as they are.
+    """
+    shared = {
+        key: reduce(np.intersect1d, [entry.parts[key].images for entry in members if key in entry.parts])
+        for key in {key for entry in members for key in entry.parts}
+    }
+    if not all(map(len, shared.values())):
+        return list(members)
+    chosen = [{key: _choose(part, shared[key]) for key, part in entry.parts.items()} for entry in members]
+    return [replace(entry, parts=parts) for entry, parts in zip(members, chosen, strict=True)]
+
+
+def _choose(part: CorruptionPart, images: NDArray[np.int64]) -> CorruptionPart:
+    chosen = np.isin(part.images, images)
+    return CorruptionPart(part.images[chosen], part.radius[chosen], part.correct[chosen])
 
 
 def corruption_groups(entries: Sequence[CorruptedResults]) -> list[list[CorruptedResults]]:

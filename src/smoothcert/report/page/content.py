@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from smoothcert.report.corrupted.results import CorruptedResults
+from smoothcert.report.page.corruption_message import corruption_message, without_clean_run
 from smoothcert.report.page.gallery import Load, build_gallery
 from smoothcert.report.page.heatmap import HeatMapValues, heat_map
-from smoothcert.report.page.message import corruption_message, dataset_messages
+from smoothcert.report.page.message import dataset_messages
 from smoothcert.report.page.paired_differences import compare_pairs
 from smoothcert.report.page.radius_grid import RadiusGrid, grid_for, image_codes, radius_counts
 from smoothcert.report.page.run_history import cost, training_curves
@@ -69,7 +70,7 @@ def build_content(
     content: Json = without_folders(
         {
             "radii": list(table.radii),
-            "messages": dataset_messages(table, runs),
+            "messages": dataset_messages(table, runs, without_clean_run(networks, entries)),
             "corruptionMessage": corruption_message(networks),
             "corruptionLeads": len(networks) >= max(1, len(runs) / 2),
             "colors": METHOD_COLORS,

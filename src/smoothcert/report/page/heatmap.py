@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from smoothcert.report.corrupted.means import KINDS, Summary, summarize
-from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, same_images
+from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, on_shared_images, same_images
 from smoothcert.report.corrupted.tables import paper_values
 from smoothcert.report.tables.paper_numbers import method_rank
 
@@ -36,23 +36,41 @@ def heat_map(title: str, results: HeatMapValues) -> dict[str, Any]:
 def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, HeatMapValues]:
     """Return the values of all heat maps by title: per network by severity, or of all networks for one severity.
 
-    Corruptions are in the suite's order, followed by those held out of the mean.
+    Corruptions are in the suite's order, followed by those held out of the mean. Networks in one map are compared on
+    the images that they share; if they share none, their names state the numbers of images.
     """
     maps: dict[str, dict[tuple[str, int | str], float]] = {}
-    uneven = {id(entry) for group in corruption_groups(entries) if not same_images(group) for entry in group}
+    columns = sorted(_columns(entries), key=lambda column: method_rank(column[0].method))
     for kind, (measure, *_) in KINDS.items():
-        for entry in sorted(entries, key=lambda entry: method_rank(entry.method)):
+        for entry, name, note in columns:
             summary = summarize(entry, kind)
-            together = {level for _, level in entry.parts} == {1}
-            name = entry.name + (f", {len(entry.images):,} images" if id(entry) in uneven else "")
+            together = _one_severity(entry)
             printed = paper_values(entry, kind).get("mean") if not entry.missing else None
             results = _by_network(entry, summary, name, printed) if together else _by_severity(entry, summary)
             about = [] if together else [entry.name]
             about += [f"{SIGMA} {entry.sigma:.2f}"] if entry.sigma else []
             title = f"{measure}: {', '.join([*about, entry.dataset or entry.suite])}"
             title += f", n = {entry.n:,}" if entry.n and (together or title in maps) else ""
+            title += note
             maps.setdefault(title, {}).update(results)
     return maps
+
+
+def _one_severity(entry: CorruptedResults) -> bool:
+    return {level for _, level in entry.parts} == {1}
+
+
+def _columns(entries: Sequence[CorruptedResults]) -> Iterator[tuple[CorruptedResults, str, str]]:
+    """Yield all networks, those in one map on their shared images, with a column title and a note for the map's."""
+    for group in corruption_groups(entries):
+        together = [entry for entry in group if _one_severity(entry)]
+        shared = on_shared_images(together)
+        cut = not same_images(together) if together else False
+        even = cut and same_images(shared)
+        note = f", {len(shared[0].images):,} shared images" if even else ""
+        for entry in shared:
+            yield entry, entry.name + (f", {len(entry.images):,} images" if cut and not even else ""), note
+        yield from ((entry, entry.name, "") for entry in group if not _one_severity(entry))
 
 
 def _by_severity(entry: CorruptedResults, summary: Summary) -> HeatMapValues:

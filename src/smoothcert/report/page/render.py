@@ -13,6 +13,7 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.report.corrupted.results import CorruptedResults
 from smoothcert.report.page.bundle import bundle
 from smoothcert.report.page.content import build_content, without_folders
+from smoothcert.report.page.corruption_message import without_clean_run
 from smoothcert.report.page.gallery import Load
 from smoothcert.report.page.heatmap import HeatMapValues
 from smoothcert.report.page.run_history import provenance
@@ -59,7 +60,7 @@ def render_page(
     environment = Environment(loader=FileSystemLoader(_ASSETS), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("page.html.j2").render(
         title=title,
-        summary=_summary(content["runs"]),
+        summary=_summary(content["runs"], without_clean_run(networks, [run.entry for run in runs])),
         date=f"{today.day} {today:%B %Y}",
         version=__version__,
         plain=to_text(table),
@@ -85,15 +86,18 @@ def _about(run: Mapping[str, Any], *, several: bool) -> str:
     return " · ".join([*sigma, *([run["datasetName"]] if several else [])])
 
 
-def _summary(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the subtitle: number of runs, datasets, noise levels and images."""
+def _summary(runs: Sequence[Mapping[str, Any]], absent: Mapping[str, Sequence[str]]) -> str:
+    """Return the subtitle: number of runs, datasets, noise levels and images, and networks without a clean run."""
     parts = [f"{len(runs)} run{'s' if len(runs) != 1 else ''}"]
     parts += [", ".join(dict.fromkeys(run["datasetName"] for run in runs))]
     sigmas = sorted({run["sigma"] for run in runs if run["sigma"]})
     parts += ["\N{GREEK SMALL LETTER SIGMA} " + ", ".join(f"{sigma:.2f}" for sigma in sigmas)] if sigmas else []
     counts = sorted({run["images"] for run in runs})
     images = " or ".join(f"{count:,}" for count in counts) if len(counts) < 4 else f"{counts[0]:,} to {counts[-1]:,}"
-    return " · ".join([part for part in [*parts, f"{images} images each"] if part])
+    names = [name for group in absent.values() for name in group]
+    networks = f"{len(names)} network{'s' if len(names) != 1 else ''}"
+    plus = [f"plus {networks} with corrupted results only: {', '.join(names)}"] if names else []
+    return " · ".join([part for part in [*parts, f"{images} images each", *plus] if part])
 
 
 def _read(name: str) -> str:

@@ -72,13 +72,15 @@ function verdict(first, second, pair, curve) {
     : "The interval contains 0: the difference is not significant.";
   const bar = { first: curve.wins, ties: curve.ties, second: curve.losses };
   const label = `Larger radius: first ${share(curve.wins)}, equal ${share(curve.ties)}, second ${share(curve.losses)}`;
+  const [own, other] = [first, second].map(colorOf);
+  const colors = own === other ? {} : { first: own, second: other };
   const shared = `of ${count(curve.images)} shared images.`;
   return [
     h("p", { class: "quiet" }, `${first.title} minus ${second.title}`),
     h("p", { class: "big", id: "compare-gap" }, signed(pair.gap, 4)),
     h("p", { id: "compare-interval" }, `in ACR, 95 % interval ${signed(low, 4)} to ${signed(high, 4)}`),
     h("p", {}, sentence),
-    stackedBar(label, bar, curve.images),
+    stackedBar(label, bar, curve.images, colors),
     h(
       "p",
       { class: "quiet" },

@@ -20,6 +20,12 @@ export const css = (name) => getComputedStyle(document.documentElement).getPrope
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 export const unique = (values) => [...new Set(values)];
 
+/** Return a text as parts that break neither between σ or a number and its value or unit, nor inside CAT-RS. */
+export const unbroken = (text) =>
+  text
+    .split(/(σ [\d.]+\d|[\d.]+ %|r = [\d.]+\d|CAT-RS)/)
+    .map((part, i) => (i % 2 ? h("span", { class: "unbroken" }, part) : part));
+
 /** Replace the controls of a panel, and keep the focus on the control at the same place. */
 export function setControls(holder, ...controls) {
   const all = () => [...holder.querySelectorAll("button, select, input")];
@@ -48,10 +54,13 @@ export function picker(label, choices, chosen, choose) {
   return h("label", { class: "picker" }, h("span", {}, label), select);
 }
 
-/** Create a bar of segments, given their sizes by CSS class. */
-export function stackedBar(label, parts, total) {
+/** Create a bar of segments, given their sizes by CSS class, and colors for some of the classes. */
+export function stackedBar(label, parts, total, colors = {}) {
   const segments = Object.entries(parts).map(([name, size]) =>
-    h("span", { class: name, style: { width: `${(100 * size) / total}%` } }),
+    h("span", {
+      class: name,
+      style: { width: `${(100 * size) / total}%`, ...(colors[name] && { background: colors[name] }) },
+    }),
   );
   return h("span", { class: "bar", role: "img", "aria-label": label }, ...segments);
 }

@@ -13,7 +13,7 @@ function chips(label, key, values, content) {
       "button",
       {
         type: "button",
-        class: "chip",
+        class: state[key].size && !state[key].has(value) ? "chip off" : "chip",
         "aria-pressed": String(state[key].has(value)),
         onclick: () => change({ [key]: toggled(state[key], value) }),
       },

@@ -1,17 +1,17 @@
 // The first sentences: which method wins, by how much, and what it costs; on corrupted images if the runs are on those.
 
 import { data } from "./data.js";
-import { byId, h } from "./dom.js";
+import { byId, h, unbroken } from "./dom.js";
 import { count, sigmaText } from "./format.js";
 import { swatch } from "./palette.js";
 import { panel, RUNS, shownRuns, state } from "./state.js";
 
 const sentences = (message, tag) => [
-  h(tag, { class: "headline" }, message.headline),
+  h(tag, { class: "headline" }, ...unbroken(message.headline)),
   h(
     "dl",
     { class: "details" },
-    ...message.details.map(({ title, text }) => h("div", {}, h("dt", {}, title), h("dd", {}, text))),
+    ...message.details.map(({ title, text }) => h("div", {}, h("dt", {}, title), h("dd", {}, ...unbroken(text)))),
   ),
 ];
 
@@ -30,9 +30,11 @@ function drawMessage() {
   const message = messageOf();
   const here = data.runs.filter((run) => run.dataset === state.dataset).length;
   const compared = message.compared.length === here ? `${here} runs` : `${message.compared.length} of ${here} runs`;
+  const missing = message.missing.map((text) => `; ${text}`).join("");
+  const remark = `Compared: ${compared}, on the same ${count(message.images)} images${missing}. Intervals cover the choice of test images, not retraining: one training run each.`;
   byId("message").replaceChildren(
     ...sentences(message, data.corruptionLeads ? "h3" : "h2"),
-    h("p", { class: "remark" }, here > 1 ? `Compared: ${compared}, on the same ${count(message.images)} images.` : ""),
+    h("p", { class: "remark" }, ...unbroken(here > 1 ? remark : "")),
   );
 }
 
@@ -52,8 +54,9 @@ function drawBest() {
             "td",
             { class: `text ${kind}` },
             swatch(run),
-            run.name,
-            h("span", { class: "quiet" }, ` σ ${sigmaText(run.sigma)}`),
+            ...unbroken(run.name),
+            " ",
+            h("span", { class: "quiet unbroken" }, `σ ${sigmaText(run.sigma)}`),
           ),
           h("td", { class: kind }, `${accuracy} %`),
         ]

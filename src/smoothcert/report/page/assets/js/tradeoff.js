@@ -33,12 +33,22 @@ function paperPoint(run) {
   return state.pointPaper && robust !== undefined ? [paperAt(run, 0) / 100, robust / 100] : null;
 }
 
+/** Return the range of an axis; values far from the middle half of all do not stretch it. */
 function rangeOf(values) {
-  const low = Math.min(...values);
-  const high = Math.max(...values);
+  const sorted = [...values].sort((a, b) => a - b);
+  const [lower, upper] = [0.25, 0.75].map((part) => sorted[Math.round(part * (sorted.length - 1))]);
+  const reach = 2 * Math.max(upper - lower, 0.01);
+  const near = sorted.filter((value) => value >= lower - reach && value <= upper + reach);
+  const [low, high] = [near[0], near.at(-1)];
   const margin = Math.max(0.02, 0.12 * (high - low));
   return [Math.max(0, low - margin), Math.min(1, high + margin)];
 }
+
+/** Return a scale that puts values beyond its range at the edge. */
+const clamped = (range, place) => {
+  const inner = scale(range, place);
+  return (value) => inner(Math.min(range[1], Math.max(range[0], value)));
+};
 
 /** Return labels next to their points; labels without a free position are left out. */
 function labels(points, left, right) {
@@ -101,6 +111,19 @@ function paperMarks(run, printed, x, y) {
   ];
 }
 
+/** Return the ranges of both axes, and a remark on the runs beyond them. */
+function rangesOf(runs, papers) {
+  const xs = rangeOf([...runs.map(cleanOf), ...papers.map(([, printed]) => printed[0])]);
+  const ys = rangeOf([...runs.map(robustOf), ...papers.map(([, printed]) => printed[1])]);
+  const beyond = (value, [low, high]) => value < low || value > high;
+  const far = runs.filter((run) => beyond(cleanOf(run), xs) || beyond(robustOf(run), ys));
+  const names = far.slice(0, 3).map((run) => `${run.title} (${percent(cleanOf(run))}, ${percent(robustOf(run))})`);
+  const more = far.length > 3 ? ` and ${far.length - 3} more` : "";
+  return { xs, ys, remark: far.length ? `Beyond the axes, drawn at the edge: ${names.join("; ")}${more}. ` : "" };
+}
+
+const withPrinted = (runs) => runs.map((run) => [run, paperPoint(run)]).filter(([, printed]) => printed);
+
 function paint(runs, width) {
   const levels = sigmasOf(runs);
   const methods = unique(runs.map((run) => run.methodName)).map((name) => runs.find((run) => run.methodName === name));
@@ -114,17 +137,16 @@ function paint(runs, width) {
       : [];
   const names = key([...methods.map((run) => ({ color: colorOf(run), name: run.methodName })), ...shapes], width);
   const height = names.height + Math.min(460, Math.max(300, width * 0.45));
-  const papers = runs.map((run) => [run, paperPoint(run)]).filter(([, printed]) => printed);
-  const xs = rangeOf([...runs.map(cleanOf), ...papers.map(([, printed]) => printed[0])]);
-  const ys = rangeOf([...runs.map(robustOf), ...papers.map(([, printed]) => printed[1])]);
+  const papers = withPrinted(runs);
+  const { xs, ys } = rangesOf(runs, papers);
   const frame = {
     left: EDGE.left,
     right: width - EDGE.right,
     top: names.height + EDGE.top,
     bottom: height - EDGE.bottom,
   };
-  const x = scale(xs, [frame.left, frame.right]);
-  const y = scale(ys, [frame.bottom, frame.top]);
+  const x = clamped(xs, [frame.left, frame.right]);
+  const y = clamped(ys, [frame.bottom, frame.top]);
   const radius = data.radii[state.radius].toFixed(2);
   const whole = (tick) => `${Number((100 * tick).toFixed(1))} %`;
   const marks = [];
@@ -173,8 +195,9 @@ function drawTradeoff() {
   const runs = shownRuns();
   const settings = unique(runs.filter((run) => run.setting).map((run) => `${run.setting.name} of ${run.methodName}`));
   const rings = state.pointPaper ? "Rings are the paper's numbers. " : "";
+  const far = runs.length ? rangesOf(runs, withPrinted(runs)).remark : "";
   byId("tradeoff-remark").textContent =
-    `${rings}${settings.length ? `Numbers beside points: ${settings.join(", ")}.` : ""}`;
+    `${far}${rings}${settings.length ? `Numbers beside points: ${settings.join(", ")}.` : ""}`;
   if (!runs.length) return noPlot("tradeoff-plot", "No runs are shown.");
   drawPlot("tradeoff-plot", "accuracy-robustness", (width) => paint(runs, width));
 }

@@ -1,0 +1,115 @@
+"""The page's sentences on corrupted images: which network wins, where, and where it is furthest behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from smoothcert.dataset_names import canonical_name
+from smoothcert.report.corrupted.means import KINDS, Summary, summarize
+from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, on_shared_images, same_images
+from smoothcert.report.page.message import ahead_text, at_sigma
+from smoothcert.report.tables.entries import Entry
+from smoothcert.report.tables.formats import dataset_title
+from smoothcert.statistics.metrics import Estimate, estimate
+
+Json = dict[str, Any]
+
+
+def without_clean_run(networks: Sequence[CorruptedResults], entries: Sequence[Entry]) -> dict[str, list[str]]:
+    """Return the names of networks that have no run on clean images, by the name of the clean dataset."""
+
+    def key(result: CorruptedResults | Entry) -> tuple[str, str, float | None]:
+        return _clean_name(result.dataset), result.method or result.name, result.sigma
+
+    present = {key(entry) for entry in entries}
+    names: dict[str, list[str]] = {}
+    for network in networks:
+        if network.clean is None and key(network) not in present:
+            names.setdefault(_clean_name(network.dataset), []).append(network.name)
+    return names
+
+
+def _clean_name(dataset: str | None) -> str:
+    return canonical_name(dataset or "").removesuffix("-c")
+
+
+def corruption_message(networks: Sequence[CorruptedResults]) -> Json | None:
+    """Return the message on corrupted images, of the group with the most networks; None without any.
+
+    All numbers are on the images that the networks of the group share.
+    """
+    if not networks:
+        return None
+    group = on_shared_images(max(corruption_groups(networks), key=len))
+    acr = [summarize(entry, "acr") for entry in group]
+    accuracy = [summarize(entry, "accuracy") for entry in group]
+    order = sorted(range(len(group)), key=lambda i: -acr[i].mean.value)
+    first, kinds = order[0], group[order[0]].corruptions
+    name = group[0].dataset or group[0].suite
+    where = dataset_title(name.removesuffix("-c")) + ("-C" if name.endswith("-c") else "")
+    where += f" ({at})" if (at := at_sigma([group[0].sigma])) else ""
+    sure = max(range(len(group)), key=lambda i: accuracy[i].mean.value)
+    lead = _corruption_lead(group[first], group[order[1]]) if len(group) > 1 else None
+    over = f" ({ahead_text(lead, group[order[1]].name)})" if lead else ""
+    if len(group) > 1:
+        shared = f"the {len(group[0].images):,} images that all networks share"
+        over += f", on {shared}" if same_images(group) else ", on different images"
+    details = [
+        {"title": "Mean ACR", "text": f"{acr[first].mean.value:.3f} over {len(kinds)} corruptions{over}."},
+        {
+            "title": "Accuracy",
+            "text": f"{group[first].name} classifies {accuracy[first].mean.value:.1f} % of corrupted images correctly"
+            + ("." if sure == first else f", {group[sure].name} {accuracy[sure].mean.value:.1f} %."),
+        },
+    ]
+    if len(group) > 1:
+        others = {entry.name: summary for entry, summary in zip(group, acr, strict=True) if entry is not group[first]}
+        details.append({"title": "By corruption", "text": _by_corruption(group[first], acr[first], others)})
+    several = f"{group[first].name} has the largest average certified radius on corrupted images, {where}."
+    single = f"{group[first].name} on corrupted images, {where}."
+    return {"headline": several if len(group) > 1 else single, "details": details}
+
+
+def _by_corruption(first: CorruptedResults, own: Summary, others: Mapping[str, Summary]) -> str:
+    """Count the corruptions on which a network is best, and name that on which it is furthest behind.
+
+    Values are compared as printed: equal ones are level.
+    """
+    digits = KINDS["acr"][-1]
+    gaps: dict[str, tuple[float, str]] = {}
+    for kind in first.corruptions:
+        rivals = {
+            name: summary.by_corruption[kind] for name, summary in others.items() if kind in summary.by_corruption
+        }
+        if rivals:
+            best = max(rivals, key=lambda name: rivals[name])
+            gap = float(f"{rivals[best]:{digits}}") - float(f"{own.by_corruption[kind]:{digits}}")
+            gaps[kind] = gap, f"{rivals[best]:{digits}} for {best}"
+    level = sum(gap == 0 for gap, _ in gaps.values())
+    wins = len(first.corruptions) - sum(gap >= 0 for gap, _ in gaps.values())
+    text = f"{first.name} has the largest ACR on {wins} of {len(first.corruptions)} corruptions"
+    text += f" and is level with the best on {level}" if level else ""
+    worst = max(gaps, key=lambda kind: gaps[kind][0], default=None)
+    if worst is None or gaps[worst][0] <= 0:
+        return f"{text}."
+    value = f"{own.by_corruption[worst]:{digits}} against {gaps[worst][1]}"
+    return f"{text}; furthest behind on {worst.replace('_', ' ')}, {value}."
+
+
+def _corruption_lead(first: CorruptedResults, second: CorruptedResults) -> Estimate | None:
+    """Return the paired difference in mean ACR over the corruptions and images that both networks have."""
+    keys = [key for key in first.parts if key in second.parts and key[0] in first.corruptions]
+    images = [np.intersect1d(first.parts[key].images, second.parts[key].images) for key in keys]
+    shared = images[0] if images else np.array([], dtype=np.int64)
+    for other in images[1:]:
+        shared = np.intersect1d(shared, other)
+    if len(shared) < 2:
+        return None
+    means = []
+    for network in (first, second):
+        radii = [part.radius[np.searchsorted(part.images, shared)] for key in keys if (part := network.parts[key])]
+        means.append(np.mean(radii, axis=0))
+    return estimate(means[0] - means[1])
