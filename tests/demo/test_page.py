@@ -98,7 +98,7 @@ def test_votes_and_radius_are_those_of_smoothcert(tab, mini, method):
     assert tab.locator(f".card[data-network={method}] .answer").inner_text() == str(expected.prediction)
 
 
-@pytest.mark.parametrize("attack", ["Fool one look", "Fool the vote", "Towards a", "Random"])
+@pytest.mark.parametrize("attack", ["Fool one prediction", "Fool the vote", "Towards a", "Random"])
 def test_the_vote_holds_inside_the_ball(tab, attack):
     tab.locator("#kind label", has_text=attack).click(position={"x": 5, "y": 5})
     tab.wait_for_selector("html[data-ready]")
@@ -112,11 +112,11 @@ def test_the_vote_holds_inside_the_ball(tab, attack):
         assert re.search("votes? (of .*)?holds?", tab.locator("#summary").inner_text())
 
 
-def test_one_look_is_fooled_inside_the_ball(tab):
+def test_one_prediction_is_fooled_inside_the_ball(tab):
     push(tab, 0.9 * radius(tab, "gaussian"))
     assert answer(tab, "gaussian", "look") != "8"
     assert answer(tab, "ordinary", "look") != "8"
-    assert "One look is fooled" in tab.locator("#summary").inner_text()
+    assert "One prediction is fooled" in tab.locator("#summary").inner_text()
 
 
 def test_far_outside_the_vote_turns(tab):
@@ -145,6 +145,18 @@ def test_a_link_shows_what_its_sender_saw(opened, tab):
     tab.wait_for_selector("html[data-ready]")
     assert counts(tab, "gaussian") == before
     assert float(tab.locator("#push").input_value()) == 0.4
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_first_screen_leads_to_the_attack(browser, file, viewport):
+    page = Opened(browser, file, viewport, address=ADDRESS, reduced_motion="reduce")
+    link, slider = page.tab.get_by_role("link", name="Attack it"), page.tab.locator("#push")
+    place = link.bounding_box()
+    assert place["y"] + place["height"] < viewport["height"] < slider.bounding_box()["y"]
+    link.click()
+    page.tab.wait_for_function("() => location.hash.includes('seed=')")
+    assert 0 < slider.bounding_box()["y"] < viewport["height"]
+    page.context.close()
 
 
 def test_the_keyboard_controls_everything(tab):

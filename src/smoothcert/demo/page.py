@@ -20,7 +20,8 @@ _SCRIPTS = ("dom", "readers", "pad", "cards", "board", "push", "main")
 
 DIGITS = (3, 716, 77, 874, 139, 952, 21, 36, 956, 20)
 """Test images of mnist-mini that the page offers, one of each digit."""
-_FIRST = 8  # the digit that the page opens with
+_FIRST = 5  # the digit that the page opens with: easy to read, and the ordinary network is fooled inside both balls
+_ALPHA = 0.001  # a certificate is wrong with at most this probability
 
 
 def render_demo() -> str:
@@ -36,6 +37,7 @@ def render_demo() -> str:
     """
     parts = {
         "version": __version__,
+        "confidence": f"{1 - _ALPHA:.1%}".replace("%", " %"),
         "style": "\n".join(_read(f"css/{name}.css") for name in _STYLES),
         "facts": "\n".join(f"<li>{html.escape(fact, quote=False)}</li>" for fact in _facts()),
         "data": json.dumps(_content(), separators=(",", ":")),
@@ -57,6 +59,7 @@ def _content() -> dict[str, object]:
     return {
         "digits": digits,
         "first": _FIRST,
+        "alpha": _ALPHA,
         "networks": {name: _text(packed_network(name)) for name in network_names()},
     }
 
@@ -67,8 +70,8 @@ def _facts() -> list[str]:
     trained = {method: epochs[f"{method}-{SIGMAS[0]:.2f}"] for method in METHODS}
     return [
         "The certificates are real: 100 votes choose the answer, n fresh ones bound its share with the exact "
-        "Clopper-Pearson bound, and a certificate is wrong with probability at most 0.001. Until all n votes are in, "
-        "bound and radius are only a preview.",
+        f"Clopper-Pearson bound, and a certificate is wrong with probability at most {_ALPHA}. Until all n votes are "
+        "in, bound and radius are only a preview.",
         f"All networks are LeNets with 431,080 weights of 8 bits, trained on MNIST: CAT-RS for {trained['catrs']} "
         f"epochs, Gaussian for {trained['gaussian']}, and the ordinary one for {epochs[ORDINARY]}. There is one for "
         "every noise level. The certificates are those of the networks with 8-bit weights, computed in 32-bit "
@@ -77,12 +80,12 @@ def _facts() -> list[str]:
         "votes, up to rounding.",
         "Distances are l2: the root of the sum of the squared changes of all pixels, which range from 0 to 1. A pushed "
         "pixel may leave that range; the guarantee covers this, and the screen clips it.",
-        "Each network is attacked by itself, with full knowledge of it. One look: a short way across the nearest "
+        "Each network is attacked by itself, with full knowledge of it. One prediction: a short way across the nearest "
         "boundary between two answers. The vote, or towards a digit: gradients averaged over noisy copies. The answer "
-        "along the way is settled by a test at level 0.001; hatched means undecided.",
-        "The digits are MNIST test images, all but the 0 chosen for being difficult. With noise 0.50, a single look of "
-        "a smoothed network is fooled inside the certified ball on about 5 % of the test images, and the ordinary "
-        "network on more than 30 %.",
+        f"along the way is settled by a test at level {_ALPHA}; hatched means undecided.",
+        "The digits are MNIST test images, all but the 0 chosen for being difficult. With noise 0.50, a single "
+        "prediction of a smoothed network is fooled inside the certified ball on about 5 % of the test images, and the "
+        "ordinary network on more than 30 %.",
     ]
 
 

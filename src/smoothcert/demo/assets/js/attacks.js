@@ -18,7 +18,7 @@ function randomDirection(seed, index) {
 }
 
 /**
- * Find the shortest change that a single look answers differently: step to the nearest of the planes that approximate
+ * Find the shortest change that turns a single prediction: step to the nearest of the planes that approximate
  * the boundaries between classes, measured from the image itself, until the answer changes.
  */
 function* foolOneLook(network, image, label) {

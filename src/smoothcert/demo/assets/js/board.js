@@ -41,7 +41,11 @@ class Lane {
     });
     const kind = (answer) => (answer === null ? "" : answer < 0 ? "unsure" : answer === original ? "same" : "turned");
     const label = (answer, share) =>
-      answer === null || answer < 0 || share < 0.04 ? "" : share < 0.12 ? String(answer) : `${key} ${answer}`;
+      answer === null || answer < 0 || share < 0.04
+        ? ""
+        : share < 0.12
+          ? String(answer)
+          : `${key === "look" ? "reads" : "vote"} ${answer}`;
     this.strips[key].replaceChildren(
       ...runs.map(({ answer, length }) =>
         h(
@@ -52,7 +56,10 @@ class Lane {
       ),
     );
     const text = runs.map(({ answer }) => (answer === null ? "counting" : answer < 0 ? "undecided" : answer));
-    this.strips[key].setAttribute("aria-label", `${key === "look" ? "One look" : "The vote"}: ${text.join(", then ")}`);
+    this.strips[key].setAttribute(
+      "aria-label",
+      `${key === "look" ? "One prediction" : "The vote"}: ${text.join(", then ")}`,
+    );
   }
 
   showResult(key, answer, original, detail = "") {
@@ -60,7 +67,7 @@ class Lane {
     const said = answer === null ? "…" : answer < 0 ? "undecided" : String(answer);
     result.className = answer === null || answer < 0 ? "" : answer === original ? "same" : "turned";
     result.replaceChildren(
-      key === "look" ? "one look: " : "vote: ",
+      key === "look" ? "one prediction: " : "vote: ",
       h("b", {}, said),
       ...(detail ? [h("small", {}, detail)] : []),
     );
@@ -82,7 +89,7 @@ function summarize(distance, networks) {
   const parts = [];
   if (fooled.length)
     parts.push(
-      h("b", { class: "turned" }, `One look is fooled: `),
+      h("b", { class: "turned" }, "One prediction is fooled: "),
       `${list(fooled.map((network) => `${name(network)} reads ${network.look}`))}. `,
     );
   const inside = smoothed.filter(({ certificate }) => distance <= certificate.radius);

@@ -2,8 +2,8 @@
 
 const TITLES = {
   gaussian: ["Gaussian", "trained on noisy images"],
-  catrs: ["CAT-RS", "trained harder where it is sure"],
-  ordinary: ["Ordinary network", "trained without noise, no vote, no guarantee"],
+  catrs: ["CAT-RS", "trained on noisy images for large radii"],
+  ordinary: ["Ordinary network", "trained with almost no noise, no vote, no guarantee"],
 };
 const FIELD = 100; // radius of the ball's drawing
 const FIRST = 8; // votes at the start of the bound's axis, which is logarithmic
@@ -19,7 +19,7 @@ class Card {
       copy: h("canvas", { width: SIDE, height: SIDE, "aria-hidden": "true" }),
       caption: h("span", { class: "state" }),
     };
-    this.ball = s("svg", { viewBox: "-112 -112 224 224", role: "img" });
+    this.ball = s("svg", { viewBox: "-112 -112 224 240", role: "img" });
     this.bound = s("svg", { viewBox: `0 0 ${BOX.width} ${BOX.height}`, role: "img" });
     this.bars = h("ol", { class: "bars", start: 0 });
     for (let label = 0; label < CLASSES; label++)
@@ -62,7 +62,7 @@ class Card {
       );
     else claim.replaceChildren(finished ? "no guarantee: the vote is too close" : "not certain yet");
     state.textContent = trials
-      ? `${whole(run.votes)} of ${whole(trials)} votes${finished ? "" : ` (of ${whole(settings.n)})`}`
+      ? `${whole(run.votes)} of ${whole(trials)} ${finished ? "votes" : "so far"}`
       : `first ${whole(settings.n0)} votes`;
     if (run.noisy) paint(copy, run.noisy);
     caption.textContent = run.noisy ? `reads ${run.vote}` : "";
@@ -92,12 +92,15 @@ class Card {
       away = Math.min(distance * scale, FIELD + 8);
     const [dx, dy] = [Math.cos(-0.7), Math.sin(-0.7)];
     const tip = { cx: away * dx, cy: away * dy, r: 6, class: distance > radius ? "tip outside" : "tip" };
+    // A small ball has its name below it.
+    const name = { x: 0, y: radius * scale < 50 ? radius * scale + 16 : 24, "text-anchor": "middle" };
     this.ball.replaceChildren(
       s("circle", { class: "field", r: FIELD }),
       s("circle", { class: "certified", r: radius * scale, "stroke-dasharray": finished ? null : "4 4" }),
       s("line", { class: "push", x1: 0, y1: 0, x2: away * dx, y2: away * dy }),
       s("circle", tip),
-      s("text", { x: 0, y: 24, "text-anchor": "middle", class: "value" }, radius ? `r = ${radiusText(radius)}` : ""),
+      s("text", { ...name, class: "value" }, radius ? `r = ${radiusText(radius)}` : ""),
+      s("text", { x: 0, y: FIELD + 22, "text-anchor": "middle" }, `gray: changes up to ${limit.toFixed(2)}`),
     );
     const where = distance ? `; the image is ${distance.toFixed(2)} away` : "";
     this.ball.setAttribute("aria-label", `Ball of radius ${radiusText(radius)}, at noise ${sigma}${where}`);
@@ -113,18 +116,20 @@ class Card {
       s("line", { class: share === 0.5 ? "half" : "grid", x1: left, x2: width - right, y1: y(share), y2: y(share) }),
       s("text", { x: left - 5, y: y(share) + 4, "text-anchor": "end" }, share.toFixed(2)),
     ]);
+    const last = history.at(-1);
+    // At the end of its curve: below it, or above it near the dashed line.
+    const end = last && { x: Math.max(x(last.trials), left + 105), y: y(last.bound) + (last.bound > 0.65 ? 20 : -8) };
     this.bound.replaceChildren(
       ...rows,
       s("polygon", { class: "gap", points: [...line("share"), ...line("bound").reverse()].join(" ") }),
       s("polyline", { class: "share", points: line("share").join(" ") }),
       s("polyline", { class: "lower", points: line("bound").join(" ") }),
-      s("text", { x: left, y: height - 6 }, String(FIRST)),
+      s("text", { x: left, y: height - 6 }, `${FIRST} votes`),
       s("text", { x: width - right, y: height - 6, "text-anchor": "end" }, `${whole(n)} votes`),
-      s(
-        "text",
-        { x: width - right, y: y(0.5) - 8, "text-anchor": "end", class: "value" },
-        certificate && history.length ? `at least ${boundText(certificate.bound)}` : "",
-      ),
+      s("text", { x: width - right, y: y(0.5) + 13, "text-anchor": "end" }, "must exceed 0.50"),
+      ...(last
+        ? [s("text", { ...end, "text-anchor": "end", class: "value" }, `at least ${boundText(last.bound)}`)]
+        : []),
     );
     const text = certificate ? `Lower bound ${boundText(certificate.bound)}` : "No votes yet";
     this.bound.setAttribute("aria-label", text);

@@ -5,7 +5,7 @@ const SIGMAS = [0.25, 0.5, 1],
   VOTES = [100, 1000, 10000, 100000],
   KINDS = ["look", "vote", "digit", "random"];
 const N0 = 100,
-  ALPHA = 0.001,
+  ALPHA = content.alpha,
   CHECK_VOTES = 1000, // votes at the slider's place
   STRIP_VOTES = 200,
   LOOKS = 121,
@@ -112,7 +112,10 @@ function remember() {
   history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
 }
 
-// On the first visit the slider shows once what it does: it moves to where a look is fooled and both votes must hold.
+// A link to a step replaces the address.
+addEventListener("hashchange", () => location.hash.includes("=") || remember());
+
+// On the first visit the slider shows once what it does: it moves to where one prediction is fooled and both votes must hold.
 let show = still || given.has("push") ? null : { frame: 0 };
 
 const slider = h("input", { type: "range", id: "push", min: 0, max: reach(), step: 0.01, value: state.distance });
@@ -159,7 +162,7 @@ const target = h(
 );
 target.value = state.target;
 const directions = [
-  ["look", "Fool one look"],
+  ["look", "Fool one prediction"],
   ["vote", "Fool the vote"],
   ["digit", "Towards a ", target],
   ["random", "Random"],

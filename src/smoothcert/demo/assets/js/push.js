@@ -34,7 +34,7 @@ function attack(network) {
   });
 }
 
-/** Read the image along the push: single looks first, then votes, at every fifth stop first. */
+/** Read the image along the push: single predictions first, then votes, at every fifth stop first. */
 function followPush(network) {
   const { image } = state.subject,
     { direction } = network;

@@ -47,7 +47,7 @@ const KINDS = {
     return { counts };
   },
 
-  /** Answers of a single look without noise, at several distances. */
+  /** Single predictions without noise, at several distances. */
   *looks(network, { image, direction, distances }) {
     const answers = [];
     for (let start = 0; start < distances.length; start += IMAGES) {
