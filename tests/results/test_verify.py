@@ -303,7 +303,7 @@ MANIPULATIONS = [
     ("cascade", "share of alpha", change_settings(cascade__first_share=0.9), "its votes prove"),
     ("cascade", "alpha", change_settings(alpha=0.01), "its votes"),
     ("cascade", "n", change_settings(n=500), "n in the sidecar is 500"),
-    ("cascade", "sigma", change_settings(sigma=1.0), "noise of its first level"),
+    ("cascade", "sigma", change_settings(sigma=1.0), "cascade's first level"),
     ("cascade", "no levels", change_settings(cascade__levels=None), "expected `settings.cascade.levels`"),
     ("cascade", "votes of a level", change_lines(second_level, lambda rows: rows[1:]), "images are not those of"),
     ("cascade", "selection of a level", change_lines(second_level, change_selections), "its votes"),
