@@ -335,7 +335,7 @@ def test_getting_says_what_it_knows(tmp_path, cifar_c, capsys):
     assert "cifar10-c: no gaussian_noise, shot_noise" in said
     assert "move the folder to download all of it" in said
     assert main(["data", "get", "fashion-mnist-c"]) == 2
-    assert "make it with `smoothcert data make fashion_mnist-c`" in capsys.readouterr().err
+    assert "generate it with `smoothcert data make fashion_mnist-c`" in capsys.readouterr().err
     gone = {"mnist-c": DownloadSource(("http://127.0.0.1:9/",), "", {"mnist_c.zip": KnownFile(1)}, unpacked="mnist_c")}
     with pytest.raises(SmoothcertError, match="or make a similar dataset with `smoothcert data make mnist-c`"):
         fetch_dataset("mnist-c", tmp_path, sources=gone)
