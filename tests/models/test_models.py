@@ -6,7 +6,7 @@ import smoothcert
 from smoothcert import kernels
 from smoothcert.errors import UsageError
 from smoothcert.models import Normalize
-from smoothcert.models.pooled_convolution import banded_conv_relu_pool, blocked_conv_relu_pool
+from smoothcert.models.pooled_convolution import banded_conv_relu_pool, blocked_conv_relu_pool, conv_relu_pool
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,33 @@ def test_convolution_and_pooling_as_one_product(product, channels, kernel, bias)
         results.append([y.detach(), x.grad, conv.weight.grad])
         x.grad = conv.weight.grad = None
     torch.testing.assert_close(*results)
+
+
+def _identity(channels):
+    conv = torch.nn.Conv2d(channels, channels, 1, groups=channels, bias=False)
+    torch.nn.init.ones_(conv.weight)
+    return conv
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("size", [(8, 8), (9, 7), (2, 3)])
+def test_pooling_without_gradients_is_max_pooling(size, layout):
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, *size).to(memory_format=layout)
+    x[1, 2, 0, 1] = torch.nan
+    x[2] = 0.5  # ties
+    expected = F.relu(F.max_pool2d(x, 2))
+    with torch.no_grad():
+        assert torch.equal(conv_relu_pool(x, _identity(3)).nan_to_num(7.0), expected.nan_to_num(7.0))
+
+
+def test_pooling_passes_gradients_as_max_pooling_does_at_ties():
+    gradients = []
+    for pool in (lambda x: F.relu(F.max_pool2d(x, 2)), lambda x: conv_relu_pool(x, _identity(1))):
+        x = torch.ones(1, 1, 4, 4, requires_grad=True)
+        pool(x).sum().backward()
+        gradients.append(x.grad)
+    assert torch.equal(*gradients)
 
 
 def test_lenet_is_plain_convolutions():

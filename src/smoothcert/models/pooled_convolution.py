@@ -20,10 +20,21 @@ def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
         pooled: Tensor = conv(x)  # a fused CUDA kernel, which deployment put in place of the convolution
         return pooled
     if not x.is_cuda:
-        return F.relu(
-            F.max_pool2d(conv(x), 2)
-        )  # the same numbers and gradients as ReLU first, which has 4 times the work
+        # ReLU after pooling gives the same numbers and gradients as before it, with a quarter of the work.
+        return F.relu(_max_pool(conv(x)), inplace=True)
     return banded_conv_relu_pool(x, conv) if len(x) <= _MAX_BANDED_BATCH else blocked_conv_relu_pool(x, conv)
+
+
+def _max_pool(x: Tensor) -> Tensor:
+    """Return max_pool2d(x, 2), without gradients in a fraction of its time on a CPU.
+
+    With gradients the two differ at ties: max_pool2d passes the gradient to one of the equal values.
+    """
+    if torch.is_grad_enabled() and x.requires_grad:
+        return F.max_pool2d(x, 2)
+    x = x[..., : x.shape[-2] // 2 * 2, : x.shape[-1] // 2 * 2]
+    across = torch.maximum(x[..., ::2], x[..., 1::2])
+    return torch.maximum(across[..., ::2, :], across[..., 1::2, :])
 
 
 def blocked_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
