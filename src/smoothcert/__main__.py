@@ -12,7 +12,10 @@ def main() -> int:
         signal.signal(signal.SIGINT, raise_interrupt)
     from smoothcert.cli import main
 
-    return main()
+    code = main()
+    if ranks := sys.modules.get("smoothcert.distributed.ranks"):
+        ranks.end_process_of_rank(code)
+    return code
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import torch
 from ranks_child import Doubles
 from torch import nn
 
-from smoothcert.distributed.ranks import join, leave
+from smoothcert.distributed.ranks import end_process_of_rank, join, leave
 from smoothcert.methods import create_method
 from smoothcert.training.stepper import Stepper
 
@@ -39,6 +39,7 @@ def main():
     if ranks.first:
         print("the same")
     leave()
+    end_process_of_rank(0)
 
 
 if __name__ == "__main__":

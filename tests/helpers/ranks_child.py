@@ -5,7 +5,10 @@ python ranks_child.py FILE        torchrun --nproc-per-node 2 ranks_child.py FIL
 In double precision: in single precision, rounding can flip the sign of a ReLU's input, which twenty steps amplify.
 """
 
+import gc
+import os
 import sys
+from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
@@ -67,6 +70,10 @@ def main(path):
     if ranks.first:
         save_file(all_weights, path)
     leave()
+    gc.collect()
+    tasks = [Path(f"/proc/self/task/{task}/comm") for task in os.listdir("/proc/self/task")]
+    left = [name for task in tasks if "gloo" in (name := task.read_text().strip())]
+    assert not left, f"threads of the process group are left: {left}"
 
 
 if __name__ == "__main__":

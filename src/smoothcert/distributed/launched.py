@@ -85,6 +85,8 @@ class LaunchedRanks(Ranks):
         """Initialize torch's process group: NCCL for tensors on a GPU, Gloo for others."""
         self.heartbeats.uses_collectives = True
         if not dist.is_initialized():
+            import torch._dynamo  # a later import would keep the group after it is destroyed
+
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             store = dist.PrefixStore("group", self.store)  # type: ignore[attr-defined]
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size)

@@ -8,8 +8,9 @@ another launcher started. Rank 0 writes files, keeps the time and prints.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -146,6 +147,19 @@ def leave() -> None:
         from smoothcert.distributed.launched import disconnect
 
         disconnect()
+
+
+def end_process_of_rank(code: int) -> None:
+    """End the process of a rank at once; do nothing in a process without other ranks.
+
+    PyTorch's compiler may keep a process group after it was destroyed. Its threads can then abort the process while the
+    interpreter ends (github.com/pytorch/pytorch/issues/190489), and torchrun would report a failure.
+    """
+    if launched_with_others():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        os._exit(code)
 
 
 @contextmanager
