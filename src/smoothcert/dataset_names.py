@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 _FACTS = {
     "mnist": (784, 10, "MNIST"),
     "mnist-mini": (784, 10, "MNIST, an excerpt"),
@@ -36,6 +39,9 @@ CORRUPTIONS = {
     ),
 }
 """Corruptions in each published corrupted dataset, over which its means are taken."""
+
+REGISTERED: dict[str, Callable[[str], Any]] = {}
+"""Loaders of users' datasets by name; `smoothcert.register_dataset` adds them."""
 
 NORMALIZATIONS = ("none", "cifar10", "cifar10-center", "cifar100", "imagenet", "imagenet-center")
 """Names of the normalizations of published networks; `smoothcert.checkpoints.published` has their values."""

@@ -1,5 +1,21 @@
-"""Names of the package's networks, for commands that list them without importing torch."""
+"""Names of networks, for commands that list them without importing torch: the package's, and registered ones."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 ARCHITECTURES = ("lenet", "cifar_resnet20", "cifar_resnet110", "resnet50")
+
+REGISTERED: dict[str, Callable[..., Any]] = {}
+"""Factories of users' networks by name; `smoothcert.register_model` adds them."""
+
+
+def is_bundled(name: str) -> bool:
+    """Return True for the name of a network of the package, of any depth.
+
+    >>> is_bundled("cifar_resnet56"), is_bundled("mine")
+    (True, False)
+    """
+    return name in ARCHITECTURES or re.fullmatch(r"cifar_resnet(\d+)", name) is not None

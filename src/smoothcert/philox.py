@@ -36,6 +36,7 @@ class Purpose(IntEnum):
     EVALUATION = 6 << 16
     ATTACK = 7 << 16
     SAMPLING = 8 << 16
+    VALIDATION = 9 << 16
 
 
 def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> Words:

@@ -47,6 +47,20 @@ def test_every_method_trains_to_the_weights_of_one_process(count, weights_of_one
         torch.testing.assert_close(found[name], expected, rtol=0, atol=atol, msg=lambda text, name=name: name + text)
 
 
+@pytest.mark.parametrize(("method", "batch"), [("consistency", 32), ("catrs", 30)])
+def test_own_networks_train_to_the_weights_of_one_process(method, batch, tmp_path):
+    """An MLP with BatchNorm1d and tied weights, trained by a script that calls `smoothcert.train`."""
+    script = [child("own_networks.py"), "Mlp", method]
+    one = subprocess.run([sys.executable, *script, str(tmp_path / "one"), str(batch)], env=environment())
+    assert one.returncode == 0
+    code, output = finish(torchrun(2, *script, tmp_path / "two", batch))
+    assert code == 0, output
+    ours, theirs = (load_file(tmp_path / name / "run" / "model.safetensors") for name in ("two", "one"))
+    assert ours.keys() == theirs.keys()
+    for name, expected in theirs.items():
+        torch.testing.assert_close(ours[name], expected, rtol=0, atol=1e-5, msg=lambda text, name=name: name + text)
+
+
 def test_training_survives_the_death_of_a_rank(tmp_path):
     """torchrun starts the group again, and it goes on from the last checkpoint; nothing is lost or done twice."""
     flags = ["-m", "smoothcert", "train", "--dataset", "mnist-mini", "--epochs", 8, "--runs", tmp_path]

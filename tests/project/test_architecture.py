@@ -19,14 +19,14 @@ ROOT = Path(smoothcert.__file__).parent
 ALLOWED = {
     "__main__": "cli runtime",
     "cli": "paper report demo training certification checkpoints smoothing data results runtime distributed"
-    " philox statistics dataset_names model_names errors __version__",
+    " plugins philox statistics dataset_names model_names errors __version__",
     "paper": "report training certification checkpoints smoothing data results runtime distributed models errors",
-    "report": "training data results runtime statistics dataset_names errors __version__",
+    "report": "training data results runtime statistics dataset_names model_names errors __version__",
     "demo": "__version__",
     "training": "certification checkpoints smoothing data results runtime distributed methods models philox kernels"
     " statistics errors",
     "certification": "smoothing data results runtime distributed methods models philox statistics dataset_names errors",
-    "checkpoints": "data runtime models errors",
+    "checkpoints": "data runtime models model_names errors",
     "smoothing": "runtime models philox kernels statistics errors",
     "data": "runtime philox statistics dataset_names errors",
     "results": "runtime statistics dataset_names errors",
@@ -34,6 +34,7 @@ ALLOWED = {
     "distributed": "errors",
     "methods": "statistics errors",
     "models": "model_names kernels errors",
+    "plugins": "errors",
     "philox": "kernels",
     "kernels": "",
     "bounds": "statistics",
@@ -88,8 +89,8 @@ def test_no_part_imports_itself_through_others(graph):
 
 
 def test_no_module_name_is_computed(files):
-    """Such an import could not be checked here."""
-    assert [file for file, names in files.items() if "?" in names] == []
+    """Such an import could not be checked here. A user names the modules that `plugins.py` imports."""
+    assert [file for file, names in files.items() if "?" in names] == ["plugins.py"]
 
 
 def test_nothing_imports_the_command_line(graph):

@@ -17,7 +17,7 @@ from scipy import special
 from torch import Tensor, nn
 
 from smoothcert.data.image_data import ImageData
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, takes
 from smoothcert.methods.perturb import frozen, gradient, lengths, scores_under, smoothed_nll, within
 from smoothcert.philox import Purpose, normal
 from smoothcert.results.records import Results
@@ -73,19 +73,15 @@ def perturb_images(
     seed: int = 0,
 ) -> Tensor:
     """Return images in [0, 1], each perturbed within its l2 radius to raise the smoothed loss of its class."""
-    model = classifier.model
-    if not isinstance(classifier.noise, GaussianNoise) or not isinstance(model, nn.Module):
-        raise UsageError("Expected `classifier` to smooth a module with Gaussian noise; others cannot be attacked.")
-    numbers = torch.arange(num_noises, device=images.device).unsqueeze(1)
-    address = (numbers, torch.as_tensor(indices, device=images.device), Purpose.ATTACK)
-    noise = normal(seed, address, images[0].numel(), device=images.device).view(num_noises, *images.shape)
+    network = _network_of(classifier)
+    noise = _noise(images, indices, num_noises, seed)
     limit = (radii * _INSIDE).view(-1, *[1] * (images.dim() - 1)).float()
     delta = torch.zeros_like(images)
 
     def loss(moved: Tensor) -> Tensor:
-        return smoothed_nll(scores_under(model, images + moved, classifier.sigma * noise), classes).sum()
+        return _smoothed_loss(network, images + moved, classes, classifier.sigma * noise)
 
-    with frozen(model):
+    with frozen(network):
         for _ in range(steps):
             slope = gradient(loss, delta)
             slope = torch.where(lengths(slope) > 0, slope, noise[0])  # the gradient of a saturated softmax is zero
@@ -95,6 +91,61 @@ def perturb_images(
         delta = (delta * LEVELS).trunc() / LEVELS
         return ((images + delta) * LEVELS).round().clamp(0, LEVELS) / LEVELS
     return (images + delta).clamp(0, 1)
+
+
+@takes(classifier=SmoothedClassifier, x=Tensor, classes=Tensor, num_noises=int, seed=int)
+def smoothed_gradient(
+    classifier: SmoothedClassifier, x: Tensor, classes: Tensor, *, num_noises: int = 32, seed: int = 0
+) -> Tensor:
+    """Return the gradient of the smoothed loss with respect to the inputs, for attacks of your own.
+
+    The loss of an input is -log of the mean probability of its class over noise samples (SmoothAdv: Salman et al.,
+    2019). The noise is a function of the seed and the input's place in the batch, so it is the same in every call.
+    The network is in eval mode meanwhile, and gradients of its weights are neither computed nor changed.
+
+    Args:
+        classifier: A smoothed module. Its noise is Gaussian.
+        x: A batch of inputs, on the device of the module.
+        classes: The class of each input whose loss is differentiated, [inputs].
+        num_noises: Noise samples per input. All are computed in one pass of the network.
+        seed: Seed of the noise.
+
+    Returns:
+        A tensor of the shape of `x`. A step along it makes the class less likely.
+
+    Raises:
+        UsageError: If the classifier is not a module, or its noise is not Gaussian.
+
+    Example:
+        >>> network = nn.Linear(2, 2, bias=False)
+        >>> _ = network.weight.data.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+        >>> slope = smoothed_gradient(SmoothedClassifier(network, sigma=0.5), torch.zeros(1, 2), torch.tensor([0]))
+        >>> bool(slope[0, 0] < 0), float(slope[0, 1])
+        (True, 0.0)
+    """
+    if len(classes) != len(x):
+        raise UsageError(f"Expected `classes` to have one entry per input, {len(x)}, but got {len(classes)}.")
+    network = _network_of(classifier)
+    noise = classifier.sigma * _noise(x, range(len(x)), num_noises, seed)
+    with frozen(network):
+        return gradient(lambda at: _smoothed_loss(network, at, classes, noise), x)
+
+
+def _network_of(classifier: SmoothedClassifier) -> nn.Module:
+    if not isinstance(classifier.noise, GaussianNoise) or not isinstance(classifier.model, nn.Module):
+        raise UsageError("Expected `classifier` to smooth a module with Gaussian noise; others cannot be attacked.")
+    return classifier.model
+
+
+def _noise(x: Tensor, indices: Sequence[int], num_noises: int, seed: int) -> Tensor:
+    """Return standard normals [samples, *x.shape] at addresses of the indices."""
+    numbers = torch.arange(num_noises, device=x.device).unsqueeze(1)
+    address = (numbers, torch.as_tensor(indices, device=x.device), Purpose.ATTACK)
+    return normal(seed, address, x[0].numel(), device=x.device).view(num_noises, *x.shape)
+
+
+def _smoothed_loss(network: nn.Module, x: Tensor, classes: Tensor, noise: Tensor) -> Tensor:
+    return smoothed_nll(scores_under(network, x, noise), classes).sum()
 
 
 def attack_dataset(

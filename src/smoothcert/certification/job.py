@@ -25,7 +25,7 @@ from smoothcert.data.user_data import as_image_data
 from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import UsageError, kind_of, quote
-from smoothcert.models import Ensemble
+from smoothcert.models import Ensemble, UserModel
 from smoothcert.results.records import Prediction, Record
 from smoothcert.results.writer import ResultWriter
 from smoothcert.runtime.environment import describe_environment, describe_function
@@ -205,6 +205,8 @@ def _identify_function(function: Any) -> dict[str, str]:
     """Return module and qualified name of a callable, and a hash of its source if that is available."""
     while isinstance(function, functools.partial):
         function = function.func
+    if isinstance(function, UserModel):
+        function = function.network
     named = function if hasattr(function, "__qualname__") else type(function)
     identity = {"module": str(named.__module__), "name": str(named.__qualname__)}
     with suppress(OSError, TypeError):

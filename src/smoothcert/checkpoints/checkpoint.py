@@ -1,28 +1,32 @@
 """Checkpoints as self-contained safetensors files.
 
 The header has the architecture, the number of classes and, if known, the dataset, noise level and training method. The
-input normalization is stored as tensors.
+input normalization of the package's networks is stored as tensors. For users' own networks, the header has the shape of
+an input instead, and the weights have the network's own names.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from safetensors import SafetensorError
-from torch import Tensor
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
 
 from smoothcert.checkpoints.tensor_files import read_tensors, write_tensors
 from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, takes
-from smoothcert.models import Classifier, create_model
+from smoothcert.model_names import REGISTERED
+from smoothcert.models import Classifier, NamedModel, UserModel, as_factory, build_user_model, create_model
 from smoothcert.runtime.atomic_files import file_hash
-from smoothcert.runtime.typed_files import Index, Positive, check_type, parse_json
+from smoothcert.runtime.typed_files import Count, Index, Positive, check_type, parse_json
 
 _FORMAT = "smoothcert-1"
+_INPUT_SHAPE = "input_shape"  # in the header of users' networks only
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Checkpoint:
     """A model with its metadata.
 
     Attributes:
-        model: The model.
+        model: The model; its attribute `network` is the network without input normalization or shape check.
         about: Metadata; may have the keys dataset, sigma, method and epoch.
         sha256: SHA-256 of the file that the model was loaded from, or empty.
 
@@ -39,7 +43,7 @@ class Checkpoint:
         0.25
     """
 
-    model: Classifier
+    model: NamedModel
     about: Mapping[str, Any] = field(default_factory=dict)
     sha256: str = ""
 
@@ -50,16 +54,16 @@ class Checkpoint:
 
 
 @takes(path=(str, Path))
-def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
+def save_checkpoint(path: str | Path, model: NamedModel, **about: Any) -> None:
     """Save a model as a safetensors file, atomically.
 
     Args:
         path: The file to write.
-        model: A model from `create_model`.
+        model: A model from `create_model`, `train` or `load_checkpoint`.
         **about: Metadata that can be stored as JSON, such as dataset, sigma, method and epoch.
 
     Raises:
-        UsageError: If the model is not from `create_model`.
+        UsageError: If the model is not from one of these functions.
 
     Example:
         >>> import tempfile
@@ -73,20 +77,26 @@ def save_checkpoint(path: str | Path, model: Classifier, **about: Any) -> None:
     except (TypeError, ValueError) as error:
         raise UsageError(f"Expected metadata that can be stored as JSON ({first_line(error)}).") from None
     check_type(about, About, "the metadata")
-    if not isinstance(model, Classifier):
-        raise UsageError(f"Expected `model` to be from `create_model`, but got {kind_of(model)}.")
+    if not isinstance(model, NamedModel):
+        raise UsageError(f"Expected `model` to be from `create_model` or `train`, but got {kind_of(model)}.")
     header = {
         "format": _FORMAT,
         "architecture": model.architecture,
         "num_classes": str(model.num_classes),
         "about": text,
     }
-    write_tensors(Path(path), model.state_dict(), header)
+    if isinstance(model, UserModel):
+        header[_INPUT_SHAPE] = json.dumps(list(model.input_shape))
+    write_tensors(Path(path), _weights(model).state_dict(), header)
 
 
 @takes(path=(str, Path))
 def load_checkpoint(
-    path: str | Path, *, architecture: str | None = None, normalization: str | None = None
+    path: str | Path,
+    *,
+    model: nn.Module | Callable[..., nn.Module] | None = None,
+    architecture: str | None = None,
+    normalization: str | None = None,
 ) -> Checkpoint:
     """Load a model from a smoothcert checkpoint, a run folder, or a published checkpoint.
 
@@ -94,6 +104,8 @@ def load_checkpoint(
 
     Args:
         path: A file or a run folder.
+        model: The network of a file that was trained from your own: the function that creates it, or a module, of
+            which a copy is filled. Not needed if the architecture is registered (see `register_model`).
         architecture: The expected architecture, if any.
         normalization: The input normalization of a published checkpoint, which its file does not contain: a key of
             `smoothcert.checkpoints.published.NORMALIZATIONS`.
@@ -103,7 +115,7 @@ def load_checkpoint(
 
     Raises:
         SmoothcertError: If the file is missing, damaged or of an unknown architecture.
-        UsageError: If the architecture differs, or `normalization` is missing, unknown or not applicable.
+        UsageError: If the architecture differs, or `model` or `normalization` is missing, unknown or not applicable.
 
     Example:
         >>> import tempfile
@@ -122,14 +134,17 @@ def load_checkpoint(
     if path.suffix != ".safetensors":
         from smoothcert.checkpoints.published import load_published
 
-        model, about = load_published(path, normalization)
+        if model is not None:
+            raise UsageError(f"{path} is a published checkpoint of a known network; omit `model`.")
+        loaded: NamedModel
+        loaded, about = load_published(path, normalization)
     elif normalization is None:
-        model, about = _load(path)
+        loaded, about = _load(path, model)
     else:
         raise UsageError(f"{path} contains its normalization; omit `normalization`.")
-    if architecture not in (None, model.architecture):
-        raise UsageError(f"{path}: expected a {architecture}, but got a {model.architecture}.")
-    return Checkpoint(model, about, file_hash(path))
+    if architecture not in (None, loaded.architecture):
+        raise UsageError(f"{path}: expected a {architecture}, but got a {loaded.architecture}.")
+    return Checkpoint(loaded, about, file_hash(path))
 
 
 @takes(checkpoint=Checkpoint, path=(str, Path))
@@ -152,6 +167,9 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
     """
     from smoothcert.checkpoints.published import save_published
 
+    if not isinstance(checkpoint.model, Classifier):
+        name = checkpoint.model.architecture
+        raise UsageError(f"Expected a network from `create_model`, which the published code knows, but got a {name}.")
     save_published(Path(path), checkpoint.model, int(checkpoint.about.get("epoch", 0)))
 
 
@@ -166,7 +184,22 @@ class About(TypedDict, total=False):
     seed: Index
 
 
-def _load(path: Path) -> tuple[Classifier, Mapping[str, Any]]:
+def holds_user_model(path: Path) -> bool:
+    """Return True if a run folder or file holds the weights of a user's own network."""
+    file = path / "model.safetensors" if path.is_dir() else path
+    try:
+        with safe_open(file, framework="pt") as content:
+            return _INPUT_SHAPE in (content.metadata() or {})
+    except (OSError, SafetensorError):  # loading it raises an error that tells more
+        return False
+
+
+def _weights(model: NamedModel) -> nn.Module:
+    """Return the module whose weights a checkpoint holds."""
+    return model.network if isinstance(model, UserModel) else model
+
+
+def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
     try:
         weights, header = read_tensors(path)
     except (OSError, SafetensorError) as error:
@@ -176,12 +209,44 @@ def _load(path: Path) -> tuple[Classifier, Mapping[str, Any]]:
     classes = header.get("num_classes", "")
     if "architecture" not in header or not classes.isdecimal() or len(classes) > 9:
         raise SmoothcertError(f"{path} is damaged: the description of its network is incomplete.")
+    about = parse_json(header.get("about", "{}"), About, f"{path}, `about`")
+    name = header["architecture"]
+    if _INPUT_SHAPE in header:
+        shape = parse_json(header[_INPUT_SHAPE], list[Count], f"{path}, `{_INPUT_SHAPE}`")
+        return _load_own(path, weights, name, int(classes), shape, own), about
+    if own is not None:
+        raise UsageError(f"{path} holds a {name} of the package; omit `model`.")
     values = [weights[key] for key in ("normalize.mean", "normalize.std") if key in weights]
     if len(values) != 2 or any(value.dim() != 1 or not value.isfinite().all() for value in values):
         raise SmoothcertError(f"{path} is damaged: expected `mean` and `std` to be one number per channel.")
-    about = parse_json(header.get("about", "{}"), About, f"{path}, `about`")
     mean, std = (value.tolist() for value in values)
-    return fill(path, weights, header["architecture"], int(classes), mean=mean, std=std), about
+    return fill(path, weights, name, int(classes), mean=mean, std=std), about
+
+
+def _load_own(
+    path: Path, weights: Mapping[str, Tensor], name: str, classes: int, shape: list[int], own: Any
+) -> UserModel:
+    """Return a user's network, from the given or registered factory, with these weights."""
+    factory = REGISTERED.get(name) if own is None else as_factory(own)
+    if factory is None:
+        raise UsageError(
+            f"{path} holds the weights of your own network {name}; pass the function that creates it as `model`, or "
+            "register it with `register_model` in a plugin."
+        )
+    with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
+        model = build_user_model(factory, shape, classes, name=name)
+    load_weights(model.network, weights, str(path), name)
+    return model
+
+
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor], where: str, name: str) -> None:
+    """Fill a network; raise an error that names the first layers that do not fit."""
+    expected = network.state_dict()
+    wrong = sorted(expected.keys() ^ weights.keys())
+    wrong += [key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape]
+    if wrong:
+        raise SmoothcertError(f"{where} does not fit a {name}: {', '.join(wrong[:3])} differ.")
+    network.load_state_dict(weights)
 
 
 def fill(path: Path, weights: Mapping[str, Tensor], name: str, classes: int, **options: Any) -> Classifier:
@@ -196,10 +261,5 @@ def fill(path: Path, weights: Mapping[str, Tensor], name: str, classes: int, **o
     if too_deep or not (first and last and first[0].numel() and last[0].numel()):
         raise SmoothcertError(f"{path} does not fit a {name}: its first or last layer or its number of layers differ.")
     model = create_model(name, classes, in_channels=first[0].shape[1], **options)
-    expected = model.state_dict()
-    wrong = sorted(expected.keys() ^ weights.keys())
-    wrong += [key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape]
-    if wrong:
-        raise SmoothcertError(f"{path} does not fit a {name}: {', '.join(wrong[:3])} differ.")
-    model.load_state_dict(weights)
+    load_weights(model, weights, str(path), name)
     return model

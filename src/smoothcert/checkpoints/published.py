@@ -40,13 +40,8 @@ NORMALIZATIONS: dict[str, Normalization | None] = {
 
 def load_published(path: Path, normalization: str | None) -> tuple[Classifier, Mapping[str, Any]]:
     """Load a published checkpoint; the architecture is inferred from the names and shapes of its layers."""
-    table = content = _read(path)
-    if isinstance(content, Mapping):
-        table = next((content[key] for key in ("state_dict", "net", "model") if key in content), content)
-    if not isinstance(table, Mapping) or not all(
-        isinstance(key, str) and isinstance(value, Tensor) for key, value in table.items()
-    ):
-        raise SmoothcertError(f"{path} has no table of weights under state_dict, net, model or at the top level.")
+    content = _read(path)
+    table = weights_in(content, path)
     weights = {strip_wrappers(key): value for key, value in table.items()}
     _check_sizes(weights, path)
     name = infer_architecture(weights)
@@ -68,6 +63,23 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
     model = fill(path, named, name, len(head), mean=mean, std=std)
     epoch = content.get("epoch")
     return model, {"epoch": epoch} if isinstance(epoch, int) and 0 <= epoch < 2**53 else {}
+
+
+def weights_in(content: Any, path: Path) -> Mapping[str, Tensor]:
+    """Return the table of weights in the content of a PyTorch file."""
+    table = content
+    if isinstance(content, Mapping):
+        table = next((content[key] for key in ("state_dict", "net", "model") if key in content), content)
+    if not isinstance(table, Mapping) or not all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in table.items()
+    ):
+        raise SmoothcertError(f"{path} has no table of weights under state_dict, net, model or at the top level.")
+    return table
+
+
+def read_weights(path: Path) -> Mapping[str, Tensor]:
+    """Return the weights of a file of any network, under the names that they have in it."""
+    return weights_in(_read(path), path)
 
 
 def save_published(path: Path, model: Classifier, epoch: int) -> None:

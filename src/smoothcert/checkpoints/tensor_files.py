@@ -17,13 +17,23 @@ from smoothcert.runtime.atomic_files import replacing
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str], keep: Path | None = None) -> None:
     """Write a safetensors file atomically; with `keep`, the file that was there is kept under that name."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    plain = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     with replacing(path, keep) as part:
         try:
             save_file(plain, part, header)
         except SafetensorError as error:
             raise OSError(str(error)) from error
         _sort_metadata(part)
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors that share no memory, which safetensors requires: tied weights are written under each name."""
+    seen, apart = set[int](), dict[str, Tensor]()
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
+        apart[name] = tensor.clone() if place in seen else tensor
+        seen |= {place} if place else set()
+    return apart
 
 
 def _sort_metadata(path: Path) -> None:

@@ -31,6 +31,7 @@ from smoothcert.cli.completion import complete_arguments
 from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError, printable
+from smoothcert.plugins import FLAG, load_plugins, plugin_files
 from smoothcert.runtime.interrupts import raise_interrupt
 
 _COMMANDS = (
@@ -75,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser()
     try:
         _check_arguments(given)
+        plugins = plugin_files(given)
+        load_plugins(plugins)
         top = build_parser()
         complete_arguments(top)
         if not given:
@@ -82,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         args = top.parse_args(given)
         parser = args.parser
+        if not {*(args.plugin or ())} <= {*plugins}:
+            raise UsageError(f"Expected `{FLAG}` to be written in full.")
         with short_notices(parser), _sigterm_as_interrupt():
             args.run(args)
         sys.stdout.flush()

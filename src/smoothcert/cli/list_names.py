@@ -29,20 +29,19 @@ def add_command(commands: Any) -> None:
 
 def _names(kind: str) -> Iterable[str]:
     """Return all names of a kind, without importing torch."""
+    from smoothcert import dataset_names, model_names
     from smoothcert.checkpoints.pretrained import list_pretrained
-    from smoothcert.dataset_names import DIMENSIONS, NORMALIZATIONS
-    from smoothcert.model_names import ARCHITECTURES
     from smoothcert.training.method_options import known_methods
     from smoothcert.training.recipes import list_recipes, paper_tables
 
     names: dict[str, Callable[[], Iterable[str]]] = {
-        "datasets": lambda: sorted(DIMENSIONS),
-        "models": lambda: ARCHITECTURES,
+        "datasets": lambda: sorted((*dataset_names.DIMENSIONS, *dataset_names.REGISTERED)),
+        "models": lambda: (*model_names.ARCHITECTURES, *model_names.REGISTERED),
         "methods": known_methods,
         "recipes": list_recipes,
         "tables": paper_tables,
         "pretrained": list_pretrained,
-        "normalizations": lambda: NORMALIZATIONS,
+        "normalizations": lambda: dataset_names.NORMALIZATIONS,
     }
     if kind not in names:
         raise unknown_name("kind", kind, names)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from smoothcert.errors import printable
+from smoothcert.plugins import FLAG
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -28,6 +29,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _HelpFormatter, **options})
         self.set_defaults(parser=self)  # `name_flags` needs the parser of the command that was parsed
+        text = "Python file that registers models, methods or datasets; can be repeated"
+        self.add_argument(FLAG, action="append", metavar="FILE", help=text)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None

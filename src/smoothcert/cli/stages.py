@@ -31,7 +31,9 @@ class Stages(ExitStack):
             done, total, start = (sum(getattr(run, key) for run in runs) for key in ("step", "total", "start"))
             note = f"epoch {progress.epoch}, loss {progress.loss:.4f}"
             if progress.metrics:
-                note += f", accuracy under noise {progress.metrics['test_accuracy']:.1f}%"
+                for key, what in (("test_accuracy", "accuracy"), ("validation_accuracy", "validation accuracy")):
+                    if key in progress.metrics:
+                        note += f", {what} under noise {progress.metrics[key]:.1f}%"
             bar = self.bar_for(name, total, "steps", start)
             bar.total, bar.start = total, start
             bar.update(done, f"{progress.name}: {note}" if len(latest) > 1 else note)

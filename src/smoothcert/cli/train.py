@@ -12,7 +12,7 @@ from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.stages import Stages
 from smoothcert.errors import UsageError, counted
-from smoothcert.training.config import TrainConfig, describe, field_groups, make_config, to_toml
+from smoothcert.training.config import TrainConfig, field_groups, make_config, to_toml
 from smoothcert.training.method_options import known_methods, option_type
 
 if TYPE_CHECKING:
@@ -125,21 +125,19 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
 def run(args: argparse.Namespace) -> None:
     """Train all runs, including the teachers and soft labels they need."""
     from smoothcert.distributed.ranks import join
-    from smoothcert.runtime.environment import choose_device, facts
+    from smoothcert.runtime.environment import choose_device
     from smoothcert.training.compute import different_fields
     from smoothcert.training.run_folder import RunFolder
-    from smoothcert.training.runs import train_runs
+    from smoothcert.training.runs import join_ranks, train_runs
 
     if args.workers is not None and args.workers < 0:
         raise UsageError(f"Expected `--workers` to be at least 0, but got {args.workers}.")
     if args.dry_run:
         _print_estimates(resolve(args), args, choose_device(args.device))
         return
-    ranks = join()
+    join()  # before anything fails, so that users read an error once
     configs, device = resolve(args), choose_device(args.device)
-    settings = {name: value for config in configs for name, value in describe(config).items()}
-    ranks.require_same_on_all_ranks({**facts(device), **settings})
-    ranks.require_shared_folder(args.runs)
+    ranks = join_ranks(configs, args.runs, device)
     folders = [RunFolder(args.runs / config.name) for config in configs]
     for folder, config in zip(folders, configs, strict=True):
         before = folder.read_config() if folder.finished else None

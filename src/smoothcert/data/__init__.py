@@ -1,9 +1,9 @@
-"""Datasets of labeled 8-bit images: loading, downloading and corrupting them."""
+"""Datasets of labeled inputs: loading, registering, downloading and corrupting them."""
 
 from smoothcert.data.corrupted import find_corrupted
 from smoothcert.data.files import data_dir
 from smoothcert.data.image_data import ImageData, select, select_rows
-from smoothcert.data.registry import DATASETS, list_datasets, load_dataset
+from smoothcert.data.registry import DATASETS, list_datasets, load_dataset, register_dataset
 
 __all__ = [
     "DATASETS",
@@ -12,6 +12,7 @@ __all__ = [
     "find_corrupted",
     "list_datasets",
     "load_dataset",
+    "register_dataset",
     "select",
     "select_rows",
 ]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from smoothcert.data.files import Arrays
 from smoothcert.data.files import data_dir as find_data_dir
@@ -20,8 +21,9 @@ from smoothcert.data.readers.arrays import read_npz
 from smoothcert.data.readers.cifar import CIFAR10, CIFAR100, find_cifar
 from smoothcert.data.readers.folder import read_folder
 from smoothcert.data.readers.idx import find_idx
-from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
-from smoothcert.errors import SmoothcertError, UsageError, takes, unknown_name
+from smoothcert.data.user_data import as_image_data
+from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, REGISTERED, canonical_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, takes, unknown_name
 
 SPLITS = ("train", "test")
 _GRAY = ((0.0,), (1.0,))
@@ -100,7 +102,53 @@ def list_datasets(pattern: str = "*") -> list[str]:
         >>> list_datasets("cifar*")
         ['cifar10', 'cifar100']
     """
-    return [name for name in sorted(DIMENSIONS) if fnmatch(name, pattern)]
+    return [name for name in sorted((*DIMENSIONS, *REGISTERED)) if fnmatch(name, pattern)]
+
+
+@takes(name=str)
+def register_dataset(name: str, loader: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Register a dataset of your own under a name, for this process.
+
+    `load_dataset`, recipes and commands then accept the name. For the command line, put the call into a file and pass
+    it as `--plugin FILE`.
+
+    Args:
+        name: The name of the dataset: letters, digits, "-", "_" and ".".
+        loader: A function that takes the split, `train` or `test`, and returns its inputs and labels: a pair of arrays
+            or tensors, a PyTorch dataset, or `ImageData`.
+
+    Returns:
+        The loader.
+
+    Raises:
+        UsageError: If the name is taken or invalid, or `loader` cannot be called.
+
+    Example:
+        >>> import torch
+        >>> _ = register_dataset("points", lambda split: (torch.rand(4, 2), torch.tensor([0, 1, 0, 1])))
+        >>> load_dataset("points", "test")
+        <ImageData points, test: 4 images of shape [2], 2 classes>
+        >>> del REGISTERED["points"]
+    """
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        raise UsageError(f"Expected `name` to consist of letters, digits, '-', '_' and '.', but got {name!r}.")
+    if not callable(loader):
+        raise UsageError(f"Expected `loader` to be a function of the split, but got {loader!r}.")
+    known = REGISTERED.get(name, loader)
+    if canonical_name(name) in (*DIMENSIONS, *CORRUPTED) or known.__qualname__ != loader.__qualname__:
+        raise UsageError(f"There is already a dataset {name!r}; choose another name.")
+    REGISTERED[name] = loader
+    return loader
+
+
+def _load_registered(name: str, split: str) -> ImageData:
+    try:
+        found = REGISTERED[name](split)
+    except SmoothcertError:
+        raise
+    except Exception as error:  # a user's function may raise anything
+        raise SmoothcertError(f"The {split} split of {name} cannot be loaded ({first_line(error)}).") from error
+    return replace(as_image_data(found, split), name=name, split=split)
 
 
 @takes(name=(str, Path), split=str, data_dir=(str, Path, type(None)), root=(str, Path, type(None)))
@@ -143,8 +191,10 @@ def load_dataset(
         raise UsageError(f"Expected `split` to be one of {', '.join(SPLITS)}, but got {split!r}.")
     name = canonical_name(name) if isinstance(name, str) else os.path.join(".", Path(name).expanduser())
     datasets = find_data_dir(root if data_dir is None else data_dir)
-    if (resize or crop) and (name in DATASETS or Path(name).suffix == ".npz"):
+    if (resize or crop) and (name in DATASETS or name in REGISTERED or Path(name).suffix == ".npz"):
         raise UsageError(f"`resize` and `crop` are for image folders, which {name} is not.")
+    if name in REGISTERED:
+        return _load_registered(name, split)
     if name in DATASETS:
         dataset = DATASETS[name]
         read = dataset.find(datasets, split)
@@ -175,7 +225,8 @@ def load_dataset(
 def path_of(name: str) -> Path | None:
     """Return the absolute path of a dataset that is given by its path, None for the name of one."""
     path = Path(name).expanduser()
-    return path.resolve() if canonical_name(name) not in DIMENSIONS and path.exists() else None
+    known = canonical_name(name) in DIMENSIONS or name in REGISTERED
+    return path.resolve() if path.exists() and not known else None
 
 
 def _load_corrupted(name: str, split: str, data_dir: Path) -> ImageData | None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -85,8 +86,7 @@ class LaunchedRanks(Ranks):
         """Initialize torch's process group: NCCL for tensors on a GPU, Gloo for others."""
         self.heartbeats.uses_collectives = True
         if not dist.is_initialized():
-            import torch._dynamo  # a later import would keep the group after it is destroyed
-
+            import_module("torch._dynamo")  # a later import would keep the group after it is destroyed
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             store = dist.PrefixStore("group", self.store)  # type: ignore[attr-defined]
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size)

@@ -10,16 +10,19 @@ from torch.nn import functional as F
 
 from smoothcert.distributed.ranks import Ranks
 
+BatchNorm = nn.modules.batchnorm._BatchNorm
+"""The base class of BatchNorm layers for inputs of any dimension."""
 
-class SyncedBatchNorm2d(nn.BatchNorm2d):
-    """BatchNorm with training statistics over the images of all ranks.
+
+class SyncedBatchNorm(BatchNorm):
+    """BatchNorm with training statistics over the inputs of all ranks, for inputs [batch, channels, ...].
 
     With `together` off, and always in eval mode, it is ordinary BatchNorm. It shares weights and statistics with the
     layer that it replaces.
     """
 
-    def __init__(self, norm: nn.BatchNorm2d, ranks: Ranks) -> None:
-        super().__init__(norm.num_features, norm.eps, norm.momentum)
+    def __init__(self, norm: BatchNorm, ranks: Ranks) -> None:
+        super().__init__(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
         self._parameters, self._buffers = norm._parameters, norm._buffers  # shared: an optimizer may hold them
         self.ranks, self.together = ranks, True
 
@@ -27,29 +30,42 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
         """Normalize by the statistics over all ranks."""
         if not (self.training and self.together):
             return super().forward(input)
-        mean, variance, count = _statistics(input.to(self.weight.dtype), self.ranks)
-        with torch.no_grad():
-            momentum = self.momentum or 0.0
-            assert self.running_mean is not None
-            assert self.running_var is not None
-            assert self.num_batches_tracked is not None
-            self.running_mean.lerp_(mean, momentum)
-            self.running_var.lerp_(variance * (count / (count - 1)), momentum)
-            self.num_batches_tracked.add_(1)
-        scale = self.weight * (variance + self.eps).rsqrt()
-        normalized = (input - _per_channel(mean)) * _per_channel(scale) + _per_channel(self.bias)
+        mean, variance, count = _statistics(input.to(torch.promote_types(input.dtype, torch.float32)), self.ranks)
+        self._track(mean, variance * (count / (count - 1)))
+        scale = (variance + self.eps).rsqrt()
+        if self.weight is not None:
+            scale = self.weight * scale
+        normalized = (input - _per_channel(mean, input)) * _per_channel(scale, input)
+        if self.bias is not None:
+            normalized = normalized + _per_channel(self.bias, input)
         return normalized.to(input.dtype)
 
+    @torch.no_grad()
+    def _track(self, mean: Tensor, variance: Tensor) -> None:
+        """Update the running statistics, if there are any. Without a momentum they are means over all steps."""
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked.add_(1)
+        weight = self.num_batches_tracked.to(mean.dtype).reciprocal() if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean, weight)
+        self.running_var.lerp_(variance, weight)
 
-def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm2d]:
-    """Replace a network's BatchNorm layers with synchronized ones, and return the new layers."""
-    replaced = []
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Accept inputs of any dimension."""
+
+
+def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm]:
+    """Replace a network's BatchNorm layers with synchronized ones, and return the new layers.
+
+    Subclasses of PyTorch's layers are left as they are, because they may compute something else.
+    """
+    replaced: dict[int, SyncedBatchNorm] = {}  # by the layer replaced, which may have several places
     for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.BatchNorm2d):
-                replaced.append(SyncedBatchNorm2d(child, ranks))
-                setattr(module, name, replaced[-1])
-    return replaced
+        for name, child in list(module._modules.items()):
+            if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+                assert isinstance(child, BatchNorm)
+                setattr(module, name, replaced.setdefault(id(child), SyncedBatchNorm(child, ranks)))
+    return list(replaced.values())
 
 
 def _statistics(x: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
@@ -58,7 +74,7 @@ def _statistics(x: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
     Combines the ranks' means and variances as in Chan, Golub and LeVeque (1983), which avoids cancellation. Each rank
     fills its own row of a table, so that one sum over the ranks gives the whole table to all.
     """
-    variance, mean = torch.var_mean(x, dim=(0, 2, 3), correction=0)
+    variance, mean = torch.var_mean(x, dim=[0, *range(2, x.dim())], correction=0)
     count = x.new_full((1,), x.numel() / x.shape[1])
     mine = torch.cat((mean, variance, count))
     above, below = ranks.rank, ranks.size - ranks.rank - 1
@@ -93,5 +109,5 @@ def _all_reduced(x: Tensor) -> Tensor:
     return summed
 
 
-def _per_channel(values: Tensor) -> Tensor:
-    return values.view(1, -1, 1, 1)
+def _per_channel(values: Tensor, x: Tensor) -> Tensor:
+    return values.view(1, -1, *[1] * (x.dim() - 2))

@@ -39,8 +39,8 @@ __all__ = ["METHODS", "Draws", "Method", "StepOutput", "create_method", "list_me
 def register_method(method: type[Method]) -> type[Method]:
     """Register a method of your own under its `name`, for this process.
 
-    It can then be trained like the methods of the package: by `train_run`, and, in a script that calls
-    `smoothcert.cli.main`, by the command line, with a flag for each of its options.
+    It can then be trained like the methods of the package: by `train`, by `train_run`, and, from a file passed as
+    `--plugin FILE`, by the command line, with a flag for each of its options.
 
     Args:
         method: A frozen dataclass that extends `Method` (see `smoothcert.methods.base`).

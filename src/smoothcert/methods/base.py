@@ -38,7 +38,8 @@ from torch import Tensor, nn
 from smoothcert.errors import UsageError
 from smoothcert.statistics.bounds import check_sigma
 
-_METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "kept_images", "seconds")  # recorded for every method
+_METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "validation_accuracy", "kept_images", "seconds")
+"""Names of the metrics that are recorded for every method."""
 
 
 def option(default: Any, help: str, check: Callable[[Any], bool] | None = None, must: str = "") -> Any:

@@ -1,7 +1,22 @@
-"""The paper's networks, and `adapt_inputs` for models with other input units."""
+"""The paper's networks, users' own, and `adapt_inputs` for models with other input units."""
 
 from smoothcert.models.ensemble import Ensemble
-from smoothcert.models.layers import Classifier, Normalize, adapt_inputs
-from smoothcert.models.registry import create_model, list_models
+from smoothcert.models.layers import Classifier, NamedModel, Normalize, adapt_inputs
+from smoothcert.models.registry import build_model, create_model, list_models, register_model
+from smoothcert.models.user_model import Factory, UserModel, as_factory, build_user_model
 
-__all__ = ["Classifier", "Ensemble", "Normalize", "adapt_inputs", "create_model", "list_models"]
+__all__ = [
+    "Classifier",
+    "Ensemble",
+    "Factory",
+    "NamedModel",
+    "Normalize",
+    "UserModel",
+    "adapt_inputs",
+    "as_factory",
+    "build_model",
+    "build_user_model",
+    "create_model",
+    "list_models",
+    "register_model",
+]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.errors import UsageError
-from smoothcert.models.layers import Classifier
+from smoothcert.models.layers import Classifier, NamedModel
 
 
 class Ensemble(nn.Module):
@@ -67,18 +67,18 @@ class Ensemble(nn.Module):
     @property
     def num_classes(self) -> int | None:
         """Number of classes, or None if unknown."""
-        return next((int(member.num_classes) for member in self.members if isinstance(member, Classifier)), None)
+        return next((int(member.num_classes) for member in self.members if isinstance(member, NamedModel)), None)
 
     @property
     def architecture(self) -> str:
         """Architectures of the members, each once."""
-        names = [member.architecture for member in self.members if isinstance(member, Classifier)]
+        names = [member.architecture for member in self.members if isinstance(member, NamedModel)]
         return ", ".join(dict.fromkeys(names))
 
     def check_shape(self, shape: Sequence[int]) -> None:
         """Raise if a member does not accept images of shape [channels, height, width]."""
         for member in self.members:
-            if isinstance(member, Classifier):
+            if isinstance(member, NamedModel):
                 member.check_shape(shape)
 
     def with_members(self, change: Callable[[Any], Callable[[Tensor], Any]]) -> Ensemble:

@@ -1,7 +1,8 @@
-"""Layers that all networks share: input normalization and the classifier around a network."""
+"""Modules around networks: input normalization, and what is recorded of a network."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import torch
@@ -30,7 +31,21 @@ class Normalize(nn.Module):
         return (x - self.mean.view(shape)) / self.std.view(shape)
 
 
-class Classifier(nn.Module):
+class NamedModel(nn.Module, ABC):
+    """A `network` with what run folders and checkpoints record of it: the name of its architecture and its classes."""
+
+    network: nn.Module
+
+    def __init__(self, architecture: str, num_classes: int) -> None:
+        super().__init__()
+        self.architecture, self.num_classes = architecture, num_classes
+
+    @abstractmethod
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """Raise if the network does not accept inputs of a shape."""
+
+
+class Classifier(NamedModel):
     """A network with its input normalization; it takes images in [0, 1], the range in which noise is added.
 
     `architecture` is its name in `create_model`; `image_size` is the height and width it requires, or None for any.
@@ -48,9 +63,9 @@ class Classifier(nn.Module):
         in_channels: int,
         image_size: tuple[int, int] | None = None,
     ) -> None:
-        super().__init__()
-        self.normalize, self.network, self.architecture = normalize, network, architecture
-        self.num_classes, self.in_channels, self.image_size = num_classes, in_channels, image_size
+        super().__init__(architecture, num_classes)
+        self.normalize, self.network = normalize, network
+        self.in_channels, self.image_size = in_channels, image_size
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def check_shape(self, shape: Sequence[int]) -> None:

@@ -1,18 +1,19 @@
-"""Networks by name: `create_model` and `list_models`."""
+"""Networks by name: `create_model`, `list_models` and `register_model`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 
 from torch import nn
 
 from smoothcert.errors import UsageError, quote, takes, unknown_name
-from smoothcert.model_names import ARCHITECTURES
-from smoothcert.models.layers import Classifier, Normalize
+from smoothcert.model_names import ARCHITECTURES, REGISTERED, is_bundled
+from smoothcert.models.layers import Classifier, NamedModel, Normalize
 from smoothcert.models.lenet import LeNet
 from smoothcert.models.resnet import cifar_resnet, resnet50
+from smoothcert.models.user_model import Factory, build_user_model
 
 _LARGEST = 10_000_000  # classes or channels
 
@@ -25,13 +26,76 @@ def list_models(pattern: str = "*") -> list[str]:
         pattern: A glob pattern, such as `*resnet*`.
 
     Returns:
-        The names; `create_model` also accepts `cifar_resnet<depth>` with any depth 6n + 2.
+        The names, registered ones last; `create_model` also accepts `cifar_resnet<depth>` with any depth 6n + 2.
 
     Example:
         >>> list_models("*resnet*")
         ['cifar_resnet20', 'cifar_resnet110', 'resnet50']
     """
-    return [name for name in ARCHITECTURES if fnmatch(name, pattern)]
+    return [name for name in (*ARCHITECTURES, *REGISTERED) if fnmatch(name, pattern)]
+
+
+@takes(name=str)
+def register_model(name: str, factory: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """Register a network of your own under a name, for this process.
+
+    Recipes and `smoothcert train --architecture NAME` can then train it, and its checkpoints can be loaded and
+    certified. For the command line, put the call into a file and pass it as `--plugin FILE`.
+
+    Args:
+        name: The name of the architecture: letters, digits, "-", "_" and ".".
+        factory: A class or function that returns an `nn.Module` from inputs in [0, 1] to scores. If it has parameters
+            `num_classes` or `input_shape`, it is called with those of the dataset.
+
+    Returns:
+        The factory.
+
+    Raises:
+        UsageError: If the name is taken or invalid, or `factory` cannot be called.
+
+    Example:
+        >>> _ = register_model("mlp", lambda num_classes: nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes)))
+        >>> list_models("mlp")
+        ['mlp']
+        >>> del REGISTERED["mlp"]
+    """
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        raise UsageError(f"Expected `name` to consist of letters, digits, '-', '_' and '.', but got {name!r}.")
+    if not callable(factory) or isinstance(factory, nn.Module):
+        raise UsageError(f"Expected `factory` to be a function or class that creates a module, but got {factory!r}.")
+    if is_bundled(name) or not _same_code(REGISTERED.get(name, factory), factory):
+        raise UsageError(f"There is already a model {name!r}; choose another name.")
+    REGISTERED[name] = factory
+    return factory
+
+
+def _same_code(first: object, second: object) -> bool:
+    """Return True if two functions or classes were defined in the same place, such as a file that is loaded again."""
+    places = [(getattr(value, "__module__", None), getattr(value, "__qualname__", value)) for value in (first, second)]
+    return places[0] == places[1]
+
+
+def build_model(
+    name: str,
+    input_shape: Sequence[int],
+    num_classes: int,
+    *,
+    factory: Factory | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> NamedModel:
+    """Return a new network for inputs of a shape: by a factory, registered or given, or one of the package.
+
+    `mean` and `std` are for the package's networks. Users' networks take inputs as they are.
+    """
+    factory = factory or REGISTERED.get(name)
+    if factory is not None:
+        return build_user_model(factory, input_shape, num_classes, name=name)
+    if not is_bundled(name):
+        raise unknown_name("model", name, [*ARCHITECTURES, *REGISTERED])
+    if len(input_shape) != 3:
+        raise UsageError(f"Expected images for a {name}, but got inputs of shape {list(input_shape)}.")
+    return create_model(name, num_classes, in_channels=input_shape[0], mean=mean, std=std)
 
 
 @takes(name=str, num_classes=(int, type(None)), in_channels=(int, type(None)))
@@ -87,4 +151,6 @@ def _network(name: str, num_classes: int, channels: int) -> nn.Module:
         if depth < 8 or (depth - 2) % 6:
             raise UsageError(f"Expected the depth of {name} to be 6n + 2 (8, 14, 20, ..., 110), but got {depth}.")
         return cifar_resnet(depth, num_classes, channels)
+    if name in REGISTERED:
+        raise UsageError(f"{name} is a registered model; call its own factory to create it.")
     raise unknown_name("model", name, ARCHITECTURES)

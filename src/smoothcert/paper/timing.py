@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from smoothcert.data import ImageData
-from smoothcert.models import create_model
+from smoothcert.models import build_model
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.deploy import choose_deployment
 from smoothcert.training.compute import first_phase_passes, pays_to_compile, run_passes, split_of
@@ -80,7 +80,7 @@ def estimate_labels(
 
 def estimate_certification(config: TrainConfig, data: ImageData, device: torch.device, n: int) -> float:
     """Return the seconds per image for n votes, from a short trial with an untrained network."""
-    model = create_model(config.architecture, len(data.classes), in_channels=data.shape[0]).to(device).eval()
+    model = build_model(config.architecture, data.shape, len(data.classes)).to(device).eval()
     form, precision = choose_deployment(model, data.shape, n * len(data))
     smoothed = SmoothedClassifier(model, config.sigma, form=form, precision=precision)
     image, few = data.floats([0], device)[0], 4 * smoothed.micro_batch_for(data.shape, device)

@@ -29,7 +29,7 @@ Batch = tuple[Tensor, Tensor, Tensor | None]
 
 @dataclass(frozen=True)
 class ResidentData:
-    """A dataset as uint8 on a device, with soft labels if the method uses them."""
+    """A dataset as uint8 or floats on a device, with soft labels if the method uses them."""
 
     images: Tensor
     labels: Tensor
@@ -54,7 +54,16 @@ class ResidentData:
         images = self.images[indices]
         if self.augmentation != "none":
             images = AUGMENTATIONS[self.augmentation](images, seed, step, first)
-        return images.float() / 255, self.labels[indices], None if self.soft is None else self.soft[indices]
+        return (
+            as_floats(images, self.images.dtype),
+            self.labels[indices],
+            None if self.soft is None else self.soft[indices],
+        )
+
+
+def as_floats(images: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return images as float32, scaled to [0, 1] if the dataset's `dtype` is uint8: augmented ones may be floats."""
+    return images.float() / 255 if dtype == torch.uint8 else images.float()
 
 
 def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:

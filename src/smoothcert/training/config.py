@@ -16,6 +16,7 @@ from smoothcert.training.settings import (
     GROUPS,
     BatchSettings,
     ComputeSettings,
+    FineTuningSettings,
     ImageSettings,
     LearningRateSettings,
     OptimizerSettings,
@@ -25,11 +26,13 @@ from smoothcert.training.settings import (
 )
 
 _SAMPLING = {field.name: field.default for field in dataclasses.fields(SamplingSettings)}
+_FINE_TUNING = {field.name: field.default for field in dataclasses.fields(FineTuningSettings)}
 _MOST_SAMPLED_EPOCHS = 1 << 16  # the epoch is part of an address of random numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(  # dataclasses order the fields from the last base to the first; names of teachers depend on it
+    FineTuningSettings,
     SamplingSettings,
     SoftLabelSettings,
     ComputeSettings,
@@ -42,7 +45,8 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
     """A training run. Every field is a line of a recipe and a flag of `smoothcert train`.
 
     The keyword arguments are the fields of `RunSettings`, `BatchSettings`, `LearningRateSettings`, `OptimizerSettings`,
-    `ImageSettings`, `ComputeSettings`, `SoftLabelSettings` and `SamplingSettings`. All have defaults.
+    `ImageSettings`, `ComputeSettings`, `SoftLabelSettings`, `SamplingSettings` and `FineTuningSettings`. All have
+    defaults.
 
     Raises:
         UsageError: If a value is invalid. The message names the field.
@@ -68,6 +72,21 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
                 if not holds(value):
                     raise UsageError(f"Expected `{field.name}` to {must}, but got {quote(value)}.")
         self._check_sampling()
+        self._check_optimization()
+
+    def learning_rate_at(self, epoch: int, progress: float = 0.0) -> float:
+        """Return the learning rate of an epoch, in which a fraction `progress` of all steps is done."""
+        return self.scheduled_rate(epoch, progress, self.warmup_epochs / self.epochs)
+
+    def _check_optimization(self) -> None:
+        """Check that optimizer, schedule and warm-up fit together."""
+        if self.warmup_epochs and self.schedule == "one-cycle":
+            raise UsageError("Expected `warmup_epochs` to be 0 with `schedule='one-cycle'`, which has its own warm-up.")
+        if self.warmup_epochs >= self.epochs:
+            raise UsageError(f"Expected `warmup_epochs` to be below `epochs`, but got {self.warmup_epochs:g}.")
+        default = OptimizerSettings.momentum
+        if self.optimizer == "adamw" and self.momentum != default:
+            raise UsageError(f"Expected `momentum` to be {default} with `optimizer='adamw'`, which does not use it.")
 
     def _check_sampling(self) -> None:
         """Check that the settings of sampling fit together."""
@@ -102,9 +121,11 @@ def without_sampling(config: TrainConfig, **changes: Any) -> TrainConfig:
 def to_toml(config: TrainConfig) -> str:
     """Return a configuration as TOML.
 
-    It holds all fields, except those of sampling if images are shuffled: names of teachers depend on the text.
+    It holds all fields, except those of sampling if images are shuffled, and those of fine-tuning that have their
+    defaults: names of teachers depend on the text.
     """
-    omitted = {"options", "method", *(_SAMPLING if config.sampling == "shuffle" else ())}
+    unused = {name for name, default in _FINE_TUNING.items() if getattr(config, name) == default}
+    omitted = {"options", "method", *unused, *(_SAMPLING if config.sampling == "shuffle" else ())}
     names = [field.name for field in dataclasses.fields(config) if field.name not in omitted]
     values = {name: getattr(config, name) for name in names}
     return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from smoothcert.data.image_data import ImageData
 from smoothcert.distributed.ranks import Ranks
@@ -33,15 +33,22 @@ def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
     return steps
 
 
-def noisy_accuracy(model: nn.Module, data: ImageData, config: TrainConfig, ranks: Ranks | None = None) -> float:
-    """Return the base classifier's accuracy in percent with one noise sample per image."""
+def noisy_accuracy(
+    model: nn.Module,
+    data: ImageData,
+    config: TrainConfig,
+    ranks: Ranks | None = None,
+    indices: Tensor | None = None,
+) -> float:
+    """Return the base classifier's accuracy in percent with one noise sample per image: of all, or of some indices."""
     ranks = ranks or Ranks()
+    indices = torch.arange(len(data)) if indices is None else indices
     device = next(model.parameters()).device
     training = model.training
     model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=device)
     with torch.no_grad(), numerics(config.precision, device):
-        of_this_rank = torch.arange(ranks.rank, len(data), ranks.size, device=data.labels.device)
+        of_this_rank = indices[ranks.rank :: ranks.size].to(data.labels.device)
         most = 1000 if device.type == "cpu" else 10_000
         for chosen in torch.split(of_this_rank, max(1, min(most, 2**24 // data.shape.numel()))):
             images = data.floats(chosen, device)
@@ -49,4 +56,4 @@ def noisy_accuracy(model: nn.Module, data: ImageData, config: TrainConfig, ranks
             scores = model(images + config.sigma * noise.view_as(images))
             correct += (scores.argmax(dim=1) == data.labels[chosen].to(device)).sum()
     model.train(training)
-    return round(100 * int(ranks.total(correct)) / len(data), 4)
+    return round(100 * int(ranks.total(correct)) / len(indices), 4)

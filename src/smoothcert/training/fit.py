@@ -24,7 +24,7 @@ def fit(
     config: TrainConfig,
     folder: Path,
     train: ImageData,
-    test: ImageData,
+    test: ImageData | None,
     *,
     on_progress: OnProgress | None = None,
     time_limit: float | None = None,
@@ -51,7 +51,8 @@ def fit_together(
     A run that fails does not stop the others; its error is raised at the end.
     """
     deadline, errors = Deadline(time_limit), list[SmoothcertError]()
-    with deadline.heeding_interrupts(), ExitStack() as open_loops:
+    devices = [run.stepper.device for run in runs if run.stepper.device.type == "cuda"]
+    with deadline.heeding_interrupts(), torch.random.fork_rng(devices[:1]), ExitStack() as open_loops:
         lanes = []
         for run in runs:
             loop = open_loops.enter_context(closing(train_loop(run, deadline, on_progress)))

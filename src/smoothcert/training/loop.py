@@ -65,8 +65,7 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
             if report_is_due:
                 means, metrics = _read_means(run, number + 1), None
                 if epoch_ends:
-                    accuracy = noisy_accuracy(stepper.model, run.test, config, ranks)
-                    line = {"epoch": epoch, "learning_rate": rate, **means, "test_accuracy": accuracy}
+                    line = {"epoch": epoch, "learning_rate": rate, **means, **_accuracies(run)}
                     metrics = log.write_epoch(line)
                     stepper.sums.zero_()
                 if epoch_ends or stop_reason or log.save_is_due:
@@ -79,6 +78,14 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
             yield done
         log.write_network(run.model)
         ranks.wait_for_rank0()  # so that every rank finds the network
+
+
+def _accuracies(run: TrainingRun) -> dict[str, float]:
+    """Return the accuracy under noise on each set of images that the run measures."""
+    return {
+        name: noisy_accuracy(run.stepper.model, data, run.config, run.ranks, indices)
+        for name, (data, indices) in run.measured.items()
+    }
 
 
 def _scheduled_inputs(run: TrainingRun, deadline: Deadline) -> Iterator[tuple[int, Inputs]]:
@@ -113,7 +120,7 @@ def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline) -> None:
     vote = partial(count_correct, stepper.model, stepper.source, run.config, epoch, ranks=run.ranks, check=check)
     run.sampler.choose(epoch, vote)
     if state := run.ranks.broadcast_state((run.sampler.state(), 0)):
-        run.sampler.restore(state[0])
+        run.sampler.restore(state[0], epoch + 1)
 
 
 def _stopped(run: TrainingRun, reason: str, done: int) -> OutOfTimeError:

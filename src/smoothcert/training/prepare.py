@@ -14,7 +14,7 @@ from smoothcert.distributed.ranks import as_single_process, current_ranks
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.fit import fit
-from smoothcert.training.run_data import RunImages
+from smoothcert.training.run_data import RunData, RunImages
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.setup import SoftLabels, TrainingRun, setup_run
 from smoothcert.training.soft_labels import make_soft_labels
@@ -34,7 +34,7 @@ class Preparation:
     """Makes everything that runs need before they train. `options` are the keyword arguments of `setup_run`."""
 
     runs: Path
-    images: RunImages
+    images: RunData
     on_stage: OnStage
     deadline: Deadline
     options: dict[str, Any]
@@ -65,6 +65,7 @@ class Preparation:
         return make_soft_labels(
             teacher,
             train,
+            factory=self.options.get("factory"),
             sigma=config.label_sigma,
             samples=config.label_samples,
             augmentation=config.augmentation if config.label_view == "augmented" else "none",

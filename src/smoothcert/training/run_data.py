@@ -1,16 +1,35 @@
-"""The training and test images of runs."""
+"""The training and test data of runs: of the datasets that they name, or given from Python."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from smoothcert.data import ImageData, load_dataset
 from smoothcert.data.readers.folder import FolderImages
 from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import Notice, SmoothcertError
 from smoothcert.training.config import TrainConfig
+
+
+class RunData(Protocol):
+    """Finds the data of runs."""
+
+    def of(self, config: TrainConfig) -> tuple[ImageData, ImageData | None]:
+        """Return the training data and, if there is any, the test data of a run."""
+
+
+class GivenData:
+    """The data of a run that was given from Python."""
+
+    def __init__(self, train: ImageData, test: ImageData | None) -> None:
+        self.train, self.test = train, test
+
+    def of(self, config: TrainConfig) -> tuple[ImageData, ImageData | None]:
+        """Return the data, after checking that all ranks have the same."""
+        current_ranks().require_same_on_all_ranks({"training data": self.train.fingerprint})
+        return self.train, self.test
 
 
 class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):

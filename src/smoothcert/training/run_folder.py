@@ -4,7 +4,7 @@ config.toml          configuration
 metrics.jsonl        metrics, one line per epoch
 tensorboard/         the same for TensorBoard, if that is installed
 segments.json        device, versions, seconds and memory of each process that trained the run
-state.safetensors    weights, momentum and sums to resume from, until the run is finished
+state.safetensors    weights, optimizer and sums to resume from, until the run is finished
 state.previous.safetensors   the state before, if the last one is damaged
 model.safetensors    the trained network
 README.md            its model card
@@ -25,7 +25,7 @@ from torch import Tensor
 from smoothcert.checkpoints.checkpoint import save_checkpoint
 from smoothcert.checkpoints.tensor_files import hash_tensors, read_tensors, write_tensors
 from smoothcert.errors import Notice, SmoothcertError, UsageError, first_line
-from smoothcert.models import Classifier
+from smoothcert.models import NamedModel
 from smoothcert.runtime.atomic_files import open_locked, write_text
 from smoothcert.training.compute import different_fields, with_defaults
 from smoothcert.training.config import TrainConfig, read_config, to_toml
@@ -82,7 +82,7 @@ class RunFolder:
         paths = [segment["dataset"] for segment in self.read_segments() if "dataset" in segment]
         return next((path for path in reversed(paths) if Path(path).exists()), None)
 
-    def write_network(self, card: str, model: Classifier, **about: Any) -> None:
+    def write_network(self, card: str, model: NamedModel, **about: Any) -> None:
         """Write the network and its card, and delete the states."""
         write_text(self.card, card)
         save_checkpoint(self.model, model, **about)

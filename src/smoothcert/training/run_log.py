@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from smoothcert.data.registry import path_of
-from smoothcert.models import Classifier
+from smoothcert.models import NamedModel
 from smoothcert.runtime.environment import describe_environment
 from smoothcert.training.model_card import model_card
 from smoothcert.training.run_state import take_state
@@ -23,7 +23,7 @@ class RunLog:
     """Writes metrics after every epoch, the state and elapsed time between steps, and the network at the end."""
 
     def __init__(self, run: TrainingRun) -> None:
-        self.config, self.folder, self.dataset = run.config, run.folder, run.test.name
+        self.config, self.folder, self.dataset = run.config, run.folder, run.dataset
         self.device, self.sampler = run.stepper.device, run.sampler
         environment = describe_environment(self.device)
         self._segment = {"first_step": run.start, "processes": run.ranks.size, **environment}
@@ -55,7 +55,7 @@ class RunLog:
             spent["peak_memory"] = torch.cuda.max_memory_allocated(self.device)  # of all runs in this process
         self.folder.write_segment({**self._segment, **spent})
 
-    def write_network(self, model: Classifier) -> None:
+    def write_network(self, model: NamedModel) -> None:
         """Write the network and its card, which finishes the run."""
         config = self.config
         self.folder.write_network(

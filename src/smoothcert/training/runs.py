@@ -8,14 +8,16 @@ from typing import Any
 
 import torch
 
+from smoothcert.distributed.ranks import Ranks, join
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.models import Factory
 from smoothcert.runtime.deadline import Deadline
-from smoothcert.runtime.environment import choose_device
+from smoothcert.runtime.environment import choose_device, facts
 from smoothcert.runtime.failures import collected, raise_together
-from smoothcert.training.config import TrainConfig
+from smoothcert.training.config import TrainConfig, describe
 from smoothcert.training.fit import fit_together
 from smoothcert.training.prepare import OnStage, Preparation, silent
-from smoothcert.training.run_data import RunImages
+from smoothcert.training.run_data import RunData, RunImages
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.setup import TrainingRun
 
@@ -49,6 +51,15 @@ def train_run(config: TrainConfig, runs: str | Path, **options: Any) -> Path:
     return train_runs([config], runs, **options)[0]
 
 
+def join_ranks(configs: Sequence[TrainConfig], runs: Path, device: torch.device) -> Ranks:
+    """Join the other processes of a launched group, if there are any, and check that all train the same runs."""
+    ranks = join()
+    settings = {name: value for config in configs for name, value in describe(config).items()}
+    ranks.require_same_on_all_ranks({**facts(device), **settings})
+    ranks.require_shared_folder(runs)
+    return ranks
+
+
 def train_runs(
     configs: Sequence[TrainConfig],
     runs: str | Path,
@@ -59,6 +70,8 @@ def train_runs(
     workers: int | None = None,
     on_stage: OnStage = silent,
     time_limit: float | None = None,
+    data: RunData | None = None,
+    factory: Factory | None = None,
 ) -> list[Path]:
     """Train several runs at once: first everything they need, then one step of each in turn.
 
@@ -74,6 +87,8 @@ def train_runs(
         workers: Processes that decode image folders. By default, this process's share of the cores.
         on_stage: Called when a stage begins; returns a callback for its progress.
         time_limit: Seconds after which the state of every run is saved and OutOfTimeError is raised.
+        data: Finds the data of the runs; default: the datasets that they name.
+        factory: Creates the networks of the runs; default: by the name of their architecture.
 
     Returns:
         The files of the trained networks, which `load_checkpoint` reads, in the order of `configs`.
@@ -102,8 +117,8 @@ def train_runs(
             raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {config!r}.")
     deadline, runs = Deadline(time_limit), Path(runs)
     place = choose_device(device) if isinstance(device, str) else device
-    options: dict[str, Any] = {"device": place, "compile": compile, "workers": workers}
-    preparation = Preparation(runs, RunImages(data_dir), on_stage, deadline, options)
+    options: dict[str, Any] = {"device": place, "compile": compile, "workers": workers, "factory": factory}
+    preparation = Preparation(runs, data or RunImages(data_dir), on_stage, deadline, options)
     ready, errors = list[TrainingRun](), list[SmoothcertError]()
     for config in configs:
         with collected(errors):

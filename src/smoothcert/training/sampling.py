@@ -81,22 +81,45 @@ def choose_weights(
     return torch.from_numpy(radius_weights(correct.numpy(), config.reweight_samples)) * kept
 
 
-class ImageSampler:
-    """Chooses the images of each epoch: all of them, shuffled, until weights are set, and then by weight."""
+def split_validation(images: int, fraction: float) -> tuple[Tensor, Tensor]:
+    """Return the indices of the images to train on, and of those set aside for validation, in order.
 
-    def __init__(self, config: TrainConfig, images: int, shares: Tensor | None = None) -> None:
+    The split depends on the arguments only, so that a teacher and its student set the same images aside.
+
+    >>> [len(part) for part in split_validation(10, 0.25)]
+    [8, 2]
+    """
+    shuffled = permutation(0, (0, 0, Purpose.VALIDATION), images)
+    aside = int(fraction * images)
+    return shuffled[aside:].sort().values, shuffled[:aside].sort().values
+
+
+class ImageSampler:
+    """Chooses the images of each epoch: all of them, shuffled, until weights are set, and then by weight.
+
+    `pool` holds the indices of the images to choose from, by default of all. The weights, and the `shares` of correct
+    votes of another network, are those of all images.
+    """
+
+    def __init__(
+        self, config: TrainConfig, images: int, shares: Tensor | None = None, pool: Tensor | None = None
+    ) -> None:
         self.config, self.images, self.shares = config, images, shares
+        self.pool = torch.arange(images) if pool is None else pool
         self.weights: Tensor | None = None
 
     def choose(self, epoch: int, vote: Vote) -> None:
         """Set the weights at the start of an epoch for which `config.chooses_images_at` is true."""
-        self.weights = choose_weights(self.config, epoch, self.weights, self.images, vote, self.shares)
+        weights = self.weights
+        if weights is None and len(self.pool) < self.images:
+            weights = torch.zeros(self.images, dtype=torch.float64).index_fill(0, self.pool, 1.0)
+        self.weights = choose_weights(self.config, epoch, weights, self.images, vote, self.shares)
 
     def order(self, epoch: int) -> Tensor:
         """Return the indices of an epoch's images, in order."""
         if self.weights is None:
-            return permutation(self.config.seed, (epoch, 0, Purpose.ORDER), self.images)
-        return draw_images(self.weights, self.config.seed, epoch)
+            return self.pool[permutation(self.config.seed, (epoch, 0, Purpose.ORDER), len(self.pool))]
+        return self.pool[draw_images(self.weights[self.pool], self.config.seed, epoch)]
 
     def metrics(self) -> dict[str, int]:
         """Return the number of images that are not discarded, once images are drawn by weight."""
@@ -106,6 +129,15 @@ class ImageSampler:
         """Return the weights as tensors for `restore`."""
         return {} if self.weights is None else {_STATE: self.weights}
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore the weights of a saved state, if it has any."""
+    def restore(self, tensors: Mapping[str, Tensor], epochs: int = 0) -> None:
+        """Restore the weights of a state that was saved after `epochs` epochs had begun, if they were set by then.
+
+        Raises:
+            SmoothcertError: If they are missing, or not one per image.
+        """
         self.weights = tensors.get(_STATE)
+        expected = any(self.config.chooses_images_at(epoch) for epoch in range(epochs))
+        if (self.weights is None and expected) or (self.weights is not None and len(self.weights) != self.images):
+            raise SmoothcertError(
+                "The saved state has no weights that fit the training images; delete it to start over."
+            )

@@ -67,7 +67,8 @@ class LearningRateSettings:
 
     learning_rate: float = _field(0.01, "initial learning rate; for one-cycle, the highest", _POSITIVE, _FINITE)
     schedule: str = _choice(
-        ("step", "one-cycle"), "step: drop every lr_step epochs; one-cycle: one linear rise and fall"
+        ("step", "one-cycle", "cosine"),
+        "step: drop every lr_step epochs; one-cycle: one linear rise and fall; cosine: fall to zero along a cosine",
     )
     lr_step: int = _field(50, "epochs between drops of the learning rate", _AT_LEAST_ONE, _BELOW_2_31)
     lr_factor: float = _field(0.1, "factor that multiplies the learning rate at each drop", _POSITIVE, _FINITE)
@@ -82,13 +83,18 @@ class LearningRateSettings:
     )
     final_drop_epoch: int = _field(85, "epoch of the final drop", _BELOW_2_31)
 
-    def learning_rate_at(self, epoch: int, progress: float = 0.0) -> float:
-        """Return the learning rate of an epoch or, for one-cycle, after a fraction `progress` of all steps."""
+    def scheduled_rate(self, epoch: int, progress: float, warm_up: float) -> float:
+        """Return the learning rate of an epoch, in which a fraction `progress` of all steps is done.
+
+        It rises linearly over the first fraction `warm_up` of all steps, or over 0.3 of them for one-cycle.
+        """
+        rising = 0.3 if self.schedule == "one-cycle" else warm_up
+        if progress < rising:
+            return self.learning_rate * (0.1 + 0.9 * progress / rising)
         if self.schedule == "one-cycle":
-            rising = 0.3
-            if progress < rising:
-                return self.learning_rate * (0.1 + 0.9 * progress / rising)
             return self.learning_rate * max(1e-3, (1 - progress) / (1 - rising))
+        if self.schedule == "cosine":
+            return self.learning_rate * (1 + math.cos(math.pi * (progress - rising) / (1 - rising))) / 2
         drops = max(0, epoch - 1) // self.lr_step if self.lr_drops == "late" else epoch // self.lr_step
         if self.final_drop == "to-the-end":
             drops += epoch >= self.final_drop_epoch
@@ -99,7 +105,7 @@ class LearningRateSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSettings:
-    """SGD and BatchNorm."""
+    """Momentum, weight decay and BatchNorm."""
 
     momentum: float = _field(0.9, "momentum of SGD", _NOT_NEGATIVE, _BELOW_ONE)
     weight_decay: float = _field(1e-4, "weight decay, applied to all parameters", _NOT_NEGATIVE, _FINITE)
@@ -196,6 +202,28 @@ class SamplingSettings:
         return since == 0 or (self.reweight_every > 0 and since % self.reweight_every == 0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FineTuningSettings:
+    """Initial weights, AdamW, warm-up and validation."""
+
+    init: str = _field(
+        "", "initial weights: run folder, checkpoint, or file with a state dict (.safetensors, .pt); empty: random"
+    )
+    optimizer: str = _choice(("sgd", "adamw"), "sgd; adamw: AdamW with betas 0.9 and 0.999")
+    warmup_epochs: float = _field(
+        0.0,
+        "epochs over which the learning rate rises to its first value; for schedules other than one-cycle",
+        _NOT_NEGATIVE,
+        _FINITE,
+    )
+    validation: float = _field(
+        0.0,
+        "fraction of the training images that is set aside to measure the accuracy after every epoch",
+        _NOT_NEGATIVE,
+        _BELOW_ONE,
+    )
+
+
 GROUPS = {
     "Run": RunSettings,
     "Mini-batches": BatchSettings,
@@ -205,4 +233,5 @@ GROUPS = {
     "Compute": ComputeSettings,
     "Soft labels": SoftLabelSettings,
     "Sampling": SamplingSettings,
+    "Fine-tuning": FineTuningSettings,
 }

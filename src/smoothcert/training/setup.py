@@ -17,16 +17,17 @@ from torch import Tensor
 from smoothcert.data.image_data import ImageData
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import Notice, UsageError
-from smoothcert.models import Classifier, create_model
+from smoothcert.models import Factory, NamedModel, build_model
 from smoothcert.training.compute import method_of, pays_to_compile, split_of
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.discard_file import read_shares
 from smoothcert.training.epochs import plan_epoch
 from smoothcert.training.graph_stepper import GraphStepper
+from smoothcert.training.initial_weights import load_initial_weights
 from smoothcert.training.packed_labels import PackedLabels
 from smoothcert.training.run_folder import RunFolder, SilentRunFolder
 from smoothcert.training.run_state import restore_state
-from smoothcert.training.sampling import ImageSampler
+from smoothcert.training.sampling import ImageSampler, split_validation
 from smoothcert.training.stepper import Stepper
 from smoothcert.training.streaming import choose_source
 
@@ -37,6 +38,7 @@ SoftLabels = Tensor | PackedLabels
 class TrainingRun:
     """A run that is ready to train from step `start`.
 
+    After every epoch the accuracy is measured on each of `measured`, sets of images by their name in the metrics.
     `plan` holds (first, size) of every step of an epoch, in the order of images that `sampler` returns. With several
     ranks, every rank has the same run; each takes its share of every mini-batch, and rank 0 writes the folder.
     """
@@ -44,11 +46,12 @@ class TrainingRun:
     config: TrainConfig
     folder: RunFolder
     ranks: Ranks
-    model: Classifier
+    model: NamedModel
     stepper: Stepper
     sampler: ImageSampler
     plan: list[tuple[int, int]]
-    test: ImageData
+    dataset: str
+    measured: dict[str, tuple[ImageData, Tensor]]
     start: int
     compiled: bool
 
@@ -62,8 +65,9 @@ def setup_run(
     config: TrainConfig,
     folder: Path,
     train: ImageData,
-    test: ImageData,
+    test: ImageData | None,
     *,
+    factory: Factory | None = None,
     soft: SoftLabels | None = None,
     device: torch.device | str = "cpu",
     compile: bool | None = None,
@@ -71,29 +75,40 @@ def setup_run(
 ) -> TrainingRun | None:
     """Return a run that is ready to train, or None if it is finished. All ranks must call this together.
 
-    `soft` holds the soft labels [images, classes] for a method that uses them. The other options are those of
-    `train_runs`.
+    `factory` creates a network that is not registered. `soft` holds the soft labels [images, classes] for a method that
+    uses them. The other options are those of `train_runs`.
     """
     ranks, device = current_ranks(), torch.device(device)
     method, synced = method_of(config), config.batch_norm == "synced"
     if synced and not method.static and ranks.size > 1:
         raise UsageError(f"{config.name}: `attack='masked'` cannot be used with `batch_norm='synced'`.")
+    pool, aside = split_validation(len(train), config.validation)
+    if config.validation and not len(aside):
+        text = f"fraction of {len(train)} images is at least one image"
+        raise UsageError(f"Expected `validation` to be so large that this {text}, but got {config.validation:g}.")
     shares = read_shares(config.discard_file, train.labels) if config.discard_file else None
     run_folder = _open_folder(config, folder, ranks)
     if run_folder is None:
         return None
     ranks.connect(device)
-    plan = plan_epoch(len(train), config.batch, split_of(config))
-    model = new_model(config, train).to(device)
+    plan = plan_epoch(len(pool), config.batch, split_of(config))
+    saved = ranks.broadcast_state(run_folder.load_state())
+    model = new_model(config, train, factory)
+    if config.init and saved is None:
+        load_initial_weights(model, config.init)
+    model.to(device)
     soft = soft if method.uses_soft_labels else None
     source = choose_source(train, device, config.augmentation, soft, seed=config.seed, workers=workers)
     options: dict[str, Any] = {"seed": config.seed, "precision": config.precision, "ranks": ranks, "sync": synced}
     kind = GraphStepper if device.type == "cuda" and method.static else Stepper
     stepper = kind(model, method, new_optimizer(model, config), source, **options)
-    sampler = ImageSampler(config, len(train), shares)
-    start = restore_state(ranks.broadcast_state(run_folder.load_state()), stepper, sampler)
+    sampler = ImageSampler(config, len(train), shares, pool)
+    start = restore_state(saved, stepper, sampler, len(plan))
     compiled = _compile_steps(stepper, config, compile, plan[0][1], config.epochs * len(plan) - start)
-    return TrainingRun(config, run_folder, ranks, model, stepper, sampler, plan, test.to(device), start, compiled)
+    measured = {"validation_accuracy": (train, aside)} if len(aside) else {}
+    if test is not None:
+        measured["test_accuracy"] = test.to(device), torch.arange(len(test))
+    return TrainingRun(config, run_folder, ranks, model, stepper, sampler, plan, train.name, measured, start, compiled)
 
 
 def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | None:
@@ -117,20 +132,22 @@ def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, i
     return True
 
 
-def new_model(config: TrainConfig, data: ImageData) -> Classifier:
+def new_model(config: TrainConfig, data: ImageData, factory: Factory | None = None) -> NamedModel:
     """Return a network for `data` with initial weights that depend on the run's seed only."""
+    options: dict[str, Any] = {"factory": factory, "mean": data.mean, "std": data.std}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        return create_model(
-            config.architecture, len(data.classes), in_channels=data.shape[0], mean=data.mean, std=data.std
-        )
+        return build_model(config.architecture, data.shape, len(data.classes), **options)
 
 
-def new_optimizer(model: Classifier, config: TrainConfig) -> torch.optim.SGD:
+def new_optimizer(model: NamedModel, config: TrainConfig) -> torch.optim.Optimizer:
     """Return the optimizer of a network that is already on its device."""
     device = next(model.parameters()).device
     on_gpu = device.type == "cuda"  # then the learning rate is a tensor, so that captured steps read its current value
     rate: Any = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
+    if config.optimizer == "adamw":
+        decay = config.weight_decay
+        return torch.optim.AdamW(model.parameters(), rate, weight_decay=decay, fused=on_gpu, capturable=on_gpu)
     return torch.optim.SGD(
         model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=on_gpu
     )

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from smoothcert.certification.dataset import predict_dataset
 from smoothcert.certification.job import Progress
-from smoothcert.checkpoints.checkpoint import load_checkpoint
+from smoothcert.checkpoints.checkpoint import holds_user_model, load_checkpoint
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.folder import FolderImages, FolderViews
 from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import UsageError
+from smoothcert.models import Factory
 from smoothcert.philox import Purpose
 from smoothcert.results.naming import counts_path
 from smoothcert.results.records import Prediction
@@ -41,6 +42,7 @@ def make_soft_labels(
     teacher: Path,
     data: ImageData,
     *,
+    factory: Factory | None = None,
     sigma: float = 0.25,
     samples: int = 10_000,
     augmentation: str = "none",
@@ -50,11 +52,12 @@ def make_soft_labels(
 ) -> Tensor | PackedLabels:
     """Return soft labels [images, classes]: each class's share of the teacher's votes under `samples` noise samples.
 
-    `teacher` is a run folder or checkpoint. With an augmentation, the votes are on one random view of each image, as in
-    the published code. Votes are counted in the fastest form and precision for the device. Labels that would not fit
-    into memory are returned as `PackedLabels`, which read rows from the file.
+    `teacher` is a run folder or checkpoint; `factory` creates its network if that is a user's own. With an
+    augmentation, the votes are on one random view of each image, as in the published code. Votes are counted in the
+    fastest form and precision for the device. Labels that would not fit into memory are returned as `PackedLabels`,
+    which read rows from the file.
     """
-    checkpoint = load_checkpoint(teacher)
+    checkpoint = load_checkpoint(teacher, model=factory if holds_user_model(teacher) else None)
     shown = data if augmentation == "none" else one_view(data, augmentation, seed)
     model = checkpoint.model.to(device)
     form, precision = choose_deployment(model, data.shape, samples * len(data))
@@ -94,5 +97,5 @@ def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:
             raise UsageError("For an image folder, `label_view='augmented'` needs `augmentation='resized-crop-flip'`.")
         return replace(data, images=FolderViews(data.images, seed, _ONE_VIEW))
     everything = data.images[torch.arange(len(data))]
-    images = AUGMENTATIONS[augmentation](everything, seed, _ONE_VIEW).round().byte().contiguous()
-    return replace(data, images=images)
+    view = AUGMENTATIONS[augmentation](everything, seed, _ONE_VIEW)
+    return replace(data, images=(view.round().byte() if everything.dtype == torch.uint8 else view).contiguous())

@@ -15,7 +15,20 @@ _DIRECTION, _UNIFORM = 1 << 14, 1 << 15
 
 
 class StepDraws:
-    """The random numbers of one step. Every call returns new ones."""
+    """The random numbers of one training step, as `Method.step` takes them.
+
+    They are functions of the seed, the number of the step and the place in the mini-batch. Every call returns new ones.
+
+    Args:
+        seed: Seed of the run.
+        step: Number of the step in the run.
+        share: The part of the mini-batch that this process computes; default: all of it.
+
+    Example:
+        >>> draws = StepDraws(seed=0, step=3)
+        >>> draws.noise(torch.zeros(8, 1, 28, 28), 2).shape
+        torch.Size([2, 8, 1, 28, 28])
+    """
 
     def __init__(self, seed: int, step: Word, share: BatchShare | None = None) -> None:
         self.seed, self.step, self._noises, self._directions, self._uniforms = seed, step, 0, 0, 0

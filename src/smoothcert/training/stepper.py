@@ -1,17 +1,19 @@
-"""One training step, top to bottom: loss, gradients, sum over the ranks, SGD update, running sums."""
+"""One training step, top to bottom: loss, gradients, sum over the ranks, update, running sums."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from smoothcert.distributed.ranks import BatchShare, Ranks
-from smoothcert.distributed.sync_batchnorm import SyncedBatchNorm2d, sync_batchnorm
+from smoothcert.distributed.sync_batchnorm import BatchNorm, SyncedBatchNorm, sync_batchnorm
 from smoothcert.errors import UsageError
 from smoothcert.methods import Method, StepOutput
+from smoothcert.models import Classifier
 from smoothcert.runtime.host_memory import keep_freed_memory
 from smoothcert.smoothing.precision import numerics
 from smoothcert.training.batches import Inputs
@@ -31,14 +33,18 @@ def new_stream(device: torch.device) -> Any:
 
 
 class Stepper:
-    """Takes SGD steps. Owns everything that changes with a step: weights, momentum, and sums of the watched values.
+    """Takes training steps. Owns all that changes with a step: weights, optimizer, and sums of the watched values.
 
     All state stays on the device, and a step reads nothing back to the host, so that it can be captured as a CUDA graph
     (see `GraphStepper`). Epochs whose `Method.at_epoch` differs are phases; each is compiled and captured on its own.
 
     If `ranks` share a mini-batch, each weights the loss of its share, and gradients, watched values and running
     statistics are summed over the ranks before the update: every rank has the same state after every step. With `sync`,
-    BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the shares.
+    BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the shares. Other
+    buffers are those of rank 0.
+
+    PyTorch's generator, from which dropout and other random layers of users' networks draw, is seeded by (seed, step,
+    rank) before each step, so that there is no generator state to save.
     """
 
     def __init__(
@@ -60,11 +66,14 @@ class Stepper:
         self._phase, self._enters_phase, self._phase_epoch = method.at_epoch(0), True, 0
         if self.device.type == "cpu":
             keep_freed_memory()
-        self._synced: list[SyncedBatchNorm2d] = (
-            sync_batchnorm(model, self.ranks) if sync and self.ranks.size > 1 else []
-        )
-        norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)] if not self._synced else []
-        self._statistics = [t for norm in norms for t in (norm.running_mean, norm.running_var) if t is not None]
+        self._of_user = not isinstance(model, Classifier)
+        self._synced: list[SyncedBatchNorm] = sync_batchnorm(model, self.ranks) if sync and self.ranks.size > 1 else []
+        norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
+        self._statistics = [] if self._synced else [t for norm in norms for t in _running(norm)]
+        of_norms = {id(t) for norm in norms for t in _running(norm)}
+        floats = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        floats = floats if self._of_user else []
+        self._other_buffers = [buffer for buffer in floats if id(buffer) not in of_norms]
         self.names: list[str] = []  # names of the watched values, sorted so that a restored state has the same order
         self.sums = torch.zeros(0, dtype=torch.float64, device=self.device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
@@ -84,6 +93,9 @@ class Stepper:
                 self.enter_phase(phase)
         self._epoch.fill_(epoch)
         self._step.fill_(step)
+        if self._of_user:
+            address = f"{self.seed} {step} {self.ranks.rank}".encode()
+            torch.manual_seed(int.from_bytes(blake2b(address, digest_size=7).digest(), "little"))
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(learning_rate)
@@ -113,7 +125,7 @@ class Stepper:
             self.names = sorted(watched)
             self.sums = torch.zeros(len(watched), dtype=torch.float64, device=self.device)
         self._enters_phase = False
-        precise = next(self.model.parameters()).dtype
+        precise = torch.promote_types(next(self.model.parameters()).dtype, torch.float32)
         values = torch.stack([watched[name].to(precise) for name in self.names])
         self._sum_over_ranks(values, share)
         self.optimizer.step()
@@ -141,4 +153,15 @@ class Stepper:
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         weighted = [values, *self._statistics]  # not the gradients: their loss was weighted before
         torch._foreach_mul_(weighted, share.weight)
-        self.ranks.sum_in_place([*gradients, *weighted])
+        for buffer in self._other_buffers if not self.ranks.first else ():
+            buffer.zero_()
+        by_dtype: dict[torch.dtype, list[Tensor]] = {}
+        for tensor in (*gradients, *weighted, *self._other_buffers):
+            by_dtype.setdefault(tensor.dtype, []).append(tensor)
+        for tensors in by_dtype.values():
+            self.ranks.sum_in_place(tensors)
+
+
+def _running(norm: BatchNorm) -> list[Tensor]:
+    """Return the running statistics of a BatchNorm layer, if it has any."""
+    return [value for value in (norm.running_mean, norm.running_var) if value is not None]

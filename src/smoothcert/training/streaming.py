@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.folder import FolderImages, view_draws
-from smoothcert.training.batches import AUGMENTATIONS, Batch, BatchSchedule, Inputs, ResidentData
+from smoothcert.errors import UsageError
+from smoothcert.training.batches import AUGMENTATIONS, Batch, BatchSchedule, Inputs, ResidentData, as_floats
 from smoothcert.training.packed_labels import PackedLabels
 
 _MOST_RESIDENT = 4 * 2**30  # bytes of images that are decoded once and kept in memory
@@ -23,9 +24,9 @@ _MOST_WORKERS = 16
 
 @dataclass(frozen=True, eq=False)
 class StreamedData(Dataset[Inputs]):
-    """A folder of images, read mini-batch by mini-batch.
+    """Images in files, read mini-batch by mini-batch.
 
-    Workers produce uint8 images, labels and soft labels; the device scales the images. Random views depend on (seed,
+    Workers produce images, labels and soft labels; the device scales the images. Random views depend on (seed,
     step, position) only.
     """
 
@@ -52,17 +53,23 @@ class StreamedData(Dataset[Inputs]):
             yield tuple(value.to(self.device, non_blocking=pinned) for value in inputs)
 
     def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
-        """Scale images to [0, 1], after shifting and mirroring them if requested."""
+        """Augment images, unless workers did, and scale them to [0, 1]."""
         images, labels, *soft = inputs
-        if self.augmentation == "crop-flip":
-            images = AUGMENTATIONS["crop-flip"](images, seed, step, first)
-        return images.float() / 255, labels, soft[0] if soft else None
+        dtype = images.dtype
+        if self.augmentation != "none" and not self._crops_in_workers:
+            images = AUGMENTATIONS[self.augmentation](images, seed, step, first)
+        return as_floats(images, dtype), labels, soft[0] if soft else None
+
+    @property
+    def _crops_in_workers(self) -> bool:
+        """True if files are cropped before they are resized, which only their reader can do."""
+        return self.augmentation == "resized-crop-flip" and isinstance(self.data.images, FolderImages)
 
     def __getitem__(self, address: tuple[int, int, Tensor]) -> Inputs:
         """Decode the images of one step, in a worker."""
         step, first, indices = address
         images = self.data.images
-        if self.augmentation == "resized-crop-flip" and isinstance(images, FolderImages):
+        if self._crops_in_workers and isinstance(images, FolderImages):
             draws = view_draws(self.seed, step, torch.arange(first, first + len(indices)))
             pixels, decoded = images.views(indices.tolist(), draws)
             used = torch.tensor(decoded)
@@ -90,9 +97,11 @@ def choose_source(
     workers: int | None = None,
 ) -> BatchSource:
     """Return a source in device memory, or one that reads files if they are too large or cropped at random."""
-    if isinstance(data.images, FolderImages):
+    if augmentation != "none" and len(data.shape) != 3:
+        raise UsageError(f"Expected `augmentation` to be 'none' for inputs of shape {list(data.shape)}, not images.")
+    if not isinstance(data.images, Tensor):
         large = data.images.shape.numel() > _MOST_RESIDENT
-        if large or augmentation == "resized-crop-flip":
+        if large or (augmentation == "resized-crop-flip" and isinstance(data.images, FolderImages)):
             count = usual_workers() if workers is None else workers
             return StreamedData(data, device, augmentation, soft, seed, count)
     images = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))]

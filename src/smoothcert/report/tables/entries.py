@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from smoothcert.model_names import is_bundled
 from smoothcert.report.tables.paper_numbers import ALIASES, METHODS, OTHER_METHODS
 from smoothcert.report.tables.protocol import protocol_of
 from smoothcert.results.records import Results
@@ -97,6 +98,10 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     protocol = protocol_of(settings)
     ensemble = settings.get("model", {}).get("ensemble")
     label = name or {**METHODS, **OTHER_METHODS}.get(method) or own or results.name
+    architecture = settings.get("model", {}).get("architecture")
+    if architecture and not is_bundled(architecture) and not ensemble:  # a user's network: not a row of the paper
+        own, method = f"{method} ({architecture})", ""
+        label = name or f"{label}, {architecture}"
     if ensemble and not name:
         label = f"{label}, {_describe_ensemble(ensemble)}"
     return Entry(

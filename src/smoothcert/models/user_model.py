@@ -1,0 +1,111 @@
+"""Users' own networks, with the name and shapes that run folders and checkpoints record."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from smoothcert.errors import UsageError, first_line, kind_of
+from smoothcert.models.layers import NamedModel
+
+Factory = Callable[..., nn.Module]
+"""Returns a network; called with those of `num_classes` and `input_shape` that it has as parameters."""
+
+
+class UserModel(NamedModel):
+    """A user's network: takes inputs of one shape and returns scores in their dtype.
+
+    Losses are therefore computed in float32 even under bfloat16 autocast. Of an output with several fields, as the
+    networks of transformers return, `logits` are the scores. The weights are stored under the network's own names.
+    """
+
+    def __init__(self, network: nn.Module, architecture: str, *, num_classes: int, input_shape: Sequence[int]) -> None:
+        super().__init__(architecture, num_classes)
+        self.network, self.input_shape = network, torch.Size(input_shape)
+
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """Raise if inputs of this shape are not those that the network was made for."""
+        if tuple(shape) != tuple(self.input_shape):
+            raise UsageError(f"Expected inputs of shape {list(self.input_shape)}, but got {list(shape)}.")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scores of a batch."""
+        return _scores_of(self.network(x)).to(x.dtype)
+
+
+def build_user_model(
+    factory: Factory, input_shape: Sequence[int], num_classes: int, *, name: str | None = None
+) -> UserModel:
+    """Return a new network for inputs of a shape, after a trial with two inputs.
+
+    The trial gives lazy layers their weights. `name` is the architecture's; default: the name of the class.
+
+    Raises:
+        UsageError: If the factory fails or returns no module, if the module has no parameters to train, or if it
+            cannot score inputs of this shape with at least `num_classes` scores each.
+    """
+    network = _call(factory, num_classes=num_classes, input_shape=tuple(input_shape))
+    kind = type(network).__name__
+    if not isinstance(network, nn.Module):
+        raise UsageError(f"Expected the factory of a model to return an `nn.Module`, but got {kind_of(network)}.")
+    training = network.training
+    try:
+        with torch.no_grad():
+            scores = _scores_of(network.eval()(torch.zeros(2, *input_shape)))
+    except UsageError:
+        raise
+    except Exception as error:  # a user's network may raise anything
+        raise UsageError(f"{kind} cannot score inputs of shape {list(input_shape)} ({first_line(error)}).") from error
+    network.train(training)
+    if scores.dim() != 2 or len(scores) != 2 or scores.shape[1] < max(2, num_classes):
+        raise UsageError(
+            f"Expected {kind} to return at least {max(2, num_classes)} scores per input, one per class, but got shape "
+            f"{list(scores.shape)} for two inputs."
+        )
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise UsageError(f"Expected a model with parameters to train, but {kind} has none.")
+    if odd := [key for key, value in network.state_dict().items() if not isinstance(value, Tensor)]:
+        raise UsageError(f"Expected the state of {kind} to hold tensors only, but {odd[0]!r} is not one.")
+    return UserModel(network, name or kind, num_classes=scores.shape[1], input_shape=input_shape)
+
+
+def as_factory(model: Any) -> Factory:
+    """Return a factory of networks: a function or class as it is, a module as a function that copies it.
+
+    The module is copied now, so that later changes of it have no effect.
+    """
+    if isinstance(model, nn.Module):
+        try:
+            original = copy.deepcopy(model)
+        except Exception as error:
+            kind, reason = type(model).__name__, first_line(error)
+            raise UsageError(f"{kind} cannot be copied ({reason}); pass a function that creates it.") from error
+        return lambda: copy.deepcopy(original)
+    if not callable(model):
+        raise UsageError(f"Expected `model` to be a module, a function that creates one, or a name, but got {model!r}.")
+    return model  # type: ignore[no-any-return]
+
+
+def _call(factory: Factory, **arguments: Any) -> Any:
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # some built-in callables have no signature
+        parameters = {}  # type: ignore[assignment]
+    try:
+        return factory(**{name: value for name, value in arguments.items() if name in parameters})
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"The model cannot be created ({first_line(error)}).") from error
+
+
+def _scores_of(output: Any) -> Tensor:
+    scores = getattr(output, "logits", output)
+    if not isinstance(scores, Tensor):
+        raise UsageError(f"Expected the model to return a tensor of scores, but got {kind_of(scores)}.")
+    return scores

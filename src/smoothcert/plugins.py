@@ -1,0 +1,84 @@
+"""Plugins: Python files and installed packages that register models, methods and datasets.
+
+A plugin is a module that calls `smoothcert.register_model`, `register_method` or `register_dataset` when it is
+imported. Files are passed to a command as `--plugin FILE`. A package names its module as an entry point:
+
+    [project.entry-points."smoothcert.plugins"]
+    mine = "my_package.smoothcert_plugin"
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from importlib.metadata import entry_points
+from itertools import pairwise
+from pathlib import Path
+
+from smoothcert.errors import Notice, SmoothcertError, UsageError, first_line
+
+GROUP = "smoothcert.plugins"
+FLAG = "--plugin"
+
+
+def plugin_files(arguments: Sequence[str]) -> list[str]:
+    """Return the files that the arguments of a command name, before they are parsed: plugins add flags.
+
+    >>> plugin_files(["train", "--plugin", "a.py", "--method", "mine", "--plugin=b.py"])
+    ['a.py', 'b.py']
+    """
+    files = []
+    for argument, following in pairwise([*arguments, ""]):
+        if argument == FLAG:
+            files.append(following)
+        elif argument.startswith(f"{FLAG}="):
+            files.append(argument.partition("=")[2])
+    return [file for file in files if file]
+
+
+def load_plugins(files: Iterable[str]) -> None:
+    """Import the plugins of installed packages, and these files.
+
+    A package that fails is left out with a notice, so that it does not break commands that need nothing of it.
+
+    Raises:
+        UsageError: If a file is missing, fails, or has the name of another module.
+    """
+    for entry in entry_points(group=GROUP):
+        try:
+            entry.load()
+        except Exception as error:  # a user's code may raise anything
+            text = f"The plugin {entry.name} ({entry.value}) is left out: {_reason(error)}."
+            warnings.warn(text, Notice, stacklevel=2)
+    for file in files:
+        load_file(Path(file))
+
+
+def load_file(file: Path) -> None:
+    """Import a file as a top-level module, as `python FILE` would find its neighbors.
+
+    Its folder is put on the import path, which child processes inherit, so that they find it by its name.
+    """
+    path = file.expanduser().resolve()
+    if not path.is_file() or path.suffix != ".py":
+        raise UsageError(f"Expected `{FLAG}` to name a Python file, but {file} is not one.")
+    name = path.stem
+    if not name.isidentifier():
+        raise UsageError(f"Expected the name of a plugin to be a Python identifier, but got {path.name}.")
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    try:
+        module = importlib.import_module(name)
+    except SmoothcertError as error:
+        raise UsageError(f"The plugin {file} fails: {first_line(error)}") from error
+    except Exception as error:
+        raise UsageError(f"The plugin {file} cannot be imported: {_reason(error)}.") from error
+    found = getattr(module, "__file__", None)
+    if found is None or Path(found).resolve() != path:
+        raise UsageError(f"The plugin {file} has the name of another module, {found or name}; rename it.")
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}".rstrip(".: ")

@@ -1,0 +1,32 @@
+"""The weights that a run starts from, if they are not random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from smoothcert.checkpoints.checkpoint import load_weights
+from smoothcert.checkpoints.pretrained import list_pretrained, pretrained_path
+from smoothcert.checkpoints.published import read_weights
+from smoothcert.checkpoints.tensor_files import read_tensors
+from smoothcert.errors import SmoothcertError, first_line
+from smoothcert.models import NamedModel, UserModel
+
+
+def load_initial_weights(model: NamedModel, source: str) -> None:
+    """Fill a network with the weights of a run folder, a file or a bundled model.
+
+    Raises:
+        SmoothcertError: If there is no such file, it is damaged, or its weights do not fit the network.
+    """
+    path = pretrained_path(source) if source in list_pretrained() else Path(source).expanduser()
+    path = path / "model.safetensors" if path.is_dir() else path
+    if not path.is_file():
+        raise SmoothcertError(f"Expected `init` to be a run folder, a file or a bundled model, but {source} is not.")
+    try:
+        weights = read_tensors(path)[0] if path.suffix == ".safetensors" else read_weights(path)
+    except (OSError, SafetensorError) as error:
+        raise SmoothcertError(f"{path} is damaged or not a safetensors file ({first_line(error)}).") from error
+    network = model.network if isinstance(model, UserModel) else model
+    load_weights(network, weights, str(path), model.architecture)

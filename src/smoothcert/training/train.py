@@ -1,0 +1,215 @@
+"""`train`: any network on any data, by any method."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from smoothcert.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from smoothcert.data.image_data import ImageData
+from smoothcert.data.user_data import Labeled, as_image_data
+from smoothcert.distributed.ranks import current_ranks, join, leave
+from smoothcert.errors import UsageError, kind_of, takes
+from smoothcert.models import Factory, as_factory
+from smoothcert.runtime.environment import choose_device
+from smoothcert.training.config import TrainConfig, make_config
+from smoothcert.training.loop import TrainProgress
+from smoothcert.training.prepare import OnStage, silent
+from smoothcert.training.run_data import GivenData, RunData, RunImages
+from smoothcert.training.runs import join_ranks, train_runs
+
+_LEARNING_RATES = {"sgd": 0.01, "adamw": 0.001}
+
+OnMetrics = Callable[[Mapping[str, Any]], None]
+"""Called after every epoch with its metrics, as `metrics.jsonl` records them."""
+
+
+@takes(method=str, options=(Mapping, type(None)), name=(str, type(None)), runs=(str, Path))
+def train(
+    model: str | nn.Module | Callable[..., nn.Module],
+    train_data: str | Labeled,
+    *,
+    sigma: float,
+    method: str = "gaussian",
+    options: Mapping[str, Any] | None = None,
+    test_data: Labeled | None = None,
+    validation: float = 0.0,
+    name: str | None = None,
+    runs: str | Path = "runs",
+    epochs: int = 90,
+    batch: int = 256,
+    optimizer: str = "sgd",
+    learning_rate: float | None = None,
+    schedule: str = "cosine",
+    warmup_epochs: float = 0.0,
+    weight_decay: float = 1e-4,
+    augmentation: str = "none",
+    init: str | Path = "",
+    precision: str = "fp32",
+    seed: int = 0,
+    device: torch.device | str = "auto",
+    compile: bool | None = None,
+    workers: int | None = None,
+    data_dir: str | Path | None = None,
+    time_limit: float | None = None,
+    on_metrics: OnMetrics | None = None,
+    on_stage: OnStage = silent,
+    **settings: Any,
+) -> Checkpoint:
+    """Train a network for randomized smoothing: any `nn.Module`, on any labeled data, by any method.
+
+    The run has a folder with its configuration, metrics, state, final weights and model card. The same call resumes an
+    interrupted run, to the same weights on a CPU, and loads a finished one. Under torchrun, all processes share each
+    mini-batch.
+
+    Args:
+        model: A class or function that creates the network; a module, of which a copy is trained; or the name of an
+            architecture (see `list_models`). A function with parameters `num_classes` or `input_shape` is called with
+            those of the data. The network takes a batch of inputs and returns scores [batch, classes].
+        train_data: The name or path of a dataset; a pair (inputs, labels) of arrays or tensors; `ImageData`; or a
+            `torch.utils.data.Dataset` or `DataLoader` of such pairs. uint8 inputs stand for values in [0, 1].
+        sigma: Standard deviation of the noise, on inputs in [0, 1] for images.
+        method: The training method (see `list_methods`).
+        options: The method's options that differ from its defaults.
+        test_data: Data whose accuracy under noise is measured after every epoch; for a dataset with a name, by default
+            its test images.
+        validation: Fraction of the training data that is set aside, and measured likewise.
+        name: Name of the run and of its folder; default: architecture, method and sigma.
+        runs: Folder of all runs. If the method uses a teacher, it is trained first and gets its own folder there.
+        epochs: Passes over the training data.
+        batch: Inputs per mini-batch. Methods with several noise samples per input take several steps on each, as their
+            published code does; `steps="whole"` takes one.
+        optimizer: `sgd`, with momentum 0.9, or `adamw`.
+        learning_rate: Highest learning rate; default: 0.01 for SGD, 0.001 for AdamW.
+        schedule: `cosine`, `step` or `one-cycle`.
+        warmup_epochs: Epochs over which the learning rate rises; `one-cycle` has its own rise.
+        weight_decay: Weight decay, applied to all parameters.
+        augmentation: `none`; `crop-flip` or `resized-crop-flip` for images.
+        init: Initial weights: a run folder, a file with a state dict, or the name of a bundled model.
+        precision: `fp32`, `tf32` or `bf16`.
+        seed: Seed of all random numbers.
+        device: Where to train; default: on the GPU if there is one.
+        compile: Compile the training steps; default: on a GPU, for long runs.
+        workers: Processes that read images from files.
+        data_dir: Folder of datasets that have a name.
+        time_limit: Seconds after which the state is saved and OutOfTimeError is raised.
+        on_metrics: Called after every epoch, in one process only, with a dictionary of its metrics: `epoch`,
+            `learning_rate`, `loss`, `test_accuracy` and `validation_accuracy` if measured, the method's own values, and
+            `seconds`. If it raises an error, training stops and can be resumed.
+        on_stage: Called when a stage begins; returns a callback for its progress.
+        **settings: Any other field of `TrainConfig`, such as `batch_norm="synced"` or `label_sigma=0.5`.
+
+    Returns:
+        The trained network with its metadata, as `load_checkpoint` returns it. The module is its `model.network`.
+
+    Raises:
+        UsageError: If model, data or a setting is invalid, or the folder holds a run with different settings.
+        SmoothcertError: If the run cannot be trained.
+        OutOfTimeError: If `time_limit` has passed. The same call resumes the run.
+
+    Example:
+        >>> import tempfile
+        >>> inputs, labels = torch.randn(64, 5), torch.arange(64) % 2
+        >>> def mlp():
+        ...     return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trained = train(mlp, (inputs, labels), sigma=0.5, method="consistency", epochs=1, runs=folder)
+        >>> trained.model.network
+        Sequential(
+          (0): Linear(in_features=5, out_features=8, bias=True)
+          (1): ReLU()
+          (2): Linear(in_features=8, out_features=2, bias=True)
+        )
+    """
+    if join().size > 1:
+        atexit.register(leave)
+    data, dataset = _find_data(train_data, test_data, data_dir)
+    factory, architecture = _find_model(model)
+    fields = {
+        "name": f"{architecture}-{method}-{sigma:g}" if name is None else name,
+        **{"dataset": dataset, "architecture": architecture, "method": method, "sigma": sigma, "seed": seed},
+        **{"epochs": epochs, "batch": batch, "schedule": schedule, "warmup_epochs": warmup_epochs},
+        "learning_rate": _LEARNING_RATES.get(optimizer, 0.01) if learning_rate is None else learning_rate,
+        **{"optimizer": optimizer, "weight_decay": weight_decay, "augmentation": augmentation},
+        **{"precision": precision, "init": str(init), "validation": validation, "options": dict(options or {})},
+    }
+    config = make_config({}, "`train`", **{**fields, **settings})
+    place = choose_device(device) if isinstance(device, str) else device
+    join_ranks([config], Path(runs), place)
+    paths = train_runs(
+        [config],
+        runs,
+        data=data,
+        factory=factory,
+        device=place,
+        compile=compile,
+        workers=workers,
+        on_stage=_watching(on_stage, on_metrics, config),
+        time_limit=time_limit,
+    )
+    return load_checkpoint(paths[0], model=factory)
+
+
+def _find_data(train_data: Any, test_data: Any, data_dir: str | Path | None) -> tuple[RunData, str]:
+    """Return the data of the run, and the name of its dataset for the configuration."""
+    if isinstance(train_data, str | Path):
+        if test_data is not None:
+            raise UsageError(f"Expected no `test_data` for the dataset {train_data}, which has its own.")
+        return RunImages(data_dir), str(train_data)
+    train, test = as_image_data(train_data, "train"), None if test_data is None else as_image_data(test_data, "test")
+    for data in (train, test):
+        if data is not None:
+            _check_range(data)
+    if test is not None and test.shape != train.shape:
+        shapes = f"{list(train.shape)}, but got {list(test.shape)}"
+        raise UsageError(f"Expected `test_data` to have inputs of the shape of `train_data`, {shapes}.")
+    # Runs and teachers must not be continued with other data of the same name.
+    return GivenData(train, test), f"{train.name}@{train.fingerprint[:12]}"
+
+
+def _check_range(data: ImageData) -> None:
+    """Raise if floats are not finite or, for images, not in [0, 1]."""
+    if not isinstance(data.images, Tensor) or data.images.dtype == torch.uint8:
+        return
+    low, high = float(data.images.min()), float(data.images.max())
+    if not (torch.isfinite(data.images).all()):
+        raise UsageError(f"{data.name} contains NaN or infinite values.")
+    if len(data.shape) == 3 and not 0 <= low <= high <= 1:
+        text = f"images in [0, 1], the range that `sigma` refers to, but they span [{low:.6g}, {high:.6g}]"
+        raise UsageError(f"Expected {text}; scale them, and wrap a model made for another range with `adapt_inputs`.")
+
+
+def _find_model(model: Any) -> tuple[Factory | None, str]:
+    """Return the factory of a user's network, None for a registered or bundled one, and the architecture's name."""
+    if isinstance(model, str):
+        return None, model
+    if isinstance(model, nn.Module) or callable(model):
+        factory = as_factory(model)
+        name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
+        return factory, name if name.isidentifier() else "model"
+    raise UsageError(
+        f"Expected `model` to be a module, a function that creates one, or a name, but got {kind_of(model)}."
+    )
+
+
+def _watching(on_stage: OnStage, on_metrics: OnMetrics | None, config: TrainConfig) -> OnStage:
+    """Return a stage callback that also passes the metrics of the run's epochs on."""
+    if on_metrics is None or not current_ranks().first:
+        return on_stage
+
+    def begin(kind: str, name: str) -> Callable[[Any], None]:
+        show = on_stage(kind, name)
+
+        def progress(step: Any) -> None:
+            show(step)
+            if isinstance(step, TrainProgress) and step.name == config.name and step.metrics is not None:
+                on_metrics(step.metrics)
+
+        return progress
+
+    return begin
