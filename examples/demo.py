@@ -5,8 +5,8 @@
 Trains a Gaussian baseline until it has converged, uses its votes as soft labels to train CAT-RS for a few epochs,
 certifies 100 test images, and prints a table and a figure. Interrupt it at any time, and run it again to resume.
 
-This is a demonstration, not a measurement: the settings of both methods were chosen among a few, by their results on
-test images of the same excerpt. See RESULTS.md for measurements.
+This is a demonstration, not a measurement: the settings of both methods were chosen from a few candidates, by their
+results on test images of the same excerpt. See RESULTS.md for measurements.
 """
 
 import argparse

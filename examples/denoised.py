@@ -33,7 +33,7 @@ class FFDNet(nn.Module):
         self.model = nn.Sequential(*[part for layer in layers for part in (layer, nn.ReLU())][:-1])
 
     def forward(self, x, noise_level):
-        scale = max(1.0, noise_level / MOST_NOISE)  # darker images have less noise
+        scale = max(1.0, noise_level / MOST_NOISE)  # scaling an image down also scales its noise down
         quarters = F.pixel_unshuffle(x / scale, 2)
         level = torch.full_like(quarters[:, :1], noise_level / scale)
         return scale * F.pixel_shuffle(self.model(torch.cat([quarters, level], dim=1)), 2)
@@ -92,7 +92,7 @@ def load(network, package, file):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("images", help="folder with one subfolder per class")
-    parser.add_argument("--every", type=int, default=1, help="distance between the classes of two folders (default: 1)")
+    parser.add_argument("--every", type=int, default=1, help="folders hold every EVERY-th class (default: 1)")
     parser.add_argument("--sigma", type=float, default=0.25)
     parser.add_argument("--n", type=int, default=100, help="noise samples per image")
     parser.add_argument("--skip", type=int, default=1, help="use every SKIP-th image")

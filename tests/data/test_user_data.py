@@ -175,7 +175,7 @@ def ragged(x):
         (DataLoader(Unlabeled(), batch_size=2), "pairs \\(inputs, labels\\)"),
         (DataLoader(Pairs(), shuffle=True), "shuffle=False"),
         (Pairs(augmented), "random transforms"),
-        (Pairs(ragged), "one shape"),
+        (Pairs(ragged), "the same shape"),
         (PIXELS, "pairs, but got a Tensor"),
         ("mnist", "`data` as `load_dataset` returns it.*but got a str"),
         (3, "but got an int"),

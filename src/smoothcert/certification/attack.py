@@ -194,7 +194,7 @@ def attack_dataset(
 
 
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
-    """Return the number of certificates tested, the number broken, and the p-value of that many broken ones.
+    """Return the number of certificates tested, the number broken, and the p-value of this number.
 
     A certificate is false with probability at most alpha, and so is each smoothed prediction.
     """

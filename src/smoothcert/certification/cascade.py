@@ -53,7 +53,7 @@ def certify_cascade(
         The certificates, in the order of the first file.
 
     Raises:
-        UsageError: If the files do not hold votes of one protocol for the same images, or an argument is invalid.
+        UsageError: If the files do not hold votes of the same protocol for the same images, or an argument is invalid.
     """
     files = [_read(path, unverified=unverified) for path in paths]
     rule = CascadeRule(tuple(float(_settings(file)["sigma"]) for file in files), p0, first_share=first_share)
@@ -135,7 +135,7 @@ def _votes(path: Path, idx: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArr
 
 
 def _about(paths: Sequence[Path], files: Sequence[Results], rule: CascadeRule) -> dict[str, Any]:
-    """Return the sidecar content: shared settings, and for every level its own ones and the file it comes from."""
+    """Return the sidecar content: shared settings and, for every level, its own settings and its results file."""
     settings = [_settings(file) for file in files]
     levels = [
         {

@@ -118,11 +118,11 @@ class _Pair(nn.Module):
 
     @property
     def scores_rows_alone(self) -> bool:
-        """True if both networks are the package's own; they may be compiled for micro-batches only."""
+        """True if both networks are the package's own; such networks may be compiled for the micro-batch size only."""
         return all(isinstance(each.model, Classifier) for each in (self.first, self.second))
 
     def forward(self, noisy: Tensor) -> Tensor:
-        """Return scores that are 1 for the class of the pair, or NaN where either has NaN scores."""
+        """Return scores that are 1 for the class of the pair, or NaN where either network returns NaN."""
         scores = self.first.scores(noisy), self.second.scores(noisy)
         votes = [each.argmax(dim=1) for each in scores]
         pair = votes[0] + scores[0].shape[1] * (votes[0] != votes[1])

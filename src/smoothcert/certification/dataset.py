@@ -48,8 +48,8 @@ def certify_dataset(
     Args:
         classifier: The smoothed classifier.
         data: The images, as `load_dataset` returns them; a pair (inputs, labels) of arrays or tensors; or a
-            `torch.utils.data.Dataset` or DataLoader of such pairs. uint8 inputs stand for values in [0, 1], floats
-            for themselves.
+            `torch.utils.data.Dataset` or DataLoader of such pairs. uint8 inputs are scaled to [0, 1]; floats are used
+            as they are.
         out: The results file, or None to write nothing.
         n0: Number of noise samples that select the class.
         n: Number of fresh noise samples that bound its probability; with `stop`, the largest number.

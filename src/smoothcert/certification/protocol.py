@@ -1,4 +1,4 @@
-"""The sampling protocol of a certification, as one frozen value that is checked when it is made."""
+"""The sampling protocol of a certification, as one frozen value that is checked on creation."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def recertify(
 def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int | None) -> int | None:
     """Return a number from the user, the sidecar, or the dataset's name, in this order.
 
-    Raise if the user contradicts the sidecar, or gives less than the dataset has: certificates would not hold.
+    Raise if the user contradicts the sidecar, or gives less than the dataset has, since certificates would not hold.
     """
     if wanted is None:
         return recorded or usual

@@ -141,7 +141,7 @@ def _read(path: Path) -> Any:
         raise SmoothcertError(
             f"{path} is damaged, or would run code when opened; only files with plain weights are read."
         ) from error
-    except Exception as error:  # a damaged file can raise anything; its advice may be to load unsafely
+    except Exception as error:  # a damaged file can raise anything; the message may advise unsafe loading
         raise SmoothcertError(f"{path} is damaged or not a checkpoint ({type(error).__name__}).") from error
     return content
 

@@ -16,7 +16,7 @@ from smoothcert.runtime.atomic_files import replacing
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str], keep: Path | None = None) -> None:
-    """Write a safetensors file atomically; with `keep`, the file that was there is kept under that name."""
+    """Write a safetensors file atomically; with `keep`, the previous file is kept under that name."""
     plain = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     with replacing(path, keep) as part:
         try:
@@ -37,7 +37,7 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _sort_metadata(path: Path) -> None:
-    """Sort the header's entries, which safetensors does not, so that equal models give equal files."""
+    """Sort the header's entries, since safetensors does not, so that equal models give equal files."""
     with path.open("r+b") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))
@@ -50,7 +50,7 @@ def _sort_metadata(path: Path) -> None:
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors and the header of a safetensors file."""
     with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (no mapping)
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:

@@ -48,7 +48,7 @@ _COMMANDS = (
     export_checkpoint,
     list_names,
 )
-_LONGEST = 4096  # characters of an argument, as of a path on Linux
+_LONGEST = 4096  # characters per argument, the limit of a path on Linux
 _RESUME = "Run the same command to resume."
 
 
@@ -94,12 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not _reported_by_another_rank(error):
             _complain(name_flags(str(error), parser))
         return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt as interrupt:  # from training, with a message that the state is saved
+    except KeyboardInterrupt as interrupt:  # training adds the message that its state is saved
         say(f"\nsmoothcert: {str(interrupt) or 'interrupted.'} {_RESUME}")
         return 130
     except BrokenPipeError:  # the program that reads stdout, such as `head`, has closed it
         _discard_stdout()
-    except OSError as error:  # a file that cannot be opened, by its rights, its name or the number of open files
+    except OSError as error:  # for example no permission, an invalid name, or too many open files
         if error.filename is not None:
             _complain(f"{_shorten(str(error.filename))} cannot be opened ({error.strerror}).")
             return 1
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(f"the output cannot be written ({error.strerror or error}).")
         return 1
     except MemoryError:
-        _complain("the memory is not enough; choose fewer or smaller images, samples or batches.")
+        _complain("out of memory; choose fewer or smaller images, samples or batches.")
         return 1
     finally:
         if "smoothcert.distributed.ranks" in sys.modules:
@@ -124,7 +124,7 @@ def _check_arguments(given: Sequence[str]) -> None:
         try:
             os.fsencode(argument)
         except UnicodeEncodeError:
-            raise UsageError(f"The argument {argument!r} cannot be a name of a file.") from None
+            raise UsageError(f"The argument {argument!r} cannot be the name of a file.") from None
 
 
 def _complain(text: str) -> None:
@@ -152,7 +152,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _limit_spinning() -> None:
-    """Let OpenMP threads without work sleep soon, unless the user has chosen. Call before torch loads.
+    """Let idle OpenMP threads sleep early, unless the user has set a policy. Call before torch loads.
 
     By default they spin for milliseconds, and on a busy machine take that time from the threads that they wait for.
     """

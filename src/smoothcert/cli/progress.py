@@ -78,7 +78,7 @@ class ProgressBar:
         if now - then < 0.5 or gained == before:
             return "", ""
         speed, left = (gained - before) / (now - then), ""
-        if self.total and not finished and 1000 * gained >= self.total - self.start:  # too uncertain before
+        if self.total and not finished and 1000 * gained >= self.total - self.start:  # before that, too uncertain
             left = f"{duration(round((self.total - done) / speed))} left"
         return f"{_number(speed)} {self.unit}/s", left
 

@@ -21,7 +21,7 @@ def add_command(commands: Any) -> None:
         "file, without the model. Choose these settings before looking at the results: the best of several attempts "
         "is not a valid certificate.",
     )
-    text = "results file of `smoothcert certify`; files of votes beside it are skipped, so that a pattern can name it"
+    text = "results file of `smoothcert certify`; votes files that a shell pattern also matches are skipped"
     parser.add_argument("file", nargs="*", type=Path, metavar="FILE", help=text)
     parser.add_argument("--out", type=Path, metavar="FILE", help="results file to write (default: beside FILE)")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")

@@ -42,7 +42,7 @@ def add_command(commands: Any) -> None:
     group.add_argument("--paper", action="store_true", help="also show the paper's numbers")
     text = "also show the best row per radius, ACR at fewer votes, and training cost"
     group.add_argument("--beyond-acr", action="store_true", help=text)
-    text = "gray accuracies that Gaussian training of at most the same cost exceeds"
+    text = "gray out accuracies that Gaussian training exceeds at no higher cost"
     group.add_argument("--gray", action="store_true", help=text)
     text = "write the distribution of p_A, the share of votes for the label, as CSV"
     group.add_argument("--p-a", type=Path, metavar="FILE", help=text)
@@ -144,7 +144,7 @@ def show(
     from smoothcert.runtime.atomic_files import write_text
 
     if not all(map(same_images, corruption_groups(corrupted))):
-        say("Best and second are not marked among rows that are not on the same images.")
+        say("Best and second-best are not marked among rows on different images.")
     if table and len(table.groups()) > len({row.entry.group for row in table.rows}):
         say("Rows on different images are in separate groups, and ranked within them.")
     for entry in corrupted:

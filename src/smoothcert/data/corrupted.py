@@ -1,4 +1,4 @@
-"""Datasets of corrupted images: published ones, ones made by `smoothcert data make`, and incomplete ones."""
+"""Datasets of corrupted images: published or made by `smoothcert data make`, complete or not."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class KnownFile:
-    """The size of a file in bytes, and its SHA-256 or, where no source states that, its MD5."""
+    """The size of a file in bytes, and its SHA-256 or, if no source publishes one, its MD5."""
 
     size: int
     sha256: str = ""

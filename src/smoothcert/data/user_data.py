@@ -26,8 +26,8 @@ def as_image_data(data: Any, split: str = "test") -> ImageData:
 
     Args:
         data: `ImageData`; a pair (inputs, labels) of arrays or tensors; a `torch.utils.data.Dataset` of such pairs; or
-            a `DataLoader` that does not shuffle. uint8 inputs stand for values in [0, 1], floats for themselves. A
-            dataset with an attribute `targets`, such as those of torchvision, is read on demand; any other is read
+            a `DataLoader` that does not shuffle. uint8 inputs are scaled to [0, 1]; floats are used as they are.
+            A dataset with an attribute `targets`, such as those of torchvision, is read on demand; any other is read
             into memory.
         split: `train` or `test`.
 
@@ -165,7 +165,7 @@ def _stack(inputs: Sequence[Tensor]) -> Tensor:
     shapes = {tuple(x.shape) for x in inputs}
     if len(shapes) > 1:
         first, second = sorted(shapes)[:2]
-        raise UsageError(f"Expected inputs of one shape, but got {list(first)} and {list(second)}.")
+        raise UsageError(f"Expected inputs of the same shape, but got {list(first)} and {list(second)}.")
     return torch.stack(list(inputs))
 
 

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 _BLOCK = 2048  # values per program
-_CHANNELS = 8  # per program when statistics are combined: the size of a memory access
+_CHANNELS = 8  # channels per program that combines statistics: the size of a memory access
 _PARTS = 256  # partial statistics read at a time
 
 

@@ -62,7 +62,7 @@ def _convolve_kernel(
         origin = (line * given_width + pixel % across * given_stride) * given - channels
     elif adding:  # added before the products: registers cannot hold both at the end
         total += tl.load(shortcut + target, mask=known[:, None], other=0.0)
-    for turn in tl.range(values // depth):  # a constant: otherwise, products of wide tiles wait for each other
+    for turn in tl.range(values // depth):  # a constant number: otherwise, products of wide tiles wait for each other
         source, inside = images, known[:, None]
         if narrow:
             across_line = x[:, None] + (place // channels)[None, :]

@@ -209,7 +209,7 @@ def convolve(
     parts: Tensor | None = None, bias: Tensor | None = None, added: Tensor | None = None, kept: Tensor | None = None,
     normal: Tensor | None = None, moments: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Convolve images [count, height, width, channels] with filters [filter, 3, 3, channel], as many as channels.
+    """Convolve images [count, height, width, channels] with `channels` filters [filter, 3, 3, channel].
 
     Adds `bias` and the images `added`, and applies ReLU if `rectified`. With `turned`, it computes the gradient of the
     input instead, set to zero where the images `kept` are not positive. `parts` (see `new_parts`) receives, per program

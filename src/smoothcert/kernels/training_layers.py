@@ -1,9 +1,9 @@
 """Layers of residual blocks of one width with their gradients, for training in bfloat16 on our Triton kernels.
 
-The layers of a stage run as one operation: two per block, preceded by a single layer if their number is odd. That is
-the stem, or the second layer of a block that halves images; its shortcut is an argument. With BatchNorm in training
-mode, a layer is a convolution that also computes partial statistics, followed by a normalization; the gradient works
-likewise. In eval mode, which attacks use, BatchNorm is folded into the filters, and a layer is one kernel.
+The layers of a stage run as one operation: two per block, preceded by a single layer if their number is odd. This
+layer is the stem, or the second layer of a block that halves images; its shortcut is an argument. With BatchNorm in
+training mode, a layer is a convolution that also computes partial statistics, followed by a normalization; the gradient
+works likewise. In eval mode, which attacks use, BatchNorm is folded into the filters, and a layer is one kernel.
 """
 
 # mypy: disable-error-code="no-untyped-call,untyped-decorator,misc,no-any-return"

@@ -20,7 +20,7 @@ A step must keep to these rules:
 - Anything that changes during training is a function of the tensor `epoch`; the method keeps no state between steps.
   If passes of the network are needed only in some epochs, `at_epoch` returns a cheaper method for the others.
 - No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
-  compiled and captured as CUDA graphs. If a method cannot do without, set `static = False`.
+  compiled and captured as CUDA graphs. If a method has to break this rule, set `static = False`.
 
 `smoothcert.methods.perturb` contains building blocks: losses under noise, l2 geometry and gradients for attacks.
 """
@@ -85,7 +85,7 @@ class Draws(Protocol):
         """Return standard normal values shaped like x, for images whose gradient vanishes."""
 
     def images(self, x: Tensor) -> int:
-        """Return the number of images in the whole mini-batch, of which x may be a part."""
+        """Return the number of images in the whole mini-batch; x may be only a part of it."""
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,10 @@ from smoothcert.methods.perturb import cross_entropies, divergence, frozen, grad
 class CatRs(NoiseSplitMethod):
     """Bottom-K loss for images of low confidence, worst-case loss for images of high confidence (Algorithm 1).
 
-    The bottom-K loss is over the K easiest of M noise samples, with K ~ Bin(M, p) and p the image's accuracy under them
-    (Eq. 6). Images with K = M also have the worst-case loss (Eq. 7), with weight lambda (Eq. 8): the largest over the M
-    noise samples, each perturbed adversarially in T steps within radius epsilon. The paper's ablations are options.
+    The bottom-K loss is over the K easiest of M noise samples, with K ~ Bin(M, p), where p is the accuracy over the
+    samples (Eq. 6). Images with K = M also have the worst-case loss (Eq. 7), with weight lambda (Eq. 8): the largest
+    over the M noise samples, each perturbed adversarially in T steps within radius epsilon. The paper's ablations are
+    options.
     """
 
     name = "catrs"

@@ -1,4 +1,4 @@
-"""SmoothMix (Jeong et al., NeurIPS 2021): mix images with adversarial ones, with targets mixed with uniform ones."""
+"""SmoothMix (Jeong et al., NeurIPS 2021): mix images with adversarial ones, and their targets with uniform ones."""
 
 from __future__ import annotations
 

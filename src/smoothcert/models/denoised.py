@@ -17,7 +17,7 @@ class Denoised(nn.Module):
     The certificate is for the composition of both, so neither has to be trained again.
 
     Args:
-        denoiser: Maps noisy images in [0, 1] plus noise to clean ones.
+        denoiser: Maps images in [0, 1] with noise added to clean images.
         classifier: Maps clean images in [0, 1] to scores; see `adapt_inputs` for models with other inputs.
         noise_level: The denoiser's second argument, usually the sigma that you certify with; by default the denoiser
             gets the images only.

@@ -1,6 +1,6 @@
 """Residual networks (He et al., 2016): the CIFAR family of depth 6n + 2, and ResNet-50 for ImageNet.
 
-Layers have the names that published checkpoints store them under.
+Layers are named as in published checkpoints.
 """
 
 from __future__ import annotations

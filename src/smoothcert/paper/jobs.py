@@ -1,6 +1,6 @@
 """The runs of a paper table as jobs, and their status.
 
-Tables share runs: each run has one folder, named by recipe and seed, and is made once.
+Tables share runs: each run has one folder, named by recipe and seed, and is trained once.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Workplace:
     def progress(self, job: Job) -> JobStatus:
         """Return the status of a job from its files. Raise if they were made with different settings."""
         run = RunFolder(self.runs / job.config.name)
-        if run.config.is_file():  # without it, training refuses the run, but not those beside it
+        if run.config.is_file():  # if it is missing, only the training of this run fails, not the whole table
             run.check(job.config)
         network = file_hash(run.model) if run.finished else None
         done = total = 0

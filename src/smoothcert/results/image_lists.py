@@ -16,7 +16,7 @@ def images_of(images: Any) -> Sequence[int]:
     A progression stays a range, so that a short text cannot name more images than fit into memory.
 
     Raises:
-        ValueError: If these are not images; its text is the part that is wrong.
+        ValueError: If `images` has another form; the message names the wrong part.
 
     >>> list(images_of("0:6:2")), images_of(["0:6:2", [7, 9]])
     ([0, 2, 4], [0, 2, 4, 7, 9])

@@ -38,7 +38,7 @@ def prove_by_counts(
     path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Floats]:
     """Return classes and radii that the votes of a fixed number of noise samples prove."""
-    all_classes = protocol.classes if protocol.bound == "two-sided" else None  # others need the chosen class only
+    all_classes = protocol.classes if protocol.bound == "two-sided" else None  # other bounds need the chosen class only
     classes = max(all_classes or 2, table.classes)
     labels = np.zeros(len(table), dtype=np.int64)
     labels[rows] = results.label

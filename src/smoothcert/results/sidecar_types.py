@@ -23,7 +23,7 @@ class DataSettings(TypedDict, total=False):
 
 
 class ModelSettings(TypedDict, total=False):
-    """The base classifier; users may describe theirs by further entries."""
+    """The base classifier; users may add entries that describe their own."""
 
     sha256: str
     weights: str
@@ -53,7 +53,7 @@ class StopSettings(RuleName, total=False):
 
 
 class LevelSettings(TypedDict):
-    """One classifier of a cascade, with what its votes depend on."""
+    """One classifier of a cascade, with the settings that its votes depend on."""
 
     sigma: Positive
 

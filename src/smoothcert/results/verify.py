@@ -58,7 +58,7 @@ def verify_results(path: Path, results: Results) -> None:
             _check_rows(path, results, StoredProtocol.of(settings), has_votes=has_votes)
         elif "sigma" in settings:
             verify_limit(path, results, float(settings["sigma"]))
-    except (LookupError, TypeError, ValueError, ArithmeticError) as error:  # a UsageError of the statistics, too
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:  # includes UsageError
         raise UnverifiedError(
             path, f"its votes and {sidecar_path(path).name} disagree ({first_line(error)})"
         ) from error

@@ -1,7 +1,7 @@
 """Reading files without taking more memory than their size allows.
 
 A small file can ask for a lot of memory: a gzip file of 4 MB can hold 4 GB of zeros, and /dev/zero never ends. Every
-reader states how much it takes at most, and checks that before it allocates anything.
+reader sets a limit, and checks it before it allocates anything.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import IO
 from smoothcert.errors import SmoothcertError
 
 MAX_RATIO = 32
-"""Times its size that a compressed file may hold; results files and datasets hold 2 to 12 times theirs."""
+"""Largest allowed compression ratio; results files and datasets have ratios of 2 to 12."""
 SLACK = 16 << 20
-"""Bytes that any file may hold, so that small files of few different values are accepted."""
+"""Bytes allowed in any file, so that small files with a high compression ratio are accepted."""
 
 
 def most_bytes(compressed: int) -> int:
@@ -26,9 +26,9 @@ def most_bytes(compressed: int) -> int:
 
 
 def read_bytes(path: Path, *, decompress: bool | None = None) -> bytes:
-    """Return the content of a file; raise SmoothcertError if it cannot be read or holds suspiciously much.
+    """Return the content of a file; raise SmoothcertError if it cannot be read or is suspiciously large.
 
-    With `decompress` the content is gzipped, by default if the name ends in .gz.
+    With `decompress`, the file is read as gzipped (default: if its name ends in .gz).
     """
     try:
         with path.open("rb") as file:
@@ -51,12 +51,12 @@ def read_text(path: Path) -> str:
 def _read(stream: IO[bytes] | gzip.GzipFile, most: int, path: Path) -> bytes:
     content = stream.read(most + 1)
     if len(content) > most:
-        raise SmoothcertError(f"{path} holds more than {most / 1e6:,.0f} MB, which its size does not explain.")
+        raise SmoothcertError(f"{path} holds more than {most / 1e6:,.0f} MB, too much for its size.")
     return content
 
 
 def check_members(archive: Path) -> None:
-    """Raise unless a zip archive holds plain files only, of a size that its own size explains."""
+    """Raise unless a zip archive holds plain files only, and not more than is plausible for its size."""
     try:
         with zipfile.ZipFile(archive) as file:
             members = file.infolist()
@@ -65,7 +65,7 @@ def check_members(archive: Path) -> None:
     total, most = sum(member.file_size for member in members), most_bytes(archive.stat().st_size)
     if total > most:
         raise SmoothcertError(
-            f"{archive} declares {total / 1e6:,.0f} MB of content; at most {most / 1e6:,.0f} MB fit its size."
+            f"{archive} declares {total / 1e6:,.0f} MB of content; expected at most {most / 1e6:,.0f} MB for its size."
         )
     for member in members:
         kind = member.external_attr >> 28  # the type of a file on Unix: 8 is a plain one, 4 a folder, 0 unknown

@@ -31,6 +31,6 @@ def keep_freed_memory() -> bool:
         _MMAP_THRESHOLD: _LARGEST,
         _TRIM_THRESHOLD: _KEPT,
         _TOP_PAD: 2 * _LARGEST,
-    }  # the pad is for threads' heaps
+    }  # the last one is for the heaps of threads
     accepted = [set_option(option, value) for option, value in values.items()]
     return all(accepted)

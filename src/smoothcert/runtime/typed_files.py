@@ -1,7 +1,7 @@
 """Typed reading of JSON and TOML files.
 
 All JSON, TOML and metadata of files passes through `check_type`. A value of a wrong type or range, and a file that is
-too large or nested too deeply, raise one sentence that names the file and the field. A kind is a type annotation: a
+too large or nested too deeply, raise an error that names the file and the field. A kind is a type annotation: a
 plain class, `X | Y`, `list[X]`, `dict[str, X]`, `Literal`, a TypedDict, or `Annotated[X, Between(low, high)]`. Unknown
 keys of a TypedDict are allowed: newer versions may write more.
 """
@@ -38,9 +38,9 @@ class Between:
 
 
 Count = Annotated[int, Between(1, 2**53, ">= 1")]
-"""A number of things, at least one."""
+"""A count, at least one."""
 Index = Annotated[int, Between(0, 2**53, ">= 0")]
-"""A number of things or a position, at least zero."""
+"""A count or a position, at least zero."""
 Positive = Annotated[float, Between(1e-300, 1e300, "> 0")]
 """A finite number > 0."""
 Seconds = Annotated[float, Between(0, 1e12, ">= 0")]

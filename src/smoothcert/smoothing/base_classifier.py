@@ -66,10 +66,10 @@ class BaseClassifier:
                 module.training = mode
 
     def voters(self, count: int, *, thread_safe: bool = False) -> list[Voter]:
-        """Return the network as it votes, `count` times, for one thread each, or once if more may be unsafe.
+        """Return a voter for each of `count` threads, or only one if several may be unsafe.
 
-        Modules are copied for every thread. The package's compiled networks have no state, and users can promise that
-        their models are thread-safe: those are shared. Call within `voting`.
+        Modules are copied for every thread. The package's compiled networks, which have no state, and models that users
+        declare to be thread-safe are shared instead. Call within `voting`.
         """
         network = self.deployed.network
         shared = thread_safe or (self.form in COMPILED and is_packaged(self.model))
@@ -130,9 +130,9 @@ class BaseClassifier:
 
 
 def _advise(shape: torch.Size) -> str:
-    """Return what to try if a model cannot score inputs of a shape."""
+    """Return advice on a model that cannot score inputs of this shape."""
     if len(shape) == 3 and shape[0] > 4 >= shape[2]:
-        return "pass images as [channels, height, width], such as `x.permute(2, 0, 1)` of one with the channels last"
+        return "pass images as [channels, height, width], such as `x.permute(2, 0, 1)` if the channels are last"
     return f"set `input_shape` if one input is not of shape {list(shape)}"
 
 

@@ -37,11 +37,11 @@ class CascadeCertificate:
 
 
 class Cascade:
-    """Smoothed classifiers of decreasing sigma, of which the first confident enough answers (Jeong and Shin, 2023).
+    """Smoothed classifiers of decreasing sigma; the first one confident enough answers (Jeong and Shin, 2023).
 
     A level answers if it gives a class a probability above `p0`. Otherwise the next level is asked; if no level
-    answers, the cascade abstains. The certificate covers all of it: within the radius, earlier levels stay silent and
-    the answering level keeps its class.
+    answers, the cascade abstains. The certificate covers the whole cascade: within the radius, earlier levels stay
+    silent and the answering level keeps its class.
 
     Args:
         classifiers: `SmoothedClassifier`s with Gaussian noise for the same inputs and classes.

@@ -3,7 +3,7 @@
 On the CPU several threads take micro-batches from one queue (`smoothcert.smoothing.workers`).
 
 The unit of work is the micro-batch: `micro_batch` consecutive sample numbers of one input. The network only sees
-micro-batches of this one shape, cut at multiples of it, because kernels round differently for other shapes. So a vote
+micro-batches of this size, cut at its multiples, because kernels round differently for other shapes. So a vote
 is a function of (seed, index, sample number) alone, however the work was batched, sharded or interrupted.
 """
 

@@ -144,7 +144,8 @@ def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> to
 def with_kernels(model: Classifier) -> Classifier:
     """Replace layers with the package's kernels if the device supports them.
 
-    These are the convolutions that a network lists as `pooled`, the last one before a linear layer, and whole ResNets.
+    There are kernels for the convolutions that a network lists as `pooled` (a linear layer follows the last one), and
+    for whole ResNets.
     """
     if not (next(model.parameters()).is_cuda and network_kernels()):
         return model

@@ -17,12 +17,12 @@ from smoothcert.models import Ensemble
 
 Tally = Callable[[Tensor, Tensor], None]
 """Counts the winners of scores [..., classes] at places [...]."""
-_FULL = 0.75  # share of its rows from which a gathered micro-batch is scored before the end
-_MOST_PENDING = 16  # gathered inputs, in micro-batches, at which full micro-batches are scored
+_FULL = 0.75  # share of rows in use at which a micro-batch counts as full
+_MOST_PENDING = 16  # gathered inputs, in micro-batches, that trigger the scoring of full ones
 
 
 class Gathering:
-    """Inputs of one thread that wait for the other members.
+    """Inputs of one thread that wait to be scored by the other members.
 
     Args:
         ensemble: The deployed ensemble.

@@ -23,14 +23,14 @@ from smoothcert.errors import Notice, UsageError
 from smoothcert.smoothing.counting import Classify
 from smoothcert.smoothing.score_margins import ROUNDING, overdispersed, same_margins
 
-_ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 256, 32, 16  # in a batch of the check
+_ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 256, 32, 16  # batch sizes of the check
 _NOISY = 8  # noisy copies that are scored alone
 _REPEATED, _RANDOMIZED = 128, 448  # inputs to score for a model that may be random
 _GAP = 200_000  # mean number of votes between two checks
 _BESIDE_OTHERS = "beside other inputs, as with BatchNorm in training mode or activations quantized per batch"
 _CHANGING = (
-    "The model scored the same input differently before and after the votes: if this is randomness, the certificate "
-    "holds for the random model; if the model keeps a state, its votes prove nothing."
+    "The model scored the same input differently before and after the votes: if the model is random, the certificate "
+    "holds for the random model; if it keeps a state, its votes prove nothing."
 )
 _Place = tuple[Tensor, int]  # a batch, and the position of an input in it
 

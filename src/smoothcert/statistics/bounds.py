@@ -148,7 +148,7 @@ def certify_counts(
     counts = _as_counts("estimation", estimation)
     if len(np.atleast_1d(chosen)) and counts.shape != np.shape(selection):
         shapes = f"{np.shape(selection)} and {counts.shape}"
-        raise UsageError(f"Expected `selection` and `estimation` of one shape, but got {shapes}.")
+        raise UsageError(f"Expected `selection` and `estimation` of the same shape, but got {shapes}.")
     successes = np.take_along_axis(counts, chosen[..., None], axis=-1)[..., 0]
     failure = failure_upper_bound(successes, counts.sum(axis=-1), alpha)
     certain = failure <= 0.5

@@ -1,8 +1,8 @@
 """Tables for drawing Gaussian noise on the grid of 8-bit images in exact integers. No torch, no floats.
 
 For u uniform below 2**60, the number of thresholds that are at most u, minus an offset, is the noise in steps of 1/255:
-Gaussian noise rounded to the grid. Rounding commutes with adding an 8-bit image, so the result equals smoothing with
-exact Gaussian noise a base classifier that first rounds and clips its input (Voracek and Hein, ICLR 2023).
+Gaussian noise rounded to the grid. Rounding commutes with adding an 8-bit image, so the result equals smoothing
+with exact Gaussian noise, for a base classifier that first rounds and clips its input (Voracek and Hein, ICLR 2023).
 Probabilities need 60 bits, more than a double holds, so they are computed as decimals.
 """
 

@@ -91,7 +91,7 @@ def table_plan(n: int, alpha: float) -> Plan:
 
 
 def _early_looks(n: int) -> list[int]:
-    """Return those of 200, 500, 1,000, 2,000, 4,000, 8,000, ... that are below n."""
+    """Return the numbers 200, 500, 1,000, 2,000, 4,000, 8,000, ... that are below n."""
     return [look for look in (200, 500, *(1000 << i for i in range(32))) if look < n]
 
 
@@ -128,8 +128,8 @@ def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, fai
     """Return a mask of the inputs for which a look leaves any of the failure probabilities in `needs` undecided.
 
     `failure` is the best upper bound so far. A need is decided once that bound proves it, a lower bound at confidence
-    1 - alpha contradicts it, or even unanimous further votes could not prove it. The last two only give up, which
-    cannot cause a false certificate and so spends no alpha.
+    1 - alpha contradicts it, or even unanimous further votes could not prove it. In the last two cases sampling just
+    stops, which cannot cause a false certificate and so spends no alpha.
     """
     k = np.asarray(successes)[..., None]
     wanted = np.asarray(needs, dtype=np.float64)

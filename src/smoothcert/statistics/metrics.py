@@ -266,7 +266,7 @@ def paired_difference(
 ) -> Estimate:
     """Return the difference in ACR, first minus second, on the images that both results have.
 
-    On the same images their difficulty cancels, so the interval is far narrower than those of the two ACRs.
+    On the same images, differences in difficulty cancel, so the interval is far narrower than those of the two ACRs.
 
     Args:
         first: Indices, radii and correctness of the first results, each [images].

@@ -78,7 +78,7 @@ def smear(image: Image, radius: int, sigma: float, degrees: float) -> Image:
 
 
 def cut_to_bytes(image: Image) -> Image:
-    """Round values down to multiples of 1/255, where the published generators store bytes between steps."""
+    """Round values down to multiples of 1/255, as the published generators do by storing bytes between steps."""
     return as_floats(np.floor(image * 255 + 1e-6) / 255)
 
 

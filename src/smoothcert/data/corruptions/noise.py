@@ -16,7 +16,7 @@ Image = NDArray[np.float64]
 
 
 def as_floats(values: ArrayLike) -> Image:
-    """Return the array as floats, with a type that NumPy's annotations often lose."""
+    """Return the array as floats, with the type annotation that NumPy functions often lose."""
     return np.asarray(values, dtype=np.float64)
 
 

@@ -14,7 +14,7 @@ from smoothcert.dataset_names import MOST_CLASSES
 from smoothcert.errors import SmoothcertError
 from smoothcert.runtime.bounded_files import check_members
 
-_LARGEST_HEADER = 10_000  # bytes of the description of an array
+_LARGEST_HEADER = 10_000  # bytes
 _IMAGE_KEYS = ("{split}_images", "x_{split}", "images", "x", "data")
 _LABEL_KEYS = ("{split}_labels", "y_{split}", "labels", "y", "targets")
 
@@ -22,7 +22,7 @@ _LABEL_KEYS = ("{split}_labels", "y_{split}", "labels", "y", "targets")
 def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | None]:
     """Return images, labels and, if the archive has an array `classes`, class names.
 
-    The arrays are named `images` and `labels` (or `x` and `y`), prefixed or suffixed with the split if there are two.
+    The arrays are `images` and `labels` (or `x` and `y`), prefixed or suffixed with the split if the archive has two.
     """
     check_members(path)
     try:
@@ -32,8 +32,8 @@ def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | 
             classes = None if names is None else tuple(map(str, _check_names(names, path)))
     except SmoothcertError:
         raise
-    except Exception as error:  # a damaged archive can raise anything; its advice may be to load unsafely
-        raise SmoothcertError(f"{path} is damaged, or holds something else than plain arrays.") from error
+    except Exception as error:  # a damaged archive can raise anything; the message may advise unsafe loading
+        raise SmoothcertError(f"{path} is damaged, or holds something other than plain arrays.") from error
     return _as_images(images, path), as_labels(labels, path), classes
 
 

@@ -85,7 +85,7 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
 class _ArrayUnpickler(pickle._Unpickler):
     """Unpickles only arrays and plain containers; any other class could run code.
 
-    It extends the unpickler in Python: the one in C takes memory for as many objects as a damaged file claims to have.
+    It extends the unpickler written in Python: the one in C allocates as many objects as a damaged file claims to have.
     """
 
     _ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {

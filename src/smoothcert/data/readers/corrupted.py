@@ -25,7 +25,7 @@ _ROWS_IN_FINGERPRINT = 64
 
 @dataclass(frozen=True)
 class StoredImages:
-    """Images in a file, of which `read` returns the requested rows."""
+    """Images in a file; `read` returns the requested rows."""
 
     shape: torch.Size
     read: Callable[[Tensor], Tensor]

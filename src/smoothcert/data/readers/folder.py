@@ -170,7 +170,7 @@ def _open(path: Path) -> Image:
         raise SmoothcertError("Image folders need Pillow: pip install 'smoothcert[images]'.") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # about EXIF data that is not used
+            warnings.simplefilter("ignore", UserWarning)  # about damaged EXIF data, which is not used
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # checked below
             with Image.open(path) as file:
                 if file.width * file.height > _MOST_PIXELS:
