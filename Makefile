@@ -9,7 +9,7 @@ PROCESSES ?= 2
 EXAMPLES := .cache/examples
 PYTEST := OMP_NUM_THREADS=1 $(RUN)pytest -n $(PROCESSES)
 
-.PHONY: browser demo test test-slow test-kernels verify-results check check-scripts format docs clean
+.PHONY: browser demo test test-slow test-kernels verify-results check check-scripts format docs dist clean
 
 demo: $(VENV)/ready
 	$(RUN)python examples/demo.py
@@ -79,5 +79,20 @@ $(VENV)/docs-ready: $(VENV)/ready requirements-docs.txt
 	$(RUN)pip install --quiet --disable-pip-version-check -r requirements-docs.txt
 	touch $@
 
+# Builds the sdist, and from it the wheel. The checks compare the wheel with one built from the checkout, and run it in a
+# new environment. Everything but the result is outside .venv, in .cache/dist.
+DIST := .cache/dist
+dist: $(DIST)/tools/ready
+	rm -rf dist $(DIST)/from-checkout
+	$(DIST)/tools/bin/python -m build --outdir dist
+	$(DIST)/tools/bin/python -m build --wheel --outdir $(DIST)/from-checkout
+	$(DIST)/tools/bin/twine check --strict dist/*
+	$(PYTHON) scripts/check_wheel.py dist/*.whl --same-as $(DIST)/from-checkout/*.whl --environment $(DIST)/clean
+
+$(DIST)/tools/ready: requirements-dist.txt
+	$(PYTHON) -m venv --clear $(DIST)/tools
+	$(DIST)/tools/bin/pip install --quiet --disable-pip-version-check -r requirements-dist.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist $(DIST) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -24,7 +24,7 @@ ALLOWED = {
     "report": "training data results runtime statistics dataset_names model_names errors __version__",
     "demo": "__version__",
     "training": "certification checkpoints smoothing data results runtime distributed methods models philox kernels"
-    " statistics errors",
+    " statistics dataset_names errors",
     "certification": "smoothing data results runtime distributed methods models philox statistics dataset_names errors",
     "checkpoints": "data runtime models model_names errors",
     "smoothing": "runtime models philox kernels statistics errors",

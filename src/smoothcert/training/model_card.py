@@ -1,27 +1,40 @@
-"""The model card of a trained network."""
+"""The model card of a trained network, with the YAML header that model hubs read."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from smoothcert.dataset_names import TITLES, canonical_name
 from smoothcert.errors import counted
 from smoothcert.training.compute import with_defaults
 from smoothcert.training.config import TrainConfig, to_toml
 
+_HUB_DATASETS = {"mnist-mini": "mnist", "imagenet": "imagenet-1k"}  # where hubs use another name
+_PATH_FIELDS = ("dataset", "teacher", "discard_file")
+
 
 def model_card(config: TrainConfig, metrics: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]) -> str:
-    """Return the text of a run folder's README."""
+    """Return the text of a run folder's README, without the folders of local paths."""
     last = metrics[-1] if metrics else {}
     seconds = sum(row.get("seconds", 0.0) for row in metrics)
     accuracy = last.get("test_accuracy", float("nan"))
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
-    return f"""# {config.name}
+    shown = _without_folders(with_defaults(config))
+    return f"""---
+{_header(config, accuracy)}
+---
 
-A {config.architecture} for {config.dataset}, trained with {config.method} for randomized smoothing with Gaussian noise
-of standard deviation {config.sigma:g} (on images in [0, 1]).
+# {shown.name}
 
-- {counted(config.epochs, "epoch")} in {seconds:,.0f} s on {environment["device"]} ({versions})
+A {shown.architecture} for {shown.dataset}, trained with {shown.method} for randomized smoothing with Gaussian noise
+of standard deviation {shown.sigma:g} (on images in [0, 1]).
+
+- {counted(shown.epochs, "epoch")} in {seconds:,.0f} s on {environment["device"]} ({versions})
 - accuracy of the base classifier with one noise sample per image, last epoch: {accuracy:.2f} % of the test images
 
 This is not its certified accuracy; measure that with
@@ -31,5 +44,68 @@ This is not its certified accuracy; measure that with
 Configuration:
 
 ```toml
-{to_toml(with_defaults(config))}```
+{to_toml(shown)}```
 """
+
+
+def _header(config: TrainConfig, accuracy: float) -> str:
+    """Return the YAML header, without a license, which is up to the owner of the model."""
+    name = canonical_name(config.dataset)
+    known = name in TITLES
+    title = TITLES[name] if known else _without_folder(config.dataset)
+    hub_name = _HUB_DATASETS.get(name, name) if known else "local"
+    lines = [
+        "library_name: smoothcert",
+        "pipeline_tag: image-classification",  # all architectures that can be trained take images
+        "tags:",
+        *(f"- {_quoted(tag)}" for tag in ("randomized-smoothing", "certified-robustness", config.method)),
+    ]
+    if known:
+        lines += ["datasets:", f"- {_quoted(hub_name)}"]
+    if math.isfinite(accuracy):
+        lines += [
+            "metrics:",
+            "- accuracy",
+            "model-index:",
+            f"- name: {_quoted(config.name)}",
+            "  results:",
+            "  - task:",
+            "      type: image-classification",
+            "    dataset:",
+            f"      name: {_quoted(title)}",
+            f"      type: {_quoted(hub_name)}",
+            "      split: test",
+            "    metrics:",
+            "    - type: accuracy",
+            "      name: accuracy with one noise sample per image",
+            f"      value: {accuracy / 100:.4f}",  # hubs define it as a share
+        ]
+    return "\n".join(lines)
+
+
+def _without_folders(config: TrainConfig) -> TrainConfig:
+    """Return a configuration without the folders of its paths, so that the card can be published."""
+    paths: dict[str, Any] = {name: _without_folder(getattr(config, name)) for name in _PATH_FIELDS}
+    texts = {name: _without_folder(value) for name, value in config.options.items() if isinstance(value, str)}
+    return dataclasses.replace(config, **paths, options={**config.options, **texts})
+
+
+def _without_folder(path: str) -> str:
+    """Return a path with dots instead of its folder, and any other text unchanged.
+
+    >>> _without_folder("/home/me/mnist/"), _without_folder("mnist"), _without_folder("../..")
+    ('.../mnist', 'mnist', '...')
+    """
+    parts = re.split(r"[/\\]", path)
+    names = [part for part in parts if part not in ("", ".", "..", "~")]
+    return "/".join(["...", *names[-1:]]) if len(parts) > 1 else path
+
+
+def _quoted(text: str) -> str:
+    r"""Return a YAML string on one line: JSON, with escapes that YAML also needs for some characters.
+
+    >>> print(_quoted('a "b": é\n\x85'))
+    "a \"b\": é\n\U00000085"
+    """
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in quoted)
