@@ -3,9 +3,11 @@
 import json
 import math
 import re
+import textwrap
 import tomllib
 from dataclasses import dataclass
 
+import own_networks
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -51,7 +53,7 @@ def test_the_header_has_the_fields_of_model_hubs():
                         "metrics": [
                             {
                                 "type": "accuracy",
-                                "name": "accuracy with one noise sample per image",
+                                "name": "accuracy with one noise sample per input",
                                 "value": pytest.approx(0.97125, abs=5e-5),
                             }
                         ],
@@ -135,3 +137,24 @@ def test_a_run_has_a_card_with_its_accuracy_and_configuration(tmp_path):
     assert result["metrics"][0]["value"] == pytest.approx(last["test_accuracy"] / 100, abs=1e-4)
     (toml,) = re.findall(r"```toml\n(.*?)```", card, re.DOTALL)
     assert make_config(tomllib.loads(toml), "card") == read_config(folder / "config.toml")
+
+
+def test_the_card_of_a_network_of_ones_own(tmp_path):
+    trained = own_networks.train("Mlp", "gaussian", tmp_path, name="points", validation=0.25, init="")
+    card = (tmp_path / "points" / "README.md").read_text(encoding="utf-8")
+    assert trained.about["name"] == "points"
+    found = header_of(card)
+    assert found["pipeline_tag"] == "tabular-classification"
+    assert "datasets" not in found
+    assert "on the scale of the inputs" in card
+    assert re.search(r"\d % of the test data\n.*\d % of the validation data\n", card)
+    (code,) = re.findall(r"^    checkpoint = .*?\n\n", card, re.DOTALL | re.MULTILINE)
+    code = code.replace("PATH_OF_THIS_FOLDER", str(tmp_path / "points")).replace("certify.tsv", str(tmp_path / "c.tsv"))
+    code = code.replace('c.tsv")', 'c.tsv", n=100)')
+    names = {"FUNCTION_THAT_CREATES_THE_NETWORK": own_networks.Mlp, "TEST_DATA": own_networks.clouds("test", 6)}
+    exec(textwrap.dedent(code), {**names, "smoothcert": smoothcert})
+    assert len(smoothcert.read_results(tmp_path / "c.tsv").idx) == 6
+
+
+def test_without_test_data_the_card_claims_no_accuracy():
+    assert "accuracy of the base" not in model_card(TrainConfig(), [{"seconds": 1.0}], ENVIRONMENT)

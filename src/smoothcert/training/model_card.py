@@ -15,31 +15,43 @@ from smoothcert.training.compute import with_defaults
 from smoothcert.training.config import TrainConfig, to_toml
 
 _HUB_DATASETS = {"mnist-mini": "mnist", "imagenet": "imagenet-1k"}  # where hubs use another name
-_PATH_FIELDS = ("dataset", "teacher", "discard_file")
+_PATH_FIELDS = ("dataset", "teacher", "init", "discard_file")
 
 
-def model_card(config: TrainConfig, metrics: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]) -> str:
-    """Return the text of a run folder's README, without the folders of local paths."""
+def model_card(
+    config: TrainConfig,
+    metrics: Sequence[Mapping[str, Any]],
+    environment: Mapping[str, Any],
+    own_shape: Sequence[int] | None = None,
+) -> str:
+    """Return the text of a run folder's README, without the folders of local paths.
+
+    `own_shape` is the input shape of a network that is not the package's.
+    """
     last = metrics[-1] if metrics else {}
     seconds = sum(row.get("seconds", 0.0) for row in metrics)
-    accuracy = last.get("test_accuracy", float("nan"))
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
     shown = _without_folders(with_defaults(config))
+    images = own_shape is None or len(own_shape) == 3
+    measured = {"test": last.get("test_accuracy", math.nan), "validation": last.get("validation_accuracy", math.nan)}
+    accuracies = "".join(
+        f"- accuracy of the base classifier with one noise sample per input, last epoch: {value:.2f} % "
+        f"of the {split} data\n"
+        for split, value in measured.items()
+        if math.isfinite(value)
+    )
     return f"""---
-{_header(config, accuracy)}
+{_header(config, measured["test"], "image-classification" if images else "tabular-classification")}
 ---
 
 # {shown.name}
 
 A {shown.architecture} for {shown.dataset}, trained with {shown.method} for randomized smoothing with Gaussian noise
-of standard deviation {shown.sigma:g} (on images in [0, 1]).
+of standard deviation {shown.sigma:g} ({"on images in [0, 1]" if images else "on the scale of the inputs"}).
 
 - {counted(shown.epochs, "epoch")} in {seconds:,.0f} s on {environment["device"]} ({versions})
-- accuracy of the base classifier with one noise sample per image, last epoch: {accuracy:.2f} % of the test images
-
-This is not its certified accuracy; measure that with
-
-    smoothcert certify PATH_OF_THIS_FOLDER
+{accuracies}
+{_certify_text(shown, own_shape)}
 
 Configuration:
 
@@ -48,7 +60,18 @@ Configuration:
 """
 
 
-def _header(config: TrainConfig, accuracy: float) -> str:
+def _certify_text(config: TrainConfig, own_shape: Sequence[int] | None) -> str:
+    lines = ["smoothcert certify PATH_OF_THIS_FOLDER"]
+    if own_shape is not None:
+        lines = [
+            'checkpoint = smoothcert.load_checkpoint("PATH_OF_THIS_FOLDER", model=FUNCTION_THAT_CREATES_THE_NETWORK)',
+            f"smoothed = smoothcert.SmoothedClassifier(checkpoint.model, sigma={config.sigma:g})",
+            'smoothcert.certify_dataset(smoothed, TEST_DATA, "certify.tsv")',
+        ]
+    return "\n".join(["Measure its certified accuracy with", "", *(f"    {line}" for line in lines)])
+
+
+def _header(config: TrainConfig, accuracy: float, task: str) -> str:
     """Return the YAML header, without a license, which is up to the owner of the model."""
     name = canonical_name(config.dataset)
     known = name in TITLES
@@ -56,7 +79,7 @@ def _header(config: TrainConfig, accuracy: float) -> str:
     hub_name = _HUB_DATASETS.get(name, name) if known else "local"
     lines = [
         "library_name: smoothcert",
-        "pipeline_tag: image-classification",  # all architectures that can be trained take images
+        f"pipeline_tag: {task}",
         "tags:",
         *(f"- {_quoted(tag)}" for tag in ("randomized-smoothing", "certified-robustness", config.method)),
     ]
@@ -70,14 +93,14 @@ def _header(config: TrainConfig, accuracy: float) -> str:
             f"- name: {_quoted(config.name)}",
             "  results:",
             "  - task:",
-            "      type: image-classification",
+            f"      type: {task}",
             "    dataset:",
             f"      name: {_quoted(title)}",
             f"      type: {_quoted(hub_name)}",
             "      split: test",
             "    metrics:",
             "    - type: accuracy",
-            "      name: accuracy with one noise sample per image",
+            "      name: accuracy with one noise sample per input",
             f"      value: {accuracy / 100:.4f}",  # hubs define it as a share
         ]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from smoothcert.data.registry import path_of
-from smoothcert.models import NamedModel
+from smoothcert.models import NamedModel, UserModel
 from smoothcert.runtime.environment import describe_environment
 from smoothcert.training.model_card import model_card
 from smoothcert.training.run_state import take_state
@@ -57,9 +57,9 @@ class RunLog:
 
     def write_network(self, model: NamedModel) -> None:
         """Write the network and its card, which finishes the run."""
-        config = self.config
+        config, shape = self.config, model.input_shape if isinstance(model, UserModel) else None
         self.folder.write_network(
-            model_card(config, self.folder.read_metrics(), describe_environment(self.device)),
+            model_card(config, self.folder.read_metrics(), describe_environment(self.device), shape),
             model,
             name=config.name,
             dataset=self.dataset,
