@@ -15,6 +15,7 @@ import numpy as np
 
 from kept.comparison import CLOSE, as_printed
 from kept.coverage import in_paper
+from kept.published import pair_with_published
 from kept.shelf import has_corrupted_images, kept_rows
 from smoothcert.paper.jobs import find_table
 from smoothcert.paper.reproduce import row_of
@@ -52,7 +53,11 @@ def main(folder):
 
 
 def reproduced_rows(results):
-    """Return (method, paper's ACR, ours, half of its 95 % interval) of every row on clean images, each run once."""
+    """Return (method, paper's ACR, ours, half of its 95 % interval) of every row on clean images, each run once.
+
+    Where the authors published results per image, both ACRs are on the same images, and the interval is that of their
+    paired difference.
+    """
     rows = {}
     for name in paper_tables():
         if has_corrupted_images(name) or not in_paper(name) or len(find_table(name).seeds) > 1:
@@ -61,7 +66,10 @@ def reproduced_rows(results):
             found = read_results(path)
             entry = row_of(name, job, found)
             paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
-            if paper is not None:
+            if pair := pair_with_published(entry):
+                half = 1.96 * pair.difference.standard_error
+                rows[path.resolve()] = (entry.method, pair.published, pair.ours, half)
+            elif paper is not None:
                 radii = robust_radius(as_printed(found.radius), found.correct)
                 half = 1.96 * radii.std(ddof=1) / np.sqrt(len(radii))
                 rows[path.resolve()] = (entry.method, paper.acr, float(radii.mean()), float(half))

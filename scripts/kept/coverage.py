@@ -6,7 +6,8 @@ from statistics import fmean
 
 from kept.comparison import CLOSE, is_close, printed_acr
 from kept.corruptions import comparisons, on_common_images, swapped_methods, which_images
-from kept.shelf import has_corrupted_images, kept_jobs, recipe_of
+from kept.published import pair_with_published
+from kept.shelf import every, has_corrupted_images, kept_jobs, recipe_of
 from smoothcert.dataset_names import TITLES
 from smoothcert.paper.jobs import find_table, list_jobs
 from smoothcert.paper.reproduce import row_of
@@ -26,7 +27,10 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class ReproducedRow:
-    """A row of the paper with our ACR beside the paper's; `run` is the kept run, of the first seed."""
+    """A row of the paper with our ACR beside the paper's; `run` is the kept run, of the first seed.
+
+    If the authors published results per image, `paper` is their ACR on the images of our row.
+    """
 
     run: str
     name: str
@@ -94,16 +98,20 @@ def labels(name):
 
 def clean_coverage(folder, name):
     """Return the coverage of a table of clean images; a row over several seeds needs all of them."""
-    rows, missing, runs = [], [], 0
+    rows, missing, fewer, runs = [], [], [], 0
     jobs = kept_jobs(folder, name)
     groups = [list(group) for _, group in groupby(jobs, key=lambda pair: recipe_of(pair[0]))]
     for group in groups:
         runs += sum(path is not None for _, path in group)
         if all(path for _, path in group):
             rows += reproduced(name, group)
+            fewer += [(job, path) for job, path in group[:1] if every(path) > job.skip]
         else:
             missing.append(group[0][0])
     text = missing_rows(missing, len(groups))
+    if fewer:
+        images = which_images(sorted(read_results(fewer[0][1]).idx))
+        text = "; ".join([*filter(None, [text]), f"{images} images only: {by_method(job for job, _ in fewer)}"])
     if runs and len(find_table(name).seeds) > 1:
         text += f" ({runs} of {len(jobs)} runs are kept)"
     return TableCoverage(name, rows, len(groups), text)
@@ -116,14 +124,18 @@ def reproduced(name, group):
     paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
     if paper is None:
         return []
-    ours = fmean(map(printed_acr, results))
-    return [ReproducedRow(job.config.name, job.label, entry.dataset, entry.sigma, ours, paper.acr)]
+    pair = pair_with_published(entry) if len(group) == 1 else None
+    ours, theirs = (pair.ours, pair.published) if pair else (fmean(map(printed_acr, results)), paper.acr)
+    return [ReproducedRow(job.config.name, job.label, entry.dataset, entry.sigma, ours, theirs)]
 
 
 def missing_rows(jobs, total):
     """Return a short list of the rows of these jobs, by method."""
-    if len(jobs) == total:
-        return "all rows"
+    return "all rows" if len(jobs) == total else by_method(jobs)
+
+
+def by_method(jobs):
+    """Return the rows of these jobs, such as "SmoothAdv: sigma 0.25, sigma 1.00"."""
     setups = {}
     for job in jobs:
         setups.setdefault(METHODS[job.config.method], []).append(job.setup or f"sigma {job.config.sigma:.2f}")
@@ -149,8 +161,9 @@ def coverage_lines(tables, corrupted):
         *(table.line() for table in tables),
         "",
         "A row counts as reproduced if a network was trained and certified by the paper's recipe. Differences are our "
-        "ACR minus the paper's; on corrupted images the mean ACR over corruptions (mACR). A run that several tables "
-        "share counts in each of them.",
+        "ACR minus the paper's; on corrupted images the mean ACR over corruptions (mACR). Where the authors published "
+        "results per image, both ACRs are on the images of our row. A run that several tables share counts in each "
+        "of them.",
     ]
     return [*headline(tables, corrupted), *picture(tables), "## Coverage", "", *lines, ""]
 

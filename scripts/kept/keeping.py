@@ -6,15 +6,13 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from kept.shelf import WITH_WEIGHTS, clean_folders, every, network_of
+from kept.shelf import SPARSER, WITH_WEIGHTS, clean_folders, every, network_of
 from kept.verifying import verify_rows
 from smoothcert.report.corrupted.files import is_corrupted
 from smoothcert.results.naming import certificates_in, counts_path, sidecar_path
 from smoothcert.runtime.atomic_files import file_hash, write_text
 from smoothcert.runtime.bounded_files import read_text
 from smoothcert.training.run_folder import RunFolder
-
-SPARSER = {"mnist-c": (10,)}  # steps between images that are accepted too: all images would be 10^11 samples
 
 
 def keep_runs(place, jobs, folder, zoo):

@@ -7,6 +7,7 @@ from kept.comparison import CLOSE, distances, ranking
 from kept.corruptions import corruption_lines, read_networks
 from kept.costs import cost_lines
 from kept.coverage import NETWORKS, coverage, coverage_lines
+from kept.published import pair_with_published, published_lines
 from kept.shelf import certificates, has_corrupted_images, kept_rows, settings_of, shown_tables
 from kept.verifying import check
 from smoothcert.paper.jobs import find_table
@@ -35,6 +36,9 @@ _READING = f"""\
 - `rounded` is our ACR from radii rounded to three significant digits, as in the published results files. `difference`
   compares it with the paper, and `within {CLOSE}` refers to this difference. At sigma 0.5 the largest radius that
   100,000 votes can prove, 1.906, is rounded to 1.91.
+- `published` is the ACR of the results that the authors published per image, on the same images as ours; the standard
+  error is that of the paired difference. A row `agrees` if the difference is at most {CLOSE}, or twice its standard
+  error plus the paper's spread over seeds, which only the rows at sigma 0.5 have.
 - `paper, five seeds` is the paper's mean and standard deviation over five seeds, if it reports them for these settings.
 - Column `0.25` and so on: certified accuracy in percent at that radius. Bold is best, underlined second best.
 - Costs: runs that were trained together show the time and memory of all of them. Certification counts every row,
@@ -102,7 +106,9 @@ def table_lines(folder, table):
     if len(find_table(table).seeds) > 1:
         lines += [to_markdown(seed_annex(over_seeds(built.rows)).sheet), ""]
     elif find_table(table).paper:
-        lines += [*distances(built.rows), "", *notes(folder / table), *ranking(built), ""]
+        others = [row for row in built.rows if pair_with_published(row.entry) is None]
+        lines += [*published_lines(built.rows), *(distances(others) if others else [])]
+        lines += ["", *notes(folder / table), *ranking(built), ""]
     return [*lines, *cost_lines((path, results) for _, path, results in rows), ""]
 
 

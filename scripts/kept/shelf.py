@@ -11,6 +11,8 @@ from smoothcert.training.recipes import paper_tables
 
 WITH_WEIGHTS = ("catrs",)
 """Methods whose weights are kept, as bundled pretrained models."""
+SPARSER = {"mnist-c": (10,), **dict.fromkeys(("cifar10", "linf", "training-cost"), (5,))}
+"""Steps between images that are accepted too where all images would take hours, by table."""
 _REQUIRED = {"sigma", "n0", "n", "alpha", "images", "data", "model"}
 
 
@@ -59,10 +61,14 @@ def shown_tables(folder):
 
 
 def kept_jobs(folder, table):
-    """Return all jobs of a table, each with its results file, or None if that is not kept."""
+    """Return all jobs of a table, each with its results file on the most images, or None if none is kept."""
     plain = [path for path in certificates(folder) if not has_corrupted_images(path.parent.parent.name)]
     kept = {(path.parent.name, every(path)): path for path in plain}
-    return [(job, kept.get((job.config.name, job.skip))) for job in list_jobs(table)]
+    found = []
+    for job in list_jobs(table):
+        paths = [kept.get((job.config.name, skip)) for skip in (job.skip, *SPARSER.get(table, ()))]
+        found.append((job, next(filter(None, paths), None)))
+    return found
 
 
 def kept_rows(folder, table):

@@ -14,6 +14,7 @@ from kept.comparison import as_printed, distances, ranking
 from kept.corruptions import against_paper, means, on_common_images, swapped_methods
 from kept.costs import certification_seconds
 from kept.page import results_page, verify_page
+from kept.published import pair_with_published, published_lines
 from kept.shelf import certificates, shown_tables
 from kept.verifying import WrongResultError, check_precision, replay_selection, verify_all, verify_rows, vote_again
 from smoothcert.certification.cascade import certify_cascade
@@ -62,6 +63,30 @@ def test_methods_in_another_order_than_the_papers_are_shown():
     )
     value, low, high = map(float, re.fullmatch(text, lines[-1]).groups())
     assert 0 < low < value < high
+
+
+def test_rows_are_compared_with_published_results_on_the_same_images():
+    """The results of one method as if they were ours of another, on every fifth image."""
+    folder = ROOT / "tests/data/published/cifar10"
+    ours, theirs = (read_results(folder / f"{name}-0.5.tsv.gz") for name in ("consistency", "cat-rs"))
+    fifth = dataclasses.replace(ours, **{name: getattr(ours, name)[::5] for name in ("idx", "radius", "correct")})
+    entry = dataclasses.replace(describe(fifth), method="catrs", name="CAT-RS", dataset="cifar10", sigma=0.5)
+    pair = pair_with_published(entry)
+    mine, published = ours.radius[::5] * ours.correct[::5], theirs.radius[::5] * theirs.correct[::5]
+    assert len(mine) == 2000
+    assert (pair.ours, pair.published) == pytest.approx((mine.mean(), published.mean()))
+    assert pair.difference.value == pytest.approx((mine - published).mean())
+    assert pair.difference.standard_error == pytest.approx((mine - published).std(ddof=1) / 2000**0.5, rel=1e-3)
+    assert pair.spread == 0.0028
+    assert not pair.agrees
+    same = pair_with_published(dataclasses.replace(entry, method="consistency"))
+    assert (same.agrees, same.difference.value) == (True, 0)
+    lines = published_lines(build_table([entry], paper=True).rows)
+    assert lines[2].startswith(
+        f"| 0.50 | CAT-RS | {pair.ours:.4f} | {pair.published:.4f} | {pair.difference.value:+.4f}"
+    )
+    assert lines[2].endswith("| 0.0028 | no |")
+    assert pair_with_published(dataclasses.replace(entry, sigma=0.7)) is None
 
 
 @pytest.mark.parametrize(

@@ -258,11 +258,13 @@ def launch(log, *arguments, **options):
     return process
 
 
-def wait_until(condition, process):
+def wait_until(condition, process, log=None):
+    """Wait for a condition, or for the end of the process; with `log`, its end is an error that shows the log."""
     end = time.monotonic() + HANGS
     while process.is_alive() and not condition():
         assert time.monotonic() < end
         time.sleep(0.001)
+    assert log is None or process.is_alive(), log.read_text()
 
 
 def test_a_command_interrupted_at_any_moment_resumes_to_the_same_weights(tmp_path):
@@ -315,7 +317,7 @@ def test_workers_ignore_signals(number, tmp_path):
     options |= {"augmentation": "resized-crop-flip", "workers": 1, "epochs": 2000, "runs": tmp_path, "name": "run"}
     run, log = RunFolder(tmp_path / "run"), tmp_path / "log"
     process = launch(log, *(text for name, value in options.items() for text in (f"--{name}", value)), spawn=True)
-    wait_until(run.metrics.is_file, process)
+    wait_until(run.metrics.is_file, process, log)
     os.killpg(process.pid, number)
     process.join()
     said = log.read_text()
