@@ -124,6 +124,50 @@ def check_residual():
 
 
 @torch.no_grad()
+def check_resident():
+    """Compare stages of a CIFAR ResNet that stay in shared memory with separate layers in double precision."""
+    from smoothcert.models.cuda.resident_network import ResidentNetwork, has_kernels
+
+    torch.manual_seed(0)
+    model = smoothcert.create_model("cifar_resnet20").to(DEVICE).eval()
+    network = model.network
+    for norm in network.modules():
+        if isinstance(norm, nn.BatchNorm2d):
+            for tensor, low in (
+                (norm.weight, 0.1),
+                (norm.running_var, 1),
+                (norm.bias, -0.5),
+                (norm.running_mean, -0.5),
+            ):
+                nn.init.uniform_(tensor, low, low + 1)  # values stay small
+    assert has_kernels(network)
+    folded = fold(model).to(torch.bfloat16)
+    kernels = ResidentNetwork(network, model.normalize.std, folded.network)
+
+    def layer(x, conv, norm):  # with its own weights, rounded
+        x = F.conv2d(x, rounded(conv.weight), stride=conv.stride, padding=conv.padding)
+        return copy.deepcopy(norm).double()(x)
+
+    images = torch.randn(1001, 3, 32, 32, device=DEVICE, dtype=torch.bfloat16)
+    expected = rounded(F.relu(layer(images.double(), network.conv1, network.bn1)))
+    for number, stage in enumerate(kernels.stages):
+        given = images if number == 0 else expected.bfloat16()
+        for block in network.get_submodule(f"layer{number + 1}"):
+            shortcut = expected if block.downsample is None else rounded(layer(expected, *block.downsample))
+            inner = rounded(F.relu(layer(expected, block.conv1, block.bn1)))
+            expected = rounded(F.relu(layer(inner, block.conv2, block.bn2) + shortcut))
+        ours, again = (stage(given.permute(0, 2, 3, 1)).permute(0, 3, 1, 2) for _ in range(2))
+        errors = (ours - expected).abs() / expected.clamp(min=1)
+        # Float32 sums sometimes round to the other neighboring bfloat16 value, and later blocks amplify that.
+        check(f"stage {number + 1}, rounded once a convolution, on average", float(errors.mean()), 2**-9)
+        check(f"stage {number + 1}, rounded once a convolution, at worst", float(errors.max()), 2**-4)
+        check(f"values of stage {number + 1} that differ the second time", float((again != ours).sum()), 0)
+    images[7, 0, 0, 0] = torch.nan
+    known = ~kernels(images).isnan().all(dim=1)
+    check("images whose scores hide or spread NaN", float((known == (torch.arange(1001, device=DEVICE) == 7)).sum()), 0)
+
+
+@torch.no_grad()
 def check_bottleneck():
     """Compare the fused convolution, bias, shortcut and ReLU with the same in double precision."""
     from smoothcert.kernels.bottleneck_convolution import convolve
@@ -447,6 +491,7 @@ if __name__ == "__main__":
         "kernels": (
             check_convolution,
             check_residual,
+            check_resident,
             *(partial(check_layers, *layers) for layers in LAYERS),
             *(partial(check_halving, *halving) for halving in HALVINGS),
             check_bottleneck,

@@ -1,0 +1,392 @@
+// A stage of a CIFAR ResNet, for voting in bfloat16. All activations stay in shared memory.
+//
+// A block of threads takes IMAGES images through the stage. Two buffers hold each image with a border of zeros: `x`, the
+// output of the last residual block and so the shortcut of the next, and `t`, the output of the first convolution of a
+// residual block. Pixels are contiguous: CHANNELS bfloat16 values, in chunks of 16 bytes.
+//
+// A convolution is a sum of matrix products over its 9 taps. The rows are 16 pixels of a line, or twice 8 pixels of the
+// same line of two images. A warp keeps the weights of 8 * TILES filters in registers, and goes down LINES lines. It
+// reads each line once per horizontal tap and multiplies it for three output lines, the three vertical taps.
+//
+// A convolution's output is total * scale + bias, with the scale and bias of BatchNorm, plus the shortcut, in float32,
+// rounded once.
+//
+// Constants: CHANNELS and SIDE of images in the stage; IMAGES, WARPS and RESIDENT, the blocks that share a
+// multiprocessor; TILES and LINES as above; AHEAD, the products for which pixels are read ahead.
+// `kernels/resident_stage.py` arranges the weights.
+
+struct alignas(16) Words {
+  unsigned word[4];
+};
+
+#ifndef EMULATED  // the test without a GPU has its own definitions
+#define DEVICE __device__ __forceinline__
+
+DEVICE int thread_index() { return threadIdx.x; }
+DEVICE int block_index() { return blockIdx.x; }
+DEVICE void barrier() { __syncthreads(); }
+
+DEVICE unsigned shared_memory() {
+  extern __shared__ Words memory[];
+  unsigned address;
+  asm("{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}" : "=r"(address) : "l"(memory));
+  return address;
+}
+
+DEVICE Words load_shared(unsigned address) {
+  Words v;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
+DEVICE void store_shared(unsigned address, const Words& v) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]),
+               "r"(v.word[3])
+               : "memory");
+}
+
+DEVICE void load_shared(unsigned address, unsigned (&v)[1]) {
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v[0]) : "r"(address) : "memory");
+}
+
+DEVICE void load_shared(unsigned address, unsigned (&v)[2]) {
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "r"(address) : "memory");
+}
+
+DEVICE void store_shared(unsigned address, const unsigned (&v)[1]) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(v[0]) : "memory");
+}
+
+DEVICE void store_shared(unsigned address, const unsigned (&v)[2]) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(v[0]), "r"(v[1]) : "memory");
+}
+
+DEVICE void copy_to_shared(unsigned address, const Words* source) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(source) : "memory");
+}
+
+DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// The address of a lane is that of 8 values: rows 0 to 15 of the first 8 columns, then of the last 8.
+DEVICE void load_matrix(unsigned (&a)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(address)
+               : "memory");
+}
+
+DEVICE void multiply(float (&total)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(total[0]), "+f"(total[1]), "+f"(total[2]), "+f"(total[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+DEVICE unsigned round_pair(float low, float high) {
+  unsigned pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+// NaN stays NaN: a network that returns NaN must not vote.
+DEVICE unsigned rectify_pair(float low, float high) {
+  unsigned pair;
+  asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+// Compute a value here, not where it is used.
+DEVICE void hold(unsigned& v) { asm volatile("" : "+r"(v)); }
+
+DEVICE float as_float(unsigned bits) { return __uint_as_float(bits); }
+#endif
+
+constexpr int side = SIDE, pitch = SIDE + 2, pixel_bytes = 2 * CHANNELS, line_bytes = pitch * pixel_bytes;
+constexpr int buffer_bytes = pitch * line_bytes, image_bytes = 2 * buffer_bytes, chunks = CHANNELS / 8;
+constexpr int threads = 32 * WARPS, depth = CHANNELS / 16, values = 2 * TILES;
+constexpr int groups = CHANNELS / (8 * TILES);  // of filters
+constexpr int teams = WARPS / groups;           // warps with the same filters
+constexpr int paired = SIDE == 8 ? 2 : 1;       // images in the rows of a product
+constexpr int across = SIDE == 8 ? 1 : SIDE / 16, strips = SIDE / LINES, units = IMAGES / paired * across * strips;
+constexpr int weight_words = 9 * depth * values;  // per lane
+constexpr bool halving = CHANNELS != 16;          // the stage begins with a convolution that halves images
+constexpr int t_buffer = buffer_bytes, x_buffer = 0;
+
+static_assert(WARPS % groups == 0 && IMAGES % paired == 0 && SIDE % LINES == 0, "work must divide evenly");
+static_assert(weight_words % 4 == 0 && (SIDE == 8 || SIDE % 16 == 0), "unsupported shape");
+
+// Offset of a chunk in a line. Chunks are permuted so that those of 8 neighbors are in different banks, as are pairs of
+// chunks of 4 neighbors.
+template <int count>
+DEVICE int chunk_place(int column, int chunk) {
+  int turn = column / (8 / count) % count;
+  int change = count == 2 ? turn : count == 4 ? (turn & 1) << 1 | turn >> 1 : (turn & 3) << 1 | turn >> 2;
+  return column * count * 16 + ((chunk ^ change) << 4);
+}
+
+// Words of this lane, for the group of filters of its warp.
+template <int count>
+DEVICE void load_weights(unsigned (&b)[count], const Words* __restrict__ weights, int group, int lane) {
+#pragma unroll
+  for (int part = 0; part < count / 4; ++part) {
+    Words words = weights[(group * (count / 4) + part) * 32 + lane];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) b[4 * part + i] = words.word[i];
+  }
+}
+
+struct Affine {  // scale and bias of this lane's filters
+  float scale[values], bias[values];
+
+  DEVICE Affine(const float* __restrict__ affine, int filter) {
+#pragma unroll
+    for (int i = 0; i < values; ++i) {
+      scale[i] = affine[filter + i];
+      bias[i] = affine[CHANNELS + filter + i];
+    }
+  }
+
+  // Values of a pixel: `half` 0 for the first 8 rows, 1 for the last. The filters of a lane are neighbors.
+  DEVICE void apply(float (&made)[values], const float (&total)[TILES][4], int half) const {
+#pragma unroll
+    for (int i = 0; i < values; ++i) made[i] = total[i / 2][2 * half + i % 2] * scale[i] + bias[i];
+  }
+};
+
+DEVICE void add_pairs(float (&made)[values], const unsigned (&pairs)[TILES]) {
+#pragma unroll
+  for (int i = 0; i < TILES; ++i) {
+    made[2 * i] += as_float(pairs[i] << 16);
+    made[2 * i + 1] += as_float(pairs[i] & 0xffff0000u);
+  }
+}
+
+DEVICE void rectify(unsigned (&pairs)[TILES], const float (&made)[values]) {
+#pragma unroll
+  for (int i = 0; i < TILES; ++i) pairs[i] = rectify_pair(made[2 * i], made[2 * i + 1]);
+}
+
+// Addresses of this lane's filters at pixel (0, column) of buffer `x`, in rows lane / 4 and lane / 4 + 8.
+DEVICE void output_places(unsigned (&places)[2], unsigned image, int column, int filter, int lane) {
+  unsigned first = image + line_bytes + filter % 8 * 2;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    int right = column + lane / 4 + (paired == 2 ? 0 : 8 * half);
+    places[half] = first + chunk_place<chunks>(right + 1, filter / 8) + (paired == 2 ? half * image_bytes : 0);
+  }
+}
+
+DEVICE void convolve(unsigned memory, bool into_x, bool adding, const Words* __restrict__ weights,
+                     const float* __restrict__ affine) {
+  const int lane = thread_index() % 32, warp = thread_index() / 32, group = warp % groups;
+  const int filter = group * 8 * TILES + lane % 4 * values;
+  unsigned b[weight_words];
+  load_weights(b, weights, group, lane);
+  const Affine norm(affine, filter);
+  barrier();  // other warps have written the images
+  const unsigned source = memory + (into_x ? t_buffer : x_buffer), target = memory + (into_x ? x_buffer : t_buffer);
+#pragma unroll 1
+  for (int unit = warp / groups; unit < units; unit += teams) {
+    const int top = unit % strips * LINES, column = unit / strips % across * 16;
+    const unsigned start = unit / (strips * across) * paired * image_bytes + top * line_bytes;
+    const int row = lane % 16;
+    unsigned from[3], into[2], a[AHEAD + 1][4];
+    float total[3][TILES][4];
+#pragma unroll
+    for (int dx = 0; dx < 3; ++dx) {
+      int right = column + (paired == 2 ? row % 8 : row) + dx;
+      from[dx] = source + start + (paired == 2 ? row / 8 * image_bytes : 0) + chunk_place<chunks>(right, lane / 16);
+    }
+    output_places(into, target + start, column, filter, lane);
+    constexpr int steps = 3 * depth, all = steps * (LINES + 2);
+#pragma unroll
+    for (int step = 0; step < AHEAD; ++step)
+      load_matrix(a[step], (from[step % steps / depth] ^ step % depth << 5) + step / steps * line_bytes);
+#pragma unroll
+    for (int step = 0; step < all; ++step) {
+      const int line = step / steps, part = step % steps, next = step + AHEAD;
+      if (next < all)
+        load_matrix(a[next % (AHEAD + 1)],
+                    (from[next % steps / depth] ^ next % depth << 5) + next / steps * line_bytes);
+      const int done = line - 2;  // output line that needs no further line
+      unsigned shortcut[2][TILES];
+      if (part == steps - 1 && done >= 0 && adding) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) load_shared(into[half] + done * line_bytes, shortcut[half]);
+      }
+#pragma unroll
+      for (int dy = 0; dy < 3; ++dy) {
+        const int y = line - dy;
+        if (y < 0 || y >= LINES) continue;
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+          float(&sum)[4] = total[y % 3][tile];
+          if (dy == 0 && part == 0) sum[0] = sum[1] = sum[2] = sum[3] = 0;
+          const int word = ((dy * steps + part) * TILES + tile) * 2;
+          multiply(sum, a[step % (AHEAD + 1)], b[word], b[word + 1]);
+        }
+      }
+      if (part == steps - 1 && done >= 0) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float made[values];
+          unsigned pairs[TILES];
+          norm.apply(made, total[done % 3], half);
+          if (adding) add_pairs(made, shortcut[half]);
+          rectify(pairs, made);
+          store_shared(into[half] + done * line_bytes, pairs);
+        }
+      }
+    }
+  }
+}
+
+struct Images {  // given images, with distances between values in elements
+  const unsigned short* values;
+  int count, channels;
+  long long image_step, channel_step, pixel_step;
+};
+
+#if CHANNELS == 16
+// Put images into `t`, with 16 channels, most of which are zero.
+DEVICE void enter(unsigned memory, const Images& images, int first, const Words*, const float*) {
+  for (int place = thread_index(); place < IMAGES * image_bytes / 16; place += threads)
+    store_shared(memory + 16 * place, Words{});
+  barrier();
+#pragma unroll 4
+  for (int place = thread_index(); place < IMAGES * side * side; place += threads) {
+    const int image = place / (side * side), pixel = place % (side * side);
+    if (first + image >= images.count) continue;
+    const unsigned short* value = images.values + (first + image) * images.image_step + pixel * images.pixel_step;
+    unsigned channel[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) channel[i] = i < images.channels ? value[i * images.channel_step] : 0;
+    const unsigned words[2] = {channel[0] | channel[1] << 16, channel[2] | channel[3] << 16};
+    store_shared(memory + image * image_bytes + t_buffer + (pixel / side + 1) * line_bytes +
+                     chunk_place<chunks>(pixel % side + 1, 0),
+                 words);
+  }
+}
+#else
+// Halve images: their convolution goes into `t`, the projection of the shortcut into `x`. The given images are where
+// the output will be, with even columns before odd ones. So the output is kept in registers until all threads have
+// read them.
+DEVICE void enter(unsigned memory, const Images& images, int first, const Words* __restrict__ weights,
+                  const float* __restrict__ affine) {
+  constexpr int given = CHANNELS / 2, given_chunks = given / 8, given_side = 2 * SIDE, given_pitch = 2 * pitch - 2;
+  constexpr int given_line = given_pitch * 2 * given, parts = given / 16, lines = side / teams;
+  constexpr int given_pixels = given_pitch * given_pitch, odd = (SIDE + 1) * 2 * given;
+  static_assert(given_pitch * given_line <= image_bytes && side % teams == 0 && across == 1, "unsupported shape");
+  const int lane = thread_index() % 32, warp = thread_index() / 32, group = warp % groups, team = warp / groups;
+  const int filter = group * 8 * TILES + lane % 4 * values, row = lane % 16;
+#pragma unroll 1
+  for (int image = 0; image < IMAGES; image += paired) {
+    const unsigned here = memory + image * image_bytes;
+    for (int place = thread_index(); place < paired * given_pixels * given_chunks; place += threads) {
+      const int chunk = place % given_chunks, pixel = place / given_chunks % given_pixels;
+      const int other = place / (given_chunks * given_pixels), number = first + image + other;
+      const int y = pixel / given_pitch - 1, right = pixel % given_pitch, x = right - 1;
+      const unsigned into = here + other * image_bytes + (y + 1) * given_line + right % 2 * odd +
+                            chunk_place<given_chunks>(right / 2, chunk);
+      if (number < images.count && y >= 0 && y < given_side && x >= 0 && x < given_side)
+        copy_to_shared(into, reinterpret_cast<const Words*>(images.values) +
+                                 ((static_cast<long long>(number) * given_side + y) * given_side + x) * given_chunks +
+                                 chunk);
+      else
+        store_shared(into, Words{});
+    }
+    wait_for_copies();
+    barrier();
+    unsigned convolved[lines][2][TILES], projected[lines][2][TILES];
+    {
+      unsigned b[9 * parts * values], projection[parts * values];
+      load_weights(b, weights, group, lane);
+      load_weights(projection, weights + 9 * given * CHANNELS / 8, group, lane);
+      const Affine norm(affine, filter), projection_norm(affine + 2 * CHANNELS, filter);
+      unsigned from[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        from[i] = here + (paired == 2 ? row / 8 * image_bytes : 0) +
+                  chunk_place<given_chunks>((paired == 2 ? row % 8 : row) + i, lane / 16) + 2 * team * given_line;
+#pragma unroll
+      for (int line = 0; line < lines; ++line) {
+        float sums[TILES][4] = {}, straight[TILES][4] = {};
+#pragma unroll
+        for (int step = 0; step < 9 * parts; ++step) {
+          const int dy = step / (3 * parts), dx = step / parts % 3, part = step % parts;
+          unsigned a[4];
+          load_matrix(a, (from[dx / 2] ^ part << 5) + dx % 2 * odd + (2 * teams * line + dy) * given_line);
+#pragma unroll
+          for (int tile = 0; tile < TILES; ++tile) {
+            const int word = (step * TILES + tile) * 2, center = (part * TILES + tile) * 2;
+            multiply(sums[tile], a, b[word], b[word + 1]);
+            if (dy == 1 && dx == 1) multiply(straight[tile], a, projection[center], projection[center + 1]);
+          }
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float made[values];
+          norm.apply(made, sums, half);
+          rectify(convolved[line][half], made);
+          projection_norm.apply(made, straight, half);
+#pragma unroll
+          for (int i = 0; i < TILES; ++i) {
+            projected[line][half][i] = round_pair(made[2 * i], made[2 * i + 1]);
+            hold(projected[line][half][i]), hold(convolved[line][half][i]);
+          }
+        }
+      }
+    }
+    barrier();
+    for (int place = thread_index(); place < paired * 2 * pitch * pitch; place += threads) {
+      const int y = place / pitch % pitch, x = place % pitch;
+      if (y > 0 && y <= side && x > 0 && x <= side) continue;
+#pragma unroll
+      for (int chunk = 0; chunk < chunks; ++chunk)  // `x` and `t` of an image are contiguous, and so are images
+        store_shared(here + place * pixel_bytes + chunk * 16, Words{});
+    }
+    unsigned into[2];
+    output_places(into, here + team * line_bytes, 0, filter, lane);
+#pragma unroll
+    for (int line = 0; line < lines; ++line)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        store_shared(into[half] + x_buffer + teams * line * line_bytes, projected[line][half]);
+        store_shared(into[half] + t_buffer + teams * line * line_bytes, convolved[line][half]);
+      }
+  }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(threads, RESIDENT)
+    resident_stage(Words* __restrict__ out, const unsigned short* __restrict__ values, const Words* __restrict__ weights,
+                   const float* __restrict__ affine, long long count, long long layers, long long channels,
+                   long long image_step, long long channel_step, long long pixel_step) {
+  const unsigned memory = shared_memory();
+  const int first = block_index() * IMAGES;
+  const Images images{values,     static_cast<int>(count), static_cast<int>(channels),
+                      image_step, channel_step,            pixel_step};
+  enter(memory, images, first, weights, affine);
+  if (halving) {
+    weights += 10 * CHANNELS * CHANNELS / 16;  // 16 bytes are 8 weights
+    affine += 4 * CHANNELS;
+  }
+#pragma unroll 1
+  for (int layer = 0; layer < layers; ++layer) {
+    const bool into_x = layer % 2 == 0;
+    convolve(memory, into_x, into_x && (halving || layer > 0), weights, affine);
+    weights += 9 * CHANNELS * CHANNELS / 8;
+    affine += 2 * CHANNELS;
+  }
+  barrier();
+  for (int place = thread_index(); place < IMAGES * side * side * chunks; place += threads) {
+    const int chunk = place % chunks, pixel = place / chunks % (side * side), image = place / (side * side * chunks);
+    if (first + image < count)
+      out[static_cast<long long>(first) * (side * side * chunks) + place] =
+          load_shared(memory + image * image_bytes + (pixel / side + 1) * line_bytes +
+                      chunk_place<chunks>(pixel % side + 1, chunk));
+  }
+}

@@ -1,0 +1,87 @@
+"""CIFAR ResNets on our CUDA kernel for a whole stage, for voting in bfloat16.
+
+Convolutions keep their own weights, rounded to bfloat16, and BatchNorm is applied to their sums in float32. If it were
+folded into the weights, they would be rounded after the scaling.
+"""
+
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from smoothcert.kernels.resident_stage import SHAPES, STEM_CHANNELS, arrange, arrange_norm, resident_stage
+from smoothcert.models.resnet import BasicBlock, ResNet
+
+
+class ResidentStage(nn.Module):
+    """A stage of basic blocks in eval mode, with weights in the layout of the kernel.
+
+    The first stage begins with `stem`, the network's first convolution and its BatchNorm, for images that have not been
+    divided by `std`. In other stages, the first block halves the image.
+    """
+
+    weights: Tensor
+    affine: Tensor
+
+    def __init__(self, blocks: Any, stem: tuple[Any, Any] | None = None, std: Tensor | None = None) -> None:
+        super().__init__()
+        layers = [pair for block in blocks for pair in ((block.conv1, block.bn1), (block.conv2, block.bn2))]
+        layers.insert(*((1, blocks[0].downsample) if stem is None else (0, stem)))
+        with torch.no_grad():
+            weights = [conv.weight for conv, _ in layers]
+            affine = torch.stack([arrange_norm(norm) for _, norm in layers])
+            if std is not None:
+                std = std.to(weights[0]).expand(weights[0].shape[1])
+                # If all channels have the same scale, it leaves the weights alone.
+                weights[0] = F.pad(weights[0] * (std[0] / std).view(-1, 1, 1), (0, 0, 0, 0, 0, 16 - len(std)))
+                affine[0, 0] /= std[0]
+            tiles = SHAPES[affine.shape[2]].tiles
+            self.register_buffer("weights", torch.cat([arrange(weight, tiles) for weight in weights]))
+            self.register_buffer("affine", affine)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Apply the stage to images [count, height, width, channels]."""
+        return resident_stage(images, self.weights, self.affine)
+
+
+def has_kernels(network: nn.Module) -> TypeGuard[ResNet]:
+    """Return True if the kernel supports a network: a CIFAR ResNet with BatchNorm, 16, 32 and 64 wide."""
+    if not isinstance(network, ResNet) or not isinstance(network.pool, nn.Identity):
+        return False
+    stages = network.stage_modules()
+    convs = [module for module in network.modules() if isinstance(module, nn.Conv2d)]
+    norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
+    return (
+        all(isinstance(block, BasicBlock) for stage in stages for block in stage)
+        and len(convs) == len(norms)
+        and all(conv.bias is None for conv in convs)
+        and all(norm.affine and norm.track_running_stats for norm in norms)
+        and network.conv1.in_channels <= STEM_CHANNELS
+        and [stage[0].conv2.out_channels for stage in stages] == list(SHAPES)
+    )
+
+
+class ResidentNetwork(nn.Module):
+    """A ResNet that runs on our kernel; images that are not 32x32 run on `folded`, the same network without BatchNorm.
+
+    The input normalization divides neither's images by `std`.
+    """
+
+    def __init__(self, network: ResNet, std: Tensor, folded: nn.Module) -> None:
+        super().__init__()
+        self.folded = folded
+        first, *others = network.stage_modules()
+        stem = ResidentStage(first, (network.conv1, network.bn1), std)
+        self.stages = nn.Sequential(stem, *map(ResidentStage, others))
+        self.fc = folded.get_submodule("fc")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scores of a batch [count, channels, height, width]."""
+        if x.shape[2:] != (32, 32):
+            return self.folded(x)
+        return self.fc(self.stages(x.permute(0, 2, 3, 1)).mean(dim=(1, 2)))
