@@ -70,7 +70,7 @@ def check_values(batch: Tensor, noise: Noise, limits: tuple[float, float] | str 
 
 
 def _check_resolution(batch: Tensor, sigma: float) -> None:
-    largest = np.float32(batch.abs().max())
+    largest = np.float32(batch.abs().max().item())
     smallest = STEPS_PER_SIGMA * float(np.spacing(largest))
     if sigma < smallest:
         raise UsageError(
