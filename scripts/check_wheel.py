@@ -29,6 +29,7 @@ NEEDED = {  # pattern: fewest files; a guard against rules that drop the same fi
     "smoothcert/report/page/assets/page.html.j2": 1,
     "smoothcert/report/page/assets/js/*.js": 10,
     "smoothcert/report/tables/paper.csv": 1,
+    "smoothcert/kernels/*.cu": 1,
     "smoothcert/demo/assets/networks/*.safetensors.gz": 7,
     "smoothcert-*.dist-info/licenses/LICENSE": 1,
     "smoothcert-*.dist-info/licenses/src/smoothcert/data/mnist-mini.LICENSE": 1,

@@ -12,9 +12,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from smoothcert.errors import Notice
 from smoothcert.kernels import resident_stage as kernels
 from smoothcert.models import create_model
-from smoothcert.models.cuda.resident_network import ResidentNetwork, ResidentStage, has_kernels
+from smoothcert.models.cuda.resident_network import ResidentNetwork, ResidentStage, has_kernels, kernels_compile
 from smoothcert.models.resnet import cifar_resnet
 from smoothcert.smoothing.deploy import fold
 
@@ -165,3 +166,12 @@ def test_a_network_is_its_layers_and_others_run_on_folded_layers(emulated):
     assert not has_kernels(create_model("lenet").network)
     assert not has_kernels(create_model("resnet50").network)
     assert not has_kernels(some_network(8, 5))
+
+
+def test_a_kernel_that_does_not_compile_is_left_out_with_a_warning(monkeypatch):
+    monkeypatch.setattr(kernels.torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(kernels.torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(kernels.torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.version, "cuda", "1.0")  # which no NVRTC belongs to
+    with pytest.warns(Notice, match=r"vote several times slower: .*libnvrtc\.so\.1"):
+        assert not kernels_compile(torch.device("cuda"))

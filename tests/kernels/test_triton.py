@@ -89,55 +89,6 @@ with torch.no_grad():
 assert "torch._dynamo" not in sys.modules, "importing the compiler takes a short command seconds"
 print("close")
 """
-RESIDUAL = """
-from smoothcert.smoothing.deploy import fold
-from smoothcert.kernels import residual_stage
-from smoothcert.models.cuda.residual_network import ResidualNetwork, has_kernels
-from smoothcert.models import create_model
-
-runs, run_stage = [], residual_stage.run_stage
-residual_stage.run_stage = lambda *tensors: runs.append(tensors) or run_stage(*tensors)
-
-def network(name, channels):
-    model = create_model(name, in_channels=channels)
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            for tensor, low in ((module.running_mean, -1), (module.running_var, 1), (module.bias, -1)):
-                torch.nn.init.uniform_(tensor, low, low + 2)
-    assert not has_kernels(model.network)  # not folded
-    return fold(model).network
-
-torch.manual_seed(0)
-assert not has_kernels(network("lenet", 1)) and not has_kernels(network("resnet50", 3))
-assert not has_kernels(network("cifar_resnet20", 5))
-color, gray = network("cifar_resnet20", 3), network("cifar_resnet20", 1)
-with torch.no_grad():
-    # Partly empty programs and tiles; sides that are odd in the last stage.
-    for plain, shape, kernels in (
-        (color, (3, 3, 32, 32), 3), (gray, (9, 1, 8, 16), 3), (gray, (2, 1, 28, 28), 0)
-    ):
-        assert has_kernels(plain)
-        runs.clear()
-        x = torch.randn(shape)
-        ours = ResidualNetwork(plain)
-        torch.testing.assert_close(ours(x), plain(x), rtol=1e-5, atol=1e-5)
-        assert len(runs) == kernels
-    # Programs and tiles in reverse order: they must not depend on each other.
-    interpreter.range = lambda *bounds: reversed(range(*bounds))
-    x, ours = torch.randn(3, 3, 24, 40), ResidualNetwork(color)
-    torch.testing.assert_close(ours(x), color(x), rtol=1e-5, atol=1e-5)
-    # Stage by stage, before the mean pooling, with every tiling.
-    for step in (1, 2):
-        for width, tile in residual_stage.TILES.items():
-            if (step, width) != (1, 16):  # patches of the stem would have 48 values
-                residual_stage.TILES[width] = tile._replace(step=step)
-        ours, x = ResidualNetwork(color).stages, torch.randn(5, 3, 16, 16)
-        images, x = torch.nn.functional.pad(x.permute(0, 2, 3, 1), (0, 1)), color.conv1(x).relu()
-        for number in range(3):
-            images, x = ours[number](images), color.get_submodule(f"layer{number + 1}")(x)
-            torch.testing.assert_close(images.permute(0, 3, 1, 2), x, rtol=1e-5, atol=1e-5)
-print("close")
-"""
 LAYERS = """
 import copy
 from torch import nn
@@ -315,10 +266,6 @@ if importlib.util.find_spec("triton"):
 
     def test_the_pooling_kernel_is_convolution_and_pooling():
         assert interpreted(POOLED) == "close"
-
-    @pytest.mark.slow
-    def test_the_residual_kernels_are_the_network():
-        assert interpreted(RESIDUAL) == "close"
 
     @pytest.mark.slow
     def test_the_training_kernels_are_residual_layers_with_gradients_and_statistics():

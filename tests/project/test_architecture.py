@@ -163,12 +163,14 @@ def test_the_source_hash_covers_the_whole_package(tmp_path):
         variables = {**environment(), "PYTHONPATH": str(tmp_path)}
         return subprocess.run([sys.executable, "-c", HASH], env=variables, capture_output=True, check=True).stdout
 
-    for path in ROOT.rglob("*.py"):
+    for path in (*ROOT.rglob("*.py"), *ROOT.rglob("*.cu")):
         copy = tmp_path / "smoothcert" / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     found = {source_hash()}
-    for count, file in enumerate(("kernels/noise.py", "errors.py", "report/page/__init__.py"), 2):
+    for count, file in enumerate(
+        ("kernels/noise.py", "kernels/resident_stage.cu", "errors.py", "report/page/__init__.py"), 2
+    ):
         with (tmp_path / "smoothcert" / file).open("a") as opened:
             opened.write("# one line more\n")
         found.add(source_hash())

@@ -31,6 +31,7 @@ from smoothcert.results.writer import ResultWriter
 from smoothcert.runtime.environment import describe_environment, describe_function
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.counting import inputs_at_once
+from smoothcert.smoothing.deploy import voting_kernel
 
 R = TypeVar("R", Record, Prediction)
 _MOST_VALUES = 1 << 28  # floats of the images in memory at once
@@ -66,7 +67,10 @@ class DatasetJob:
     def segment(self) -> dict[str, Any]:
         """Sidecar entry for this process: device, versions and number of ranks."""
         kind = "module" if isinstance(self.classifier.model, nn.Module) else "function"
-        named = {kind: self.function} if self.function else {}
+        named: dict[str, Any] = {kind: self.function} if self.function else {}
+        form, precision = self.classifier.form, self.classifier.precision
+        if kernel := voting_kernel(self.classifier.model, form, precision, self.device, self.data.shape):
+            named["kernel"] = kernel
         return {**describe_environment(self.device), "processes": self.ranks.size, **named}
 
     def evaluate(

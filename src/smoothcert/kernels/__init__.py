@@ -1,11 +1,11 @@
-"""Triton kernels for CUDA devices, with the code that launches them; the networks are in `smoothcert.models.cuda`.
+"""Kernels for CUDA devices, with the code that launches them; the networks are in `smoothcert.models.cuda`.
 
 - `noise`: Philox noise.
-- `pooling`, `residual_stage`, `bottleneck_convolution` and `pointwise`: voting in bfloat16 with LeNet, with CIFAR
-  ResNets and (the last two) with ResNet-50.
+- `pooling`, `bottleneck_convolution` and `pointwise`: voting in bfloat16 with LeNet and (the last two) with ResNet-50.
+- `resident_stage`: voting in bfloat16 with CIFAR ResNets, in CUDA C++ that NVRTC compiles (`cuda_source`).
 - `convolution`, `batchnorm` and, built on them, `training_layers`: training of CIFAR ResNets in bfloat16.
 
-Import these modules only where Triton is installed.
+The others are written in Triton; import them only where it is installed.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ class CudaFunction:
     def __init__(self, program: bytes, name: str, threads: int, shared_bytes: int, resident: int) -> None:
         self._driver, self._threads, self._shared_bytes = ctypes.CDLL("libcuda.so.1"), threads, shared_bytes
         module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        torch.cuda.synchronize()  # makes the device's context current in this thread, for the driver
         percent = min(100, -(-100 * resident * (shared_bytes + _RESERVED_BYTES) // _SHARED_BYTES))
         self._call("cuModuleLoadData", ctypes.byref(module), program)
         self._call("cuModuleGetFunction", ctypes.byref(self._function), module, name.encode())

@@ -73,9 +73,16 @@ def arrange_norm(norm: nn.BatchNorm2d) -> Tensor:
 
 @cache
 def stage_function(channels: int, shape: StageShape, device: int) -> CudaFunction:
-    """Compile the kernel for a device, which must be the current one; raise OSError or RuntimeError if it fails."""
+    """Return the kernel, compiled for a device, which must be the current one."""
     program = compile_source(SOURCE, shape.constants(channels), torch.cuda.get_device_capability(device))
     return CudaFunction(program, "resident_stage", 32 * shape.warps, shape.shared_bytes, shape.resident)
+
+
+def compile_stages(device: torch.device) -> None:
+    """Compile the kernels of all stages; raise OSError or RuntimeError if that fails."""
+    with torch.cuda.device(device):
+        for channels, shape in SHAPES.items():
+            stage_function(channels, shape, torch.cuda.current_device())
 
 
 def run_stage(images: Tensor, weights: Tensor, affine: Tensor, shape: StageShape) -> Tensor:

@@ -23,7 +23,7 @@ from smoothcert.errors import UsageError
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, looks_path, sidecar_path
 from smoothcert.results.records import Record, complete_lines, format_row, pack_votes, parse_seconds, unpack_votes
-from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
+from smoothcert.results.sidecar import check_function, open_sidecar, write_sidecar
 from smoothcert.results.vote_table import check_table_size
 from smoothcert.results.writer import keep_lines, stored_lines, write_rows
 from smoothcert.runtime.atomic_files import write_text
@@ -147,7 +147,7 @@ class LookStore:
         if self._file and self.path:
             if self._segment:  # the first look of this process
                 if first:
-                    warn_of_other_function(self.path, self._about["segments"], self._segment)
+                    check_function(self.path, self._about["segments"], self._segment)
                 self._about["segments"].append({"first_look": first, **self._segment})
                 self._segment = {}
                 write_sidecar(self.path, self._about)

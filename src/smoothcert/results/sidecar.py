@@ -56,8 +56,14 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"settings": before, "segments": list(content.get("segments", []))}
 
 
-def warn_of_other_function(results: Path, before: Sequence[Mapping[str, Any]], segment: Mapping[str, Any]) -> None:
-    """Warn if a plain function resumes results, as it may differ from the function that made the earlier rows."""
+def check_function(results: Path, before: Sequence[Mapping[str, Any]], segment: Mapping[str, Any]) -> None:
+    """Raise if rows of another kernel are resumed; warn if a plain function resumes, as it may be another one."""
+    kernels = [one.get("kernel") or "none of this name" for one in (before[-1] if before else {}, segment)]
+    if before and kernels[0] != kernels[1]:
+        raise UsageError(
+            f"{results} cannot be resumed: its votes were made by another kernel ({kernels[0]}, now {kernels[1]}), "
+            "which rounds differently; finish it with the version and device that began it, or choose another `out`."
+        )
     now = segment.get("function")
     if not now:
         return

@@ -101,6 +101,7 @@ class Segment(TypedDict, total=False):
     device: str
     seconds: Seconds
     versions: dict[str, str]
+    kernel: str
     function: dict[str, str]
     module: dict[str, str]
 

@@ -16,7 +16,7 @@ from smoothcert.errors import UsageError
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, counts_path, sidecar_path
 from smoothcert.results.records import R, Record, complete_lines, format_row, parse_record
-from smoothcert.results.sidecar import open_sidecar, warn_of_other_function, write_sidecar
+from smoothcert.results.sidecar import check_function, open_sidecar, write_sidecar
 from smoothcert.runtime.atomic_files import flush_to_disk, write_text
 
 _SECONDS_BETWEEN_SIDECARS = 10.0  # how often the time spent is updated
@@ -66,7 +66,7 @@ class ResultWriter:
             self.done = self._recover()
             if self.done < len(self.indices):
                 if self.done:
-                    warn_of_other_function(path, self._about["segments"], segment)
+                    check_function(path, self._about["segments"], segment)
                 self._about["segments"].append({"first_row": self.done, **segment})
                 write_sidecar(path, self._about)
 

@@ -1,9 +1,9 @@
 """Forms in which a base classifier votes: plain, folded, compiled or pinned.
 
 Folding merges BatchNorm and the scale of the input normalization into the convolutions: the same function up to
-rounding, with fewer passes over memory. `compiled` and `pinned` networks are folded, then compiled: `compiled` selects
-kernels by timing them, `pinned` by fixed rules, so that every run uses the same ones. The form is part of the certified
-function and is recorded in the sidecar.
+rounding, with fewer passes over memory. (The kernel for CIFAR ResNets applies BatchNorm to its sums instead.)
+`compiled` and `pinned` networks are folded, then compiled: `compiled` selects kernels by timing them, `pinned` by fixed
+rules, so that every run uses the same ones. The form is part of the certified function and is recorded in the sidecar.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
     if isinstance(model, Classifier):
         network = fold(model)
         if precision == "bf16":
-            network = with_kernels(network.to(torch.bfloat16))
+            network = with_kernels(network.to(torch.bfloat16), model)
     if form in COMPILED:
         # The compiler skips kernels that do not fit the device, but would log an error for each.
         logging.getLogger("torch._inductor.select_algorithm").setLevel(logging.CRITICAL)
@@ -141,30 +141,43 @@ def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> to
     return torch.bfloat16 if cast else torch.float32
 
 
-def with_kernels(model: Classifier) -> Classifier:
-    """Replace layers with the package's kernels if the device supports them.
+def with_kernels(folded: Classifier, model: Classifier) -> Classifier:
+    """Replace layers of `folded`, the folded form of `model`, with the package's kernels if the device supports them.
 
     There are kernels for the convolutions that a network lists as `pooled` (a linear layer follows the last one), and
     for whole ResNets.
     """
-    if not (next(model.parameters()).is_cuda and network_kernels()):
-        return model
-    if names := getattr(model.network, "pooled", ()):
+    if not (next(folded.parameters()).is_cuda and network_kernels()):
+        return folded
+    if names := getattr(folded.network, "pooled", ()):
         from smoothcert.models.cuda.pooled_convolution import PooledConv
 
         for name in names:
-            conv = model.network.get_submodule(name)
+            conv = folded.network.get_submodule(name)
             assert isinstance(conv, nn.Conv2d)
-            setattr(model.network, name, PooledConv(conv, flat=name == names[-1]))
-        return model
+            setattr(folded.network, name, PooledConv(conv, flat=name == names[-1]))
+        return folded
     from smoothcert.models.cuda.bottleneck import BottleneckNetwork, has_bottlenecks
-    from smoothcert.models.cuda.residual_network import ResidualNetwork, has_kernels
+    from smoothcert.models.cuda.resident_network import ResidentNetwork, has_kernels, kernels_compile
 
-    if has_kernels(model.network):
-        model.network = ResidualNetwork(model.network)
-    elif has_bottlenecks(model.network):
-        model.network = BottleneckNetwork(model.network)
-    return model
+    if has_kernels(model.network) and kernels_compile(next(folded.parameters()).device):
+        folded.network = ResidentNetwork(model.network, model.normalize.std, folded.network)
+    elif has_bottlenecks(folded.network):
+        folded.network = BottleneckNetwork(folded.network)
+    return folded
+
+
+def voting_kernel(model: Any, form: str, precision: str, device: torch.device, shape: Sequence[int]) -> str | None:
+    """Return the name of the kernel that votes if it rounds differently than those of earlier versions, else None."""
+    if form == "plain" or precision != "bf16" or device.type != "cuda" or not network_kernels():
+        return None
+    from smoothcert.models.cuda.resident_network import has_kernels, kernels_compile
+
+    members = model.members if isinstance(model, Ensemble) else [model]
+    supported = tuple(shape[1:]) == (32, 32) and any(
+        isinstance(member, Classifier) and has_kernels(member.network) for member in members
+    )
+    return "resident_stage" if supported and kernels_compile(device) else None
 
 
 def fold(model: Classifier) -> Classifier:

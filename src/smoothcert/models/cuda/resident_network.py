@@ -8,13 +8,22 @@ folded into the weights, they would be rounded after the scaling.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smoothcert.kernels.resident_stage import SHAPES, STEM_CHANNELS, arrange, arrange_norm, resident_stage
+from smoothcert.errors import Notice, first_line
+from smoothcert.kernels.resident_stage import (
+    SHAPES,
+    STEM_CHANNELS,
+    arrange,
+    arrange_norm,
+    compile_stages,
+    resident_stage,
+)
 from smoothcert.models.resnet import BasicBlock, ResNet
 
 
@@ -64,6 +73,17 @@ def has_kernels(network: nn.Module) -> TypeGuard[ResNet]:
         and network.conv1.in_channels <= STEM_CHANNELS
         and [stage[0].conv2.out_channels for stage in stages] == list(SHAPES)
     )
+
+
+def kernels_compile(device: torch.device) -> bool:
+    """Return True if the kernel can be compiled for a device; otherwise warn that votes are slow."""
+    try:
+        compile_stages(device)
+    except (OSError, RuntimeError) as error:
+        text = f"CIFAR ResNets vote several times slower: their kernel cannot be compiled ({first_line(error)})."
+        warnings.warn(text, Notice, stacklevel=2)
+        return False
+    return True
 
 
 class ResidentNetwork(nn.Module):
