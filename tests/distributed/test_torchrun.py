@@ -47,10 +47,12 @@ def test_every_method_trains_to_the_weights_of_one_process(count, weights_of_one
         torch.testing.assert_close(found[name], expected, rtol=0, atol=atol, msg=lambda text, name=name: name + text)
 
 
-@pytest.mark.parametrize(("method", "batch"), [("consistency", 32), ("catrs", 30)])
-def test_own_networks_train_to_the_weights_of_one_process(method, batch, tmp_path):
+@pytest.mark.parametrize(
+    ("case", "method", "batch"), [("Mlp", "consistency", 32), ("Mlp", "catrs", 30), ("RankedMlp", "gaussian", 32)]
+)
+def test_own_networks_train_to_the_weights_of_one_process(case, method, batch, tmp_path):
     """An MLP with BatchNorm1d and tied weights, trained by a script that calls `smoothcert.train`."""
-    script = [child("own_networks.py"), "Mlp", method]
+    script = [child("own_networks.py"), case, method]
     one = subprocess.run([sys.executable, *script, str(tmp_path / "one"), str(batch)], env=environment())
     assert one.returncode == 0
     code, output = finish(torchrun(2, *script, tmp_path / "two", batch))
