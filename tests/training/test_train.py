@@ -328,7 +328,7 @@ def test_lazy_layers_and_functions_of_the_shape(tmp_path):
         (lambda: nn.Flatten(), shapes(), "Expected a model with parameters to train, but Flatten has none"),
         (lambda: 3, shapes(), "to return an `nn.Module`, but got an int"),
         (lambda: 1 / 0, shapes(), r"The model cannot be created \(division by zero\)"),
-        (3, shapes(), "Expected `model` to be a module, a function that creates one, or a name, but got an int"),
+        (3, shapes(), "Expected `model` to be a module or a function that creates one, but got an int"),
         ("nonet", shapes(), "Unknown model 'nonet'"),
         ("nets/own.pt", shapes(), "Unknown model 'nets/own.pt'"),
         (Mlp, (clouds()[0], 0 * clouds()[1]), "Expected training data of at least two classes, but arrays has one"),

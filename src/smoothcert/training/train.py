@@ -14,7 +14,7 @@ from smoothcert.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.user_data import Labeled, as_image_data
 from smoothcert.distributed.ranks import current_ranks, join, leave
-from smoothcert.errors import UsageError, kind_of, takes
+from smoothcert.errors import UsageError, takes
 from smoothcert.models import Factory, as_factory, find_factory
 from smoothcert.runtime.environment import choose_device
 from smoothcert.training.config import TrainConfig, make_config
@@ -190,13 +190,9 @@ def _find_model(model: Any) -> tuple[Factory | None, str]:
     """Return the factory of a user's network, None for one of the package, and the architecture's name."""
     if isinstance(model, str):
         return find_factory(model), model
-    if isinstance(model, nn.Module) or callable(model):
-        factory = as_factory(model)
-        name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
-        return factory, name if name.isidentifier() else "model"
-    raise UsageError(
-        f"Expected `model` to be a module, a function that creates one, or a name, but got {kind_of(model)}."
-    )
+    factory = as_factory(model)
+    name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
+    return factory, name if name.isidentifier() else "model"
 
 
 def _watching(on_stage: OnStage, on_metrics: OnMetrics | None, config: TrainConfig) -> OnStage:
