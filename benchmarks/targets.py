@@ -89,7 +89,8 @@ def measure_step(network, device, seconds):
 
     def steps(count):
         for _ in range(count):
-            stepper.run((indices,), len(indices), 0, next(counter), 0.01)
+            stepper.set_position(0, next(counter), 0.01)
+            stepper.take_step((indices,), size)
 
     steps(6)
     warm_up, block = time.perf_counter() - started, 20 if device.type == "cuda" else 1

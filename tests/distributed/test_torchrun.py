@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from launching import HANGS, SOURCE, environment, finish, kill_rank, smoothcert_group, torchrun
+from own_networks import Mlp
 from safetensors.torch import load_file
 from training_child import configure
 
@@ -47,10 +48,12 @@ def test_every_method_trains_to_the_weights_of_one_process(count, weights_of_one
         torch.testing.assert_close(found[name], expected, rtol=0, atol=atol, msg=lambda text, name=name: name + text)
 
 
-@pytest.mark.parametrize(("method", "batch"), [("consistency", 32), ("catrs", 30)])
-def test_own_networks_train_to_the_weights_of_one_process(method, batch, tmp_path):
+@pytest.mark.parametrize(
+    ("case", "method", "batch"), [("Mlp", "consistency", 32), ("Mlp", "catrs", 30), ("RankedMlp", "gaussian", 32)]
+)
+def test_own_networks_train_to_the_weights_of_one_process(case, method, batch, tmp_path):
     """An MLP with BatchNorm1d and tied weights, trained by a script that calls `smoothcert.train`."""
-    script = [child("own_networks.py"), "Mlp", method]
+    script = [child("own_networks.py"), case, method]
     one = subprocess.run([sys.executable, *script, str(tmp_path / "one"), str(batch)], env=environment())
     assert one.returncode == 0
     code, output = finish(torchrun(2, *script, tmp_path / "two", batch))
@@ -59,6 +62,23 @@ def test_own_networks_train_to_the_weights_of_one_process(method, batch, tmp_pat
     assert ours.keys() == theirs.keys()
     for name, expected in theirs.items():
         torch.testing.assert_close(ours[name], expected, rtol=0, atol=1e-5, msg=lambda text, name=name: name + text)
+
+
+def test_every_rank_loads_plugins(tmp_path):
+    """A registered network and dataset, by the command line."""
+    names = "from own_networks import Mlp, clouds"
+    plugin, registered = (
+        tmp_path / "own_plugin.py",
+        ("register_model('mlp', Mlp)", "register_dataset('clouds', clouds)"),
+    )
+    plugin.write_text("\n".join(["import smoothcert", names, *(f"smoothcert.{call}" for call in registered)]))
+    flags = ["-m", "smoothcert", "train", "--plugin", plugin, "--architecture", "mlp", "--dataset", "clouds"]
+    flags += ["--epochs", 2, "--batch", 32, "--name", "run", "--runs", tmp_path]
+    code, output = finish(torchrun(2, *flags))
+    assert code == 0, output
+    segment = RunFolder(tmp_path / "run").read_segments()[-1]
+    assert segment["processes"] == 2
+    assert smoothcert.load_checkpoint(tmp_path / "run", model=Mlp).model.architecture == "mlp"
 
 
 def test_training_survives_the_death_of_a_rank(tmp_path):

@@ -1,5 +1,6 @@
 """Networks, data and a method that are not the package's, and a child process that trains them."""
 
+import os
 import sys
 from dataclasses import dataclass
 
@@ -50,6 +51,15 @@ class TrackingMlp(Mlp):
         return super().forward(x / self.length)
 
 
+class RankedMlp(Mlp):
+    """An MLP whose initial weights differ between processes, as those of a module that a script creates do."""
+
+    def __init__(self):
+        super().__init__()
+        with torch.no_grad():
+            self.head.weight.mul_(1 + int(os.environ.get("RANK", "0")))
+
+
 def transformers_resnet(num_classes):
     """Return a ResNet of transformers, built from its configuration."""
     from transformers import ResNetConfig, ResNetForImageClassification
@@ -92,6 +102,7 @@ CASES = {
     "ConvNet": (ConvNet, shapes),
     "Mlp": (Mlp, clouds),
     "TrackingMlp": (TrackingMlp, clouds),
+    "RankedMlp": (RankedMlp, clouds),
     "transformers_resnet": (transformers_resnet, shapes),
 }
 

@@ -21,9 +21,11 @@ from torch import nn
 import smoothcert
 from smoothcert import dataset_names, model_names
 from smoothcert.cli import main
+from smoothcert.distributed.ranks import Ranks
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.runtime.deadline import OutOfTimeError
+from smoothcert.training import run_data
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.sampling import split_validation
 
@@ -64,6 +66,19 @@ def transformers(request, monkeypatch):
         if not (PACKAGES / "transformers").is_dir():
             pytest.skip("`make test-slow` installs transformers")
         monkeypatch.syspath_prepend(PACKAGES)
+
+
+class Lazy(torch.utils.data.Dataset):
+    """A dataset with an attribute `targets`, whose inputs are read on demand."""
+
+    def __init__(self, inputs, targets):
+        self.inputs, self.targets = inputs, targets
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, index):
+        return self.inputs[index], int(self.targets[index])
 
 
 def launch(case, method, runs, **options):
@@ -181,6 +196,8 @@ def test_fine_tuning_starts_from_given_weights(mini, tmp_path):
         own_networks.train("Mlp", "gaussian", tmp_path, init=tmp_path / "first")
     with pytest.raises(SmoothcertError, match="Expected `init` to be a run folder"):
         own_networks.train("Mlp", "gaussian", tmp_path, init="nowhere", name="nowhere")
+    with pytest.raises(SmoothcertError, match=r"but mnist-catrs-0.2 is not; did you mean 'mnist-catrs-0.25'\?"):
+        own_networks.train("Mlp", "gaussian", tmp_path, init="mnist-catrs-0.2", name="nowhere")
 
 
 @pytest.mark.parametrize("method", ["consistency", "smoothmix", "macer"])
@@ -226,6 +243,19 @@ def test_other_data_or_settings_do_not_continue_a_run(tmp_path):
             Mlp, (inputs + 1e-3, labels), sigma=0.25, runs=tmp_path, name="run", epochs=6, batch=32,
             optimizer="adamw", learning_rate=0.01, warmup_epochs=1.0, label_samples=20,
         )  # fmt: skip
+
+
+def test_ranks_compare_the_training_data_itself(monkeypatch):
+    """A plugin may draw its data at random, and differently in each process."""
+    seen = []
+
+    class Recording(Ranks):
+        def require_same_on_all_ranks(self, facts):
+            seen.append(facts)
+
+    monkeypatch.setattr(run_data, "current_ranks", Recording)
+    train, _ = run_data.RunImages(None).of(smoothcert.TrainConfig(dataset="mnist-mini"))
+    assert seen[0]["training data"] == train.fingerprint
 
 
 def test_teachers_of_other_data_are_not_used(tmp_path):
@@ -298,8 +328,11 @@ def test_lazy_layers_and_functions_of_the_shape(tmp_path):
         (lambda: nn.Flatten(), shapes(), "Expected a model with parameters to train, but Flatten has none"),
         (lambda: 3, shapes(), "to return an `nn.Module`, but got an int"),
         (lambda: 1 / 0, shapes(), r"The model cannot be created \(division by zero\)"),
-        (3, shapes(), "Expected `model` to be a module, a function that creates one, or a name, but got an int"),
+        (3, shapes(), "Expected `model` to be a module or a function that creates one, but got an int"),
         ("nonet", shapes(), "Unknown model 'nonet'"),
+        ("nets/own.pt", shapes(), "Unknown model 'nets/own.pt'"),
+        (Mlp, (clouds()[0], 0 * clouds()[1]), "Expected training data of at least two classes, but arrays has one"),
+        (ConvNet, Lazy(shapes()[0].float(), shapes()[1]), r"Expected images in \[0, 1\], the range that `sigma`"),
         ("lenet", clouds(), r"Expected images for a lenet, but got inputs of shape \[6\]"),
         (Mlp, shapes(), r"Mlp cannot score inputs of shape \[1, 8, 8\]"),
         (lambda: nn.Linear(6, 2), clouds(), "at least 3 scores per input, one per class, but got shape"),
@@ -375,6 +408,20 @@ def test_plugins_train_certify_and_report_on_the_command_line(
         assert text in rows
 
 
+def test_the_commands_of_the_documentation(tmp_path, plugin, monkeypatch, capsys):
+    """The plugin of docs/own-network.md, in a file of its own, and the two commands below it."""
+    page = (Path(__file__).parents[2] / "docs/own-network.md").read_text()
+    code, commands = page.split("## On the command line: plugins")[1].split("```")[1:5:2]
+    monkeypatch.chdir(tmp_path)
+    mlp = page[page.index("import torch") : page.index("trained = ")]
+    Path("mine.py").write_text(mlp + code.removeprefix("python\n"))
+    train, certify = commands.removeprefix("sh\n").splitlines()
+    for line, more in ((train, ["--epochs", "1"]), (certify, ["--n", "50", "--skip", "100"])):
+        assert main([*line.split()[1:], *more]) == 0, capsys.readouterr().err
+    assert "Consistency, mlp" in capsys.readouterr().out
+    sys.modules.pop("mine", None)
+
+
 def test_plugins_in_other_commands(plugin, capsys):
     assert main(["list", "models", *plugin]) == 0
     assert {"conv-net", "mlp"} < set(capsys.readouterr().out.split())
@@ -425,18 +472,8 @@ def test_installed_packages_are_plugins(tmp_path):
 
 
 def test_datasets_with_labels_are_read_on_demand(tmp_path):
-    class Lazy(torch.utils.data.Dataset):
-        def __init__(self):
-            self.inputs, self.targets = shapes()
-
-        def __len__(self):
-            return len(self.targets)
-
-        def __getitem__(self, index):
-            return self.inputs[index], int(self.targets[index])
-
     trained = smoothcert.train(
-        ConvNet, Lazy(), sigma=0.25, epochs=2, runs=tmp_path, augmentation="resized-crop-flip", method="catrs",
+        ConvNet, Lazy(*shapes()), sigma=0.25, epochs=2, runs=tmp_path, augmentation="resized-crop-flip", method="catrs",
         label_samples=5, label_view="augmented",
     )  # fmt: skip
     assert trained.about["dataset"] == "Lazy"

@@ -2,7 +2,7 @@
 
 from smoothcert.models.ensemble import Ensemble
 from smoothcert.models.layers import Classifier, NamedModel, Normalize, adapt_inputs
-from smoothcert.models.registry import build_model, create_model, list_models, register_model
+from smoothcert.models.registry import build_model, create_model, find_factory, list_models, register_model
 from smoothcert.models.user_model import Factory, UserModel, as_factory, build_user_model
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "build_model",
     "build_user_model",
     "create_model",
+    "find_factory",
     "list_models",
     "register_model",
 ]

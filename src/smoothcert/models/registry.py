@@ -75,6 +75,13 @@ def _same_code(first: object, second: object) -> bool:
     return places[0] == places[1]
 
 
+def find_factory(name: str) -> Factory | None:
+    """Return the factory of a registered network, or None for a network of the package."""
+    if name not in REGISTERED and not is_bundled(name):
+        raise unknown_name("model", name, [*ARCHITECTURES, *REGISTERED])
+    return REGISTERED.get(name)
+
+
 def build_model(
     name: str,
     input_shape: Sequence[int],
@@ -88,11 +95,9 @@ def build_model(
 
     `mean` and `std` are for the package's networks. Users' networks take inputs as they are.
     """
-    factory = factory or REGISTERED.get(name)
+    factory = factory or find_factory(name)
     if factory is not None:
         return build_user_model(factory, input_shape, num_classes, name=name)
-    if not is_bundled(name):
-        raise unknown_name("model", name, [*ARCHITECTURES, *REGISTERED])
     if len(input_shape) != 3:
         raise UsageError(f"Expected images for a {name}, but got inputs of shape {list(input_shape)}.")
     return create_model(name, num_classes, in_channels=input_shape[0], mean=mean, std=std)

@@ -87,7 +87,7 @@ def as_factory(model: Any) -> Factory:
             raise UsageError(f"{kind} cannot be copied ({reason}); pass a function that creates it.") from error
         return lambda: copy.deepcopy(original)
     if not callable(model):
-        raise UsageError(f"Expected `model` to be a module, a function that creates one, or a name, but got {model!r}.")
+        raise UsageError(f"Expected `model` to be a module or a function that creates one, but got {kind_of(model)}.")
     return model  # type: ignore[no-any-return]
 
 

@@ -10,7 +10,7 @@ from smoothcert.checkpoints.checkpoint import load_weights
 from smoothcert.checkpoints.pretrained import list_pretrained, pretrained_path
 from smoothcert.checkpoints.published import read_weights
 from smoothcert.checkpoints.tensor_files import read_tensors
-from smoothcert.errors import SmoothcertError, first_line
+from smoothcert.errors import SmoothcertError, first_line, suggest
 from smoothcert.models import NamedModel, UserModel
 
 
@@ -23,7 +23,10 @@ def load_initial_weights(model: NamedModel, source: str) -> None:
     path = pretrained_path(source) if source in list_pretrained() else Path(source).expanduser()
     path = path / "model.safetensors" if path.is_dir() else path
     if not path.is_file():
-        raise SmoothcertError(f"Expected `init` to be a run folder, a file or a bundled model, but {source} is not.")
+        near = suggest(source, list_pretrained())
+        raise SmoothcertError(
+            f"Expected `init` to be a run folder, a file or a bundled model, but {source} is not{near}"
+        )
     try:
         weights = read_tensors(path)[0] if path.suffix == ".safetensors" else read_weights(path)
     except (OSError, SafetensorError) as error:

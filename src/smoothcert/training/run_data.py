@@ -6,6 +6,8 @@ import warnings
 from pathlib import Path
 from typing import Any, Protocol
 
+from torch import Tensor
+
 from smoothcert.data import ImageData, load_dataset
 from smoothcert.data.readers.folder import FolderImages
 from smoothcert.distributed.ranks import current_ranks
@@ -52,9 +54,10 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
         if len(train) == len(test) and train.fingerprint == test.fingerprint:
             text = f"{train.name} has no separate test images: accuracy is measured on the training images."
             warnings.warn(text, Notice, stacklevel=2)
-        current_ranks().require_same_on_all_ranks(
-            {"class folders": " ".join(train.classes), "images": f"{len(train)} + {len(test)}"}
-        )
+        facts = {"class folders": " ".join(train.classes), "images": f"{len(train)} + {len(test)}"}
+        if isinstance(train.images, Tensor):
+            facts["training data"] = train.fingerprint
+        current_ranks().require_same_on_all_ranks(facts)
         self[key] = train, test
         return train, test
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,8 @@ def setup_run(
     method, synced = method_of(config), config.batch_norm == "synced"
     if synced and not method.static and ranks.size > 1:
         raise UsageError(f"{config.name}: `attack='masked'` cannot be used with `batch_norm='synced'`.")
+    if len(train.classes) < 2:
+        raise UsageError(f"Expected training data of at least two classes, but {train.name} has one.")
     pool, aside = split_validation(len(train), config.validation)
     if config.validation and not len(aside):
         text = f"fraction of {len(train)} images is at least one image"
@@ -96,6 +99,8 @@ def setup_run(
     model = new_model(config, train, factory)
     if config.init and saved is None:
         load_initial_weights(model, config.init)
+    if saved is None and ranks.size > 1:
+        _take_weights_of_rank0(model, ranks)
     model.to(device)
     soft = soft if method.uses_soft_labels else None
     source = choose_source(train, device, config.augmentation, soft, seed=config.seed, workers=workers)
@@ -138,6 +143,14 @@ def new_model(config: TrainConfig, data: ImageData, factory: Factory | None = No
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         return build_model(config.architecture, data.shape, len(data.classes), **options)
+
+
+def _take_weights_of_rank0(model: NamedModel, ranks: Ranks) -> None:
+    """Fill the network of every rank with rank 0's initial weights: those of users' modules may differ."""
+    tensors = {name: tensor.detach() for name, tensor in chain(model.named_parameters(), model.named_buffers())}
+    sent = ranks.broadcast_state(({name: tensor.contiguous() for name, tensor in tensors.items()}, 0))
+    for name, value in sent[0].items() if sent else ():
+        tensors[name].copy_(value)
 
 
 def new_optimizer(model: NamedModel, config: TrainConfig) -> torch.optim.Optimizer:

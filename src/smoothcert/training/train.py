@@ -14,8 +14,8 @@ from smoothcert.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.user_data import Labeled, as_image_data
 from smoothcert.distributed.ranks import current_ranks, join, leave
-from smoothcert.errors import UsageError, kind_of, takes
-from smoothcert.models import Factory, as_factory
+from smoothcert.errors import UsageError, takes
+from smoothcert.models import Factory, as_factory, find_factory
 from smoothcert.runtime.environment import choose_device
 from smoothcert.training.config import TrainConfig, make_config
 from smoothcert.training.loop import TrainProgress
@@ -23,6 +23,7 @@ from smoothcert.training.prepare import OnStage, silent
 from smoothcert.training.run_data import GivenData, RunData, RunImages
 from smoothcert.training.runs import join_ranks, train_runs
 
+_CHECKED = 16  # inputs, of data that is read on demand
 _LEARNING_RATES = {"sgd": 0.01, "adamw": 0.001}
 
 OnMetrics = Callable[[Mapping[str, Any]], None]
@@ -173,11 +174,12 @@ def _find_data(train_data: Any, test_data: Any, data_dir: str | Path | None) -> 
 
 
 def _check_range(data: ImageData) -> None:
-    """Raise if floats are not finite or, for images, not in [0, 1]."""
-    if not isinstance(data.images, Tensor) or data.images.dtype == torch.uint8:
+    """Raise if floats are not finite or, for images, not in [0, 1]. Of data that is read on demand, check a part."""
+    inputs = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))[:_CHECKED]]
+    if inputs.dtype == torch.uint8:
         return
-    low, high = float(data.images.min()), float(data.images.max())
-    if not (torch.isfinite(data.images).all()):
+    low, high = float(inputs.min()), float(inputs.max())
+    if not inputs.isfinite().all():
         raise UsageError(f"{data.name} contains NaN or infinite values.")
     if len(data.shape) == 3 and not 0 <= low <= high <= 1:
         text = f"images in [0, 1], the range that `sigma` refers to, but they span [{low:.6g}, {high:.6g}]"
@@ -185,16 +187,12 @@ def _check_range(data: ImageData) -> None:
 
 
 def _find_model(model: Any) -> tuple[Factory | None, str]:
-    """Return the factory of a user's network, None for a registered or bundled one, and the architecture's name."""
+    """Return the factory of a user's network, None for one of the package, and the architecture's name."""
     if isinstance(model, str):
-        return None, model
-    if isinstance(model, nn.Module) or callable(model):
-        factory = as_factory(model)
-        name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
-        return factory, name if name.isidentifier() else "model"
-    raise UsageError(
-        f"Expected `model` to be a module, a function that creates one, or a name, but got {kind_of(model)}."
-    )
+        return find_factory(model), model
+    factory = as_factory(model)
+    name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
+    return factory, name if name.isidentifier() else "model"
 
 
 def _watching(on_stage: OnStage, on_metrics: OnMetrics | None, config: TrainConfig) -> OnStage:
