@@ -84,9 +84,9 @@ def build_model(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> NamedModel:
-    """Return a new network for inputs of a shape: by a factory, registered or given, or one of the package.
+    """Create a network for inputs of a shape, with the given or registered factory, or else one of the package's.
 
-    `mean` and `std` are for the package's networks. Users' networks take inputs as they are.
+    `mean` and `std` are for the package's networks only. Users' networks get unnormalized inputs.
     """
     factory = factory or REGISTERED.get(name)
     if factory is not None:

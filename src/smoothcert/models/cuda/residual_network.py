@@ -63,7 +63,7 @@ class ResidualStage(nn.Module):
 
 
 def has_kernels(network: nn.Module) -> TypeGuard[ResNet]:
-    """Return True if the kernel supports a network: a CIFAR ResNet with folded BatchNorm, 16, 32 and 64 wide."""
+    """Return True if the kernel supports a network: a CIFAR ResNet with folded BatchNorm and 16, 32 and 64 channels."""
     if not isinstance(network, ResNet) or not isinstance(network.pool, nn.Identity):
         return False
     stages = network.stage_modules()
