@@ -1,4 +1,4 @@
-"""Sequential certification: every image gets as many samples as its stopping rule needs."""
+"""Sequential certification: each image gets only as many samples as the stopping rule needs."""
 
 from __future__ import annotations
 
