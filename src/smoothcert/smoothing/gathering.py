@@ -74,7 +74,7 @@ class Gathering:
 
 
 def _rank(rows: Tensor) -> Tensor:
-    """Return how many earlier entries have the same value.
+    """Return, for each entry, the number of earlier entries with the same value.
 
     >>> _rank(torch.tensor([3, 1, 3, 3, 1])).tolist()
     [0, 0, 1, 2, 1]
