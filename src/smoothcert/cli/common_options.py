@@ -57,7 +57,7 @@ def add_data_dir(parser: argparse._ActionsContainer) -> None:
 
 
 def add_sample_options(group: argparse._ActionsContainer) -> None:
-    """Add the seed and the choice of images."""
+    """Add the options for the seed and for the images to use."""
     group.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
     group.add_argument("--skip", type=int, default=1, metavar="K", help="use only every K-th image (default: 1)")
     group.add_argument("--max", dest="limit", type=int, metavar="I", help="use only images with an index below I")
