@@ -44,8 +44,8 @@ def register_model(name: str, factory: Callable[..., nn.Module]) -> Callable[...
 
     Args:
         name: The name of the architecture: letters, digits, "-", "_" and ".".
-        factory: A class or function that returns an `nn.Module` from inputs in [0, 1] to scores. If it has parameters
-            `num_classes` or `input_shape`, it is called with those of the dataset.
+        factory: A class or function that returns an `nn.Module` from inputs in [0, 1] to scores. It may have parameters
+            `num_classes` and `input_shape`, which are taken from the dataset.
 
     Returns:
         The factory.

@@ -14,7 +14,7 @@ from smoothcert.errors import UsageError, first_line, kind_of
 from smoothcert.models.layers import NamedModel
 
 Factory = Callable[..., nn.Module]
-"""Returns a network; called with `num_classes` and `input_shape`, if it has parameters of these names."""
+"""Returns a network; may have parameters `num_classes` and `input_shape`, which are taken from the data."""
 
 
 class UserModel(NamedModel):

@@ -33,15 +33,15 @@ def new_stream(device: torch.device) -> Any:
 
 
 class Stepper:
-    """Takes training steps. Owns all that changes with a step: weights, optimizer, and sums of the watched values.
+    """Takes training steps. Owns all changing state: weights, optimizer, and sums of the watched values.
 
     All state stays on the device, and a step reads nothing back to the host, so that it can be captured as a CUDA graph
     (see `GraphStepper`). Epochs whose `Method.at_epoch` differs are phases; each is compiled and captured on its own.
 
-    If `ranks` share a mini-batch, each weights the loss of its share, and gradients, watched values and running
-    statistics are summed over the ranks before the update: every rank has the same state after every step. With `sync`,
-    BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the shares. Other
-    buffers are those of rank 0.
+    If ranks share a mini-batch, the loss of each share is weighted by its size, and gradients, watched values and
+    running statistics are summed over the ranks before the update: every rank has the same state after every step. With
+    `sync`, BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the
+    shares. Other buffers are copied from rank 0.
 
     PyTorch's generator, from which dropout and other random layers of users' networks draw, is seeded by (seed, step,
     rank) before each step, so that there is no generator state to save.

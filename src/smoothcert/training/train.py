@@ -69,8 +69,8 @@ def train(
 
     Args:
         model: A class or function that creates the network; a module, of which a copy is trained; or the name of an
-            architecture (see `list_models`). A function with parameters `num_classes` or `input_shape` is called with
-            those of the data. The network takes a batch of inputs and returns scores [batch, classes].
+            architecture (see `list_models`). A function may have parameters `num_classes` and `input_shape`, which are
+            taken from the data. The network takes a batch of inputs and returns scores [batch, classes].
         train_data: The name or path of a dataset; a pair (inputs, labels) of arrays or tensors; `ImageData`; or a
             `torch.utils.data.Dataset` or `DataLoader` of such pairs. uint8 inputs stand for values in [0, 1].
         sigma: Standard deviation of the noise, on inputs in [0, 1] for images.
