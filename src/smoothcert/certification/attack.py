@@ -38,7 +38,7 @@ class Trial:
         label: True class.
         certified: Certified class of the clean image, -1 for an abstention.
         radius: Certified radius of the clean image.
-        within: Largest l2 length allowed to the attack.
+        within: Largest l2 length of a perturbation in the attack.
         length: l2 length of the perturbation.
         answer: Smoothed prediction for the perturbed image, -1 for an abstention.
         broken: 1 if the answer is a different class although the perturbation is within the certified radius.
