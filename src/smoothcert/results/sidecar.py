@@ -57,7 +57,7 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def warn_of_other_function(results: Path, before: Sequence[Mapping[str, Any]], segment: Mapping[str, Any]) -> None:
-    """Warn if a plain function resumes results, as it may differ from the function that made the earlier rows."""
+    """Warn if results of a plain function are resumed, as it may differ from the one that made the earlier rows."""
     now = segment.get("function")
     if not now:
         return
