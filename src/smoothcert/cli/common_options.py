@@ -10,7 +10,7 @@ from smoothcert.cli.parser import add_several
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
-    """Add the checkpoint, by path or as a bundled model, the dataset, and its corruptions and severities."""
+    """Add the options for the checkpoint (a path or a bundled model), and for the dataset and its corruptions."""
     parser.add_argument(
         "checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors file or published checkpoint"
     )
@@ -41,7 +41,7 @@ def add_split(parser: argparse._ActionsContainer) -> None:
 
 
 def add_resize_options(parser: argparse._ActionsContainer) -> None:
-    """Add the preprocessing of image folders."""
+    """Add the options for the preprocessing of image folders."""
     parser.add_argument(
         "--resize", type=int, metavar="PIXELS", help="image folders: resize the shorter side to this length"
     )
