@@ -73,7 +73,7 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
                 if on_progress:
                     on_progress(TrainProgress(config.name, done, total, run.start, epoch, means["loss"], metrics))
                 if stop_reason and done < total:
-                    deadline.interrupted |= stop_reason == INTERRUPTED  # perhaps on another rank
+                    deadline.interrupted |= stop_reason == INTERRUPTED  # another rank may have been interrupted
                     raise _stopped(run, stop_reason, done)
             yield done
         log.write_network(run.model)
