@@ -1,4 +1,4 @@
-"""Train CAT-RS and a Gaussian baseline on an excerpt of MNIST and certify both, in a few minutes on a laptop.
+"""Train CAT-RS and a Gaussian baseline on a subset of MNIST and certify both, in a few minutes on a laptop.
 
     python examples/demo.py [FOLDER]
 
@@ -6,7 +6,7 @@ Trains a Gaussian baseline until it has converged, uses its votes as soft labels
 certifies 100 test images, and prints a table and a figure. Interrupt it at any time, and run it again to resume.
 
 This is a demonstration, not a measurement: the settings of both methods were chosen from a few candidates, by their
-results on test images of the same excerpt. See RESULTS.md for measurements.
+results on test images of the same subset. See RESULTS.md for measurements.
 """
 
 import argparse

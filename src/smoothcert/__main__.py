@@ -7,7 +7,7 @@ from smoothcert.runtime.interrupts import raise_interrupt
 
 
 def main() -> int:
-    """Run the command line. Importing it takes a while; Ctrl-C works during the import as well."""
+    """Run the command line. Importing it takes a while; Ctrl-C works during the import, too."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, raise_interrupt)
     from smoothcert.cli import main

@@ -7,7 +7,7 @@ from typing import Any
 
 _FACTS = {
     "mnist": (784, 10, "MNIST"),
-    "mnist-mini": (784, 10, "MNIST, an excerpt"),
+    "mnist-mini": (784, 10, "MNIST subset"),
     "fashion_mnist": (784, 10, "Fashion-MNIST"),
     "cifar10": (3072, 10, "CIFAR-10"),
     "cifar100": (3072, 100, "CIFAR-100"),
@@ -23,7 +23,7 @@ TITLES = {name: title for name, (_, _, title) in _FACTS.items()}
 """Display names, by dataset."""
 
 MOST_CLASSES = 100_000
-"""Classes that a dataset or a results file may have; ImageNet-21k has 21,841."""
+"""Largest number of classes in a dataset or a results file; ImageNet-21k has 21,841."""
 
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")
 """Names of the corrupted datasets; `cifar10-c/fog` is a single corruption of one."""
@@ -38,7 +38,7 @@ CORRUPTIONS = {
         *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
     ),
 }
-"""Corruptions in each published corrupted dataset, over which its means are taken."""
+"""Corruptions of each published corrupted dataset; its means are over them."""
 
 REGISTERED: dict[str, Callable[[str], Any]] = {}
 """Loaders of users' datasets by name; `smoothcert.register_dataset` adds them."""

@@ -42,7 +42,7 @@ class Notice(UserWarning):
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name: a question with the closest known one, or a full stop.
+    """Return the end of a sentence about an unknown name: a question with the closest known one, or a period.
 
     >>> suggest("epoch", ["epochs", "sigma"]), suggest("x", ["epochs", "sigma"])
     ("; did you mean 'epochs'?", '.')
@@ -139,7 +139,7 @@ def kind_of(value: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    r"""Return the first line of an error message without its full stop, for quoting in another message.
+    r"""Return the first line of an error message without its period, for quoting in another message.
 
     >>> first_line(RuntimeError("No such device.\nTraceback follows."))
     'No such device'

@@ -24,7 +24,7 @@ FLAG = "--plugin"
 
 
 def plugin_files(arguments: Sequence[str]) -> list[str]:
-    """Return the files that the arguments of a command name, before they are parsed: plugins add flags.
+    """Return the plugin files named in a command's arguments. Plugins add flags, so this precedes parsing.
 
     >>> plugin_files(["train", "--plugin", "a.py", "--method", "mine", "--plugin=b.py"])
     ['a.py', 'b.py']
@@ -39,9 +39,9 @@ def plugin_files(arguments: Sequence[str]) -> list[str]:
 
 
 def load_plugins(files: Iterable[str]) -> None:
-    """Import the plugins of installed packages, and these files.
+    """Import these files, and the plugins of installed packages.
 
-    A package that fails is left out with a notice, so that it does not break commands that need nothing of it.
+    A package that fails is skipped with a notice, so that it does not break commands that do not need it.
 
     Raises:
         UsageError: If a file is missing, fails, or has the name of another module.
@@ -50,16 +50,16 @@ def load_plugins(files: Iterable[str]) -> None:
         try:
             entry.load()
         except Exception as error:  # a user's code may raise anything
-            text = f"The plugin {entry.name} ({entry.value}) is left out: {_reason(error)}."
+            text = f"The plugin {entry.name} ({entry.value}) is skipped: {_reason(error)}."
             warnings.warn(text, Notice, stacklevel=2)
     for file in files:
         load_file(Path(file))
 
 
 def load_file(file: Path) -> None:
-    """Import a file as a top-level module, as `python FILE` would find its neighbors.
+    """Import a file as a top-level module; like a script, it can import modules in its folder.
 
-    Its folder is put on the import path, which child processes inherit, so that they find it by its name.
+    The folder is put on the import path, which child processes inherit, so that they find the module by its name.
     """
     path = file.expanduser().resolve()
     if not path.is_file() or path.suffix != ".py":
@@ -72,7 +72,7 @@ def load_file(file: Path) -> None:
     try:
         module = importlib.import_module(name)
     except SmoothcertError as error:
-        raise UsageError(f"The plugin {file} fails: {first_line(error)}") from error
+        raise UsageError(f"The plugin {file} failed: {first_line(error)}") from error
     except Exception as error:
         raise UsageError(f"The plugin {file} cannot be imported: {_reason(error)}.") from error
     found = getattr(module, "__file__", None)

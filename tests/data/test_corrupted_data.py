@@ -137,7 +137,7 @@ def spoil(folder, what):
         ("shape", r"shape \[3, 32, 32\], but got \[3, 28, 32\]"),
         ("type", "expected uint8 images"),
         ("broken", "is damaged, or not an .npy file"),
-        ("class", "label 13 lies outside the 10 classes"),
+        ("class", "label 13 is outside the 10 classes"),
         ("text", "one integer label per image"),
         ("unlabelled", r"fog.npy has no labels: .*labels.npy does not exist\."),
     ],
@@ -267,7 +267,7 @@ def test_making_a_set(tmp_path, mini):
     assert make_corrupted(few, tmp_path / "mine-c", ["zigzag", "line"], seed=4) == []  # existing files are kept
     clean = find_corrupted(str(tmp_path / "mine-c")).find_clean()
     assert clean is None  # mnist-mini has a different number of images
-    with pytest.raises(UsageError, match="different images or another seed"):
+    with pytest.raises(UsageError, match="with different images or a different seed"):
         make_corrupted(few, tmp_path / "mine-c", ["fog"], seed=5)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "fog.npy").touch()
@@ -288,7 +288,7 @@ def test_clean_images_are_found_only_of_a_whole_set(tmp_path, mini, rows):
     assert (clean is not None) == (rows == len(mini))
 
 
-def test_making_colour_images_from_a_users_own_file(tmp_path, capsys):
+def test_making_color_images_from_a_users_own_file(tmp_path, capsys):
     images = RNG.integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
     np.savez(tmp_path / "mine.npz", images=images, labels=np.arange(4))
     arguments = ["data", "make", str(tmp_path / "mine.npz"), "--corruption", "contrast", "frost"]

@@ -135,19 +135,19 @@ def test_saturate_against_the_standard_library():
 
 
 def test_snow_falls_from_above_and_once_more_upside_down():
-    grey = np.full((1, 32, 32, 3), 50, dtype=np.uint8)
+    gray = np.full((1, 32, 32, 3), 50, dtype=np.uint8)
     for severity in range(1, 6):
-        flakes = corrupt(grey, "snow", severity)[0]
+        flakes = corrupt(gray, "snow", severity)[0]
         assert np.array_equal(flakes, np.rot90(flakes, 2)), "as published: a second time, turned by 180 degrees"
         assert flakes.max() > flakes.min()
 
 
 def test_bad_values():
-    grey = np.zeros((1, 28, 28, 1), dtype=np.uint8)
+    gray = np.zeros((1, 28, 28, 1), dtype=np.uint8)
     with pytest.raises(UsageError, match="Unknown corruption 'fogg'; did you mean 'fog'"):
-        corrupt(grey, "fogg")
+        corrupt(gray, "fogg")
     with pytest.raises(UsageError, match="severity of fog to be from 1 to 1, but got 2"):
-        corrupt(grey, "fog", 2)
+        corrupt(gray, "fog", 2)
     with pytest.raises(UsageError, match="1 or 3 channels, but got 2"):
         corrupt(np.zeros((1, 28, 28, 2), dtype=np.uint8), "fog")
 

@@ -20,8 +20,8 @@ from smoothcert.errors import SmoothcertError, UsageError
 
 PACKAGE = Path(smoothcert.data.registry.__file__).parent
 RNG = np.random.default_rng(0)
-GREY, GREY_LABELS = RNG.integers(0, 256, (12, 28, 28), dtype=np.uint8), RNG.integers(0, 10, 12, dtype=np.uint8)
-COLOUR, COLOUR_LABELS = RNG.integers(0, 256, (20, 3072), dtype=np.uint8), RNG.integers(0, 10, 20)
+GRAY, GRAY_LABELS = RNG.integers(0, 256, (12, 28, 28), dtype=np.uint8), RNG.integers(0, 10, 12, dtype=np.uint8)
+COLOR, COLOR_LABELS = RNG.integers(0, 256, (20, 3072), dtype=np.uint8), RNG.integers(0, 10, 20)
 
 
 def idx(array):
@@ -32,8 +32,8 @@ def write_idx(folder, mark="-", pack=False):
     folder.mkdir(parents=True, exist_ok=True)
     for prefix in ("train", "t10k"):
         for name, array in (
-            (f"{prefix}-images{mark}idx3-ubyte", GREY),
-            (f"{prefix}-labels{mark}idx1-ubyte", GREY_LABELS),
+            (f"{prefix}-images{mark}idx3-ubyte", GRAY),
+            (f"{prefix}-labels{mark}idx1-ubyte", GRAY_LABELS),
         ):
             content = idx(array)
             (folder / (name + ".gz" * pack)).write_bytes(gzip.compress(content) if pack else content)
@@ -77,12 +77,12 @@ CIFAR_FILES = {
 def cifar_files(name, version):
     key = b"labels" if name == "cifar10" else b"fine_labels"
     if version == "python":
-        content = python2_pickle(COLOUR, COLOUR_LABELS, key)
+        content = python2_pickle(COLOR, COLOR_LABELS, key)
     elif version == "python3":
-        content = pickle.dumps({b"data": COLOUR, key: COLOUR_LABELS.tolist()}, protocol=2)
+        content = pickle.dumps({b"data": COLOR, key: COLOR_LABELS.tolist()}, protocol=2)
     else:
         coarse = np.full((20, 1), 99, np.uint8)[:, : len(key) // 11]
-        content = np.concatenate([coarse, COLOUR_LABELS[:, None].astype(np.uint8), COLOUR], axis=1).tobytes()
+        content = np.concatenate([coarse, COLOR_LABELS[:, None].astype(np.uint8), COLOR], axis=1).tobytes()
     return {file + ".bin" * (version == "binary"): content for file in CIFAR_FILES[name]}
 
 
@@ -119,8 +119,8 @@ def test_idx_files_as_users_have_them(tmp_path, name, folder, mark, pack):
     write_idx(tmp_path / folder, mark, pack)
     for split in ("train", "test"):
         data = smoothcert.load_dataset(name, split, tmp_path)
-        assert torch.equal(data.images[:, 0], torch.from_numpy(GREY))
-        assert torch.equal(data.labels, torch.from_numpy(GREY_LABELS).long())
+        assert torch.equal(data.images[:, 0], torch.from_numpy(GRAY))
+        assert torch.equal(data.labels, torch.from_numpy(GRAY_LABELS).long())
         assert data.images.dtype == torch.uint8
     inside = smoothcert.load_dataset(name, "test", tmp_path / folder)
     assert torch.equal(inside.images, data.images), "the folder itself may be named"
@@ -132,8 +132,8 @@ def test_idx_files_as_users_have_them(tmp_path, name, folder, mark, pack):
 def test_cifar_as_users_have_it(tmp_path, name, version, packed):
     write_cifar(tmp_path, name, version, packed)
     data = smoothcert.load_dataset(name, "test", tmp_path)
-    assert torch.equal(data.images, torch.from_numpy(COLOUR).view(20, 3, 32, 32))
-    assert torch.equal(data.labels, torch.from_numpy(COLOUR_LABELS))
+    assert torch.equal(data.images, torch.from_numpy(COLOR).view(20, 3, 32, 32))
+    assert torch.equal(data.labels, torch.from_numpy(COLOR_LABELS))
     train = smoothcert.load_dataset(name, "train", tmp_path)
     assert len(train) == (100 if name == "cifar10" else 20)
     (tmp_path / "other" / name).mkdir(parents=True)
@@ -150,7 +150,7 @@ def test_files_that_were_unpacked_or_packed_under_their_old_names(tmp_path):
         file.rename(file.with_suffix(""))
     for split in ("train", "test"):
         data = smoothcert.load_dataset("mnist", split, tmp_path)
-        assert torch.equal(data.images[:, 0], torch.from_numpy(GREY))
+        assert torch.equal(data.images[:, 0], torch.from_numpy(GRAY))
 
 
 def test_the_two_mnists_are_not_confused(tmp_path):
@@ -167,7 +167,7 @@ def test_the_real_sets(real_data, name):
     assert torch.bincount(test.labels).tolist() == (
         [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009] if name == "mnist" else [1000] * 10
     )
-    if name == "cifar10":  # the published normalisation is the training set's own mean
+    if name == "cifar10":  # the published normalization is the training set's own mean
         mean = train.images.float().mean(dim=(0, 2, 3)) / 255
         assert mean.tolist() == pytest.approx(train.mean, abs=2e-4)
 
@@ -191,11 +191,11 @@ def test_mnist_mini_is_balanced_and_small(mini):
 @pytest.mark.parametrize("layout", [(0, 1, 2, 3), (0, 2, 3, 1)])
 @pytest.mark.parametrize("keys", [("images", "labels"), ("x_test", "y_test"), ("test_images", "test_labels")])
 def test_npz_of_any_layout(tmp_path, layout, keys):
-    images = COLOUR.reshape(20, 3, 32, 32)
-    np.savez(tmp_path / "own.npz", **{keys[0]: images.transpose(layout), keys[1]: COLOUR_LABELS})
+    images = COLOR.reshape(20, 3, 32, 32)
+    np.savez(tmp_path / "own.npz", **{keys[0]: images.transpose(layout), keys[1]: COLOR_LABELS})
     data = smoothcert.load_dataset(str(tmp_path / "own.npz"))
     assert torch.equal(data.images, torch.from_numpy(images))
-    assert data.classes == tuple(str(i) for i in range(COLOUR_LABELS.max() + 1))
+    assert data.classes == tuple(str(i) for i in range(COLOR_LABELS.max() + 1))
 
 
 def test_a_path_object_is_a_path_and_never_a_name(tmp_path, monkeypatch):
@@ -326,13 +326,13 @@ class Evil:
     "content",
     [
         pickle.dumps({b"data": Evil(), b"labels": [1]}),
-        pickle.dumps({b"data": COLOUR[:, :100], b"labels": COLOUR_LABELS.tolist()}),
-        pickle.dumps({b"data": COLOUR, b"labels": COLOUR_LABELS.tolist()[:-1]}),
+        pickle.dumps({b"data": COLOR[:, :100], b"labels": COLOR_LABELS.tolist()}),
+        pickle.dumps({b"data": COLOR, b"labels": COLOR_LABELS.tolist()[:-1]}),
         pickle.dumps([1, 2]),
-        pickle.dumps({b"data": COLOUR, b"labels": [0.5] * 20}),
-        pickle.dumps({b"data": COLOUR, b"labels": None}),
-        pickle.dumps({b"data": COLOUR, b"labels": [[1]] * 19 + [2]}),
-        pickle.dumps({b"data": COLOUR, b"labels": [[1]] * 20}),
+        pickle.dumps({b"data": COLOR, b"labels": [0.5] * 20}),
+        pickle.dumps({b"data": COLOR, b"labels": None}),
+        pickle.dumps({b"data": COLOR, b"labels": [[1]] * 19 + [2]}),
+        pickle.dumps({b"data": COLOR, b"labels": [[1]] * 20}),
         b"\x80\x02garbage",
     ],
     ids=["code", "short", "labels missing", "no table", "fractions", "no list", "ragged", "list of lists", "garbage"],
@@ -348,7 +348,7 @@ def test_tampered_pickles_are_refused(tmp_path, capsys, content):
 
 def test_labels_outside_the_classes(tmp_path):
     write_idx(tmp_path / "mnist")
-    (tmp_path / "mnist/t10k-labels-idx1-ubyte").write_bytes(idx(GREY_LABELS + np.uint8(200)))
+    (tmp_path / "mnist/t10k-labels-idx1-ubyte").write_bytes(idx(GRAY_LABELS + np.uint8(200)))
     with pytest.raises(SmoothcertError, match="outside the 10 classes"):
         smoothcert.load_dataset("mnist", "test", tmp_path)
 
@@ -356,13 +356,13 @@ def test_labels_outside_the_classes(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"images": GREY.astype(np.int32), "labels": GREY_LABELS}, "uint8"),
-        ({"images": GREY}, "labels"),
-        ({"images": GREY.reshape(12, 784), "labels": GREY_LABELS}, "channels"),
-        ({"images": np.zeros((12, 28, 28, 4), np.uint8), "labels": GREY_LABELS}, "1 or 3 channels, but got"),
-        ({"images": GREY, "labels": GREY_LABELS[:5]}, "12 images but 5 labels"),
-        ({"images": GREY, "labels": GREY_LABELS.astype(float)}, "one integer label per image"),
-        ({"images": GREY, "labels": np.array([Evil()] * 12)}, "plain arrays"),
+        ({"images": GRAY.astype(np.int32), "labels": GRAY_LABELS}, "uint8"),
+        ({"images": GRAY}, "labels"),
+        ({"images": GRAY.reshape(12, 784), "labels": GRAY_LABELS}, "channels"),
+        ({"images": np.zeros((12, 28, 28, 4), np.uint8), "labels": GRAY_LABELS}, "1 or 3 channels, but got"),
+        ({"images": GRAY, "labels": GRAY_LABELS[:5]}, "12 images but 5 labels"),
+        ({"images": GRAY, "labels": GRAY_LABELS.astype(float)}, "one integer label per image"),
+        ({"images": GRAY, "labels": np.array([Evil()] * 12)}, "plain arrays"),
     ],
 )
 def test_bad_npz(tmp_path, arrays, message):
@@ -373,7 +373,7 @@ def test_bad_npz(tmp_path, arrays, message):
 
 def test_damaged_npz(tmp_path):
     file = tmp_path / "own.npz"
-    np.savez_compressed(file, images=GREY // 64, labels=GREY_LABELS, classes=np.array(list("0123456789")))
+    np.savez_compressed(file, images=GRAY // 64, labels=GRAY_LABELS, classes=np.array(list("0123456789")))
     content = np.frombuffer(file.read_bytes(), np.uint8)
     refused = 0
     for damage in range(100):

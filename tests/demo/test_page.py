@@ -98,7 +98,7 @@ def test_votes_and_radius_are_those_of_smoothcert(tab, mini, method):
     assert tab.locator(f".card[data-network={method}] .answer").inner_text() == str(expected.prediction)
 
 
-@pytest.mark.parametrize("attack", ["Fool one prediction", "Fool the vote", "Towards a", "Random"])
+@pytest.mark.parametrize("attack", ["Fool one prediction", "Fool the vote", "Toward a", "Random"])
 def test_the_vote_holds_inside_the_ball(tab, attack):
     tab.locator("#kind label", has_text=attack).click(position={"x": 5, "y": 5})
     tab.wait_for_selector("html[data-ready]")

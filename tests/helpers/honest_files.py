@@ -128,10 +128,10 @@ def dataset_kinds(rng, images, labels):
     packed = {f"{name}.gz": gzip.compress(content) for name, content in plain.items()}
     mnist = lambda folder: smoothcert.load_dataset("mnist", "test", folder)  # noqa: E731
     yield_ = {"idx": Kind(plain, (mnist,)), "idx.gz": Kind(packed, (mnist,))}
-    colour = rng.integers(0, 256, (4, 3072), dtype=np.uint8)
-    batch = pickle.dumps({b"data": colour, b"labels": [1, 2, 3, 4]}, protocol=2)
+    color = rng.integers(0, 256, (4, 3072), dtype=np.uint8)
+    batch = pickle.dumps({b"data": color, b"labels": [1, 2, 3, 4]}, protocol=2)
     cifar = lambda folder: smoothcert.load_dataset("cifar10", "test", folder)  # noqa: E731
-    rows = b"".join(bytes([label]) + row.tobytes() for label, row in enumerate(colour))
+    rows = b"".join(bytes([label]) + row.tobytes() for label, row in enumerate(color))
     yield_["cifar"] = Kind({"cifar-10-batches-py/test_batch": batch}, (cifar,))
     yield_["cifar.bin"] = Kind({"cifar-10-batches-bin/test_batch.bin": rows}, (cifar,))
     yield_["cifar.tar.gz"] = Kind({"cifar-10-python.tar.gz": gzip.compress(_tar(test_batch=batch))}, (cifar,))

@@ -73,7 +73,7 @@ def test_seeds_are_averaged_below_the_table(tmp_path, mini, capsys):
     assert [first[4][:5], second[4][:5]] == [f"{row['acr']['value']:.3f}" for row in rows]
     make_run(tmp_path / "mnist", mini.labels.numpy()[:100], dataset="mnist")
     assert main(["report", str(tmp_path)]) == 0
-    assert re.search(r"^MNIST, an excerpt +0.50  Gaussian +2  ", capsys.readouterr().out, re.M), "with its dataset"
+    assert re.search(r"^MNIST subset +0.50  Gaussian +2  ", capsys.readouterr().out, re.M), "with its dataset"
     assert mean["acr_mean"] == pytest.approx(np.mean([row["acr"]["value"] for row in rows]))
 
 

@@ -132,7 +132,7 @@ def interrupt(progress):
 @pytest.mark.parametrize(
     ("resumed_by", "message"),
     [
-        (first_function, "may come from another function than .*first_function"),
+        (first_function, "may come from a function other than .*first_function"),
         (second_function, "not .*second_function"),
     ],
 )

@@ -354,7 +354,7 @@ def test_a_damaged_state_falls_back_to_the_one_before(few, tmp_path):
     assert before.is_file()
     flip_a_bit(last)
     (tmp_path / "run/metrics.jsonl.part").write_text("half")
-    with pytest.warns(Notice, match="SHA-256 in its header. The run is resumed from the state before, at step"):
+    with pytest.warns(Notice, match="SHA-256 in its header. The run is resumed from the previous state, at step"):
         fit(config, tmp_path / "run", few, few)
     fit(config, tmp_path / "whole", few, few)
     assert same(tmp_path / "run/model.safetensors", tmp_path / "whole/model.safetensors")
@@ -375,7 +375,7 @@ def test_two_damaged_states_are_named(few, tmp_path):
 def test_a_run_without_its_configuration_is_not_claimed_by_another(left, few, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / left).write_bytes(b"of a run that was trained in another way")
-    with pytest.raises(UsageError, match="holds a run, but no config.toml that says how it was trained"):
+    with pytest.raises(UsageError, match="holds a run, but its configuration, config.toml, is missing"):
         fit(configure("gaussian"), tmp_path / "run", few, few)
     assert [path.name for path in (tmp_path / "run").iterdir()] == [left]
 

@@ -191,7 +191,7 @@ def test_steps_that_cannot_be_captured_run_one_by_one_with_the_same_numbers(monk
     monkeypatch.setattr(GraphStepper, "_capture", refuse)
     method = Gaussian(sigma=0.25)
     expected = train(method, compiled=False, steps=7)
-    with pytest.warns(Notice, match="Steps run one by one: they cannot be captured") as notices:
+    with pytest.warns(Notice, match="Steps run without CUDA graphs, because they cannot be captured") as notices:
         actual = train(method, compiled=False, steps=7, graphs=True)
     assert len(notices) == 1
     assert all(torch.equal(actual[key], expected[key]) for key in expected)

@@ -280,7 +280,7 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
     with pytest.raises(UsageError, match="Mlp cannot score inputs of shape"):
         smoothcert.load_checkpoint(path, model=Mlp)
     smoothcert.save_checkpoint(tmp_path / "lenet.safetensors", smoothcert.create_model("lenet"))
-    with pytest.raises(UsageError, match="holds a lenet of the package; omit `model`"):
+    with pytest.raises(UsageError, match="holds the built-in network lenet; omit `model`"):
         smoothcert.load_checkpoint(tmp_path / "lenet.safetensors", model=ConvNet)
     with pytest.raises(UsageError, match="which the published code knows"):
         smoothcert.export_checkpoint(loaded, tmp_path / "out.pth.tar")
@@ -358,7 +358,7 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         ({"optimizer": "adamw", "momentum": 0.5}, "Expected `momentum` to be 0.9 with `optimizer='adamw'`"),
         ({"schedule": "one-cycle", "warmup_epochs": 1.0}, "which has its own warm-up"),
         ({"warmup_epochs": 6.0}, "Expected `warmup_epochs` to be below `epochs`"),
-        ({"validation": 0.001}, "at least one image, but got 0.001"),
+        ({"validation": 0.001}, "large enough for at least one of 96 images, but got 0.001"),
         ({"lr_stepp": 3}, "Unknown field 'lr_stepp'; did you mean"),
         ({"augmentation": "crop-flip"}, r"Expected `augmentation` to be 'none' for inputs of shape \[6\]"),
         ({"test_data": shapes()}, "Expected `test_data` to have inputs of the shape of `train_data`"),
@@ -455,7 +455,7 @@ def test_a_plugin_may_not_hide_another_module(tmp_path, capsys):
 
 
 def test_installed_packages_are_plugins(tmp_path):
-    """As an entry point of a package on the import path; a package that fails is left out with a notice."""
+    """As an entry point of a package on the import path; a package that fails is skipped with a notice."""
     for name, code in {"good": "import smoothcert\nsmoothcert.register_model('theirs', dict)", "bad": "1 / 0"}.items():
         (tmp_path / f"{name}_plugin.py").write_text(code)
         about = tmp_path / f"{name}-1.0.dist-info"
@@ -468,7 +468,7 @@ def test_installed_packages_are_plugins(tmp_path):
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "theirs" in done.stdout.split()
-    assert "The plugin bad (bad_plugin) is left out: ZeroDivisionError: division by zero." in done.stderr
+    assert "The plugin bad (bad_plugin) is skipped: ZeroDivisionError: division by zero." in done.stderr
 
 
 def test_datasets_with_labels_are_read_on_demand(tmp_path):

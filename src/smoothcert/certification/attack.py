@@ -38,10 +38,10 @@ class Trial:
         label: True class.
         certified: Certified class of the clean image, -1 for an abstention.
         radius: Certified radius of the clean image.
-        within: Largest l2 length allowed to the attack.
+        within: Largest l2 length of a perturbation in the attack.
         length: l2 length of the perturbation.
         answer: Smoothed prediction for the perturbed image, -1 for an abstention.
-        broken: 1 if the answer is another class although the perturbation is within the certified radius.
+        broken: 1 if the answer is a different class although the perturbation is within the certified radius.
     """
 
     idx: int
@@ -101,7 +101,7 @@ def smoothed_gradient(
 
     The loss of an input is -log of the mean probability of its class over noise samples (SmoothAdv: Salman et al.,
     2019). The noise is a function of the seed and the input's place in the batch, so it is the same in every call.
-    The network is in eval mode meanwhile, and gradients of its weights are neither computed nor changed.
+    During the call, the network is in eval mode, and gradients of its weights are neither computed nor changed.
 
     Args:
         classifier: A smoothed module. Its noise is Gaussian.
@@ -194,7 +194,7 @@ def attack_dataset(
 
 
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
-    """Return the number of certificates tested, the number broken, and the p-value of this number.
+    """Return the number of certificates tested, the number broken, and the p-value of the latter.
 
     A certificate is false with probability at most alpha, and so is each smoothed prediction.
     """

@@ -51,7 +51,7 @@ def transferred_radius(successes: ArrayLike, differ: ArrayLike, n: int, noise: N
 
 
 def differing_bound(differ: ArrayLike, n: int, alpha: float) -> Floats:
-    """Return zeta, the upper bound at confidence 1 - alpha / 2 of the probability that the two votes differ."""
+    """Return zeta, the upper bound at confidence 1 - alpha / 2 on the probability that the two votes differ."""
     return failure_upper_bound(n - np.asarray(differ), n, alpha / 2)
 
 

@@ -41,15 +41,14 @@ def certify_dataset(
 ) -> list[Record]:
     """Certify images of a dataset.
 
-    With `out`, results are written as they are made: a TSV file with one row per image, the votes beside it, and a JSON
-    sidecar with all settings. The same call resumes a file that was interrupted; one made with different settings is
-    refused.
+    With `out`, results are written as they are computed: a TSV file with one row per image, the votes beside it, and a
+    JSON sidecar with all settings. The same call resumes a file that was interrupted; one made with different settings
+    is refused.
 
     Args:
         classifier: The smoothed classifier.
         data: The images, as `load_dataset` returns them; a pair (inputs, labels) of arrays or tensors; or a
-            `torch.utils.data.Dataset` or DataLoader of such pairs. uint8 inputs are scaled to [0, 1]; floats are used
-            as they are.
+            `torch.utils.data.Dataset` or DataLoader of such pairs. uint8 inputs are scaled to [0, 1]; floats are not.
         out: The results file, or None to write nothing.
         n0: Number of noise samples that select the class.
         n: Number of fresh noise samples that bound its probability; with `stop`, the largest number.
@@ -149,7 +148,7 @@ def predict_dataset(
     purpose: Purpose = Purpose.PREDICT,
     on_progress: Callable[[Progress[Prediction]], None] | None = None,
 ) -> list[Prediction]:
-    """Predict images of a dataset with n votes each, without radii.
+    """Classify images of a dataset by n votes each, without radii.
 
     Args:
         classifier: The smoothed classifier.

@@ -226,7 +226,7 @@ def _describe_data(data: ImageData) -> dict[str, Any]:
 
 
 def _compact(indices: list[int]) -> str | list[int]:
-    """Write an arithmetic progression as start:stop:step, and any other list as it is."""
+    """Write an arithmetic progression as start:stop:step, and return any other list unchanged."""
     if not indices:
         return []
     step = indices[1] - indices[0] if len(indices) > 1 else 1

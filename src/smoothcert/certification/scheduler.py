@@ -32,7 +32,7 @@ class Tracker:
         self.failure, self.active = np.ones(count), np.ones(count, dtype=bool)
 
     def observe(self, places: Sequence[int], votes: Sequence[NDArray[np.int64]]) -> None:
-        """Take in the votes of the next stage of distinct images, and decide which need more samples."""
+        """Process the votes of the next stage of distinct images, and decide which need more samples."""
         where, seen = np.asarray(places, dtype=np.int64), np.asarray(votes)
         stages = self.stage[where]
         for stage in np.unique(stages):
@@ -68,7 +68,7 @@ class Tracker:
     def worth(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the width of the undecided interval of radii, per sample of the next stage.
 
-        The interval reaches from the proven radius to the largest one that the votes so far leave possible. Images
+        The interval extends from the proven radius to the largest one that the votes so far leave possible. Images
         without a look come first.
         """
         worth = np.full(len(places), np.inf)

@@ -1,4 +1,4 @@
-"""Sequential certification: every image gets as many samples as its stopping rule needs."""
+"""Sequential certification: each image gets only as many samples as the stopping rule needs."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class _SequentialRun:
         return records
 
     def restore(self) -> None:
-        """Observe all looks that the store has."""
+        """Process all looks that are already stored."""
         while places := [place for place in range(len(self.indices)) if self._is_stored(place)]:
             self._observe(places)
 

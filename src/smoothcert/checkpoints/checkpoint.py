@@ -104,8 +104,8 @@ def load_checkpoint(
 
     Args:
         path: A file or a run folder.
-        model: The network of a file that was trained from your own: the function that creates it, or a module, of
-            which a copy is filled. Not needed if the architecture is registered (see `register_model`).
+        model: Your own network, if the file holds its weights: the function that creates it, or a module, of which a
+            copy gets the weights. Not needed if the architecture is registered (see `register_model`).
         architecture: The expected architecture, if any.
         normalization: The input normalization of a published checkpoint, which its file does not contain: a key of
             `smoothcert.checkpoints.published.NORMALIZATIONS`.
@@ -174,7 +174,7 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
 
 
 class About(TypedDict, total=False):
-    """The metadata of a checkpoint, and whatever else its maker adds."""
+    """The metadata of a checkpoint; its creator may add other entries."""
 
     name: str
     dataset: str
@@ -190,7 +190,7 @@ def holds_user_model(path: Path) -> bool:
     try:
         with safe_open(file, framework="pt") as content:
             return _INPUT_SHAPE in (content.metadata() or {})
-    except (OSError, SafetensorError):  # loading it raises an error that tells more
+    except (OSError, SafetensorError):  # loading it raises a more specific error
         return False
 
 
@@ -215,7 +215,7 @@ def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
         shape = parse_json(header[_INPUT_SHAPE], list[Count], f"{path}, `{_INPUT_SHAPE}`")
         return _load_own(path, weights, name, int(classes), shape, own), about
     if own is not None:
-        raise UsageError(f"{path} holds a {name} of the package; omit `model`.")
+        raise UsageError(f"{path} holds the built-in network {name}; omit `model`.")
     values = [weights[key] for key in ("normalize.mean", "normalize.std") if key in weights]
     if len(values) != 2 or any(value.dim() != 1 or not value.isfinite().all() for value in values):
         raise SmoothcertError(f"{path} is damaged: expected `mean` and `std` to be one number per channel.")
@@ -252,7 +252,7 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], where: str, 
 def fill(path: Path, weights: Mapping[str, Tensor], name: str, classes: int, **options: Any) -> Classifier:
     """Return a model with these weights; raise an error that names the first layers that do not fit.
 
-    The sizes that can be chosen freely, the classes, channels and depth, are compared before a model of them is built.
+    The numbers of classes, channels and layers, which may have any value, are compared before a model is built.
     """
     depth = re.fullmatch(r"cifar_resnet(\d{1,9})", name)
     first = [value for key, value in weights.items() if key.endswith("conv1.weight") and value.dim() == 4]

@@ -78,7 +78,7 @@ def weights_in(content: Any, path: Path) -> Mapping[str, Tensor]:
 
 
 def read_weights(path: Path) -> Mapping[str, Tensor]:
-    """Return the weights of a file of any network, under the names that they have in it."""
+    """Return the weights in a file of any network, by their names in the file."""
     return weights_in(_read(path), path)
 
 

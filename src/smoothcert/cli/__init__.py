@@ -139,7 +139,7 @@ def _shorten(name: str) -> str:
 def _sigterm_as_interrupt() -> Iterator[None]:
     """Treat SIGTERM, which job queues send before SIGKILL, like Ctrl-C, so that work is saved.
 
-    Under torchrun the handler stays as it is: torchrun sends SIGTERM to all processes when one of them fails.
+    Under torchrun the handler is left unchanged: torchrun sends SIGTERM to all processes when one of them fails.
     """
     if threading.current_thread() is not threading.main_thread() or "RANK" in os.environ:
         yield

@@ -119,7 +119,7 @@ def _check_settings(certificates: Results, inputs: CommandInputs, data: ImageDat
         raise UsageError(f"{certificates.name} covers different images; set `--data` and `--split`.")
     if settings.get("norm", "l2") != "l2" or settings.get("top_k", 1) > 1:
         raise UsageError(
-            f"{certificates.name} has certificates of another kind; set `--certificates` to l2 radii of the top class."
+            f"{certificates.name} has other certificates; set `--certificates` to l2 radii of the top class."
         )
     return settings
 

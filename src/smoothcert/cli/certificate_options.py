@@ -1,4 +1,4 @@
-"""Options of `smoothcert certify` beyond the published algorithm: stopping rules, noises and bounds."""
+"""Options of `smoothcert certify` beyond the published algorithm: stopping rules, types of noise, and bounds."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _read_budget(text: str) -> int:
 
 
 def most_samples(rule: StopRule | None, images: int, samples_per_image: int) -> int:
-    """Return the largest number of samples that certifying so many images can take."""
+    """Return the largest number of samples that certifying `images` images can take."""
     from smoothcert.statistics.stopping import BudgetStop
 
     most = images * samples_per_image

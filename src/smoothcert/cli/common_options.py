@@ -10,7 +10,7 @@ from smoothcert.cli.parser import add_several
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
-    """Add the checkpoint, by path or as a bundled model, the dataset, and its corruptions and severities."""
+    """Add the options for the checkpoint (a path or a bundled model), and for the dataset and its corruptions."""
     parser.add_argument(
         "checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors file or published checkpoint"
     )
@@ -41,7 +41,7 @@ def add_split(parser: argparse._ActionsContainer) -> None:
 
 
 def add_resize_options(parser: argparse._ActionsContainer) -> None:
-    """Add the preprocessing of image folders."""
+    """Add the options for the preprocessing of image folders."""
     parser.add_argument(
         "--resize", type=int, metavar="PIXELS", help="image folders: resize the shorter side to this length"
     )
@@ -57,7 +57,7 @@ def add_data_dir(parser: argparse._ActionsContainer) -> None:
 
 
 def add_sample_options(group: argparse._ActionsContainer) -> None:
-    """Add the seed and the choice of images."""
+    """Add the options for the seed and for the images to use."""
     group.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
     group.add_argument("--skip", type=int, default=1, metavar="K", help="use only every K-th image (default: 1)")
     group.add_argument("--max", dest="limit", type=int, metavar="I", help="use only images with an index below I")

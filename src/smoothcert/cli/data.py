@@ -16,7 +16,7 @@ from smoothcert.errors import SmoothcertError, UsageError, counted, unknown_name
 
 
 def add_command(commands: Any) -> None:
-    """Add the command and its verbs."""
+    """Add the command and its subcommands."""
     text = "download, make, list and show datasets"
     data = commands.add_parser("data", help=text, description=text.capitalize() + ".")
     verbs = data.add_subparsers(title="verbs", metavar="VERB", required=True)

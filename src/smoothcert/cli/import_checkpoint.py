@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check_accuracy(model: Any, dataset: str, sigma: float, data_dir: str | None) -> None:
-    """Print the accuracy under noise; a wrong normalization shows as chance level."""
+    """Print the accuracy under noise, which is close to chance if the normalization is wrong."""
     import torch
 
     from smoothcert.data import load_dataset

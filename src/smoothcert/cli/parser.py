@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def name_flags(message: str, parser: argparse.ArgumentParser) -> str:
-    """Replace Python arguments in backticks with the flags of a command, and leave other names as they are.
+    """Replace Python arguments in backticks with the flags of a command, and leave other names unchanged.
 
     The library names the arguments of its functions. An option whose `dest` is the name of an argument is its flag.
 

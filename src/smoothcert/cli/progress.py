@@ -14,7 +14,7 @@ from typing import Any
 from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.errors import Notice, printable
 
-COMPILING = "Compiling {}; this can take a minute the first time, later runs use the compiler's cache."
+COMPILING = "Compiling {}: this can take a minute the first time; later runs use the compiler's cache."
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_SPEED = 30.0  # the speed is averaged over this window, so that a slow start (compilation) stops counting
 

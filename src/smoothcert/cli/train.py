@@ -59,7 +59,7 @@ def add_command(commands: Any) -> None:
 
 
 def _describe_default(default: Any) -> str:
-    if default is None or default == "":  # then the help says what happens
+    if default is None or default == "":  # the help describes it in words
         return ""
     return f" (default: {('off', 'on')[default] if isinstance(default, bool) else default})"
 
@@ -84,7 +84,7 @@ def _add_method_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _shared_help(helps: Mapping[str, str]) -> str:
-    """Return the help of an option that several methods share: each distinct meaning, after its methods."""
+    """Return the help of an option that several methods share: each distinct text, preceded by its methods."""
     meanings: dict[str, list[str]] = {}
     for method, text in helps.items():
         meanings.setdefault(text, []).append(method)

@@ -192,7 +192,7 @@ def _fetch_any(name: str, source: DownloadSource, path: Path, known: KnownFile, 
 
 
 def _receive(response: http.client.HTTPResponse) -> bytes:
-    """Return the next bytes; raise a broken connection as a network error, so that it is not taken for a full disk."""
+    """Return the next bytes; raise a network error, not a disk error, if the connection breaks."""
     try:
         return response.read(1 << 18)
     except OSError as error:

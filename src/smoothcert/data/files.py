@@ -62,7 +62,7 @@ def open_archive(archive: Path) -> Opener:
 
     def read(name: str) -> bytes:
         try:
-            # Limit the stream, since tarfile reads some headers at whatever size they declare.
+            # Limit the stream, since tarfile trusts the size that some headers declare.
             with io.BytesIO(read_bytes(archive, decompress=True)) as content, tarfile.open(fileobj=content) as tar:
                 for member in tar:
                     if Path(member.name).name != name or member.isdir():

@@ -40,15 +40,15 @@ class ImageData:
         name: The name of the dataset.
         split: `train` or `test`.
         images: Tensor [count, ...], or images read from files on demand. uint8 values from 0 to 255 stand for inputs in
-            [0, 1]; floating-point values are used as they are.
+            [0, 1]; floating-point values are used unchanged.
         labels: int64 [count].
         classes: The class names; default: the numbers up to the largest label.
         mean: The mean per channel that published networks subtract; default: zeros.
         std: The standard deviation per channel that they divide by; default: ones.
-        severities: How many times the images of a corrupted dataset are repeated, mildest severity first.
+        severities: Number of severities of a corrupted dataset, which repeats all images at each, the mildest first.
 
     Raises:
-        SmoothcertError: If images, labels and classes do not fit together.
+        SmoothcertError: If images, labels and classes do not match.
 
     Example:
         >>> images = torch.zeros(2, 1, 28, 28, dtype=torch.uint8)
@@ -88,7 +88,7 @@ class ImageData:
         low, high = int(self.labels.min()), int(self.labels.max())
         if low < 0 or high >= len(self.classes):
             wrong = low if low < 0 else high
-            raise SmoothcertError(f"{self.name}: label {wrong} lies outside the {len(self.classes)} classes.")
+            raise SmoothcertError(f"{self.name}: label {wrong} is outside the {len(self.classes)} classes.")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -120,7 +120,7 @@ class ImageData:
         return torch.Size(self.images.shape[1:])
 
     def floats(self, indices: Sequence[int] | Tensor, device: torch.device | str = "cpu") -> Tensor:
-        """Return inputs as float32, to which noise is added: 8-bit images in [0, 1], others as they are."""
+        """Return inputs as float32, to which noise is added: 8-bit images scaled to [0, 1], others unchanged."""
         chosen = self.images[torch.as_tensor(indices)].to(device)
         return chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen.float()
 

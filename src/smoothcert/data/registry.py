@@ -66,7 +66,7 @@ _DIGITS, _CLOTHES = tuple("0123456789"), tuple(_FASHION_NAMES.split(","))
 _find_mnist, _find_fashion = partial(find_idx, _MNIST_PLACES), partial(find_idx, _FASHION_PLACES)
 DATASETS = {
     "mnist": Dataset(_find_mnist, _DIGITS, *_GRAY, "handwritten digits, 28x28, 60,000 + 10,000"),
-    "mnist-mini": Dataset(_find_mini, _DIGITS, *_GRAY, "an excerpt of MNIST, 6,000 + 1,000, part of the package"),
+    "mnist-mini": Dataset(_find_mini, _DIGITS, *_GRAY, "a subset of MNIST, 6,000 + 1,000, part of the package"),
     "fashion_mnist": Dataset(_find_fashion, _CLOTHES, *_GRAY, "articles of clothing, 28x28, 60,000 + 10,000"),
     "cifar10": Dataset(
         partial(find_cifar, CIFAR10),
@@ -173,7 +173,7 @@ def load_dataset(
         resize: Length of the shorter side that images of a folder are resized to (ImageNet: 256).
         crop: Side of the square that is then cut from their center (ImageNet: 224).
         skip_broken: Replace an image that cannot be decoded with the next one in its folder.
-        root: The earlier name of `data_dir`.
+        root: Former name of `data_dir`.
 
     Returns:
         The images with their labels.
@@ -223,7 +223,7 @@ def load_dataset(
 
 
 def path_of(name: str) -> Path | None:
-    """Return the absolute path of a dataset that is given by its path, None for the name of one."""
+    """Return the absolute path of a dataset given by its path, or None for a dataset given by its name."""
     path = Path(name).expanduser()
     known = canonical_name(name) in DIMENSIONS or name in REGISTERED
     return path.resolve() if path.exists() and not known else None

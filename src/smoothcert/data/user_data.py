@@ -22,17 +22,17 @@ _READ_AT_ONCE = 256
 
 
 def as_image_data(data: Any, split: str = "test") -> ImageData:
-    """Return any kind of labeled data that public functions accept as `ImageData`.
+    """Convert labeled data of any kind that public functions accept to `ImageData`.
 
     Args:
         data: `ImageData`; a pair (inputs, labels) of arrays or tensors; a `torch.utils.data.Dataset` of such pairs; or
-            a `DataLoader` that does not shuffle. uint8 inputs are scaled to [0, 1]; floats are used as they are.
+            a `DataLoader` that does not shuffle. uint8 inputs are scaled to [0, 1]; floats are used unchanged.
             A dataset with an attribute `targets`, such as those of torchvision, is read on demand; any other is read
             into memory.
         split: `train` or `test`.
 
     Returns:
-        The inputs with their labels. The place of an input in `data` is its index.
+        The inputs with their labels. The index of an input is its position in `data`.
 
     Raises:
         UsageError: If `data` is not labeled data of one of these kinds.
@@ -64,7 +64,7 @@ def as_image_data(data: Any, split: str = "test") -> ImageData:
 
 @dataclass(frozen=True)
 class DatasetImages:
-    """The inputs of a PyTorch dataset, read when they are needed."""
+    """The inputs of a PyTorch dataset, read on demand."""
 
     dataset: Any
     shape: torch.Size

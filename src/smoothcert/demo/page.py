@@ -80,9 +80,10 @@ def _facts() -> list[str]:
         "votes, up to rounding.",
         "Distances are l2: the root of the sum of the squared changes of all pixels, which range from 0 to 1. A pushed "
         "pixel may leave that range; the guarantee covers this, and the screen clips it.",
-        "Each network is attacked by itself, with full knowledge of it. One prediction: a short way across the nearest "
-        "boundary between two answers. The vote, or towards a digit: gradients averaged over noisy copies. The answer "
-        f"along the way is settled by a test at level {_ALPHA}; hatched means undecided.",
+        "Each network is attacked by itself, with full knowledge of it. To fool one prediction, the push crosses the "
+        "nearest boundary between two answers. To fool the vote, or to push toward a digit, it follows gradients "
+        f"averaged over noisy copies. A test at level {_ALPHA} decides the answers along the push; hatched means "
+        "undecided.",
         "The digits are MNIST test images, all but the 0 chosen for being difficult. With noise 0.50, a single "
         "prediction of a smoothed network is fooled inside the certified ball on about 5 % of the test images, and the "
         "ordinary network on more than 30 %.",

@@ -57,9 +57,9 @@ class SyncedBatchNorm(BatchNorm):
 def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm]:
     """Replace a network's BatchNorm layers with synchronized ones, and return the new layers.
 
-    Subclasses of PyTorch's layers are left as they are, because they may compute something else.
+    Subclasses of PyTorch's layers are not replaced, because they may compute something else.
     """
-    replaced: dict[int, SyncedBatchNorm] = {}  # by the layer replaced, which may have several places
+    replaced: dict[int, SyncedBatchNorm] = {}  # by id of the replaced layer, which may occur several times
     for module in list(model.modules()):
         for name, child in list(module._modules.items()):
             if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):

@@ -55,7 +55,7 @@ class _Queue:
         self._results: dict[int, str | bytes] = {}
 
     def lead(self, work: Callable[[int], object]) -> Iterator[str | bytes]:
-        """Work as rank 0 and yield every result in order, as JSON."""
+        """Process items as rank 0, and yield the results of all items in order, as JSON."""
         ticket, given = self._draw_ticket(), 0
         while given < self.items:
             item = self._item(ticket)
@@ -72,7 +72,7 @@ class _Queue:
             raise_if_peer_failed(self.ranks)
 
     def serve(self, work: Callable[[int], object]) -> None:
-        """Work as a rank other than 0, until rank 0 says that all items are done."""
+        """Process items as a rank other than 0, until rank 0 says that all are done."""
         ticket = self._draw_ticket()
         while not self._has("end"):
             item = self._item(ticket)

@@ -39,7 +39,7 @@ def _convolve_kernel(
     given_width: tl.constexpr, given_stride: tl.constexpr,
     block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    """Convolve; each iteration takes `depth` channels of one pixel or, for `narrow` images, one line of a patch.
+    """Convolve; each iteration takes `depth` channels of one pixel or, for `narrow` images, one image line of a patch.
 
     A shortcut with `given` channels is projected in the last iterations.
     """

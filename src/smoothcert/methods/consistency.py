@@ -78,7 +78,7 @@ class SmoothAdvConsistency(Consistency):
         return StepOutput(output.loss, {**output.parts, "adversarial": adversarial})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, images: int) -> Tensor:
-        """Return the images after T steps that increase the smoothed loss, summed and divided by `images`."""
+        """Return the images after T steps that increase the sum of their smoothed losses, divided by `images`."""
         moved = x
         with frozen(model):
             for _ in range(self.attack_steps):

@@ -14,7 +14,7 @@ from smoothcert.methods.perturb import scores_under
 
 @dataclass(frozen=True, kw_only=True)
 class Macer(Method):
-    """-log of the mean probability over k noise samples, plus a hinge on the soft radius of correct images."""
+    """Negative log of the mean probability over k noise samples, plus a hinge on the soft radius of correct images."""
 
     name = "macer"
 

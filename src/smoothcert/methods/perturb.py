@@ -55,7 +55,7 @@ def within(delta: Tensor, radius: Tensor | float, batch_dims: int = 1) -> Tensor
 
 
 def warmed_up(epoch: Tensor | int, epochs: int) -> Tensor:
-    """Return the share of an attack that is in force in an epoch, counted from 0; it grows to 1 within `epochs`."""
+    """Return the fraction of an attack's full size in an epoch, counted from 0; it grows to 1 over `epochs` epochs."""
     return torch.as_tensor((epoch + 1) / epochs).clamp(max=1)
 
 
@@ -70,7 +70,7 @@ def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
 
 
 def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient of an objective's first value, and its second value, of the same pass.
+    """Return the gradient of an objective's first value, and its second value, from the same pass.
 
     `torch.compile` can trace only `torch.func.grad`; a network that is compiled separately needs `autograd.grad`.
     """
@@ -90,9 +90,9 @@ def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """Put a network into eval mode during an attack, which keeps its BatchNorm statistics, and restore it afterwards.
+    """Put a network into eval mode during an attack, which keeps its BatchNorm statistics, and restore it afterward.
 
-    Weights require no gradients meanwhile: a network that is compiled separately would compute them needlessly.
+    Weights require no gradients during the block: a network compiled separately would compute them needlessly.
     """
     modules = list(model.modules())
     modes = [module.training for module in modules]

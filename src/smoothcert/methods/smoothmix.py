@@ -34,7 +34,7 @@ class SmoothMix(NoiseSplitMethod):
     step_size: float = positive(1.0, "length of an attack step (alpha); there is no projection to a ball")
     attack_steps: int = at_least_one(4, "attack steps (T)")
     weight: float = at_least_zero(5.0, "weight of the mixture loss (eta)")
-    one_step_adversary: bool = option(False, "begin the mixture at the first step of the attack instead of the image")
+    one_step_adversary: bool = option(False, "mix from the image after one attack step instead of the image itself")
     warmup: int = at_least_one(
         10, "epochs over which the weight and the radius of the one-step adversary grow to their full value"
     )

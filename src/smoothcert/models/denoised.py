@@ -14,7 +14,7 @@ from smoothcert.errors import UsageError
 class Denoised(nn.Module):
     """A classifier behind a denoiser (Salman et al., NeurIPS 2020). Smooth it like any other model.
 
-    The certificate is for the composition of both, so neither has to be trained again.
+    The certificate is for the composition of both, so neither has to be retrained.
 
     Args:
         denoiser: Maps images in [0, 1] with noise added to clean images.

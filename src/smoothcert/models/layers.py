@@ -1,4 +1,4 @@
-"""Modules around networks: input normalization, and what is recorded of a network."""
+"""Modules that wrap networks: input normalization, and the facts that files record about a network."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Normalize(nn.Module):
 
 
 class NamedModel(nn.Module, ABC):
-    """A `network` with what run folders and checkpoints record of it: the name of its architecture and its classes."""
+    """A `network` with the name of its architecture and its number of classes, which files record."""
 
     network: nn.Module
 

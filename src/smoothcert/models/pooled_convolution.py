@@ -17,7 +17,7 @@ def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
     batches of voting, which are limited by arithmetic.
     """
     if not isinstance(conv, nn.Conv2d):
-        pooled: Tensor = conv(x)  # a fused CUDA kernel, which deployment put in place of the convolution
+        pooled: Tensor = conv(x)  # deployment has replaced the convolution with a fused CUDA kernel
         return pooled
     if not x.is_cuda:
         # ReLU after pooling gives the same numbers and gradients as before it, with a quarter of the work.

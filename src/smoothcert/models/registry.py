@@ -44,8 +44,8 @@ def register_model(name: str, factory: Callable[..., nn.Module]) -> Callable[...
 
     Args:
         name: The name of the architecture: letters, digits, "-", "_" and ".".
-        factory: A class or function that returns an `nn.Module` from inputs in [0, 1] to scores. If it has parameters
-            `num_classes` or `input_shape`, it is called with those of the dataset.
+        factory: A class or function that returns an `nn.Module` from inputs in [0, 1] to scores. It may have parameters
+            `num_classes` and `input_shape`, which are taken from the dataset.
 
     Returns:
         The factory.
@@ -91,9 +91,9 @@ def build_model(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> NamedModel:
-    """Return a new network for inputs of a shape: by a factory, registered or given, or one of the package.
+    """Create a network for inputs of a shape, with the given or registered factory, or else one of the package's.
 
-    `mean` and `std` are for the package's networks. Users' networks take inputs as they are.
+    `mean` and `std` are for the package's networks only. Users' networks get unnormalized inputs.
     """
     factory = factory or find_factory(name)
     if factory is not None:

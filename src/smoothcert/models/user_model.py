@@ -14,14 +14,14 @@ from smoothcert.errors import UsageError, first_line, kind_of
 from smoothcert.models.layers import NamedModel
 
 Factory = Callable[..., nn.Module]
-"""Returns a network; called with those of `num_classes` and `input_shape` that it has as parameters."""
+"""Returns a network; may have parameters `num_classes` and `input_shape`, which are taken from the data."""
 
 
 class UserModel(NamedModel):
     """A user's network: takes inputs of one shape and returns scores in their dtype.
 
-    Losses are therefore computed in float32 even under bfloat16 autocast. Of an output with several fields, as the
-    networks of transformers return, `logits` are the scores. The weights are stored under the network's own names.
+    Losses are therefore computed in float32 even under bfloat16 autocast. If an output has several fields, as from
+    the package transformers, `logits` are the scores. The weights are stored under the network's own names.
     """
 
     def __init__(self, network: nn.Module, architecture: str, *, num_classes: int, input_shape: Sequence[int]) -> None:
@@ -29,7 +29,7 @@ class UserModel(NamedModel):
         self.network, self.input_shape = network, torch.Size(input_shape)
 
     def check_shape(self, shape: Sequence[int]) -> None:
-        """Raise if inputs of this shape are not those that the network was made for."""
+        """Raise if the network was made for inputs of another shape."""
         if tuple(shape) != tuple(self.input_shape):
             raise UsageError(f"Expected inputs of shape {list(self.input_shape)}, but got {list(shape)}.")
 
@@ -41,12 +41,12 @@ class UserModel(NamedModel):
 def build_user_model(
     factory: Factory, input_shape: Sequence[int], num_classes: int, *, name: str | None = None
 ) -> UserModel:
-    """Return a new network for inputs of a shape, after a trial with two inputs.
+    """Create a network for inputs of a shape, and try it on two of them.
 
-    The trial gives lazy layers their weights. `name` is the architecture's; default: the name of the class.
+    The trial gives lazy layers their weights. `name` is the name of the architecture (default: that of the class).
 
     Raises:
-        UsageError: If the factory fails or returns no module, if the module has no parameters to train, or if it
+        UsageError: If the factory fails or does not return a module, the module has no parameters to train, or it
             cannot score inputs of this shape with at least `num_classes` scores each.
     """
     network = _call(factory, num_classes=num_classes, input_shape=tuple(input_shape))
@@ -75,9 +75,9 @@ def build_user_model(
 
 
 def as_factory(model: Any) -> Factory:
-    """Return a factory of networks: a function or class as it is, a module as a function that copies it.
+    """Return a factory of networks: a function or class itself; for a module, a function that copies it.
 
-    The module is copied now, so that later changes of it have no effect.
+    The module is copied now, so that later changes to it have no effect.
     """
     if isinstance(model, nn.Module):
         try:

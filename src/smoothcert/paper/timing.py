@@ -99,7 +99,7 @@ def estimate_steps(
 ) -> tuple[int, float]:
     """Return the number of steps of a run and the mean seconds per step, without teacher and soft labels.
 
-    The steps of the first epochs are timed; passes of later phases and votes on the training images are added by count.
+    The steps of the first epochs are timed. For later phases and votes on training images, the passes are counted.
     """
     data = load_images(config, "train", data_dir)
     steps = config.epochs * len(plan_epoch(len(data), config.batch, split_of(config)))

@@ -1,4 +1,4 @@
-"""The images of a results file, as its sidecar names them."""
+"""Indices of the images of a results file, in the notation of its sidecar."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LARGEST = 2**53
 
 
 def images_of(images: Any) -> Sequence[int]:
-    """Return the indices in a sidecar's `images`: start:stop:step, a list of indices, or a list of both if joined.
+    """Return the indices in `images` of a sidecar: start:stop:step, a list of indices, or, if joined, a list of both.
 
     A progression stays a range, so that a short text cannot name more images than fit into memory.
 

@@ -71,7 +71,7 @@ def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, 
         except (ValueError, IndexError, OverflowError):
             valid = False
         if not valid:
-            raise UsageError(f"{source}, line {number}: expected the next look at an image; was the file edited?")
+            raise UsageError(f"{source}, line {number}: expected the next look at its image; was the file edited?")
         looks[row.idx].append(row)
     return dict(looks)
 

@@ -90,7 +90,7 @@ def certificates_in(folder: Path, *, below: bool = False) -> list[Path]:
 
 
 def check_name(out: Path) -> None:
-    """Raise if `out` is a folder, a device, a gzipped file, or named like a file that lies beside a results file."""
+    """Raise if `out` is a folder, a device, a gzipped file, or named like a companion of a results file."""
     taken = out.suffix in (".json", ".gz") or out.name.endswith(COMPANION_SUFFIXES)
     if taken or (out.exists() and not out.is_file()):
         raise UsageError(f"Expected `out` to be a results file ending in .tsv, but got {out}.")

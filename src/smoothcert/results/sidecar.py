@@ -39,7 +39,7 @@ def write_sidecar(results: Path, content: Mapping[str, Any]) -> None:
 def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sidecar of a results file to resume, or a new one; raise if its rows have different settings."""
     plain: dict[str, Any] = json.loads(json.dumps(settings))
-    check_type(plain, Settings, results)  # what is written must be readable
+    check_type(plain, Settings, results)  # fail now instead of when the file is read
     path, new = sidecar_path(results), {"settings": plain, "segments": []}
     if not path.exists():
         return new
@@ -57,7 +57,7 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_function(results: Path, before: Sequence[Mapping[str, Any]], segment: Mapping[str, Any]) -> None:
-    """Raise if rows of another kernel are resumed; warn if a plain function resumes, as it may be another one."""
+    """Raise if rows of another kernel are resumed; warn if a plain function is resumed, as it may differ."""
     kernels = [one.get("kernel") or "none of this name" for one in (before[-1] if before else {}, segment)]
     if before and kernels[0] != kernels[1]:
         raise UsageError(
@@ -69,7 +69,7 @@ def check_function(results: Path, before: Sequence[Mapping[str, Any]], segment: 
         return
     earlier = (before[-1].get("function") if before else None) or now
     names = [f"{function.get('module')}.{function.get('name')}" for function in (earlier, now)]
-    doubt = f"may come from another function than {names[1]}"
+    doubt = f"may come from a function other than {names[1]}"
     if earlier != now:
         doubt = "come from " + (f"{names[0]}, not {names[1]}" if names[0] != names[1] else f"another {names[0]}")
     text = f"{results} is resumed, but its rows {doubt}; identify the base classifier with `model={{'sha256': ...}}`."

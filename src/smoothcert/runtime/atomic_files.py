@@ -75,7 +75,7 @@ def open_locked(path: Path, message: str = "") -> IO[str]:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # there are no such locks on this platform
+    except ImportError:  # this platform has no such locks
         pass
     except BlockingIOError:
         file.close()

@@ -16,7 +16,7 @@ TIME_IS_UP, INTERRUPTED = "time is up", "interrupted"
 
 
 class OutOfTimeError(SmoothcertError):
-    """Error after the time limit. Everything is saved; the same command resumes the work."""
+    """Error raised when the time limit has passed. Everything is saved; the same command resumes the work."""
 
 
 class Deadline:

@@ -61,7 +61,7 @@ def source_hash() -> str:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Return the named device, or for "auto" the best one. Raise if it cannot be used.
+    """Return the named device, or the best one for "auto". Raise if it cannot be used.
 
     If a launcher started several processes on this machine, each gets the GPU of its local rank.
     """

@@ -14,7 +14,7 @@ _KEPT = 256 << 20  # bytes of free memory that are kept
 
 @cache
 def keep_freed_memory() -> bool:
-    """Set the C library's allocator to keep up to 256 MiB of freed memory; return True if it does.
+    """Set the C library's allocator to keep up to 256 MiB of freed memory; return True on success.
 
     Networks allocate and free a few large tensors per layer. By default glibc returns them to the system, which then
     has to zero every page again; this takes a third of the time of a small network on the CPU. The user's own settings
@@ -30,7 +30,7 @@ def keep_freed_memory() -> bool:
     values = {
         _MMAP_THRESHOLD: _LARGEST,
         _TRIM_THRESHOLD: _KEPT,
-        _TOP_PAD: 2 * _LARGEST,
-    }  # the last one is for the heaps of threads
+        _TOP_PAD: 2 * _LARGEST,  # for the heaps of threads
+    }
     accepted = [set_option(option, value) for option, value in values.items()]
     return all(accepted)

@@ -1,4 +1,4 @@
-"""Ctrl-C during an import. Imports as little as possible, so that the command line can use it first."""
+"""Handle Ctrl-C during imports. Imports as little as possible, so that the command line can load it first."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a n
 
 @dataclass(frozen=True)
 class Between:
-    """The range of a number, both ends included; NaN lies in none."""
+    """The range of a number, both ends included; NaN is never inside."""
 
     low: float
     high: float

@@ -141,7 +141,7 @@ class Cascade:
 
 
 def _require_equal(name: str, values: Sequence[Any]) -> None:
-    """Raise unless all values that are known agree."""
+    """Raise if two known values differ."""
     known = [value for value in values if value is not None]
     if other := [value for value in known if value != known[0]]:
         raise UsageError(f"Expected `classifiers` to have the same `{name}`, but got {known[0]} and {other[0]}.")

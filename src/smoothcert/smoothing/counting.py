@@ -38,7 +38,7 @@ class Voter:
     Attributes:
         score: Returns the scores of one micro-batch.
         network: The deployed network.
-        settings: Context for a thread of its own, since PyTorch keeps gradient mode and autocast per thread.
+        settings: Context to enter in a new thread, since PyTorch keeps gradient mode and autocast per thread.
     """
 
     score: Classify

@@ -58,7 +58,7 @@ class Gathering:
         inputs, totals, rows, places = (torch.cat(column) for column in zip(*self._waiting, strict=True))
         layers = _rank(rows)
         layer, sizes = 0, torch.bincount(layers).tolist()
-        while layer < len(sizes) and sizes[layer] >= least:  # sizes do not increase
+        while layer < len(sizes) and sizes[layer] >= least:  # sizes are in descending order
             here = layers == layer
             self._tally(self._scores(inputs[here], totals[here], rows[here]), places[here])
             layer += 1
@@ -74,7 +74,7 @@ class Gathering:
 
 
 def _rank(rows: Tensor) -> Tensor:
-    """Return how many earlier entries have the same value.
+    """Return, for each entry, the number of earlier entries with the same value.
 
     >>> _rank(torch.tensor([3, 1, 3, 3, 1])).tolist()
     [0, 0, 1, 2, 1]

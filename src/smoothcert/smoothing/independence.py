@@ -1,6 +1,6 @@
 """Check that a model scores each input by itself; otherwise its votes are not independent and prove nothing.
 
-A model passes if it gives an input the same scores alone, at any position, beside other inputs, and a second time.
+A model passes if it gives an input the same scores alone, at any position, beside other inputs, and when called again.
 Differences are allowed only if they are random and independent between the inputs of a batch: then the certificate
 holds for a randomized classifier.
 
@@ -175,7 +175,7 @@ class IndependenceCheck:
         rest = self._noisy[: self._some // 2]
         kept = self._noisy[len(rest) : self._some]
         batches = [torch.cat([kept, rest]), *(torch.cat([kept, _copies(one, len(rest))]) for one in self._others)]
-        repeats = range(max(3, 48 // len(kept)))  # enough that independent random votes hardly ever all agree
+        repeats = range(max(3, 48 // len(kept)))  # so many that independent random votes rarely all agree
         plain, moved = ([self._call(batches[i], seed=0)[: len(kept)] for _ in repeats] for i in (0, 1))
         if self._all_same(plain) and self._all_same(moved) and not self._all_same([plain[0], moved[0]]):
             raise _dependent(_BESIDE_OTHERS)

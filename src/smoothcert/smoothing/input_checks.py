@@ -19,7 +19,7 @@ from smoothcert.statistics.noise import GridNoise, Noise
 AUTO = "auto"
 """Default range of inputs: [0, 1] for images, unlimited for vectors."""
 STEPS_PER_SIGMA = 1024
-"""Smallest sigma, in steps between float32 numbers at the largest input.
+"""Smallest sigma, as a multiple of the spacing of float32 numbers at the largest input.
 
 Inputs are rounded to float32, by at most half a step per value. This moves an input of d values by at most
 sqrt(d) / 2048 sigma, and its true radius by no more. The sum of input and noise is rounded, too, but that is a function

@@ -30,7 +30,7 @@ def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float
 
 
 def overdispersed(votes: NDArray[np.float64], count: int) -> bool:
-    """Return True if sums of `count` votes each vary more than sums of independent votes do.
+    """Return True if sums of `count` votes each vary more than sums of independent votes would.
 
     Sums of independent votes vary at most as much as binomial numbers, even if the votes have different probabilities.
     """

@@ -1,8 +1,8 @@
 """Threads that vote on the CPU: each computes whole micro-batches by itself.
 
 Threads that share every operation wait for each other at its end, and on a busy machine one delayed thread delays all.
-Here they meet only at the end of the votes. An operation in one thread also rounds in one way only, so votes do not
-depend on the number of threads.
+Here, threads wait for each other only at the end of the votes. An operation in one thread also rounds in one way only,
+so votes do not depend on the number of threads.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _TOLERANCE = 1e-9  # relative error of alpha at which SciPy's inverse is accepte
 
 
 def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats:
-    """Return the one-sided Clopper-Pearson upper bound of a failure probability.
+    """Return the one-sided Clopper-Pearson upper bound on a failure probability.
 
     Equal to 1 - `lower_bound`, but without the loss of precision near 0.
 
@@ -77,7 +77,7 @@ def _inverse_tail(failures: Floats, successes: Floats, alpha: float) -> Floats:
 
 
 def lower_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats:
-    """Return the one-sided Clopper-Pearson lower bound of a success probability.
+    """Return the one-sided Clopper-Pearson lower bound on a success probability.
 
     Args:
         successes: Number of successes, broadcast against `trials`.
@@ -101,7 +101,7 @@ def gaussian_radius(failure: ArrayLike, sigma: float) -> Floats:
     """Return the certified l2 radius sigma * Phi^-1(1 - failure) of Gaussian noise (Cohen et al., 2019).
 
     Args:
-        failure: Upper bound of the probability that the base classifier does not return the class.
+        failure: Upper bound on the probability that the base classifier does not return the class.
         sigma: Standard deviation of the noise.
 
     Returns:
@@ -134,7 +134,7 @@ def certify_counts(
 
     Returns:
         The predictions, `ABSTAIN` where the lower bound is below one half; the l2 radii, 0 where the classifier
-        abstains; and the lower bounds of the probability of the class.
+        abstains; and the lower bounds on the probability of the class.
 
     Raises:
         UsageError: If `sigma` or `alpha` is out of range, or an input has no votes.

@@ -137,7 +137,7 @@ def _rival_bound(
 
 
 def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, uniforms: ArrayLike) -> Floats:
-    """Return the upper bound on the failure probability that is exact at 1 - alpha, given one uniform w per image.
+    """Return the upper bound on the failure probability with confidence exactly 1 - alpha, for one uniform w per image.
 
     It solves P(successes > k) + w P(successes = k) = alpha, between the Clopper-Pearson bounds of k and of k + 1. For
     unanimous votes it could reach 0; there the Clopper-Pearson bound is kept, so that no radius exceeds the usual

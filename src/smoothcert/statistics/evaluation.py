@@ -35,7 +35,7 @@ def label_shares(votes: ArrayLike, labels: ArrayLike) -> Floats:
 
 
 def share_up_to(values: ArrayLike, at: ArrayLike) -> Floats:
-    """Return the share of values that are at most each number of `at`: their empirical distribution function.
+    """Return, for each number in `at`, the share of values that do not exceed it: their empirical distribution.
 
     Args:
         values: The values, one per image.

@@ -157,7 +157,7 @@ class BudgetStop(TableStop):
         return even_plan(n, alpha)
 
     def settings(self) -> dict[str, Any]:
-        """Return the sidecar entries of the rule and its budget; the shard is omitted, since the images imply it."""
+        """Return the sidecar entries of the rule and its budget; the list of images already determines the shard."""
         return {**super().settings(), "samples": self.samples, "images": self.images}
 
     def pools(self, count: int) -> list[int]:

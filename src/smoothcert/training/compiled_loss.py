@@ -27,7 +27,7 @@ LossFunction = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 
 
 class CompiledLoss:
-    """A stepper's loss for one share of a mini-batch: compiled if possible, otherwise as it is.
+    """A stepper's loss for one share of a mini-batch: compiled if possible.
 
     The whole loss is compiled, or, for a deep network, the network alone. Compilers have bugs that nothing else would
     reveal, so `check_once` compares the first compiled gradients with uncompiled ones.
@@ -72,7 +72,7 @@ class CompiledLoss:
         """Give up compilation if gradients differ from those of an uncompiled step by more than rounding explains.
 
         An uncompiled step in float32 shows the effect of rounding, and of randomness beyond the step's draws, such as
-        dropout. Compilation is given up as well if the compiled code fails, forwards or backwards.
+        dropout. Compilation is also given up if the compiled forward or backward pass fails.
         """
         if self._checked:
             return

@@ -12,7 +12,7 @@ from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.passes import passes_per_input, votes_per_image
 
-_PASSES_THAT_PAY = 150e6  # work that takes as long as compilation; measured, see benchmarks/README.md
+_PASSES_THAT_PAY = 150e6  # passes that take as long as compilation; measured, see benchmarks/README.md
 
 
 def method_of(config: TrainConfig) -> Method:
@@ -21,7 +21,7 @@ def method_of(config: TrainConfig) -> Method:
 
 
 def with_defaults(config: TrainConfig) -> TrainConfig:
-    """Return a configuration with all options of its method, so that a default is the same given or not.
+    """Return a configuration with all options of its method, so that implied and explicit defaults compare equal.
 
     >>> with_defaults(TrainConfig(method="consistency", options={"weight": 5})).options
     {'num_noises': 2, 'weight': 5.0, 'entropy_weight': 0.5}
@@ -41,7 +41,7 @@ def different_fields(before: TrainConfig, config: TrainConfig) -> list[str]:
     >>> different_fields(default, TrainConfig(method="consistency", options={"weight": 10.0}, seed=1))
     ['seed']
     """
-    with suppress(UsageError):  # its method is not registered, or has changed
+    with suppress(UsageError):  # the method may be unregistered, or have changed
         before = with_defaults(before)
     values, others = (
         {**dataclasses.asdict(whole), **(whole.options if before.method == config.method else {})}

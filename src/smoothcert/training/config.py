@@ -31,7 +31,7 @@ _MOST_SAMPLED_EPOCHS = 1 << 16  # the epoch is part of an address of random numb
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(  # dataclasses order the fields from the last base to the first; names of teachers depend on it
+class TrainConfig(  # fields are ordered from the last base to the first; names of teachers depend on this
     FineTuningSettings,
     SamplingSettings,
     SoftLabelSettings,
@@ -75,7 +75,7 @@ class TrainConfig(  # dataclasses order the fields from the last base to the fir
         self._check_optimization()
 
     def learning_rate_at(self, epoch: int, progress: float = 0.0) -> float:
-        """Return the learning rate of an epoch, in which a fraction `progress` of all steps is done."""
+        """Return the learning rate in an epoch, when a fraction `progress` of all steps is done."""
         return self.scheduled_rate(epoch, progress, self.warmup_epochs / self.epochs)
 
     def _check_optimization(self) -> None:
@@ -114,15 +114,15 @@ def field_groups() -> dict[str, list[str]]:
 
 
 def without_sampling(config: TrainConfig, **changes: Any) -> TrainConfig:
-    """Return a configuration that shuffles all images, with other changes."""
+    """Return a copy of a configuration that shuffles all images, with these other changes."""
     return dataclasses.replace(config, **{**_SAMPLING, **changes})
 
 
 def to_toml(config: TrainConfig) -> str:
     """Return a configuration as TOML.
 
-    It holds all fields, except those of sampling if images are shuffled, and those of fine-tuning that have their
-    defaults: names of teachers depend on the text.
+    Names of teachers depend on the text, so it omits the sampling fields if images are shuffled, and fine-tuning fields
+    that have their default values.
     """
     unused = {name for name, default in _FINE_TUNING.items() if getattr(config, name) == default}
     omitted = {"options", "method", *unused, *(_SAMPLING if config.sampling == "shuffle" else ())}
@@ -145,7 +145,7 @@ def read_config(path: Path, **overrides: Any) -> TrainConfig:
     """Read a configuration from a TOML file. Overrides replace single fields."""
     values = read_toml(path)
     if not values:
-        raise SmoothcertError(f"{path} has no fields of a run; `smoothcert train NAME --dry-run` prints a recipe.")
+        raise SmoothcertError(f"{path} is not a recipe; `smoothcert train NAME --dry-run` prints one.")
     return make_config({"name": path.stem, **values}, str(path), **overrides)
 
 
@@ -170,7 +170,7 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
         message = unknown_name("field", unknown[0], set(fields) - {"options"})
         raise UsageError(f"{message} Put the method's options in the dict `options`.")
     if overrides.get("method", plain.get("method")) != plain.get("method"):
-        options = {}  # of another method
+        options = {}  # the recipe's options belong to another method
     plain["options"] = {**options, **overrides.pop("options", {})}
     plain.update(overrides)
     for name, value in plain.items():

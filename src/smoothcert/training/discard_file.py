@@ -1,4 +1,4 @@
-"""Read another network's shares of correct votes, by which training images are discarded."""
+"""Read another network's share of correct votes per training image, which decides the images to discard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_shares(path: str | Path, labels: Tensor) -> Tensor:
 
     Args:
         path: A `.npy` file with a number per image, or the counts file that `smoothcert predict` writes.
-        labels: The labels of the training images, to count correct votes by.
+        labels: The labels of the training images, which tell correct votes in a counts file.
 
     Returns:
         Float64 [images].
@@ -51,7 +51,7 @@ def _bad(shares: NDArray[np.float64]) -> int:
 
 
 def _from_counts(path: Path, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the shares of the labels' votes in a file of lines `idx<TAB>class:votes class:votes ...`."""
+    """Return each label's share of the votes, from a file of lines `idx<TAB>class:votes class:votes ...`."""
     shares: dict[int, float] = {}
     with path.open(encoding="utf-8") as lines:
         next(lines, None)

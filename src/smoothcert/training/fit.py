@@ -1,4 +1,4 @@
-"""Training prepared runs: one, or several that take turns."""
+"""Train prepared runs: one, or several that take turns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fit(
     time_limit: float | None = None,
     **options: Any,
 ) -> Path:
-    """Train one run and return its network's file.
+    """Train one run and return the file of its network.
 
     An interrupted run is resumed and ends with the same weights. A finished run is left as it is; a folder with another
     configuration is an error. `options` are the keyword arguments of `setup_run`. After `time_limit` seconds, the state

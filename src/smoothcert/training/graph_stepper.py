@@ -1,4 +1,4 @@
-"""Training steps as CUDA graphs: captured once for each phase and size of mini-batch, then replayed."""
+"""Training steps as CUDA graphs: captured once per phase and mini-batch size, then replayed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class GraphStepper(Stepper):
         self._replays = True
         self._taken: dict[BatchShare, int] = {}
         self._captured: dict[BatchShare, tuple[Inputs, torch.cuda.CUDAGraph]] = {}
-        self._capture_stream = new_stream(self.device)  # its own, for cuBLAS's scratch memory
+        self._capture_stream = new_stream(self.device)  # a stream of its own has its own cuBLAS scratch memory
 
     def enter_phase(self, phase: Method) -> None:
-        """Take the next steps by this method; the graphs of the last one are freed."""
+        """Use this method for the next steps, and free the graphs of the previous one."""
         super().enter_phase(phase)
         self._taken.clear()
         self._captured.clear()
 
     def take_step(self, inputs: Inputs, images: int) -> None:
-        """Take one step, by a graph if it has been captured or can be captured now."""
+        """Take one step, replaying a graph if one has been captured or can be captured now."""
         share = self.ranks.share_of(images)
         self._taken[share] = self._taken.get(share, 0) + 1
         if not self._replays or self._taken[share] <= _WARM_UP_STEPS:
@@ -45,7 +45,7 @@ class GraphStepper(Stepper):
                 self._captured[share] = self._capture(inputs, images)
             except RuntimeError as error:
                 self._replays = False
-                text = f"Steps run one by one: they cannot be captured ({first_line(error)})."
+                text = f"Steps run without CUDA graphs, because they cannot be captured ({first_line(error)})."
                 warnings.warn(text, Notice, stacklevel=2)
                 super().take_step(inputs, images)
                 return

@@ -27,7 +27,7 @@ def count_correct(
     ranks: Ranks | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Tensor:
-    """Return how many of these noise samples the network in eval mode classifies correctly, for each kept image.
+    """Return, for each kept image, the number of noise samples that the network in eval mode classifies correctly.
 
     All samples of an image are added to one augmented view of it. The noise depends on (seed, epoch, image, sample)
     only, and the view on (seed, epoch, image, first sample). The ranks share the images, and all get the whole result,

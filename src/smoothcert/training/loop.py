@@ -43,7 +43,7 @@ OnProgress = Callable[[TrainProgress], None]
 
 
 def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | None = None) -> Generator[int]:
-    """Take the remaining steps of a run, then write its network. Yields the number of steps done after each.
+    """Take the remaining steps of a run, then write its network. Yield the number of completed steps after each.
 
     About once a second, and after every epoch, the watched values are read back and progress is reported. The state is
     saved after every epoch, once a minute, and when the deadline has passed, which raises OutOfTimeError.
@@ -51,7 +51,7 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
     config, folder, ranks, stepper = run.config, run.folder, run.ranks, run.stepper
     total, epoch_steps = run.total, len(run.plan)
     with folder.locked(), _out_of_memory_explained(config.name):
-        if ranks.broadcast_from_rank0(folder.finished):  # by another process, since `setup_run`
+        if ranks.broadcast_from_rank0(folder.finished):  # another process may have finished it since `setup_run`
             return
         clock, log = Clock(ranks), RunLog(run)
         stepper.model.train()
@@ -73,7 +73,7 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
                 if on_progress:
                     on_progress(TrainProgress(config.name, done, total, run.start, epoch, means["loss"], metrics))
                 if stop_reason and done < total:
-                    deadline.interrupted |= stop_reason == INTERRUPTED  # perhaps on another rank
+                    deadline.interrupted |= stop_reason == INTERRUPTED  # another rank may have been interrupted
                     raise _stopped(run, stop_reason, done)
             yield done
         log.write_network(run.model)
@@ -91,8 +91,8 @@ def _accuracies(run: TrainingRun) -> dict[str, float]:
 def _scheduled_inputs(run: TrainingRun, deadline: Deadline) -> Iterator[tuple[int, Inputs]]:
     """Yield every remaining step with its inputs.
 
-    Sources read ahead. So the schedule ends at each epoch before which images are chosen anew, and the next one begins
-    only after that choice.
+    Sources read ahead, so a schedule ends before each epoch that chooses its images anew, and the next one begins only
+    after that choice.
     """
     config, source, epoch_steps, first = run.config, run.stepper.source, len(run.plan), run.start
     while first < run.total:
@@ -106,10 +106,10 @@ def _scheduled_inputs(run: TrainingRun, deadline: Deadline) -> Iterator[tuple[in
 
 
 def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline) -> None:
-    """Let the network vote on the training images, and all ranks draw images by rank 0's result.
+    """Let the network vote on the training images, and give rank 0's image weights to all ranks.
 
-    An interrupt stops the votes, which are cast again when the run is resumed: the state was saved before them. Ranks
-    would wait for one that stops, so several finish their votes first.
+    The state was saved before, so an interrupt stops the votes, and they are cast again when the run is resumed. With
+    several ranks, all finish their votes first, since the others would wait for one that stops.
     """
 
     def check() -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 Options = Mapping[str, Mapping[str, Any]]
-"""Default and help by option."""
+"""Default and help of each option."""
 
 TABLE = Path(__file__).with_name("method_options.json")
 
 
 def known_methods() -> Mapping[str, Options]:
-    """Return the options of all methods by method, registered methods included.
+    """Return the options of each method, including registered ones.
 
     The classes need torch. Before anything has loaded them, no method can have been registered, and the table of the
     package's own methods is complete.

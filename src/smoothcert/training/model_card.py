@@ -14,7 +14,7 @@ from smoothcert.errors import counted
 from smoothcert.training.compute import with_defaults
 from smoothcert.training.config import TrainConfig, to_toml
 
-_HUB_DATASETS = {"mnist-mini": "mnist", "imagenet": "imagenet-1k"}  # where hubs use another name
+_HUB_DATASETS = {"mnist-mini": "mnist", "imagenet": "imagenet-1k"}  # datasets with another name on hubs
 _PATH_FIELDS = ("dataset", "teacher", "init", "discard_file")
 
 
@@ -26,7 +26,7 @@ def model_card(
 ) -> str:
     """Return the text of a run folder's README, without the folders of local paths.
 
-    `own_shape` is the input shape of a network that is not the package's.
+    `own_shape` is the input shape of a user's own network.
     """
     last = metrics[-1] if metrics else {}
     seconds = sum(row.get("seconds", 0.0) for row in metrics)
@@ -101,7 +101,7 @@ def _header(config: TrainConfig, accuracy: float, task: str) -> str:
             "    metrics:",
             "    - type: accuracy",
             "      name: accuracy with one noise sample per input",
-            f"      value: {accuracy / 100:.4f}",  # hubs define it as a share
+            f"      value: {accuracy / 100:.4f}",  # hubs expect a fraction
         ]
     return "\n".join(lines)
 

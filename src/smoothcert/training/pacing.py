@@ -1,4 +1,4 @@
-"""The moments at which a run reports its progress, and may stop: the same on all ranks."""
+"""Decide when a run reports progress or stops, at the same steps on all ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Clock:
     def tick(self, reason: str, due: bool) -> tuple[bool, str]:
         """Count a step. Return True if a report is due, and the reason to stop after it, if there is one.
 
-        With several ranks, they exchange messages only about once a second, estimated from the last second's steps.
+        Several ranks exchange messages only about once a second, estimated from the last second's steps.
         """
         self._steps += 1
         if not due and self._steps < self._next:

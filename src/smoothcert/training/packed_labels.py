@@ -1,6 +1,6 @@
 """Soft labels in sparse rows, in one file that is mapped into memory and read on demand.
 
-A safetensors file of three arrays: `offsets` [images + 1] and, for every class that got votes, `classes` and `votes`.
+A safetensors file with three arrays: `offsets` [images + 1] and, for every class that got votes, `classes` and `votes`.
 A row keeps the 272 classes with the most votes; few images have more. ImageNet's 1,281,167 rows of 1,000 classes take
 at most 1.41 GB.
 """
@@ -36,7 +36,7 @@ class PackedLabels:
         offsets, ends = self.offsets, (self.classes.get_shape(), self.votes.get_shape())
         whole = offsets.ndim == 1 and offsets.dtype == np.int64 and len(offsets) > 0
         if not whole or ends != ([offsets[-1]], [offsets[-1]]) or offsets[0] or (np.diff(offsets) < 0).any():
-            raise SmoothcertError(f"{path} is damaged: its offsets do not fit its votes; delete it to regenerate it.")
+            raise SmoothcertError(f"{path} is damaged: its offsets do not match its votes; delete it to regenerate it.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedLabels, (self.path, self.num_classes)
@@ -51,7 +51,7 @@ class PackedLabels:
             first, end = self.offsets[index : index + 2].tolist()
             votes, classes = self.votes[first:end].astype(np.float32), self.classes[first:end].astype(np.int64)
             if (classes >= self.num_classes).any():
-                raise SmoothcertError(f"{self.path} has votes for other classes; delete it to regenerate it.")
+                raise SmoothcertError(f"{self.path} has votes for unknown classes; delete it to regenerate it.")
             row[classes] = votes / votes.sum()
         return torch.from_numpy(rows)
 

@@ -20,7 +20,7 @@ def passes_per_input(method: str, attack_steps: int = 0) -> int:
 
 
 def votes_per_image(config: TrainConfig) -> int:
-    """Return the votes that choose the images of later epochs, per training image, as if none were discarded."""
+    """Return the number of votes per training image that choose images, as if none were discarded."""
     choices = sum(config.chooses_images_at(epoch) for epoch in range(config.epochs))
     discards = choices > 0 and config.discard_below > 0 and not config.discard_file
     reweights = choices if config.reweight_every else 0

@@ -1,4 +1,4 @@
-"""The training and test data of runs: of the datasets that they name, or given from Python."""
+"""The training and test data of runs: read from the dataset that a run names, or passed from Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunData(Protocol):
 
 
 class GivenData:
-    """The data of a run that was given from Python."""
+    """Training and test data passed from Python."""
 
     def __init__(self, train: ImageData, test: ImageData | None) -> None:
         self.train, self.test = train, test

@@ -5,7 +5,7 @@ metrics.jsonl        metrics, one line per epoch
 tensorboard/         the same for TensorBoard, if that is installed
 segments.json        device, versions, seconds and memory of each process that trained the run
 state.safetensors    weights, optimizer and sums to resume from, until the run is finished
-state.previous.safetensors   the state before, if the last one is damaged
+state.previous.safetensors   the previous state, in case the last one is damaged
 model.safetensors    the trained network
 README.md            its model card
 """
@@ -71,14 +71,14 @@ class RunFolder:
             return
         before = self.read_config()
         if before is None:
-            text = f"{self.path} holds a run, but no {self.config.name} that says how it was trained"
+            text = f"{self.path} holds a run, but its configuration, {self.config.name}, is missing"
             raise UsageError(f"{text}; restore that file, or choose another `name`.")
         if fields := different_fields(before, config):
             text = f"{self.path} holds a run with a different configuration (different {', '.join(fields)})"
             raise UsageError(f"{text}; choose another `name`, or move the folder elsewhere.")
 
     def dataset_path(self) -> str | None:
-        """Return the path of the dataset that the run was trained with, None if it has a name or is gone."""
+        """Return the path of the run's dataset, or None if it has a name instead of a path, or no longer exists."""
         paths = [segment["dataset"] for segment in self.read_segments() if "dataset" in segment]
         return next((path for path in reversed(paths) if Path(path).exists()), None)
 
@@ -95,7 +95,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training the same run, and remove what a killed one left half written."""
+        """Keep other processes from training the same run, and remove half-written files of a killed one."""
         self.path.mkdir(parents=True, exist_ok=True)
         with open_locked(self.path / ".lock", f"{self.path} is being trained by another process."):
             for part in self.path.glob("*.part"):
@@ -103,14 +103,14 @@ class RunFolder:
             yield
 
     def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Write the state after `step` steps, and keep the one before."""
+        """Write the state after `step` steps, and keep the previous one."""
         header = {"step": str(step), "sha256": hash_tensors(tensors)}
         write_tensors(self.state, tensors, header, keep=self.previous)
 
     def load_state(self) -> tuple[dict[str, Tensor], int] | None:
         """Return the saved tensors and the number of steps taken, or None if nothing was saved.
 
-        If the last state is damaged, return the one before, with a notice.
+        If the last state is damaged, return the previous one, with a notice.
         """
         error: SmoothcertError | None = None
         for file in (self.state, self.previous):
@@ -121,7 +121,7 @@ class RunFolder:
                     error = error or damage
                     continue
                 if error:
-                    text = f"{error} The run is resumed from the state before, at step {found[1]:,}."
+                    text = f"{error} The run is resumed from the previous state, at step {found[1]:,}."
                     warnings.warn(text, Notice, stacklevel=2)
                 return found
         if error:
@@ -154,7 +154,7 @@ class RunFolder:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
                 return
-            # Remove what a killed process wrote for this epoch and later ones.
+            # Remove lines of a killed process for this epoch and later ones.
             self._board = SummaryWriter(str(self.path / "tensorboard"), purge_step=line["epoch"])
         for name, value in line.items():
             self._board.add_scalar(name, value, line["epoch"])

@@ -1,4 +1,4 @@
-"""Writing to the run folder while a run trains."""
+"""Write to the run folder during training."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RunLog:
         self.folder.write_segment({**self._segment, **spent})
 
     def write_network(self, model: NamedModel) -> None:
-        """Write the network and its card, which finishes the run."""
+        """Write the network and its model card. The run is then finished."""
         config, shape = self.config, model.input_shape if isinstance(model, UserModel) else None
         self.folder.write_network(
             model_card(config, self.folder.read_metrics(), describe_environment(self.device), shape),

@@ -1,4 +1,4 @@
-"""Reading the records of a run: metrics.jsonl and segments.json."""
+"""Read the records of a run: metrics.jsonl and segments.json."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class _Number(TypedDict):
 
 
 class _Epoch(_Number, total=False):
-    """The metrics of an epoch, and whatever else its method records."""
+    """The metrics of an epoch, and other values that its method records."""
 
     seconds: Seconds
 
 
 def read_segments(path: Path) -> list[dict[str, Any]]:
-    """Return the entries of the processes that trained a run, none if there is no such file."""
+    """Return the entries of the processes that trained a run; empty if there is no such file."""
     return _read(path, lambda: read_json(path, list[_Segment]))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the metrics of the epochs so far, none if there is no such file."""
+    """Return the metrics of the epochs so far; empty if there is no such file."""
     return _read(path, lambda: read_json_lines(path, _Epoch))
 
 

@@ -10,11 +10,11 @@ from smoothcert.training.sampling import ImageSampler
 from smoothcert.training.stepper import Stepper
 
 _MOMENTS = {"momentum": "momentum_buffer", "moment1": "exp_avg", "moment2": "exp_avg_sq", "updates": "step"}
-"""The optimizer's tensors of a parameter, by their prefix in a state: of SGD the first, of AdamW the others."""
+"""Names of the optimizer's tensors, by their prefix in a saved state; SGD has the first, AdamW the others."""
 
 
 def take_state(stepper: Stepper, sampler: ImageSampler) -> dict[str, Tensor]:
-    """Return all that later steps depend on: weights, optimizer, the epoch's sums so far, and images to draw."""
+    """Return everything that later steps depend on: weights, optimizer, the epoch's running sums and image weights."""
     tensors = {f"model.{name}": value for name, value in stepper.model.state_dict().items()}
     for name, buffer in stepper.model.named_buffers():
         if f"model.{name}" not in tensors:  # PyTorch leaves it out of checkpoints, but it may change with every step
@@ -31,7 +31,10 @@ def take_state(stepper: Stepper, sampler: ImageSampler) -> dict[str, Tensor]:
 def restore_state(
     saved: tuple[dict[str, Tensor], int] | None, stepper: Stepper, sampler: ImageSampler, epoch_steps: int
 ) -> int:
-    """Restore a saved state, if there is one, and return its number of steps. An epoch has `epoch_steps`."""
+    """Restore a saved state, if there is one, and return its number of steps.
+
+    `epoch_steps` is the number of steps per epoch.
+    """
     if saved is None:
         return 0
     tensors, step = saved

@@ -1,4 +1,4 @@
-"""Training runs from their configurations alone: prepare and set up each, then train them together."""
+"""Train runs from their configurations: prepare and set up each, then train them together."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from smoothcert.training.setup import TrainingRun
 
 
 def train_run(config: TrainConfig, runs: str | Path, **options: Any) -> Path:
-    """Train one run, after everything it needs. See `train_runs`, which trains several at once.
+    """Train one run, preparing everything it needs first. `train_runs` trains several at once.
 
     Args:
         config: The run, for example from `load_recipe`.
-        runs: The folder of all runs. The run gets a folder of its name in it, and so does the teacher it may need.
+        runs: The folder of all runs. The run, and the teacher if it needs one, get subfolders named after them.
         **options: The keyword arguments of `train_runs`.
 
     Returns:
@@ -80,7 +80,7 @@ def train_runs(
 
     Args:
         configs: The runs, for example from `load_recipe`.
-        runs: The folder of all runs. Each run gets a folder of its name in it, and so do the teachers they need.
+        runs: The folder of all runs. Each run, and each teacher they need, gets a subfolder named after it.
         data_dir: Folder of datasets; default: as in `load_dataset`.
         device: Where to train. By default, as on the command line, on the GPU if there is one, else on the CPU.
         compile: Compile the training steps. By default, if that saves time: on a GPU, for long runs.

@@ -2,7 +2,7 @@
 
 Both come from "Average Certified Radius is a Poor Metric for Randomized Smoothing" (ICML 2025) and work with any
 method. At the start of some epochs the network votes on the training images under noise. Images with too few
-correct votes are discarded for good, and the others get a weight that grows with the radius that their votes certify.
+correct votes are discarded for good; the others get weights that grow with the radius certified by their votes.
 From then on an epoch draws as many images as before, with replacement, in proportion to their weights.
 
 The functions here are pure; `ImageSampler` owns the only state, a weight per training image.
@@ -31,7 +31,7 @@ Vote = Callable[[Tensor, range], Tensor]
 
 
 def radius_weights(correct: ArrayLike, samples: int) -> NDArray[np.float64]:
-    """Return image weights: the radius, in units of sigma, that the correct votes certify at confidence 0.9.
+    """Return image weights: the radius, in units of sigma, certified by the correct votes at confidence 0.9.
 
     Shares of correct votes below 0.75 count as 0.75.
 
@@ -43,13 +43,13 @@ def radius_weights(correct: ArrayLike, samples: int) -> NDArray[np.float64]:
 
 
 def draw_images(weights: Tensor, seed: int, epoch: int) -> Tensor:
-    """Return as many image indices as there are weights, drawn with replacement in proportion to the weights.
+    """Return `len(weights)` image indices, drawn with replacement in proportion to the weights.
 
     The draw at each position depends on (seed, epoch, position) only. Images of weight 0 are never drawn.
     """
     kept = weights.nonzero().flatten()
     ends = weights[kept].cumsum(0)
-    # Second word 1: shuffles have 0 there.
+    # The second word of the address is 1; for shuffles it is 0.
     fractions = (long_words(seed, (epoch, 1, Purpose.ORDER), len(weights)) >> 7).double() * 2.0**-53
     places = torch.searchsorted(ends, fractions * ends[-1], right=True)
     return kept[places.clamp(max=len(kept) - 1)]
@@ -58,7 +58,7 @@ def draw_images(weights: Tensor, seed: int, epoch: int) -> Tensor:
 def choose_weights(
     config: TrainConfig, epoch: int, weights: Tensor | None, images: int, vote: Vote, shares: Tensor | None = None
 ) -> Tensor:
-    """Return the weights of all images from an epoch on; 0 for discarded ones.
+    """Return the weight of every image from this epoch on, 0 for discarded images.
 
     `weights` are the current ones. `shares`, if given, replace the network's votes for discarding. Discarding and
     reweighting use different noise samples.
@@ -84,7 +84,7 @@ def choose_weights(
 def split_validation(images: int, fraction: float) -> tuple[Tensor, Tensor]:
     """Return the indices of the images to train on, and of those set aside for validation, in order.
 
-    The split depends on the arguments only, so that a teacher and its student set the same images aside.
+    The split depends on the arguments only, so that a teacher and its student set aside the same images.
 
     >>> [len(part) for part in split_validation(10, 0.25)]
     [8, 2]
@@ -95,10 +95,10 @@ def split_validation(images: int, fraction: float) -> tuple[Tensor, Tensor]:
 
 
 class ImageSampler:
-    """Chooses the images of each epoch: all of them, shuffled, until weights are set, and then by weight.
+    """Chooses the images of each epoch: all of them, shuffled, until weights are set; from then on, by weight.
 
-    `pool` holds the indices of the images to choose from, by default of all. The weights, and the `shares` of correct
-    votes of another network, are those of all images.
+    `pool` holds the indices of the images to choose from (default: all). Weights, and the `shares` of correct votes
+    of another network, cover all images, inside the pool or not.
     """
 
     def __init__(
@@ -130,14 +130,14 @@ class ImageSampler:
         return {} if self.weights is None else {_STATE: self.weights}
 
     def restore(self, tensors: Mapping[str, Tensor], epochs: int = 0) -> None:
-        """Restore the weights of a state that was saved after `epochs` epochs had begun, if they were set by then.
+        """Restore the weights from a state saved after `epochs` epochs had begun.
 
         Raises:
-            SmoothcertError: If they are missing, or not one per image.
+            SmoothcertError: If weights had been set by then but are missing, or if there is not one per image.
         """
         self.weights = tensors.get(_STATE)
         expected = any(self.config.chooses_images_at(epoch) for epoch in range(epochs))
         if (self.weights is None and expected) or (self.weights is not None and len(self.weights) != self.images):
             raise SmoothcertError(
-                "The saved state has no weights that fit the training images; delete it to start over."
+                "The saved state does not have a weight for each training image; delete it to start over."
             )

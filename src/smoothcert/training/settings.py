@@ -78,13 +78,13 @@ class LearningRateSettings:
     )
     final_drop: str = _choice(
         ("none", "one-epoch", "to-the-end"),
-        "one more drop at final_drop_epoch; none; one-epoch: for a single epoch, as in the published code; to-the-end: "
+        "one more drop at final_drop_epoch: none; one-epoch: for a single epoch, as in the published code; to-the-end: "
         "for the rest of the training, as the paper says",
     )
     final_drop_epoch: int = _field(85, "epoch of the final drop", _BELOW_2_31)
 
     def scheduled_rate(self, epoch: int, progress: float, warm_up: float) -> float:
-        """Return the learning rate of an epoch, in which a fraction `progress` of all steps is done.
+        """Return the learning rate in an epoch, when a fraction `progress` of all steps is done.
 
         It rises linearly over the first fraction `warm_up` of all steps, or over 0.3 of them for one-cycle.
         """
@@ -171,7 +171,7 @@ class SamplingSettings:
     sampling: str = _choice(
         ("shuffle", "replacement"),
         "shuffle: every epoch passes over all training images once; replacement: from sampling_epoch on, every epoch "
-        "draws as many images with replacement, from all or from those chosen by discard_below and reweight_every",
+        "draws as many images with replacement, from all images or as chosen by discard_below and reweight_every",
     )
     sampling_epoch: int = _field(0, "first epoch that draws with replacement, counted from 0 (E_t)", _NOT_NEGATIVE)
     discard_below: float = _field(
@@ -180,11 +180,11 @@ class SamplingSettings:
         "samples (p_t; 0: keep all)",
         _SHARE,
     )
-    discard_samples: int = _field(100, "noise samples per image to discard by", _AT_LEAST_ONE)
+    discard_samples: int = _field(100, "noise samples per image for discarding", _AT_LEAST_ONE)
     discard_file: str = _field(
         "",
-        "file with the shares to discard by instead of the network's own: a .npy file with a number per training image,"
-        " or the counts file of `smoothcert predict --split train`",
+        "file with shares of correct votes to use for discarding instead of the network's own: a .npy file with a "
+        "number per training image, or the counts file of `smoothcert predict --split train`",
     )
     reweight_every: int = _field(
         0,
@@ -192,7 +192,7 @@ class SamplingSettings:
         "them (0: all images have the same weight)",
         _NOT_NEGATIVE,
     )
-    reweight_samples: int = _field(16, "noise samples per image to reweight by", _AT_LEAST_16)
+    reweight_samples: int = _field(16, "noise samples per image for reweighting", _AT_LEAST_16)
 
     def chooses_images_at(self, epoch: int) -> bool:
         """Return True if the images to draw are chosen anew at the start of an epoch."""
@@ -212,13 +212,13 @@ class FineTuningSettings:
     optimizer: str = _choice(("sgd", "adamw"), "sgd; adamw: AdamW with betas 0.9 and 0.999")
     warmup_epochs: float = _field(
         0.0,
-        "epochs over which the learning rate rises to its first value; for schedules other than one-cycle",
+        "epochs over which the learning rate rises to its initial value; for schedules other than one-cycle",
         _NOT_NEGATIVE,
         _FINITE,
     )
     validation: float = _field(
         0.0,
-        "fraction of the training images that is set aside to measure the accuracy after every epoch",
+        "fraction of the training images to set aside for measuring the accuracy after every epoch",
         _NOT_NEGATIVE,
         _BELOW_ONE,
     )

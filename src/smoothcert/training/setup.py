@@ -1,4 +1,4 @@
-"""Setting up a run: check it, open its folder, connect the ranks, build the network, restore the state, compile.
+"""Set up a run: check it, open its folder, connect the ranks, build the network, restore the state, compile.
 
 `setup_run` does this in order and returns a `TrainingRun`, which `smoothcert.training.loop` trains. Only the stepper
 and the sampler in it change from then on.
@@ -39,7 +39,7 @@ SoftLabels = Tensor | PackedLabels
 class TrainingRun:
     """A run that is ready to train from step `start`.
 
-    After every epoch the accuracy is measured on each of `measured`, sets of images by their name in the metrics.
+    `measured` holds the sets of images on which accuracy is measured after every epoch, by their name in the metrics.
     `plan` holds (first, size) of every step of an epoch, in the order of images that `sampler` returns. With several
     ranks, every rank has the same run; each takes its share of every mini-batch, and rank 0 writes the folder.
     """
@@ -58,7 +58,7 @@ class TrainingRun:
 
     @property
     def total(self) -> int:
-        """Steps of the whole run."""
+        """Number of steps in the whole run."""
         return self.config.epochs * len(self.plan)
 
 
@@ -87,8 +87,8 @@ def setup_run(
         raise UsageError(f"Expected training data of at least two classes, but {train.name} has one.")
     pool, aside = split_validation(len(train), config.validation)
     if config.validation and not len(aside):
-        text = f"fraction of {len(train)} images is at least one image"
-        raise UsageError(f"Expected `validation` to be so large that this {text}, but got {config.validation:g}.")
+        text = f"large enough for at least one of {len(train)} images"
+        raise UsageError(f"Expected `validation` to be {text}, but got {config.validation:g}.")
     shares = read_shares(config.discard_file, train.labels) if config.discard_file else None
     run_folder = _open_folder(config, folder, ranks)
     if run_folder is None:

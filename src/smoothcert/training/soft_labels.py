@@ -1,7 +1,7 @@
 """Soft labels: a teacher's votes on the training images under noise (Eq. 9 of the paper).
 
 They are stored next to the teacher as an ordinary predictions file with counts, named by a hash of everything they
-depend on: so they are computed once, can be resumed after an interruption, and can be read by other tools. Once
+depend on. They are therefore computed only once, even across interruptions, and other tools can read them. Once
 complete, they are packed into a second file, which training reads.
 """
 
@@ -34,7 +34,7 @@ from smoothcert.smoothing.deploy import choose_deployment
 from smoothcert.training.batches import AUGMENTATIONS
 from smoothcert.training.packed_labels import PackedLabels, pack_labels
 
-_MOST_IN_MEMORY = 1 << 28  # values: CIFAR-100 has 5 million
+_MOST_IN_MEMORY = 1 << 28  # values in memory; CIFAR-100 has 5 million
 _ONE_VIEW = 0xFFFFFFFF  # step number for the draws of the single augmented view; no training step has it
 
 
@@ -52,7 +52,7 @@ def make_soft_labels(
 ) -> Tensor | PackedLabels:
     """Return soft labels [images, classes]: each class's share of the teacher's votes under `samples` noise samples.
 
-    `teacher` is a run folder or checkpoint; `factory` creates its network if that is a user's own. With an
+    `teacher` is a run folder or checkpoint; `factory` creates its network if it is not registered. With an
     augmentation, the votes are on one random view of each image, as in the published code. Votes are counted in the
     fastest form and precision for the device. Labels that would not fit into memory are returned as `PackedLabels`,
     which read rows from the file.

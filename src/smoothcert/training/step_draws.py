@@ -1,6 +1,6 @@
 """The random numbers of training, as functions of seed, step and position in the mini-batch: no state to save.
 
-Positions are those in the whole mini-batch, so that a rank draws the same numbers for its share as a single process.
+Positions are those in the whole mini-batch, so that a rank draws the numbers that a single process would for its share.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _DIRECTION, _UNIFORM = 1 << 14, 1 << 15
 
 
 class StepDraws:
-    """The random numbers of one training step, as `Method.step` takes them.
+    """The random numbers of one training step, passed to `Method.step`.
 
-    They are functions of the seed, the number of the step and the place in the mini-batch. Every call returns new ones.
+    They are functions of seed, step and position in the mini-batch. Every call returns new numbers.
 
     Args:
         seed: Seed of the run.

@@ -24,7 +24,7 @@ from smoothcert.training.streaming import BatchSource
 _DIVERGED = 1e6
 
 Losses = tuple[Tensor, dict[str, Tensor]]
-"""The loss to descend, and the values to watch by name."""
+"""The loss to minimize, and the values to watch by name."""
 
 
 def new_stream(device: torch.device) -> Any:
@@ -33,15 +33,15 @@ def new_stream(device: torch.device) -> Any:
 
 
 class Stepper:
-    """Takes training steps. Owns all that changes with a step: weights, optimizer, and sums of the watched values.
+    """Takes training steps. Owns all changing state: weights, optimizer, and sums of the watched values.
 
     All state stays on the device, and a step reads nothing back to the host, so that it can be captured as a CUDA graph
     (see `GraphStepper`). Epochs whose `Method.at_epoch` differs are phases; each is compiled and captured on its own.
 
-    If `ranks` share a mini-batch, each weights the loss of its share, and gradients, watched values and running
-    statistics are summed over the ranks before the update: every rank has the same state after every step. With `sync`,
-    BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the shares. Other
-    buffers are those of rank 0.
+    If ranks share a mini-batch, the loss of each share is weighted by its size, and gradients, watched values and
+    running statistics are summed over the ranks before the update: every rank has the same state after every step. With
+    `sync`, BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the
+    shares. Other buffers are copied from rank 0.
 
     PyTorch's generator, from which dropout and other random layers of users' networks draw, is seeded by (seed, step,
     rank) before each step, so that there is no generator state to save.
@@ -81,7 +81,7 @@ class Stepper:
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
 
     def compile(self, images: int) -> None:
-        """Compile the step for mini-batches of `images` images when the first one arrives, and for no other size."""
+        """Compile the step when the first mini-batch of `images` images arrives. Other sizes run uncompiled."""
         share = self.ranks.share_of(images)
         self.compiled_loss = CompiledLoss(self.loss, self.model, self._phase, share, self.precision, self.device)
 
@@ -103,7 +103,7 @@ class Stepper:
                 group["lr"] = learning_rate
 
     def enter_phase(self, phase: Method) -> None:
-        """Take the next steps by this method, which may compute other passes and watch other values."""
+        """Use this method for the next steps; it may take different passes and watch different values."""
         self._phase, self._enters_phase = phase, True
         if self.compiled_loss is not None:
             self.compile(self.compiled_loss.share.images)

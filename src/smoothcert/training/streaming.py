@@ -96,7 +96,7 @@ def choose_source(
     seed: int = 0,
     workers: int | None = None,
 ) -> BatchSource:
-    """Return a source in device memory, or one that reads files if they are too large or cropped at random."""
+    """Return a source in device memory, or one that reads files if images are too large or cropped at random."""
     if augmentation != "none" and len(data.shape) != 3:
         raise UsageError(f"Expected `augmentation` to be 'none' for inputs of shape {list(data.shape)}, not images.")
     if not isinstance(data.images, Tensor):

@@ -70,8 +70,8 @@ def train(
 
     Args:
         model: A class or function that creates the network; a module, of which a copy is trained; or the name of an
-            architecture (see `list_models`). A function with parameters `num_classes` or `input_shape` is called with
-            those of the data. The network takes a batch of inputs and returns scores [batch, classes].
+            architecture (see `list_models`). A function may have parameters `num_classes` and `input_shape`, which are
+            taken from the data. The network takes a batch of inputs and returns scores [batch, classes].
         train_data: The name or path of a dataset; a pair (inputs, labels) of arrays or tensors; `ImageData`; or a
             `torch.utils.data.Dataset` or `DataLoader` of such pairs. uint8 inputs stand for values in [0, 1].
         sigma: Standard deviation of the noise, on inputs in [0, 1] for images.
@@ -79,7 +79,7 @@ def train(
         options: The method's options that differ from its defaults.
         test_data: Data whose accuracy under noise is measured after every epoch; for a dataset with a name, by default
             its test images.
-        validation: Fraction of the training data that is set aside, and measured likewise.
+        validation: Fraction of the training data to set aside; its accuracy is measured likewise.
         name: Name of the run and of its folder; default: architecture, method and sigma.
         runs: Folder of all runs. If the method uses a teacher, it is trained first and gets its own folder there.
         epochs: Passes over the training data.
@@ -96,7 +96,7 @@ def train(
         seed: Seed of all random numbers.
         device: Where to train; default: on the GPU if there is one.
         compile: Compile the training steps; default: on a GPU, for long runs.
-        workers: Processes that read images from files.
+        workers: Number of processes that read images from files.
         data_dir: Folder of datasets that have a name.
         time_limit: Seconds after which the state is saved and OutOfTimeError is raised.
         on_metrics: Called after every epoch, in one process only, with a dictionary of its metrics: `epoch`,
@@ -196,7 +196,7 @@ def _find_model(model: Any) -> tuple[Factory | None, str]:
 
 
 def _watching(on_stage: OnStage, on_metrics: OnMetrics | None, config: TrainConfig) -> OnStage:
-    """Return a stage callback that also passes the metrics of the run's epochs on."""
+    """Return a stage callback that also passes each epoch's metrics to `on_metrics`."""
     if on_metrics is None or not current_ranks().first:
         return on_stage
 

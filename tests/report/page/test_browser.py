@@ -120,7 +120,7 @@ def test_the_first_sentences_name_the_winner_and_its_cost(tab, runs, table):
     rows = comparable_rows(table, "mnist-mini")
     first, half = leads_by_sigma(rows)
     headline = tab.locator("#message .headline").inner_text()
-    assert headline == "CAT-RS has the largest average certified radius on MNIST, an excerpt at every σ."
+    assert headline == "CAT-RS has the largest average certified radius on MNIST subset at every σ."
     told = tab.locator("#message").inner_text()
     for lead in (first, half):
         assert f"{lead.first.acr.value:.3f}" in told
@@ -330,7 +330,7 @@ def test_best_sigma_shows_bands_the_papers_numbers_and_missing_levels(tab, runs)
     press(tab, "MNIST", "#filters")
     press(tab, "Paper's numbers", "#curves-controls")
     assert shapes()[1] > 3
-    press(tab, "MNIST, an excerpt", "#filters")
+    press(tab, "MNIST subset", "#filters")
     tab.locator("#curves-plot svg").focus()
     for _ in range(3):
         tab.keyboard.press("Shift+ArrowRight")
@@ -364,7 +364,7 @@ def test_filters(tab):
     assert [row[1] for row in run_rows(tab)] == ["CAT-RS"]
     press(tab, "MNIST", "#filters")
     assert len(run_rows(tab)) == 1, "one dataset at a time"
-    press(tab, "MNIST, an excerpt", "#filters")
+    press(tab, "MNIST subset", "#filters")
     assert len(run_rows(tab)) == 5, "another dataset resets the other filters"
 
 
@@ -526,7 +526,7 @@ def test_corruptions_have_a_scale_winners_and_differences_to_gaussian(tab):
     assert tab.locator('#corruption-plot [data-cell="50.0"]').first.get_attribute("stroke") == "none"
     shown = texts(tab, "#corruption-plot text")
     assert shown[-2:] == ["50.0", "75.0"], "the ends of the scale"
-    press(tab, "Difference to Gaussian", "#corruption-controls")
+    press(tab, "Difference from Gaussian", "#corruption-controls")
     assert cells(tab) == ["0.0", "+25.0", "0.0"]
 
 

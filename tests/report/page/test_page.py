@@ -433,14 +433,14 @@ def test_heat_maps_compare_networks_on_shared_images():
 
 
 def test_the_message_on_corruptions_compares_values_as_printed(tmp_path):
-    """A difference of less than half a digit is level, and nothing is behind."""
+    """A difference of less than half a digit is a tie, and nothing is behind."""
     part = CorruptionPart(np.arange(4), np.full(4, 0.5), np.ones(4, dtype=bool))
     above = dataclasses.replace(part, radius=part.radius + 1e-4)
     about = {"dataset": "mnist-c", "sigma": 0.25, "n": 100, "suite": "mnist-c"}
     first = CorruptedResults("A", method="a", parts={("fog", 1): above, ("scale", 1): above}, **about)
     second = CorruptedResults("B", method="b", parts={("fog", 1): part, ("scale", 1): part}, **about)
     *_, last = corruption_message([first, second])["details"]
-    assert last["text"] == "A has the largest ACR on 0 of 2 corruptions and is level with the best on 2."
+    assert last["text"] == "A has the largest ACR on 0 of 2 corruptions and ties for the best on 2."
 
 
 def test_the_message_names_missing_runs_and_unknown_costs(tmp_path, mini):

@@ -16,7 +16,7 @@ Matrix = NDArray[np.float64]
 
 
 def _warp(image: Image, matrix: Matrix, shift: Matrix, mode: Literal["grid-constant", "mirror"]) -> Image:
-    """Return the image that has at each point (column, row) the value at matrix @ point + shift, interpolated."""
+    """Return an image whose value at each point (column, row) is the interpolated one at matrix @ point + shift."""
     flip = [1, 0]  # arrays are indexed by row first
     matrix, shift = matrix[flip][:, flip], shift[flip]
     return per_channel(lambda channel: ndimage.affine_transform(channel, matrix, shift, order=1, mode=mode), image)

@@ -155,7 +155,7 @@ def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
     before = read_about(folder)
     if before is not None:
         if before != about:
-            raise UsageError(f"{folder} was made from different images or another seed; choose another `folder`.")
+            raise UsageError(f"{folder} was made with different images or a different seed; choose another `folder`.")
     elif folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder} has files that were not made by smoothcert; choose another `folder`.")
     else:

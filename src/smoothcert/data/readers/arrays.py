@@ -1,4 +1,4 @@
-"""Reader for NumPy arrays: .npz archives, among them the bundled MNIST excerpt, and .npy files."""
+"""Reader for NumPy arrays: .npz archives, among them the bundled MNIST subset, and .npy files."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _pick(archive: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, 
 
 
 def _as_images(images: np.ndarray, path: Path) -> Tensor:
-    """Return 8-bit images of any common layout as [count, channels, height, width], and floats as they are."""
+    """Return 8-bit images of any common layout as [count, channels, height, width], and floats unchanged."""
     if images.dtype.kind == "f":
         return torch.from_numpy(images.astype(np.float32))
     if images.dtype != np.uint8:

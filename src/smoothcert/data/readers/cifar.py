@@ -85,11 +85,11 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
 class _ArrayUnpickler(pickle._Unpickler):
     """Unpickles only arrays and plain containers; any other class could run code.
 
-    It extends the unpickler written in Python: the one in C allocates as many objects as a damaged file claims to have.
+    It extends pickle's Python version, since the C version allocates as many objects as a damaged file claims to have.
     """
 
     _ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
-        ("numpy.core.multiarray", "_reconstruct"): lambda *arguments: np.empty(0, np.uint8),  # filled afterwards
+        ("numpy.core.multiarray", "_reconstruct"): lambda *arguments: np.empty(0, np.uint8),  # filled later
         ("numpy._core.multiarray", "_reconstruct"): lambda *arguments: np.empty(0, np.uint8),
         ("numpy", "ndarray"): np.ndarray,
         ("numpy", "dtype"): np.dtype,

@@ -1,4 +1,4 @@
-"""Reads one results file on corrupted images: which network, corruption and severities its rows belong to.
+"""Reads one results file on corrupted images, and finds the network, corruption and severities of its rows.
 
 A file holds one corruption. Files written by smoothcert state the rows of each severity in their sidecar. Published
 files are recognized by name, in one folder per method: `fog.tsv` with the rows of all severities; `fog-3.tsv`,

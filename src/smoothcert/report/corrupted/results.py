@@ -84,7 +84,7 @@ def same_images(members: Sequence[CorruptedResults]) -> bool:
 def on_shared_images(members: Sequence[CorruptedResults]) -> list[CorruptedResults]:
     """Return the networks with the rows of images that all of them have, corruption by corruption.
 
-    If the networks share no image on some corruption, they are returned as they are.
+    If the networks share no image on some corruption, they are returned unchanged.
     """
     shared = {
         key: reduce(np.intersect1d, [entry.parts[key].images for entry in members if key in entry.parts])

@@ -109,7 +109,7 @@ def _add_legend(figure: Any) -> None:
 
 
 def _add_legend_below(figure: Any, named: Mapping[str, Any]) -> None:
-    """Add a legend with as many columns as fit; a figure with many rows of them is made taller."""
+    """Add a legend with as many columns as fit; a figure with many legend rows is made taller."""
     for columns in range(min(len(named), 3 if len(figure.axes) == 1 else 4 * len(figure.axes)), 0, -1):
         legend = figure.legend(
             named.values(), named, loc="outside lower center", ncols=columns, frameon=False, columnspacing=1.2
@@ -140,7 +140,7 @@ def _line_styles(names: Iterable[str]) -> list[tuple[int, Any]]:
 
 
 def _method_index(name: str) -> int | None:
-    """Return the position in the paper's list of methods of the one a run is named after.
+    """Return the position, in the paper's list of methods, of the method that a run is named after.
 
     >>> _method_index("CAT-RS"), _method_index("Stability, seed 1"), _method_index("mine")
     (6, 1, None)

@@ -35,7 +35,7 @@ SHARE_EDGES = (
     *(tenth / 10 for tenth in range(10)),
     *(0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 1.0),
 )
-"""Edges of the histograms of vote shares: finer towards 1, where the radius grows without bound."""
+"""Edges of the histograms of vote shares: finer toward 1, where the radius grows without bound."""
 
 _LONGEST_TEXT = 5000  # others are encoded images
 
@@ -49,7 +49,7 @@ def build_content(
 ) -> Json:
     """Return the data that the page's scripts draw; runs must be in the order of the table's rows.
 
-    `networks` are the results on corrupted images, on which the page's first sentences may be.
+    `networks` are the results on corrupted images, which the page's first sentences may describe.
     """
     entries = [run.entry for run in runs]
     grid = grid_for(entries)
@@ -176,7 +176,7 @@ def _compact(indices: Sequence[int]) -> Json | list[int]:
 
 
 def without_folders(content: Any) -> Any:
-    """Replace the absolute paths in all texts by their last part: the page is meant to be passed on.
+    """Replace the absolute paths in all texts by their last part: the page is meant to be shared.
 
     >>> without_folders({"a": ["no file /home/me/data/mnist.npz here", "1/2"]})
     {'a': ['no file mnist.npz here', '1/2']}

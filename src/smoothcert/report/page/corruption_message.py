@@ -74,9 +74,9 @@ def corruption_message(networks: Sequence[CorruptedResults]) -> Json | None:
 
 
 def _by_corruption(first: CorruptedResults, own: Summary, others: Mapping[str, Summary]) -> str:
-    """Count the corruptions on which a network is best, and name that on which it is furthest behind.
+    """Count the corruptions on which a network is best, and name the one on which it is furthest behind.
 
-    Values are compared as printed: equal ones are level.
+    Values are compared as printed; equal ones are ties.
     """
     digits = KINDS["acr"][-1]
     gaps: dict[str, tuple[float, str]] = {}
@@ -91,7 +91,7 @@ def _by_corruption(first: CorruptedResults, own: Summary, others: Mapping[str, S
     level = sum(gap == 0 for gap, _ in gaps.values())
     wins = len(first.corruptions) - sum(gap >= 0 for gap, _ in gaps.values())
     text = f"{first.name} has the largest ACR on {wins} of {len(first.corruptions)} corruptions"
-    text += f" and is level with the best on {level}" if level else ""
+    text += f" and ties for the best on {level}" if level else ""
     worst = max(gaps, key=lambda kind: gaps[kind][0], default=None)
     if worst is None or gaps[worst][0] <= 0:
         return f"{text}."

@@ -61,7 +61,7 @@ def _one_severity(entry: CorruptedResults) -> bool:
 
 
 def _columns(entries: Sequence[CorruptedResults]) -> Iterator[tuple[CorruptedResults, str, str]]:
-    """Yield all networks, those in one map on their shared images, with a column title and a note for the map's."""
+    """Yield all networks, those in one map on shared images, with a column title and an addition to the map's title."""
     for group in corruption_groups(entries):
         together = [entry for entry in group if _one_severity(entry)]
         shared = on_shared_images(together)
@@ -79,7 +79,7 @@ def _by_severity(entry: CorruptedResults, summary: Summary) -> HeatMapValues:
 
 
 def _by_network(entry: CorruptedResults, summary: Summary, column: str, printed: float | None) -> HeatMapValues:
-    """Return a network's column, with its mean and the paper's below the corruptions that they average."""
+    """Return a network's column: the corruptions of the mean, this mean, the paper's mean, and other corruptions."""
     means = [("mean", summary.mean.value)] + ([] if printed is None else [("mean (paper)", printed)])
     rows = [(name, summary.by_corruption[name]) for name in (*entry.corruptions, *entry.held_out)]
     rows[len(entry.corruptions) : len(entry.corruptions)] = means

@@ -96,14 +96,14 @@ def _headline(leads: Sequence[Lead], dataset: str | None) -> str:
     winners = dict.fromkeys(_name(lead.first) for lead in leads)
     if len(winners) == 1:
         every = f" at every {SIGMA}" if len(leads) > 1 else ""
-        level = [f" ({_name(lead.second)} is level)" for lead in leads if lead.second and not lead.significant]
-        level = level if len(leads) == 1 else []
-        return f"{next(iter(winners))} has the largest average certified radius{where}{every}{''.join(level)}."
+        second = leads[0].second if len(leads) == 1 and not leads[0].significant else None
+        level = f" (not significantly larger than that of {_name(second)})" if second else ""
+        return f"{next(iter(winners))} has the largest average certified radius{where}{every}{level}."
     parts = [
         f"{name} at {at_sigma(lead.first.entry.sigma for lead in leads if _name(lead.first) == name)}"
         for name in winners
     ]
-    return f"The largest average certified radius{where} has {listed(parts)}."
+    return f"Largest average certified radius{where}: {listed(parts)}."
 
 
 def ahead_text(ahead: Estimate, second: str) -> str:

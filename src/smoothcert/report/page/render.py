@@ -81,7 +81,7 @@ def to_script(content: Any) -> str:
 
 
 def _about(run: Mapping[str, Any], *, several: bool) -> str:
-    """Return the noise level and, if several, the dataset of a run, as the page's scripts do."""
+    """Return the noise level of a run and, if there are several datasets, its dataset, as the page's scripts do."""
     sigma = [f"\N{GREEK SMALL LETTER SIGMA} {run['sigma']:.2f}"] if run["sigma"] else []
     return " · ".join([*sigma, *([run["datasetName"]] if several else [])])
 

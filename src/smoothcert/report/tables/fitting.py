@@ -1,4 +1,4 @@
-"""Fits the results table to the width of a terminal: leaves out what says least until a row fits on a line."""
+"""Fits the results table to the width of a terminal: omits the least informative parts until a row fits on a line."""
 
 from __future__ import annotations
 

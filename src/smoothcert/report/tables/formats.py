@@ -24,7 +24,7 @@ class Cell:
     mark: str = ""
 
     def __post_init__(self) -> None:
-        """Keep names from files from breaking the line or moving the cursor of a terminal."""
+        """Escape the text, so that a name from a file cannot break the line or move a terminal's cursor."""
         object.__setattr__(self, "text", _one_line(self.text))
 
 

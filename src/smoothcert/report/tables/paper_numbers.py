@@ -30,7 +30,7 @@ OTHER_METHODS = {"smoothadv-consistency": "SmoothAdv + Consistency", "first-fail
 ALIASES = {"cat-rs": "catrs", "cat_rs": "catrs", "cohen": "gaussian", "salman": "smoothadv", "stab": "stability"}
 """Method names used by published results files."""
 
-_LINF_TABLE = "tab:l_infty_robustness"  # more columns for a main table's rows
+_LINF_TABLE = "tab:l_infty_robustness"  # l_inf columns for rows of the main table
 _METRICS = ("acr", "certified_accuracy", "acr_std", "titanx_pascal_hours", "linf_certified_accuracy")
 
 

@@ -95,7 +95,7 @@ def build_table(
 
 
 def _row_order(entry: Entry) -> tuple[Any, ...]:
-    """Sort by dataset, noise level, images (the most first) and method."""
+    """Sort by dataset, noise level, number of images (descending) and method."""
     return (entry.group, -len(entry.results), entry.image_set, method_rank(entry.method))
 
 

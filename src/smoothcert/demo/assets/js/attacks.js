@@ -18,7 +18,7 @@ function randomDirection(seed, index) {
 }
 
 /**
- * Find the shortest change that turns a single prediction: step to the nearest of the planes that approximate
+ * Find the shortest push that changes a single prediction: step to the nearest of the planes that approximate
  * the boundaries between classes, measured from the image itself, until the answer changes.
  */
 function* foolOneLook(network, image, label) {
@@ -50,7 +50,7 @@ function* foolOneLook(network, image, label) {
 }
 
 /**
- * Find a change of the given size that turns the vote: away from a label, or towards a target. Each step follows the
+ * Find a push of the given length that changes the vote: away from a label, or toward a target. Each step follows the
  * gradient of the class's mean probability over noisy copies, and returns to the sphere.
  */
 function* foolTheVote(network, image, { sigma, label, target = -1, size, seed, index }) {

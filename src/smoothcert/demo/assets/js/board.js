@@ -25,7 +25,7 @@ class Lane {
     );
   }
 
-  /** Show the certified ball as a zone of the way. */
+  /** Mark the certified ball along the push. */
   showZone(radius, reach) {
     this.zone.hidden = !radius;
     this.zone.style.width = `${(100 * Math.min(radius, reach)) / reach}%`;

@@ -49,7 +49,7 @@ class Card {
     );
   }
 
-  /** Show the certificate as far as the votes go. */
+  /** Show the certificate from the votes so far. */
   show(run, settings) {
     const { answer, claim, state, caption, copy } = this.part,
       { certificate, trials, finished, chosen } = run;

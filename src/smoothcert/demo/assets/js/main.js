@@ -157,14 +157,14 @@ function chooseTarget() {
 
 const target = h(
   "select",
-  { "aria-label": "Digit to push towards", onchange: chooseTarget },
+  { "aria-label": "Digit to push toward", onchange: chooseTarget },
   ...Array.from({ length: CLASSES }, (_, label) => h("option", { value: label }, String(label))),
 );
 target.value = state.target;
 const directions = [
   ["look", "Fool one prediction"],
   ["vote", "Fool the vote"],
-  ["digit", "Towards a ", target],
+  ["digit", "Toward a ", target],
   ["random", "Random"],
 ];
 addChoices(

@@ -51,7 +51,7 @@ class Network {
     });
   }
 
-  /** Store the weights in groups of four outputs, and how far each input of a position is from its first one. */
+  /** Store the weights in groups of four outputs, and the offset of each input of a position from its first one. */
   pack({ weight, bias, count }, place, { size, side }, integers) {
     for (let output = 0; output < bias.length; output++)
       for (let k = 0; k < count; k++)

@@ -3,7 +3,7 @@
 const pad = { drawn: null, pen: null, down: false, row: 14, column: 14 };
 
 /** Move the middle of what was drawn to the middle of the image, as in MNIST. */
-function centred(image) {
+function centered(image) {
   let mass = 0,
     row = 0,
     column = 0;
@@ -23,7 +23,7 @@ function centred(image) {
   });
 }
 
-/** Paint a soft round pen between two places, in pixels of the image. */
+/** Paint a soft, round stroke between two points, in pixels of the image. */
 function stroke(from, to) {
   const steps = Math.max(1, Math.ceil(4 * Math.hypot(to.x - from.x, to.y - from.y)));
   for (let step = 0; step <= steps; step++) {
@@ -51,7 +51,7 @@ let settled = 0;
 /** Read what was drawn when the pen has rested for a moment. */
 function endDrawing() {
   clearTimeout(settled);
-  settled = setTimeout(() => chooseSubject({ image: centred(pad.drawn), index: 1 << 20, name: null }), 600);
+  settled = setTimeout(() => chooseSubject({ image: centered(pad.drawn), index: 1 << 20, name: null }), 600);
 }
 
 function showSubject({ image, name }) {

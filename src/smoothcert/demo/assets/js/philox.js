@@ -1,4 +1,4 @@
-// The noise of smoothcert.philox: Philox4x32-10, so a seed gives the noise here that it gives in Python.
+// The noise of smoothcert.philox: Philox4x32-10, so a seed gives the same noise here as in Python.
 
 const SELECT_AND_ESTIMATE = 0,
   PREDICT = 1 << 16,

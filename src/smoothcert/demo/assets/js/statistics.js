@@ -51,7 +51,7 @@ function binomialTail(k, n, p) {
   return k === 0 ? Math.exp(n * Math.log1p(-p)) : binomialPoint(k, n, p) * tailMultiple(k, n, p);
 }
 
-/** One-sided Clopper-Pearson upper bound of the failure probability, from the number of successes. */
+/** One-sided Clopper-Pearson upper bound on the failure probability, from the number of successes. */
 function failureUpperBound(successes, trials, alpha) {
   const failures = trials - successes;
   if (successes === 0) return 1;
@@ -72,7 +72,7 @@ function failureUpperBound(successes, trials, alpha) {
   return p;
 }
 
-const CENTRE = [
+const CENTER = [
   [
     2509.0809287301227, 33430.57558358813, 67265.7709270087, 45921.95393154987, 13731.69376550946, 1971.5909503065513,
     133.14166789178438, 3.3871328727963665,
@@ -110,11 +110,11 @@ const ratio = ([above, below], x) => {
 
 /** Quantile of the standard normal distribution: Wichura's rational approximations (algorithm AS 241). */
 function normalQuantile(p) {
-  const centred = p - 0.5;
-  if (Math.abs(centred) <= 0.425) return centred * ratio(CENTRE, 0.180625 - centred * centred);
+  const centered = p - 0.5;
+  if (Math.abs(centered) <= 0.425) return centered * ratio(CENTER, 0.180625 - centered * centered);
   const r = Math.sqrt(-Math.log(Math.min(p, 1 - p)));
   const size = r <= 5 ? ratio(TAIL, r - 1.6) : ratio(FAR_TAIL, r - 5);
-  return centred < 0 ? -size : size;
+  return centered < 0 ? -size : size;
 }
 
 /** Certified l2 radius of Gaussian noise from a bound on the failure probability; 0 if that exceeds one half. */

@@ -61,8 +61,8 @@ const KINDS = {
   *attack(network, { image, kind, label, target, sigma, size, seed, index }) {
     if (kind === "random") return { direction: randomDirection(seed, index) };
     if (kind === "look") return { direction: yield* foolOneLook(network, image, label) };
-    const towards = kind === "digit" ? target : -1;
-    return { direction: yield* foolTheVote(network, image, { sigma, label, target: towards, size, seed, index }) };
+    const aim = kind === "digit" ? target : -1;
+    return { direction: yield* foolTheVote(network, image, { sigma, label, target: aim, size, seed, index }) };
   },
 };
 

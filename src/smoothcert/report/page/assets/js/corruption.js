@@ -1,4 +1,4 @@
-// Heat maps by corruption, and by severity or network, with the best of each row, or as differences to Gaussian.
+// Heat maps by corruption, and by severity or network, with the best of each row, or as differences from Gaussian.
 
 import { drawPlot, text, textWidth } from "./chart.js";
 import { data } from "./data.js";
@@ -127,7 +127,7 @@ function paint(map, width) {
     return s("text", { fill: css("--ink"), ...turn }, name);
   });
   const bottom = head + ROW * rows.length + 16;
-  const alt = `${map.title}${gaps ? ", difference to Gaussian" : ""}, by corruption. ${ranked ? "The best value of each row has a frame." : ""}`;
+  const alt = `${map.title}${gaps ? ", difference from Gaussian" : ""}, by corruption. ${ranked ? "The best value of each row has a frame." : ""}`;
   return {
     height: bottom + 20,
     children: [...titles, ...cells, ...legend(colors, NAMES + 40, bottom, write)],
@@ -146,7 +146,7 @@ function drawCorruption() {
     choices.length > 1 ? picker("Result", choices, state.heat, setter("heat")) : h("b", {}, map.title),
     baselineOf(map) >= 0 &&
       map.columns.length > 1 &&
-      toggle("Difference to Gaussian", state.heatGap, setter("heatGap")),
+      toggle("Difference from Gaussian", state.heatGap, setter("heatGap")),
   );
   // On narrow screens the map keeps its size and scrolls.
   const columns = map.columns.length + (map.means.length ? 1 : 0);

@@ -73,7 +73,7 @@ function drawRidges() {
   const saved = bound === runs.length ? "Votes were not saved" : `${bound} of ${runs.length} runs did not save votes`;
   const why = bound ? `${saved}: the plot shows the lower bound that follows from the radius.` : "";
   byId("distribution-remark").textContent = `${why} ${remark}`.trim();
-  if (!runs.length) return noPlot("distribution-plot", "No votes of the runs shown are known.");
+  if (!runs.length) return noPlot("distribution-plot", "No votes are available for the runs shown.");
   const shown = histograms(runs);
   const { edges, places, xTicks } = shown;
   const groups = sigmasOf(runs).map((sigma) => {

@@ -104,7 +104,7 @@ function toAddress() {
 
 const NUMBERS = ["first", "second", "radius", "heat", "run", "image"];
 
-/** Return a choice as read from the address, or its default if it makes no sense. */
+/** Return a choice as read from the address, or its default if it is invalid. */
 function fromText(key, text) {
   const initial = defaults[key];
   if (initial instanceof Set) {
@@ -117,7 +117,7 @@ function fromText(key, text) {
   return text;
 }
 
-/** Take over the choices in the address; ignore anchors and unknown names. */
+/** Apply the choices in the address; ignore anchors and unknown names. */
 export function readAddress() {
   Object.assign(state, defaults);
   for (const part of location.hash.slice(1).split("&")) {

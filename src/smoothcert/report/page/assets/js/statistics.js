@@ -68,7 +68,7 @@ export function pairedDifference(first, second, count) {
   return { value, low, high, wins, losses, ties: n - wins - losses, images: n };
 }
 
-/** Join neighbouring bins into at most `most`; return them and how many were joined into each. */
+/** Join neighboring bins into at most `most`; return them and how many were joined into each. */
 export function rebin(bins, most) {
   const size = Math.ceil(bins.length / most),
     joined = [];

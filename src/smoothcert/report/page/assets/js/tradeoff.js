@@ -33,7 +33,7 @@ function paperPoint(run) {
   return state.pointPaper && robust !== undefined ? [paperAt(run, 0) / 100, robust / 100] : null;
 }
 
-/** Return the range of an axis; values far from the middle half of all do not stretch it. */
+/** Return the range of an axis; values far from the middle half of the values do not stretch it. */
 function rangeOf(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const [lower, upper] = [0.25, 0.75].map((part) => sorted[Math.round(part * (sorted.length - 1))]);
@@ -50,7 +50,7 @@ const clamped = (range, place) => {
   return (value) => inner(Math.min(range[1], Math.max(range[0], value)));
 };
 
-/** Return labels next to their points; labels without a free position are left out. */
+/** Return labels next to their points; labels without a free position are omitted. */
 function labels(points, left, right) {
   const taken = points.map((point) => ({ left: point.x - 5, top: point.y - 5, width: 10, height: 10 }));
   const disjoint = (a, b) =>
