@@ -78,8 +78,9 @@ def _facts() -> list[str]:
         "floating point.",
         "The noise is that of smoothcert: with the seed in this page's address, the Python package counts the same "
         "votes, up to rounding.",
-        "Distances are l2: the root of the sum of the squared changes of all pixels, which range from 0 to 1. A pushed "
-        "pixel may leave that range; the guarantee covers this, and the screen clips it.",
+        "Distances are \N{SCRIPT SMALL L}\N{SUBSCRIPT TWO}: the root of the sum of the squared changes of all pixels, "
+        "which range from 0 to 1. A pushed pixel may leave that range; the guarantee covers this, and the screen clips "
+        "it.",
         "Each network is attacked by itself, with full knowledge of it. One prediction: a short way across the nearest "
         "boundary between two answers. The vote, or towards a digit: gradients averaged over noisy copies. The answer "
         f"along the way is settled by a test at level {_ALPHA}; hatched means undecided.",
