@@ -123,17 +123,18 @@ def test_the_first_sentences_name_the_winner_and_its_cost(tab, runs, table):
     assert headline == "CAT-RS has the largest average certified radius on MNIST, an excerpt at every σ."
     told = tab.locator("#message").inner_text()
     for lead in (first, half):
-        assert f"{lead.first.acr.value:.3f}" in told
-        assert (
-            f"{lead.ahead.value:.3f} above Gaussian, 95 % interval {lead.ahead.low:.3f} to {lead.ahead.high:.3f}"
-            in told
-        )
+        ahead, first_acr = lead.ahead, lead.first.acr.value
+        over = f"{ahead.value:.4f} above Gaussian (paired 95 % interval {ahead.low:.4f} to {ahead.high:.4f})"
+        assert f"σ {lead.first.entry.sigma:.2f}: CAT-RS {first_acr:.3f}, {over}" in told.splitlines()
     gap = {id(lead): (lead.clean.accuracy[0] - lead.first.accuracy[0], lead.first.acr.value) for lead in (first, half)}
     clean = max((first, half), key=lambda lead: gap[id(lead)])
     assert f"CAT-RS classifies {clean.first.accuracy[0]:.1f} %" in told
     assert "CAT-RS 2.0 and Gaussian 1.0 times the network passes of Gaussian training." in told, "6 passes and 3"
     assert "on the same 300 images" in told, "the run on 100 images is not compared"
     assert "Intervals cover the choice of test images, not retraining: one training run each." in told
+    shown = tab.locator("#compare-interval").inner_text().replace("+", "")
+    ahead = max((first, half), key=lambda lead: lead.first.acr.value).ahead
+    assert shown == f"in ACR, 95 % interval {ahead.low:.4f} to {ahead.high:.4f}", "the same numbers in both places"
     press(tab, "MNIST", "#filters")
     assert tab.locator("#message .headline").inner_text().startswith("CAT-RS has an average certified radius of ")
 
