@@ -728,6 +728,18 @@ def test_a_distant_run_does_not_stretch_the_axes_of_the_tradeoff(browser, tmp_pa
     page.context.close()
 
 
+def test_runs_are_not_beyond_the_axes_if_several_are(browser, tmp_path, mini):
+    labels = mini.labels.numpy()[:200]
+    for i, skill in enumerate((2.8, 2.85, 2.9, 2.95, 3.0, 0.3, 0.4)):
+        make_run(tmp_path / f"net{i}", labels, method="own", skill=skill)
+    runs = read_runs([str(path) for path in sorted(tmp_path.iterdir())])
+    path = tmp_path / "report.html"
+    path.write_text(render_page(runs, build_table([run.entry for run in runs])))
+    page = Opened(browser, path)
+    assert texts(page.tab, "#tradeoff-remark") == [""]
+    page.context.close()
+
+
 def test_chips_show_which_runs_are_on(tab):
     off = tab.locator("#filters .chip.off")
     assert off.count() == 0, "all are shown"

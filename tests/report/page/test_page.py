@@ -482,6 +482,16 @@ def test_costs_that_are_not_recorded_are_those_of_the_recipe(tmp_path, mini):
     )
 
 
+def test_methods_that_are_level_at_a_radius_are_both_named(tmp_path, mini):
+    labels = mini.labels.numpy()[:50]
+    for method in ("gaussian", "catrs"):
+        make_run(tmp_path / method, labels, method=method, sigma=0.5, skill=2.0)
+    runs = read_runs([str(tmp_path)])
+    (message,) = dataset_messages(build_table([run.entry for run in runs]), runs, {})
+    (text,) = (detail["text"] for detail in message["details"] if detail["title"] == "Most images certified")
+    assert text == "Gaussian and CAT-RS at r = 0.00 to 1.00."
+
+
 def test_the_best_sigma_is_named_only_among_several(tmp_path, mini):
     labels = mini.labels.numpy()[:50]
     for method, skill in (("gaussian", 1.0), ("catrs", 3.0)):

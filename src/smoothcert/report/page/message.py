@@ -123,13 +123,19 @@ def _radius_sentence(best: Sequence[BestAt]) -> list[Json]:
     if not best or all(at.second is None for at in best):
         return []
     parts = []
-    for name, group in groupby(best, key=lambda at: _name(at.first)):
+    for name, group in groupby(best, key=_winners):
         members = list(group)
         first, last = members[0].radius, members[-1].radius
         where = f"r = {first:.2f}" if first == last else f"r = {first:.2f} to {last:.2f}"
         parts.append(f"{name} at {where}")
     each = f", each with its best {SIGMA}" if len({at.first.entry.sigma for at in best}) > 1 else ""
-    return [{"title": "Most images certified", "text": f"{listed(parts)}{each}."}]
+    return [{"title": "Most images certified", "text": f"{'; '.join(parts)}{each}."}]
+
+
+def _winners(at: BestAt) -> str:
+    """Name the best row at a radius, and the next one if both values are equal as printed."""
+    level = at.second is not None and f"{at.accuracy:.1f}" == f"{at.second_accuracy:.1f}"
+    return listed([_name(row) for row in (at.first, at.second if level else None) if row])
 
 
 def _cost_sentence(leads: Sequence[Lead], configs: Mapping[int, TrainConfig | None]) -> list[Json]:

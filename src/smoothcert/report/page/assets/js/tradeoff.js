@@ -29,13 +29,14 @@ function paperPoint(run) {
   return state.pointPaper && robust !== undefined ? [paperAt(run, 0) / 100, robust / 100] : null;
 }
 
-/** Return the range of an axis; values far from the middle half of all do not stretch it. */
+/** Return the range of an axis; a few values, at most a fifth, far from the middle half of all do not stretch it. */
 function rangeOf(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const [lower, upper] = [0.25, 0.75].map((part) => sorted[Math.round(part * (sorted.length - 1))]);
-  const reach = 2 * Math.max(upper - lower, 0.01);
+  const reach = 4 * Math.max(upper - lower, 0.005);
   const near = sorted.filter((value) => value >= lower - reach && value <= upper + reach);
-  const [low, high] = [near[0], near.at(-1)];
+  const kept = near.length >= 0.8 * sorted.length ? near : sorted;
+  const [low, high] = [kept[0], kept.at(-1)];
   const margin = Math.max(0.002, 0.15 * (high - low));
   return [Math.max(0, low - margin), Math.min(1, high + margin)];
 }
