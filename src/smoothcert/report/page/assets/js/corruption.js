@@ -7,7 +7,7 @@ import { fixed, signed } from "./format.js";
 import { panel, setter, state } from "./state.js";
 
 const ROW = 24;
-const LEAST = 36; // width of a column with numbers that are easy to read
+const LEAST = 35; // width of a column with numbers that are easy to read
 const baselineOf = (map) => map.columns.findIndex((name) => name.startsWith("Gaussian"));
 
 /** Return the rows of numbers, with a column of means if there are several severities. */
@@ -61,11 +61,11 @@ function legend({ low, high, color }, left, top, write) {
 }
 
 const rowName = (kind) => kind.replaceAll("_", " ");
-const namesWidth = (map) => 16 + Math.max(...map.kinds.map((kind) => textWidth(rowName(kind))));
+const namesWidth = (map) => 12 + Math.max(...map.kinds.map((kind) => textWidth(rowName(kind))));
 
 /** Return how far turned titles reach beyond the last column if columns have the least width. */
 const overhang = (columns) =>
-  Math.max(0, ...columns.map((name, i) => 6 + 0.77 * textWidth(name) - LEAST * (columns.length - i - 0.5)));
+  Math.max(0, ...columns.map((name, i) => 4 + 0.77 * textWidth(name) - LEAST * (columns.length - i - 0.5)));
 
 /** Return the least width of the map, with numbers of this width; on narrower screens it scrolls. */
 const leastWidth = (map, columns) => namesWidth(map) + LEAST * columns.length + overhang(columns);
