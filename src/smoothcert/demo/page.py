@@ -78,8 +78,9 @@ def _facts() -> list[str]:
         "floating point.",
         "The noise is that of smoothcert: with the seed in this page's address, the Python package counts the same "
         "votes, up to rounding.",
-        "Distances are l2: the root of the sum of the squared changes of all pixels, which range from 0 to 1. A pushed "
-        "pixel may leave that range; the guarantee covers this, and the screen clips it.",
+        "Distances are \N{SCRIPT SMALL L}\N{SUBSCRIPT TWO}: the root of the sum of the squared changes of all pixels, "
+        "which range from 0 to 1. A pushed pixel may leave that range; the guarantee covers this, and the screen clips "
+        "it.",
         "Each network is attacked by itself, with full knowledge of it. To fool one prediction, the push crosses the "
         "nearest boundary between two answers. To fool the vote, or to push toward a digit, it follows gradients "
         f"averaged over noisy copies. A test at level {_ALPHA} decides the answers along the push; hatched means "

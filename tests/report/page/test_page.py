@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from page_runs import make_run
+from scipy.stats import norm
 
 from smoothcert.cli import main
 from smoothcert.cli.report_page import find_test_images
@@ -46,6 +47,8 @@ from smoothcert.report.tables.winners import best_by_radius, comparable_rows, le
 from smoothcert.results.reader import read_results
 from smoothcert.results.records import Results
 from smoothcert.statistics import metrics
+from smoothcert.training.passes import relative_cost
+from smoothcert.training.recipes import load_recipe
 
 RESULTS = Path(__file__).parents[3] / "results/mnist-c"
 ASSETS = Path(render_page.__code__.co_filename).with_name("assets")
@@ -97,14 +100,16 @@ def test_pairs_agree_with_metrics(count, seed):
     rng = np.random.default_rng(seed)
     some = [results(rng.random(count), rng.random(count) < 0.8, idx) for idx in (None, np.arange(1, count + 1), None)]
     entries = [_Entry("mnist", one) for one in some]
-    pairs = {(a, b): (gap, error, images) for a, b, gap, error, images in compare_pairs(entries)}
+    pairs = {(a, b): gap for a, b, gap in compare_pairs(entries)}
     for a, b in itertools.combinations(range(3), 2):
         shared = len(np.intersect1d(some[a].idx, some[b].idx))
         if shared < 2:
             assert (a, b) not in pairs
             continue
         expected = metrics.paired_difference(*((one.idx, one.radius, one.correct) for one in (some[a], some[b])))
-        assert pairs[a, b] == pytest.approx((expected.value, expected.standard_error, shared), abs=1e-9)
+        gap = pairs[a, b]
+        assert (gap.value, gap.standard_error) == pytest.approx((expected.value, expected.standard_error), abs=1e-9)
+        assert gap.high - gap.low == pytest.approx(2 * norm.ppf(0.975) * gap.standard_error)
 
 
 class _Entry:
@@ -439,8 +444,9 @@ def test_the_message_on_corruptions_compares_values_as_printed(tmp_path):
     about = {"dataset": "mnist-c", "sigma": 0.25, "n": 100, "suite": "mnist-c"}
     first = CorruptedResults("A", method="a", parts={("fog", 1): above, ("scale", 1): above}, **about)
     second = CorruptedResults("B", method="b", parts={("fog", 1): part, ("scale", 1): part}, **about)
-    *_, last = corruption_message([first, second])["details"]
-    assert last["text"] == "A has the largest ACR on 0 of 2 corruptions and ties for the best on 2."
+    told = {detail["title"]: detail["text"] for detail in corruption_message([first, second])["details"]}
+    assert told["Training cost"] == "Not recorded for these runs."
+    assert told["By corruption"] == "A has the largest ACR on 0 of 2 corruptions and ties for the best on 2."
 
 
 def test_the_message_names_missing_runs_and_unknown_costs(tmp_path, mini):
@@ -459,6 +465,43 @@ def test_the_message_names_missing_runs_and_unknown_costs(tmp_path, mini):
     assert unknown not in message["details"]
 
 
+def test_costs_that_are_not_recorded_are_those_of_the_recipe(tmp_path, mini):
+    labels = mini.labels.numpy()[:50]
+    for method, skill in (("gaussian", 1.0), ("consistency", 3.0)):
+        make_run(tmp_path / method, labels, method=method, sigma=0.5, skill=skill, dataset="mnist")
+    runs = read_runs([str(tmp_path)])
+    by_entry = {id(run.entry): run for run in runs}
+    table = build_table([run.entry for run in runs])
+    ordered = [dataclasses.replace(by_entry[id(row.entry)], config=None) for row in table.rows]
+    (message,) = dataset_messages(table, ordered, {})
+    (cost,) = (detail["text"] for detail in message["details"] if detail["title"] == "Training cost")
+    ratio = relative_cost(load_recipe("mnist-consistency-0.50"))
+    assert cost == (
+        f"Consistency {ratio:.1f} and Gaussian 1.0 times the network passes of Gaussian training "
+        "(by recipe; not recorded for Consistency and Gaussian)."
+    )
+
+
+def test_methods_that_are_level_at_a_radius_are_both_named(tmp_path, mini):
+    labels = mini.labels.numpy()[:50]
+    for method in ("gaussian", "catrs"):
+        make_run(tmp_path / method, labels, method=method, sigma=0.5, skill=2.0)
+    runs = read_runs([str(tmp_path)])
+    (message,) = dataset_messages(build_table([run.entry for run in runs]), runs, {})
+    (text,) = (detail["text"] for detail in message["details"] if detail["title"] == "Most images certified")
+    assert text == "Gaussian and CAT-RS at r = 0.00 to 1.00."
+
+
+def test_the_best_sigma_is_named_only_among_several(tmp_path, mini):
+    labels = mini.labels.numpy()[:50]
+    for method, skill in (("gaussian", 1.0), ("catrs", 3.0)):
+        make_run(tmp_path / method, labels, method=method, sigma=0.5, skill=skill)
+    runs = read_runs([str(tmp_path)])
+    (message,) = dataset_messages(build_table([run.entry for run in runs]), runs, {})
+    (text,) = (detail["text"] for detail in message["details"] if detail["title"] == "Most images certified")
+    assert "best" not in text
+
+
 def test_corruption_leads_if_the_results_are_on_corrupted_images():
     found = read_findings([str(RESULTS / name) for name in ("mnist-catrs-0.25", "mnist-smoothadv-0.25")])
     message = corruption_message(found.corrupted)
@@ -474,6 +517,11 @@ def test_corruption_leads_if_the_results_are_on_corrupted_images():
     worst = max(printed, key=lambda kind: printed[kind][1] - printed[kind][0])
     behind = "{:.3f} against {:.3f} for SmoothAdv".format(*printed[worst])
     assert f"furthest behind on {worst.replace('_', ' ')}, {behind}." in told
+    assert "CAT-RS 18.7 and SmoothAdv 30.7 times the network passes of Gaussian training (by recipe; " in told
+    told = " ".join(detail["text"] for detail in corruption_message(found.corrupted, found.runs)["details"])
+    assert "Gaussian training (by recipe; not recorded for CAT-RS)." in told, (
+        "the other's configuration is in its folder"
+    )
     page = render_page(
         found.runs, build_table([run.entry for run in found.runs]), networks=found.corrupted,
         corruptions=corruption_maps(found.corrupted),

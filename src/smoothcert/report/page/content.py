@@ -71,7 +71,7 @@ def build_content(
         {
             "radii": list(table.radii),
             "messages": dataset_messages(table, runs, without_clean_run(networks, entries)),
-            "corruptionMessage": corruption_message(networks),
+            "corruptionMessage": corruption_message(networks, runs),
             "corruptionLeads": len(networks) >= max(1, len(runs) / 2),
             "colors": METHOD_COLORS,
             "formats": {suffix: vars(form) for suffix, form in TEXT_FORMATS.items()},
@@ -80,9 +80,7 @@ def build_content(
             "shareEdges": list(SHARE_EDGES),
             "grid": {"step": grid.step, "count": grid.count},
             "runs": described,
-            "pairs": [
-                [a, b, _round(gap), _round(error), images] for a, b, gap, error, images in compare_pairs(entries)
-            ],
+            "pairs": [[a, b, _round(gap.value), _round(gap.standard_error)] for a, b, gap in compare_pairs(entries)],
             "images": _images_json(runs, grid),
             "gallery": build_gallery(runs, votes, load),
             "heatmaps": [heat_map(title, values) for title, values in corruptions.items()],

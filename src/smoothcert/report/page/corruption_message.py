@@ -10,10 +10,13 @@ import numpy as np
 from smoothcert.dataset_names import canonical_name
 from smoothcert.report.corrupted.means import KINDS, Summary, summarize
 from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, on_shared_images, same_images
-from smoothcert.report.page.message import ahead_text, at_sigma
+from smoothcert.report.page.phrases import ahead_text, at_sigma
+from smoothcert.report.page.training_cost import Trained, cost_sentence
+from smoothcert.report.sources import Run
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.formats import dataset_title
-from smoothcert.statistics.metrics import Estimate, estimate
+from smoothcert.report.tables.paired import normal_estimate
+from smoothcert.statistics.metrics import Estimate
 
 Json = dict[str, Any]
 
@@ -36,8 +39,10 @@ def _clean_name(dataset: str | None) -> str:
     return canonical_name(dataset or "").removesuffix("-c")
 
 
-def corruption_message(networks: Sequence[CorruptedResults]) -> Json | None:
+def corruption_message(networks: Sequence[CorruptedResults], runs: Sequence[Run] = ()) -> Json | None:
     """Return the message on corrupted images, of the group with the most networks; None without any.
+
+    `runs` are the runs on clean images, in whose folders the configurations of networks are.
 
     All numbers are on the images that the networks of the group share.
     """
@@ -53,7 +58,7 @@ def corruption_message(networks: Sequence[CorruptedResults]) -> Json | None:
     where += f" ({at})" if (at := at_sigma([group[0].sigma])) else ""
     sure = max(range(len(group)), key=lambda i: accuracy[i].mean.value)
     lead = _corruption_lead(group[first], group[order[1]]) if len(group) > 1 else None
-    over = f" ({ahead_text(lead, group[order[1]].name)})" if lead else ""
+    over = f", {ahead_text(lead, group[order[1]].name)}" if lead else ""
     if len(group) > 1:
         shared = f"the {len(group[0].images):,} images that all networks share"
         over += f", on {shared}" if same_images(group) else ", on different images"
@@ -68,9 +73,18 @@ def corruption_message(networks: Sequence[CorruptedResults]) -> Json | None:
     if len(group) > 1:
         others = {entry.name: summary for entry, summary in zip(group, acr, strict=True) if entry is not group[first]}
         details.append({"title": "By corruption", "text": _by_corruption(group[first], acr[first], others)})
+        trained = [_trained(group[i], runs) for i in order[:2]]
+        details.append({"title": "Training cost", "text": cost_sentence(trained)})
     several = f"{group[first].name} has the largest average certified radius on corrupted images, {where}."
     single = f"{group[first].name} on corrupted images, {where}."
     return {"headline": several if len(group) > 1 else single, "details": details}
+
+
+def _trained(network: CorruptedResults, runs: Sequence[Run]) -> Trained:
+    dataset = _clean_name(network.dataset)
+    key = dataset, network.method, network.sigma
+    configs = [run.config for run in runs if (run.entry.dataset, run.entry.method, run.entry.sigma) == key]
+    return Trained(network.name, *key, next(iter(configs), None))
 
 
 def _by_corruption(first: CorruptedResults, own: Summary, others: Mapping[str, Summary]) -> str:
@@ -112,4 +126,4 @@ def _corruption_lead(first: CorruptedResults, second: CorruptedResults) -> Estim
     for network in (first, second):
         radii = [part.radius[np.searchsorted(part.images, shared)] for key in keys if (part := network.parts[key])]
         means.append(np.mean(radii, axis=0))
-    return estimate(means[0] - means[1])
+    return normal_estimate(means[0] - means[1])

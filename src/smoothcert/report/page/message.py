@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from smoothcert.report.page.phrases import SIGMA, ahead_text, at_sigma, listed
+from smoothcert.report.page.training_cost import Trained, cost_sentence
 from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.report.tables.winners import BestAt, Lead, best_by_radius, comparable_rows, leads_by_sigma, method_name
-from smoothcert.statistics.metrics import Estimate
-from smoothcert.training.passes import relative_cost
+from smoothcert.training.config import TrainConfig
 
 Json = dict[str, Any]
-SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 
 
 def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Sequence[str]]) -> list[Json]:
@@ -25,7 +25,7 @@ def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Seq
     `absent` names, by dataset, networks that have results on its corrupted images only.
     """
     positions = {id(row): position for position, row in enumerate(table.rows)}
-    costs = {id(row): relative_cost(run.config) for row, run in zip(table.rows, runs, strict=True) if run.config}
+    configs = {id(row): run.config for row, run in zip(table.rows, runs, strict=True)}
     messages = []
     for dataset in dict.fromkeys(row.entry.dataset for row in table.rows):
         rows = comparable_rows(table, dataset)
@@ -35,10 +35,10 @@ def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Seq
                 "dataset": dataset,
                 "headline": _headline(leads, dataset) + _without_clean_run(absent.get(dataset or "", ())),
                 "details": [
-                    *_acr_sentence(leads),
+                    *_acr_lines(leads),
                     *_clean_sentence(leads),
                     *_radius_sentence(best),
-                    *_cost_sentence(leads, costs),
+                    *_cost_sentence(leads, configs),
                 ],
                 "compared": [positions[id(row)] for row in rows],
                 "images": len(rows[0].entry.results),
@@ -75,17 +75,6 @@ def _name(row: TableRow) -> str:
     return with_symbols(row.entry.name)
 
 
-def at_sigma(sigmas: Iterable[float | None]) -> str:
-    """List noise levels, empty if they are unknown."""
-    known = [f"{sigma:.2f}" for sigma in sigmas if sigma]
-    return f"{SIGMA} {listed(known)}" if known else ""
-
-
-def listed(texts: Sequence[str]) -> str:
-    """Join texts with commas and a final `and`."""
-    return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
-
-
 def _headline(leads: Sequence[Lead], dataset: str | None) -> str:
     where = f" on {dataset_title(dataset)}" if dataset else ""
     if all(lead.second is None for lead in leads):
@@ -106,25 +95,16 @@ def _headline(leads: Sequence[Lead], dataset: str | None) -> str:
     return f"Largest average certified radius{where}: {listed(parts)}."
 
 
-def ahead_text(ahead: Estimate, second: str) -> str:
-    """Return a paired difference with its interval, all numbers with the same digits."""
-    digits = 3 if abs(ahead.value) >= 0.0095 else 4
-    gap, low, high = (
-        f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}") for value in (ahead.value, ahead.low, ahead.high)
-    )
-    return f"{gap} above {second}, 95 % interval {low} to {high}"
-
-
-def _acr_sentence(leads: Sequence[Lead]) -> list[Json]:
-    parts = []
+def _acr_lines(leads: Sequence[Lead]) -> list[Json]:
+    """Return a line per noise level: the largest ACR, and by how much it exceeds that of the next method."""
+    lines = []
     for lead in leads:
-        text = f"{lead.first.acr.value:.3f}"
+        text = f"{_name(lead.first)} {lead.first.acr.value:.3f}"
         if lead.second and lead.ahead:
-            over = ahead_text(lead.ahead, _name(lead.second))
-            text += f" ({over}{'' if lead.significant else ', not significant'})"
-        parts.append(f"{text}{f' at {at}' if (at := at_sigma([lead.first.entry.sigma])) else ''}")
-    paired = " Differences are paired: on the same images." if any(lead.ahead for lead in leads) else ""
-    return [{"title": "ACR", "text": f"{'; '.join(parts)}.{paired}"}]
+            text += f", {ahead_text(lead.ahead, _name(lead.second))}"
+            text += "" if lead.significant else ", not significant"
+        lines.append(f"{at}: {text}" if (at := at_sigma([lead.first.entry.sigma])) else text)
+    return [{"title": "ACR", "text": "\n".join(lines)}]
 
 
 def _clean_sentence(leads: Sequence[Lead]) -> list[Json]:
@@ -143,20 +123,28 @@ def _radius_sentence(best: Sequence[BestAt]) -> list[Json]:
     if not best or all(at.second is None for at in best):
         return []
     parts = []
-    for name, group in groupby(best, key=lambda at: _name(at.first)):
+    for name, group in groupby(best, key=_winners):
         members = list(group)
         first, last = members[0].radius, members[-1].radius
         where = f"r = {first:.2f}" if first == last else f"r = {first:.2f} to {last:.2f}"
         parts.append(f"{name} at {where}")
-    return [{"title": "Most images certified", "text": f"{listed(parts)}, each with its best {SIGMA}."}]
+    each = f", each with its best {SIGMA}" if len({at.first.entry.sigma for at in best}) > 1 else ""
+    return [{"title": "Most images certified", "text": f"{'; '.join(parts)}{each}."}]
 
 
-def _cost_sentence(leads: Sequence[Lead], costs: Mapping[int, float]) -> list[Json]:
+def _winners(at: BestAt) -> str:
+    """Name the best row at a radius, and the next one if both values are equal as printed."""
+    level = at.second is not None and f"{at.accuracy:.1f}" == f"{at.second_accuracy:.1f}"
+    return listed([_name(row) for row in (at.first, at.second if level else None) if row])
+
+
+def _cost_sentence(leads: Sequence[Lead], configs: Mapping[int, TrainConfig | None]) -> list[Json]:
     """Compare the cost of training the winner and the next method, at the noise level with the largest ACR of both."""
     lead = max(leads, key=lambda lead: (lead.second is not None, lead.first.acr.value))
-    parts = [f"{_name(row)} {costs[id(row)]:.1f}" for row in (lead.first, lead.second) if row and id(row) in costs]
     if lead.second is None:
         return []
-    if not parts:
-        return [{"title": "Training cost", "text": "Not recorded for these runs."}]
-    return [{"title": "Training cost", "text": f"{' and '.join(parts)} times the network passes of Gaussian training."}]
+    trained = [
+        Trained(_name(row), row.entry.dataset, row.entry.method, row.entry.sigma, configs[id(row)])
+        for row in (lead.first, lead.second)
+    ]
+    return [{"title": "Training cost", "text": cost_sentence(trained)}]

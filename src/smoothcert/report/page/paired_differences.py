@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import combinations
 
-import numpy as np
-
 from smoothcert.report.tables.entries import Entry
-from smoothcert.statistics.metrics import robust_radius
+from smoothcert.report.tables.paired import paired_gap
+from smoothcert.statistics.metrics import Estimate
 
-Pair = tuple[int, int, float, float, int]
-"""Positions of two runs, difference in ACR (first minus second), its standard error, and number of shared images."""
+Pair = tuple[int, int, Estimate]
+"""Positions of two runs, and their difference in ACR (first minus second)."""
 
 
 def compare_pairs(entries: Sequence[Entry]) -> list[Pair]:
     """Compare all pairs of one dataset and protocol that share at least two images."""
-    radii = [robust_radius(entry.results.radius, entry.results.correct) for entry in entries]
-    pairs = []
-    for first, second in combinations(range(len(entries)), 2):
-        one, two = entries[first], entries[second]
-        if (one.dataset, one.protocol) != (two.dataset, two.protocol):
-            continue
-        _, here, there = np.intersect1d(one.results.idx, two.results.idx, assume_unique=True, return_indices=True)
-        if len(here) > 1:
-            gap = radii[first][here] - radii[second][there]
-            error = float(gap.std(ddof=1) / math.sqrt(len(gap)))
-            pairs.append((first, second, float(gap.mean()), error, len(gap)))
-    return pairs
+    places = [
+        (first, second)
+        for first, second in combinations(range(len(entries)), 2)
+        if (entries[first].dataset, entries[first].protocol) == (entries[second].dataset, entries[second].protocol)
+    ]
+    gaps = ((first, second, paired_gap(entries[first], entries[second])) for first, second in places)
+    return [(first, second, gap) for first, second, gap in gaps if gap]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from smoothcert.report.sources import Run
+from smoothcert.report.symbols import with_symbols
 from smoothcert.results.naming import counts_path, sidecar_path
 from smoothcert.runtime.atomic_files import file_hash
 
@@ -61,7 +62,7 @@ def provenance(run: Run, about: str) -> Json:
         "versions": ", ".join(f"{name} {version}" for name, version in last.get("versions", {}).items()),
     }
     return {
-        "label": run.entry.title,
+        "label": with_symbols(run.entry.title),
         "about": about,
         "facts": {key: str(value) for key, value in facts.items() if value not in (None, "")},
         "config": _configuration(run),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from numpy.typing import ArrayLike
-
+from smoothcert.report.tables.paired import paired_gap
 from smoothcert.report.tables.table import Table, TableRow
-from smoothcert.statistics.metrics import Estimate, paired_difference
+from smoothcert.statistics.metrics import Estimate
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def leads_by_sigma(rows: Sequence[TableRow]) -> list[Lead]:
         members = [row for row in rows if (row.entry.sigma or 0.0) == sigma]
         first = max(members, key=lambda row: row.acr.value)
         second = _best_other(members, first, lambda row: row.acr.value)
-        ahead = paired_difference(*map(_columns, (first, second))) if second else None
+        ahead = paired_gap(first.entry, second.entry) if second else None
         leads.append(Lead(first, second, ahead, max(members, key=lambda row: row.accuracy[0])))
     return leads
 
@@ -80,8 +79,3 @@ def method_name(row: TableRow) -> str:
 def _best_other(rows: Sequence[TableRow], first: TableRow, key: Callable[[TableRow], float]) -> TableRow | None:
     others = [row for row in rows if method_name(row) != method_name(first)]
     return max(others, key=key) if others else None
-
-
-def _columns(row: TableRow) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
-    results = row.entry.results
-    return results.idx, results.radius, results.correct

@@ -83,14 +83,16 @@ class Lane {
 function summarize(distance, networks) {
   if (!distance) return ["Drag the slider, or use the arrow keys, and watch the answers."];
   const name = (network) => TITLES[network.name][0];
-  const list = (names) => names.join(" and ");
+  const list = (names) => [names.slice(0, -1).join(", "), names.at(-1)].filter(Boolean).join(" and ");
   const smoothed = networks.filter((network) => network.smoothed && network.certificate);
   const fooled = networks.filter((network) => network.look !== null && network.look !== network.lookAtStart);
+  const looks = [...new Set(fooled.map(({ look }) => look))];
+  const readers = looks.map((look) => ({ look, names: fooled.filter((one) => one.look === look).map(name) }));
   const parts = [];
   if (fooled.length)
     parts.push(
       h("b", { class: "turned" }, "One prediction is fooled: "),
-      `${list(fooled.map((network) => `${name(network)} reads ${network.look}`))}. `,
+      `${list(readers.map(({ look, names }) => `${list(names)} ${names.length > 1 ? "read" : "reads"} ${look}`))}. `,
     );
   const inside = smoothed.filter(({ certificate }) => distance <= certificate.radius);
   const outside = smoothed.filter(({ certificate }) => distance > certificate.radius);

@@ -117,8 +117,9 @@ class Card {
       s("text", { x: left - 5, y: y(share) + 4, "text-anchor": "end" }, share.toFixed(2)),
     ]);
     const last = history.at(-1);
-    // At the end of its curve: below it, or above it near the dashed line.
-    const end = last && { x: Math.max(x(last.trials), left + 105), y: y(last.bound) + (last.bound > 0.65 ? 20 : -8) };
+    // Where no curve is: at the right, above the dashed line, or at the top if the bound is low there.
+    const low = Math.min(...history.filter(({ trials }) => x(trials) > width / 2 - 20).map(({ bound }) => bound));
+    const end = { x: width - right, y: low > 0.66 ? y(0.5) - 6 : y(1) + 16 };
     this.bound.replaceChildren(
       ...rows,
       s("polygon", { class: "gap", points: [...line("share"), ...line("bound").reverse()].join(" ") }),

@@ -72,18 +72,19 @@ export function noPlot(id, sentence) {
   byId(id).replaceChildren(h("p", { class: "note" }, sentence));
 }
 
-/** Lay out `count` facets of equal size: their places and the height of all. */
-export function facets(count, width, { least = 300, height = 230, gap = 22, top = 0 } = {}) {
-  const columns = Math.max(1, Math.min(count, Math.floor((width + gap) / (least + gap))));
+/** Lay out facets of these heights in rows of equally wide ones: their places and the height of all. */
+export function facets(heights, width, { least = 300, gap = 22, top = 0 } = {}) {
+  const columns = Math.max(1, Math.min(heights.length, Math.floor((width + gap) / (least + gap))));
   const wide = (width - gap * (columns - 1)) / columns;
-  const places = Array.from({ length: count }, (_, i) => ({
-    left: (i % columns) * (wide + gap),
-    top: top + Math.floor(i / columns) * (height + gap),
-    width: wide,
-    height,
-    first: i % columns === 0,
-  }));
-  return { places, height: top + Math.ceil(count / columns) * (height + gap) - gap };
+  const places = [];
+  let bottom = top - gap;
+  for (let start = 0; start < heights.length; start += columns) {
+    const row = heights.slice(start, start + columns);
+    const shared = { top: bottom + gap, width: wide };
+    places.push(...row.map((height, i) => ({ ...shared, left: i * (wide + gap), height, first: i === 0 })));
+    bottom += gap + Math.max(...row);
+  }
+  return { places, height: bottom };
 }
 
 /** Draw the grid, the numbers and the labels of both axes inside a frame { left, top, right, bottom }. */
@@ -91,6 +92,7 @@ export function axes(frame, { x, y, xTicks, yTicks, xText = tickText, yText = ti
   const { left, top, right, bottom } = frame;
   const line = (more) => s("line", { stroke: css("--rule"), "stroke-width": 1, ...more });
   const middle = { "text-anchor": "middle" };
+  const beside = left - 15 - Math.max(...yTicks.map((tick) => textWidth(yText(tick))));
   return s(
     "g",
     { "aria-hidden": "true" },
@@ -99,7 +101,7 @@ export function axes(frame, { x, y, xTicks, yTicks, xText = tickText, yText = ti
     ...xTicks.map((tick) => text(x(tick), bottom + 16, xText(tick), middle)),
     ...xTicks.map((tick) => line({ x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 3 })),
     xLabel && text((left + right) / 2, bottom + 33, xLabel, middle),
-    yLabel && text(0, 0, yLabel, { transform: `translate(${left - 38} ${(top + bottom) / 2}) rotate(-90)`, ...middle }),
+    yLabel && text(0, 0, yLabel, { transform: `translate(${beside} ${(top + bottom) / 2}) rotate(-90)`, ...middle }),
     title && text(left, top - 8, title, { fill: css("--ink"), "font-weight": 600, "font-size": 13 }),
   );
 }

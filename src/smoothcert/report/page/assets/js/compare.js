@@ -2,7 +2,7 @@
 
 import { axes, drawPlot, noPlot, path, scale, ticks } from "./chart.js";
 import { data, gridRadii } from "./data.js";
-import { byId, css, h, picker, s, setControls, stackedBar } from "./dom.js";
+import { byId, css, h, picker, s, setControls, stackedBar, unbroken } from "./dom.js";
 import { count, fixed, percent, signed } from "./format.js";
 import { colorOf } from "./palette.js";
 import { filteredRuns, panel, setter, state } from "./state.js";
@@ -40,7 +40,7 @@ function sharedSteps(first, second, steps) {
   return [pairs.map((pair) => pair[0]), pairs.map((pair) => pair[1])];
 }
 
-const pairMap = new Map(data.pairs.map(([a, b, gap, error, images]) => [`${a} ${b}`, { gap, error, images }]));
+const pairMap = new Map(data.pairs.map(([a, b, gap, error]) => [`${a} ${b}`, { gap, error }]));
 
 function pairOf(first, second) {
   const known = pairMap.get(`${first.id} ${second.id}`);
@@ -76,15 +76,15 @@ function verdict(first, second, pair, curve) {
   const colors = own === other ? {} : { first: own, second: other };
   const shared = `of ${count(curve.images)} shared images.`;
   return [
-    h("p", { class: "quiet" }, `${first.title} minus ${second.title}`),
+    h("p", { class: "quiet" }, ...unbroken(`${first.title} minus ${second.title}`)),
     h("p", { class: "big", id: "compare-gap" }, signed(pair.gap, 4)),
     h("p", { id: "compare-interval" }, `in ACR, 95 % interval ${signed(low, 4)} to ${signed(high, 4)}`),
-    h("p", {}, sentence),
+    h("p", {}, ...unbroken(sentence)),
     stackedBar(label, bar, curve.images, colors),
     h(
       "p",
       { class: "quiet" },
-      `Larger radius: first run on ${share(curve.wins)}, second on ${share(curve.losses)} ${shared}`,
+      ...unbroken(`Larger radius: first run on ${share(curve.wins)}, second on ${share(curve.losses)} ${shared}`),
     ),
   ];
 }

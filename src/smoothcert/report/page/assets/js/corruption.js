@@ -7,7 +7,7 @@ import { fixed, signed } from "./format.js";
 import { panel, setter, state } from "./state.js";
 
 const ROW = 24;
-const NAMES = 128;
+const LEAST = 35; // width of a column with numbers that are easy to read
 const baselineOf = (map) => map.columns.findIndex((name) => name.startsWith("Gaussian"));
 
 /** Return the rows of numbers, with a column of means if there are several severities. */
@@ -60,8 +60,15 @@ function legend({ low, high, color }, left, top, write) {
   ];
 }
 
-/** Return how far a turned title reaches beyond the last column. */
-const overhang = (longest) => Math.max(0, 0.77 * longest - 20);
+const rowName = (kind) => kind.replaceAll("_", " ");
+const namesWidth = (map) => 12 + Math.max(...map.kinds.map((kind) => textWidth(rowName(kind))));
+
+/** Return how far turned titles reach beyond the last column if columns have the least width. */
+const overhang = (columns) =>
+  Math.max(0, ...columns.map((name, i) => 4 + 0.77 * textWidth(name) - LEAST * (columns.length - i - 0.5)));
+
+/** Return the least width of the map, with numbers of this width; on narrower screens it scrolls. */
+const leastWidth = (map, columns) => namesWidth(map) + LEAST * columns.length + overhang(columns);
 
 function paint(map, width) {
   const { columns, rows, gaps, ranked } = rowsOf(map);
@@ -71,10 +78,11 @@ function paint(map, width) {
     rows.flat().filter((value) => value !== null),
     gaps,
   );
+  const names = namesWidth(map);
   const longest = Math.max(...columns.map((name) => textWidth(name)));
-  const turned = longest + 6 > Math.min(110, (width - NAMES) / columns.length);
-  const beside = turned ? overhang(longest) : 0;
-  const wide = Math.min(110, Math.max(46, (width - NAMES - beside) / columns.length));
+  const turned = longest + 6 > Math.min(110, (width - names) / columns.length);
+  const beside = turned ? overhang(columns) : 0;
+  const wide = Math.min(110, Math.max(LEAST, (width - names - beside) / columns.length));
   const head = turned ? 18 + 0.66 * longest : 26;
   const marks = [];
   const cells = rows.flatMap((row, i) => {
@@ -83,11 +91,11 @@ function paint(map, width) {
       : null;
     const y = head + ROW * i;
     const mean = map.kinds[i].startsWith("mean");
-    const name = map.kinds[i].replaceAll("_", " ");
+    const name = rowName(map.kinds[i]);
     return [
-      text(NAMES - 8, y + 16, name, { "text-anchor": "end", fill: css("--ink"), "font-weight": mean ? 700 : 400 }),
+      text(names - 8, y + 16, name, { "text-anchor": "end", fill: css("--ink"), "font-weight": mean ? 700 : 400 }),
       ...row.flatMap((value, k) => {
-        const x = NAMES + wide * k;
+        const x = names + wide * k;
         if (value === null) return [text(x + wide / 2, y + 16, "–", { "text-anchor": "middle" })];
         const color = colors.color(value);
         const wins = best !== null && Number(fixed(value, digits)) === best;
@@ -112,7 +120,7 @@ function paint(map, width) {
           text(x + wide / 2, y + 16, write(value), {
             "text-anchor": "middle",
             fill: inkOn(color),
-            "font-size": 11,
+            "font-size": wide < 44 ? 10 : 11,
             "font-weight": wins ? 700 : 400,
           }),
         ];
@@ -120,7 +128,7 @@ function paint(map, width) {
     ];
   });
   const titles = columns.map((name, k) => {
-    const x = NAMES + wide * (k + 0.5);
+    const x = names + wide * (k + 0.5);
     const turn = turned
       ? { transform: `translate(${x} ${head - 6}) rotate(-40)` }
       : { x, y: head - 8, "text-anchor": "middle" };
@@ -130,7 +138,7 @@ function paint(map, width) {
   const alt = `${map.title}${gaps ? ", difference from Gaussian" : ""}, by corruption. ${ranked ? "The best value of each row has a frame." : ""}`;
   return {
     height: bottom + 20,
-    children: [...titles, ...cells, ...legend(colors, NAMES + 40, bottom, write)],
+    children: [...titles, ...cells, ...legend(colors, names + 40, bottom, write)],
     marks,
     alt,
   };
@@ -148,10 +156,7 @@ function drawCorruption() {
       map.columns.length > 1 &&
       toggle("Difference from Gaussian", state.heatGap, setter("heatGap")),
   );
-  // On narrow screens the map keeps its size and scrolls.
-  const columns = map.columns.length + (map.means.length ? 1 : 0);
-  const least = NAMES + 46 * columns + overhang(Math.max(...map.columns.map((name) => textWidth(name))));
-  byId("corruption-plot").style.minWidth = `${least}px`;
+  byId("corruption-plot").style.minWidth = `${leastWidth(map, rowsOf(map).columns)}px`;
   drawPlot("corruption-plot", "corruptions", (width) => paint(map, width));
 }
 

@@ -9,7 +9,7 @@ import { colorOf, colorSlot, dashed, dashOf } from "./palette.js";
 import { panel, RUNS, setter, sigmasOf, state } from "./state.js";
 import { envelope, wilson } from "./statistics.js";
 
-const EDGE = { left: 52, right: 8, top: 24, bottom: 40 };
+const EDGE = { left: 60, right: 8, top: 24, bottom: 40 };
 
 /** Return the radius of each of the paper's numbers with the accuracy as a share. */
 const paperPoints = (run) => (run.paper?.accuracy ?? []).map(([radius, accuracy]) => [radius, accuracy / 100]);
@@ -161,7 +161,11 @@ function drawCurves() {
         }));
   drawPlot("curves-plot", "certified-accuracy", (width) => {
     const names = key(keyItems(groups.flatMap(({ lines }) => lines)), width);
-    const layout = facets(groups.length, width, { height: groups.length > 1 ? 260 : 380, top: names.height });
+    const layout = facets(
+      groups.map(() => (groups.length > 1 ? 260 : 380)),
+      width,
+      { top: names.height },
+    );
     const marks = [];
     const children = [...names.parts, ...groups.flatMap((group, i) => drawFacet(group, layout.places[i], marks))];
     return { height: layout.height, children, marks, alt: altOf(groups) };

@@ -40,6 +40,7 @@ function histograms(runs) {
   return { edges, places: edges.map((_, i) => i), bins: (run) => countsOf(run.votes).slice(from), xTicks };
 }
 
+const voteShare = () => ["vote share p", s("tspan", { dy: 3, "font-size": 9 }, "A")];
 const shortLabel = ({ label }) => (label.length > 22 ? `${label.slice(0, 21)}…` : label);
 
 /** Draw a run's histogram as a filled ridge; its height is the square root of the share, so that small ones show. */
@@ -80,11 +81,14 @@ function drawRidges() {
     const members = runs.filter((run) => run.sigma === sigma).sort((a, b) => b.acr[0] - a.acr[0]);
     return { sigma, members: members.slice(0, MOST), all: members.length };
   });
-  const rows = Math.max(...groups.map(({ members }) => members.length));
   const what = state.shares === "votes" ? "vote share p_A of the certified class" : "certified radius";
   const names = 12 + Math.max(...groups.flatMap(({ members }) => members.map((run) => textWidth(shortLabel(run)))));
   drawPlot("distribution-plot", state.shares === "votes" ? "vote-shares" : "radii", (width) => {
-    const layout = facets(groups.length, width, { least: 320, height: EDGE.top + EDGE.bottom + ROW * rows });
+    const layout = facets(
+      groups.map(({ members }) => EDGE.top + EDGE.bottom + ROW * members.length),
+      width,
+      { least: 320 },
+    );
     const marks = [];
     const children = groups.flatMap(({ sigma, members, all }, k) => {
       const place = layout.places[k];
@@ -97,7 +101,7 @@ function drawRidges() {
       const x = scale([places[0], places[places.length - 1]], [frame.left, frame.right]);
       const title = `σ ${sigmaText(sigma)}${all > members.length ? `, best ${members.length} of ${all} by ACR` : ""}`;
       const xText = (tick) => edgeText(state.shares === "votes" ? edges[tick] : tick);
-      const xLabel = state.shares === "votes" ? "vote share p\u2090" : "certified radius";
+      const xLabel = state.shares === "votes" ? voteShare() : "certified radius";
       const frameParts = axes(frame, { x, y: (value) => value, xTicks, yTicks: [], xText, xLabel, title });
       return [
         frameParts,

@@ -21,10 +21,12 @@ export const signed = (value, digits) => {
 /** Round down: a certificate is never rounded up. */
 export const roundDown = (value, digits) => (Math.floor(value * 10 ** digits + 1e-6) / 10 ** digits).toFixed(digits);
 
+const twoDigits = (value) => (value < 9.95 ? fixed(value, 1) : String(Number(value.toPrecision(2))));
+
 /** Format seconds: 4.1 ms, 12 s, 20 min, 4 h 05 min, 2.5 days. */
 export function duration(seconds) {
-  if (seconds < 1e-3) return `${Number((1e6 * seconds).toPrecision(2))} µs`;
-  if (seconds < 1) return `${Number((1e3 * seconds).toPrecision(2))} ms`;
+  if (seconds < 1e-3) return `${twoDigits(1e6 * seconds)} µs`;
+  if (seconds < 1) return `${twoDigits(1e3 * seconds)} ms`;
   if (seconds < 100) return `${seconds < 10 ? fixed(seconds, 1) : Math.round(seconds)} s`;
   const minutes = Math.round(seconds / 60);
   if (minutes < 60) return `${minutes} min`;

@@ -15,7 +15,10 @@ import { data } from "./data.js";
 import { byId, h } from "./dom.js";
 import { drawAll, drawWaiting, readAddress } from "./state.js";
 
-if (data.corruptionLeads) byId("lead").before(byId("corruption-section"));
+if (data.corruptionLeads) {
+  byId("lead").before(byId("corruption-section"));
+  byId("corruption-section").prepend(byId("corruption-message"));
+}
 readAddress();
 drawAll();
 const titles = [...document.querySelectorAll("main h2[id]")].filter((title) => !title.closest("section").hidden);

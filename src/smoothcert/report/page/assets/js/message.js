@@ -26,6 +26,13 @@ export function comparedRuns() {
   return { runs, remark: others ? `${others} more on other images: see the table.` : "" };
 }
 
+/** Return the name of a run without what distinguishes it from runs that are not among these. */
+export function shortName(run, runs) {
+  const alone = runs.filter((other) => other.name === run.name).length === 1;
+  const name = alone ? run.name : run.label;
+  return name.length > 24 ? `${name.slice(0, 23)}…` : name;
+}
+
 function drawMessage() {
   const message = messageOf();
   const here = data.runs.filter((run) => run.dataset === state.dataset).length;

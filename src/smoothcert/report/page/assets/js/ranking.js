@@ -3,20 +3,13 @@
 import { axes, drawPlot, noPlot, scale, text, textWidth, ticks } from "./chart.js";
 import { byId, css, s } from "./dom.js";
 import { fixed, sigmaText } from "./format.js";
-import { comparedRuns } from "./message.js";
+import { comparedRuns, shortName } from "./message.js";
 import { colorOf } from "./palette.js";
 import { panel, RUNS, sigmasOf } from "./state.js";
 
 const ROW = 22;
 const EDGE = { top: 26, bottom: 30, right: 16 };
 const MOST = 14; // runs of a facet
-
-/** Return the name of a run without what distinguishes it from runs that are not shown here. */
-function shortName(run, members) {
-  const alone = members.filter((other) => other.name === run.name).length === 1;
-  const name = alone ? run.name : run.label;
-  return name.length > 24 ? `${name.slice(0, 23)}…` : name;
-}
 
 /** Return the facets: the best runs of each noise level, best first. */
 function ranked(runs) {

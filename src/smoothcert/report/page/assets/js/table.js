@@ -2,7 +2,7 @@
 
 import { copyButtons } from "./copy.js";
 import { data, paperAt, withPaper } from "./data.js";
-import { byId, h, segmented, setControls } from "./dom.js";
+import { byId, h, segmented, setControls, unbroken } from "./dom.js";
 import { count, fixed, sigmaText, signed } from "./format.js";
 import { swatch } from "./palette.js";
 import { change, filteredRuns, panel, RUNS, setter, state, toggled } from "./state.js";
@@ -81,7 +81,7 @@ function runRow({ run, hidden, values, marks }, first) {
     "tr",
     { class: [first && "first", hidden && "hidden-run"].filter(Boolean).join(" ") || null, "data-run": run.id },
     h("td", {}, sigmaText(run.sigma)),
-    h("th", { scope: "row" }, h("label", {}, box, swatch(run), run.label)),
+    h("th", { scope: "row" }, h("label", {}, box, swatch(run), h("span", {}, ...unbroken(run.label)))),
     acr,
     h("td", { class: "quiet" }, run.interval.join("–")),
     ...accuracies,

@@ -1,29 +1,25 @@
-// Certified accuracy at a chosen radius by clean accuracy, one point per run.
+// Certified accuracy at a chosen radius by clean accuracy, one point per run, a facet per noise level.
 
-import { axes, drawPlot, key, noPlot, scale, text, textWidth, ticks } from "./chart.js";
+import { axes, drawPlot, facets, key, noPlot, scale, ticks } from "./chart.js";
 import { data, paperAt, withPaper } from "./data.js";
-import { byId, css, h, s, setControls, toggle, unique } from "./dom.js";
-import { percent, sigmaText } from "./format.js";
+import { byId, h, s, setControls, toggle, unique } from "./dom.js";
+import { fixed, percent, sigmaText } from "./format.js";
+import { alongLine, nameLabels } from "./labels.js";
+import { comparedRuns, shortName } from "./message.js";
 import { colorOf } from "./palette.js";
-import { change, panel, RUNS, setter, shownRuns, sigmasOf, state } from "./state.js";
+import { change, panel, RUNS, setter, sigmasOf, state } from "./state.js";
 
-const EDGE = { left: 58, right: 18, top: 14, bottom: 44 };
-const SHAPES = [
-  "M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0",
-  "M-4.6,-4.6h9.2v9.2h-9.2z",
-  "M0,-6l5.8,10h-11.6z",
-  "M0,-6.4l5.6,6.4l-5.6,6.4l-5.6,-6.4z",
-];
+const EDGE = { left: 68, right: 26, top: 26, bottom: 44 };
 const leastRadius = data.radii.findIndex((radius) => radius > 0);
 const cleanOf = (run) => run.table[data.radii.indexOf(0)] / run.images || run.curve[0];
 const robustOf = (run) => run.table[state.radius] / run.images;
+const radiusText = () => fixed(data.radii[state.radius], 2);
 
-/** Return groups of runs of one method and noise level with different settings, sorted by setting. */
+/** Return groups of runs of one method with different settings, sorted by setting. */
 function settingPaths(runs) {
-  const group = (run) => `${run.method}\n${run.sigma}`;
   const varied = runs.filter((run) => run.setting);
-  return unique(varied.map(group))
-    .map((name) => varied.filter((run) => group(run) === name).sort((a, b) => a.setting.value - b.setting.value))
+  return unique(varied.map((run) => run.method))
+    .map((name) => varied.filter((run) => run.method === name).sort((a, b) => a.setting.value - b.setting.value))
     .filter((members) => members.length > 1);
 }
 
@@ -33,14 +29,15 @@ function paperPoint(run) {
   return state.pointPaper && robust !== undefined ? [paperAt(run, 0) / 100, robust / 100] : null;
 }
 
-/** Return the range of an axis; values far from the middle half of the values do not stretch it. */
+/** Return the range of an axis; a few values, at most a fifth, far from the middle half of all do not stretch it. */
 function rangeOf(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const [lower, upper] = [0.25, 0.75].map((part) => sorted[Math.round(part * (sorted.length - 1))]);
-  const reach = 2 * Math.max(upper - lower, 0.01);
+  const reach = 4 * Math.max(upper - lower, 0.005);
   const near = sorted.filter((value) => value >= lower - reach && value <= upper + reach);
-  const [low, high] = [near[0], near.at(-1)];
-  const margin = Math.max(0.02, 0.12 * (high - low));
+  const kept = near.length >= 0.8 * sorted.length ? near : sorted;
+  const [low, high] = [kept[0], kept.at(-1)];
+  const margin = Math.max(0.002, 0.15 * (high - low));
   return [Math.max(0, low - margin), Math.min(1, high + margin)];
 }
 
@@ -50,174 +47,144 @@ const clamped = (range, place) => {
   return (value) => inner(Math.min(range[1], Math.max(range[0], value)));
 };
 
-/** Return labels next to their points; labels without a free position are omitted. */
-function labels(points, left, right) {
-  const taken = points.map((point) => ({ left: point.x - 5, top: point.y - 5, width: 10, height: 10 }));
-  const disjoint = (a, b) =>
-    a.left >= b.left + b.width || b.left >= a.left + a.width || a.top >= b.top + b.height || b.top >= a.top + a.height;
-  return points.flatMap(({ x, y, name }) => {
-    const width = textWidth(name, 11);
-    const positions = [
-      [x + 9, y - 6],
-      [x - 9 - width, y - 6],
-      [x - width / 2, y - 20],
-      [x - width / 2, y + 8],
-    ];
-    const box = positions
-      .map(([from, top]) => ({ left: from, top, width, height: 13 }))
-      .find((at) => at.left > left && at.left + at.width < right && taken.every((other) => disjoint(at, other)));
-    if (!box) return [];
-    taken.push(box);
-    return [text(box.left, box.top + 10, name, { fill: css("--ink"), "font-size": 11 })];
-  });
-}
-
-function point(run, level, x, y, marks) {
-  const setting = run.setting ? `, ${run.setting.name} ${run.setting.value}` : "";
-  const told = `${percent(cleanOf(run))} clean, ${percent(robustOf(run))} at r = ${data.radii[state.radius].toFixed(2)}`;
-  marks.push({
-    x: x(cleanOf(run)),
-    y: y(robustOf(run)),
-    title: `${run.title}${setting}`,
-    text: told,
-    series: run.methodName,
-  });
-  return s("path", {
-    d: SHAPES[level % SHAPES.length],
-    fill: colorOf(run),
-    "data-run": run.id,
-    transform: `translate(${x(cleanOf(run))} ${y(robustOf(run))})`,
-  });
-}
-
-function paperMarks(run, printed, x, y) {
-  const line = {
-    x1: x(cleanOf(run)),
-    y1: y(robustOf(run)),
-    x2: x(printed[0]),
-    y2: y(printed[1]),
-    stroke: colorOf(run),
-  };
-  return [
-    s("line", line),
-    s("circle", {
-      cx: x(printed[0]),
-      cy: y(printed[1]),
-      r: 5,
-      fill: "none",
-      stroke: colorOf(run),
-      "stroke-width": 1.5,
-    }),
-  ];
-}
-
-/** Return the ranges of both axes, and a remark on the runs beyond them. */
-function rangesOf(runs, papers) {
+/** Return a noise level's runs, the paper's points, the ranges of both axes, and the runs beyond them. */
+function levelOf(sigma, all) {
+  const runs = all.filter((run) => run.sigma === sigma);
+  const papers = runs.map((run) => [run, paperPoint(run)]).filter(([, printed]) => printed);
   const xs = rangeOf([...runs.map(cleanOf), ...papers.map(([, printed]) => printed[0])]);
   const ys = rangeOf([...runs.map(robustOf), ...papers.map(([, printed]) => printed[1])]);
   const beyond = (value, [low, high]) => value < low || value > high;
   const far = runs.filter((run) => beyond(cleanOf(run), xs) || beyond(robustOf(run), ys));
-  const names = far.slice(0, 3).map((run) => `${run.title} (${percent(cleanOf(run))}, ${percent(robustOf(run))})`);
-  const more = far.length > 3 ? ` and ${far.length - 3} more` : "";
-  return { xs, ys, remark: far.length ? `Beyond the axes, drawn at the edge: ${names.join("; ")}${more}. ` : "" };
+  return { sigma, runs, papers, xs, ys, far };
 }
 
-const withPrinted = (runs) => runs.map((run) => [run, paperPoint(run)]).filter(([, printed]) => printed);
+function point(run, x, y, marks) {
+  const setting = run.setting ? `, ${run.setting.name} ${run.setting.value}` : "";
+  const [left, top] = [x(cleanOf(run)), y(robustOf(run))];
+  const told = `${percent(cleanOf(run))} clean, ${percent(robustOf(run))} at r = ${radiusText()}`;
+  marks.push({ x: left, y: top, title: `${run.title}${setting}`, text: told, series: run.sigma });
+  return s("circle", { r: 5, fill: colorOf(run), "data-run": run.id, transform: `translate(${left} ${top})` });
+}
 
-function paint(runs, width) {
-  const levels = sigmasOf(runs);
-  const methods = unique(runs.map((run) => run.methodName)).map((name) => runs.find((run) => run.methodName === name));
-  const shapes =
-    levels.length > 1
-      ? levels.map((sigma, i) => ({
-          shape: SHAPES[i % SHAPES.length],
-          color: css("--ink"),
-          name: `σ ${sigmaText(sigma)}`,
-        }))
-      : [];
-  const names = key([...methods.map((run) => ({ color: colorOf(run), name: run.methodName })), ...shapes], width);
-  const height = names.height + Math.min(460, Math.max(300, width * 0.45));
-  const papers = withPrinted(runs);
-  const { xs, ys } = rangesOf(runs, papers);
+/** Return the ring at the paper's numbers of a run, and the line to it. */
+function paperMarks(run, [clean, robust], x, y) {
+  const [cx, cy, stroke] = [x(clean), y(robust), colorOf(run)];
+  return [
+    s("line", { x1: x(cleanOf(run)), y1: y(robustOf(run)), x2: cx, y2: cy, stroke }),
+    s("circle", { cx, cy, r: 5, fill: "none", stroke, "stroke-width": 1.5 }),
+  ];
+}
+
+function facet({ sigma, runs, papers, xs, ys }, place, marks) {
   const frame = {
-    left: EDGE.left,
-    right: width - EDGE.right,
-    top: names.height + EDGE.top,
-    bottom: height - EDGE.bottom,
+    left: place.left + EDGE.left,
+    right: place.left + place.width - EDGE.right,
+    top: place.top + EDGE.top,
+    bottom: place.top + place.height - EDGE.bottom,
   };
   const x = clamped(xs, [frame.left, frame.right]);
   const y = clamped(ys, [frame.bottom, frame.top]);
-  const radius = data.radii[state.radius].toFixed(2);
-  const whole = (tick) => `${Number((100 * tick).toFixed(1))} %`;
-  const marks = [];
+  const at = (run) => [x(cleanOf(run)), y(robustOf(run))];
+  const share = (tick) => `${Number((100 * tick).toFixed(2))} %`;
+  const paths = settingPaths(runs).map((members) => ({ color: colorOf(members[0]), points: members.map(at) }));
   const ordered = [...runs.filter((run) => run.setting), ...runs.filter((run) => !run.setting)]; // settings first
   const named = ordered.map((run) => ({
-    x: x(cleanOf(run)),
-    y: y(robustOf(run)),
-    name: run.setting
-      ? String(run.setting.value)
-      : `${run.label}${levels.length > 1 ? ` ${sigmaText(run.sigma)}` : ""}`,
+    x: at(run)[0],
+    y: at(run)[1],
+    name: run.setting ? String(run.setting.value) : shortName(run, runs),
   }));
-  const children = [
-    ...names.parts,
+  const obstacles = [
+    ...paths.flatMap(({ points }) => points.slice(1).flatMap((end, i) => alongLine(points[i], end))),
+    ...papers.flatMap(([run, [clean, robust]]) => alongLine([x(clean), y(robust)], at(run))),
+    ...papers.map(([, [clean, robust]]) => ({ left: x(clean) - 6, top: y(robust) - 6, width: 12, height: 12 })),
+  ];
+  const line = ({ color, points }) =>
+    s("polyline", { fill: "none", stroke: color, "stroke-width": 1.2, points: points.map(String).join(" ") });
+  return [
     axes(frame, {
       x,
       y,
-      xTicks: ticks(xs),
-      yTicks: ticks(ys),
-      xText: whole,
-      yText: whole,
+      xTicks: ticks(xs, frame.right - frame.left < 420 ? 4 : 7),
+      yTicks: ticks(ys, 5),
+      xText: share,
+      yText: share,
       xLabel: "clean accuracy (r = 0)",
-      yLabel: `certified accuracy at r = ${radius}`,
+      yLabel: place.first && `certified accuracy at r = ${radiusText()}`,
+      title: `σ ${sigmaText(sigma)}`,
     }),
-    ...settingPaths(runs).map((members) =>
-      s("polyline", {
-        fill: "none",
-        stroke: colorOf(members[0]),
-        "stroke-width": 1.2,
-        points: members.map((run) => `${x(cleanOf(run))},${y(robustOf(run))}`).join(" "),
-      }),
-    ),
+    ...paths.map(line),
     ...papers.flatMap(([run, printed]) => paperMarks(run, printed, x, y)),
-    ...runs.map((run) => point(run, levels.indexOf(run.sigma), x, y, marks)),
-    ...labels(named, EDGE.left, width - EDGE.right),
+    ...runs.map((run) => point(run, x, y, marks)),
+    ...nameLabels(named, frame, obstacles),
   ];
-  return {
-    height,
-    children,
-    marks,
-    alt: `Certified accuracy at radius ${radius} by clean accuracy, one point for each of ${runs.length} runs.`,
-  };
+}
+
+function paint(levels, width) {
+  const runs = levels.flatMap((level) => level.runs);
+  const methods = unique(runs.map((run) => run.methodName)).map((name) => runs.find((run) => run.methodName === name));
+  const names = key(
+    methods.map((run) => ({ color: colorOf(run), name: run.methodName })),
+    width,
+  );
+  const layout = facets(
+    levels.map(() => 320),
+    width,
+    { least: 320, top: names.height },
+  );
+  const marks = [];
+  const drawn = levels.flatMap((level, i) => facet(level, layout.places[i], marks));
+  const alt = `Certified accuracy at radius ${radiusText()} by clean accuracy, one point for each of ${runs.length} runs.`;
+  return { height: layout.height, children: [...names.parts, ...drawn], marks, alt };
+}
+
+/** Name up to three of the runs beyond the axes. */
+function farRemark(levels) {
+  const far = levels.flatMap((level) => level.far);
+  const names = far.slice(0, 3).map((run) => `${run.title} (${percent(cleanOf(run))}, ${percent(robustOf(run))})`);
+  const more = far.length > 3 ? ` and ${far.length - 3} more` : "";
+  return far.length ? `Beyond the axes, drawn at the edge: ${names.join("; ")}${more}.` : "";
 }
 
 function drawTradeoff() {
-  drawControls();
-  const runs = shownRuns();
+  slider.value = state.radius;
+  shownRadius.textContent = `r = ${radiusText()}`;
+  const { runs, remark } = comparedRuns();
+  const all = sigmasOf(runs).map((sigma) => levelOf(sigma, runs));
+  const levels = all.filter((level) => level.runs.some(robustOf));
+  const empty = all.filter((level) => !levels.includes(level)).map(({ sigma }) => sigmaText(sigma));
   const settings = unique(runs.filter((run) => run.setting).map((run) => `${run.setting.name} of ${run.methodName}`));
-  const rings = state.pointPaper ? "Rings are the paper's numbers. " : "";
-  const far = runs.length ? rangesOf(runs, withPrinted(runs)).remark : "";
-  byId("tradeoff-remark").textContent =
-    `${far}${rings}${settings.length ? `Numbers beside points: ${settings.join(", ")}.` : ""}`;
-  if (!runs.length) return noPlot("tradeoff-plot", "No runs are shown.");
-  drawPlot("tradeoff-plot", "accuracy-robustness", (width) => paint(runs, width));
+  byId("tradeoff-remark").textContent = [
+    farRemark(levels),
+    empty.length ? `No image is certified at r = ${radiusText()} with σ ${empty.join(" or ")}.` : "",
+    state.pointPaper ? "Rings are the paper's numbers." : "",
+    settings.length ? `Numbers beside points: ${settings.join(", ")}.` : "",
+    remark,
+  ]
+    .filter(Boolean)
+    .join(" ");
+  if (!levels.length) return noPlot("tradeoff-plot", "None of the runs shown certifies an image at this radius.");
+  drawPlot("tradeoff-plot", "accuracy-robustness", (width) => paint(levels, width));
 }
 
+// The slider stays in place while the radius changes: a replaced one would end the drag.
+const slider = h("input", {
+  type: "range",
+  min: leastRadius,
+  max: data.radii.length - 1,
+  step: 1,
+  oninput: () => change({ radius: Number(slider.value) }),
+});
+const shownRadius = h("output");
+
 function drawControls() {
-  const slider = h("input", {
-    type: "range",
-    min: leastRadius,
-    max: data.radii.length - 1,
-    step: 1,
-    value: state.radius,
-    oninput: () => change({ radius: Number(slider.value) }),
-  });
-  const shown = h("output", {}, `r = ${data.radii[state.radius].toFixed(2)}`);
   setControls(
     byId("tradeoff-controls"),
-    h("label", { class: "picker" }, h("span", {}, "Radius"), slider, shown),
+    h("label", { class: "picker" }, h("span", {}, "Radius"), slider, shownRadius),
     withPaper && toggle("Paper's numbers", state.pointPaper, setter("pointPaper")),
   );
 }
 
-if (leastRadius >= 0) panel("tradeoff-plot", [...RUNS, "radius", "pointPaper"], drawTradeoff);
-else byId("tradeoff-plot").closest("section").hidden = true;
+if (leastRadius >= 0) {
+  panel("tradeoff-controls", ["pointPaper"], drawControls);
+  panel("tradeoff-plot", [...RUNS, "radius", "pointPaper"], drawTradeoff);
+} else byId("tradeoff-plot").closest("section").hidden = true;

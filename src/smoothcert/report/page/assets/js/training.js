@@ -2,7 +2,7 @@
 
 import { axes, drawPlot, facets, key, noPlot, path, scale, ticks, tickText } from "./chart.js";
 import { data } from "./data.js";
-import { byId, css, h, picker, s, setControls, unique } from "./dom.js";
+import { byId, css, h, picker, s, setControls, unbroken, unique } from "./dom.js";
 import { duration, sigmaText } from "./format.js";
 import { colorOf, DASHES, dashed, swatch } from "./palette.js";
 import { panel, RUNS, setter, shownRuns, sigmasOf, state } from "./state.js";
@@ -30,7 +30,11 @@ function paint(runs, width) {
         }))
       : [];
   const names = key(items, width);
-  const layout = facets(methods.length, width, { least: 240, height: 190, top: names.height });
+  const layout = facets(
+    methods.map(() => 190),
+    width,
+    { least: 240, top: names.height },
+  );
   const all = runs.flatMap(pointsOf);
   const span = (values) => [Math.min(...values), Math.max(...values)];
   const [first, last] = span(all.map(([epoch]) => epoch));
@@ -105,6 +109,8 @@ function drawTraining() {
   drawPlot("training-plot", "training", (width) => paint(runs, width));
 }
 
+const quietSigma = (run) => h("span", { class: "quiet unbroken" }, `σ ${sigmaText(run.sigma)}`);
+
 function costCell(seconds, largest, device) {
   if (seconds === null) return h("td", { class: "text quiet" }, "–");
   const bar = {
@@ -131,7 +137,7 @@ function drawCost() {
     h(
       "tr",
       {},
-      h("th", { scope: "row" }, swatch(run), run.label, h("span", { class: "quiet" }, ` σ ${sigmaText(run.sigma)}`)),
+      h("th", { scope: "row" }, swatch(run), ...unbroken(run.label), " ", quietSigma(run)),
       anyTraining && costCell(run.cost.training, most("training"), run.cost.trainedOn),
       costCell(run.cost.certification, most("certification"), run.cost.certifiedOn),
       h("td", {}, run.cost.certification === null ? "–" : duration(run.cost.certification / run.images)),

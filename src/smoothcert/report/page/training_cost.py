@@ -1,0 +1,39 @@
+"""The page's sentence on the training cost of the best methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smoothcert.report.page.phrases import listed
+from smoothcert.training.config import TrainConfig
+from smoothcert.training.passes import relative_cost
+from smoothcert.training.recipes import list_recipes, load_recipe
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network whose cost is stated: by its own configuration or, without one, by the recipe for its settings."""
+
+    name: str
+    dataset: str | None
+    method: str | None
+    sigma: float | None
+    config: TrainConfig | None
+
+    @property
+    def recipe(self) -> TrainConfig | None:
+        """The recipe for this dataset, method and noise level, if there is one."""
+        name = f"{self.dataset}-{self.method}-{self.sigma or 0:.2f}"
+        return load_recipe(name) if name in list_recipes() else None
+
+
+def cost_sentence(networks: Sequence[Trained]) -> str:
+    """Return the cost of networks relative to Gaussian training, and which of them did not record it."""
+    settings = {network.name: network.config or network.recipe for network in networks}
+    parts = [f"{name} {relative_cost(config):.1f}" for name, config in settings.items() if config]
+    if not parts:
+        return "Not recorded for these runs."
+    guessed = [network.name for network in networks if not network.config and settings[network.name]]
+    note = f" (by recipe; not recorded for {listed(guessed)})" if guessed else ""
+    return f"{listed(parts)} times the network passes of Gaussian training{note}."
