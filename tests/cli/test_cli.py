@@ -293,6 +293,12 @@ def test_import_and_export(tmp_path, capsys, trained_lenet):
     assert "Accuracy on 200 images of mnist-mini under noise with sigma 0.25: 9" in said
     loaded = smoothcert.load_checkpoint(ours)
     assert loaded.about == {"epoch": 5, "dataset": "mnist-mini", "sigma": 0.25}
+    written = ours.read_bytes()
+    assert main([*arguments[:4], "--sigma", "0.5"]) == 2
+    assert "ours.safetensors exists; choose another `--out`, or overwrite it with `--force`" in capsys.readouterr().err
+    assert ours.read_bytes() == written
+    assert main([*arguments[:4], "--sigma", "0.5", "--force"]) == 0
+    assert smoothcert.load_checkpoint(ours).about == {"epoch": 5, "sigma": 0.5}
     assert main(["export", str(tmp_path / "c.pth.tar"), "--out", str(tmp_path / "back.pth.tar")]) == 2
     assert "convert it with `smoothcert import`" in capsys.readouterr().err
     assert main(["export", str(ours), "--out", str(tmp_path / "back.pth.tar")]) == 0
