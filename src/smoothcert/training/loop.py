@@ -54,6 +54,7 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
     config, folder, ranks, stepper = run.config, run.folder, run.ranks, run.stepper
     total, epoch_steps = run.total, len(run.plan)
     with folder.locked(), _out_of_memory_explained(config.name):
+        folder.claim(config)
         if ranks.broadcast_from_rank0(folder.finished):  # by another process, since `setup_run`
             return
         clock, log = Clock(ranks), RunLog(run)
