@@ -324,6 +324,12 @@ def test_special_files_are_neither_read_nor_replaced(checkpoint, tmp_path, capsy
     assert "to be a results file ending in .tsv" in capsys.readouterr().err
     with pytest.raises(UsageError, match="is not a regular file"):
         write_text(pipe, "text")
+    results = tmp_path / "results.tsv"
+    os.mkfifo(results)
+    assert main(["report", str(results)]) == 1
+    assert f"{results} cannot be read: it is a pipe, not a file" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "contains no certification results file" in capsys.readouterr().err
     assert pipe.is_fifo()
 
 

@@ -276,6 +276,8 @@ MANIPULATIONS = [
     ("fixed", "votes dropped", change_lines(counts_path, lambda rows: rows[1:]), "no votes for image 0"),
     ("fixed", "votes duplicated", change_lines(counts_path, lambda rows: [*rows, rows[0]]), "image 0 appears twice"),
     ("fixed", "no votes", change_lines(counts_path, lambda rows: ["0\tx\ty\n", *rows[1:]]), "line 2: expected"),
+    ("fixed", "no sidecar", lambda path: sidecar_path(path).unlink(), "there are votes, but no settings"),
+    ("fixed", "no settings", lambda path: sidecar_path(path).write_text("{}"), "there are votes, but no settings"),
     ("two-sided", "bound", change_settings(bound=None), "its votes"),
     ("two-sided", "a radius up", change_row("radius", more(1.0001), correct=True), "its votes prove"),
     ("two-sided", "classes", change_settings(classes=1000), "its votes"),

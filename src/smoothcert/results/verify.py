@@ -52,8 +52,9 @@ def verify_results(path: Path, results: Results) -> None:
         if "images" in settings:
             _check_images(path, results.idx, settings["images"], sequential=sequential)
         lacking = [key for key in _NEEDED if key not in settings]
-        if has_votes and settings and lacking:
-            raise UnverifiedError(sidecar_path(path), f"it lacks {', '.join(lacking)}")
+        if has_votes and lacking:
+            problem = f"it lacks {', '.join(lacking)}" if settings else "there are votes, but no settings"
+            raise UnverifiedError(sidecar_path(path), problem)
         if supported and not lacking:
             _check_rows(path, results, StoredProtocol.of(settings), has_votes=has_votes)
         elif "sigma" in settings:
