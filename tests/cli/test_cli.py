@@ -293,6 +293,12 @@ def test_import_and_export(tmp_path, capsys, trained_lenet):
     assert "Accuracy on 200 images of mnist-mini under noise with sigma 0.25: 9" in said
     loaded = smoothcert.load_checkpoint(ours)
     assert loaded.about == {"epoch": 5, "dataset": "mnist-mini", "sigma": 0.25}
+    written = ours.read_bytes()
+    assert main([*arguments[:4], "--sigma", "0.5"]) == 2
+    assert "ours.safetensors exists; choose another `--out`, or overwrite it with `--force`" in capsys.readouterr().err
+    assert ours.read_bytes() == written
+    assert main([*arguments[:4], "--sigma", "0.5", "--force"]) == 0
+    assert smoothcert.load_checkpoint(ours).about == {"epoch": 5, "sigma": 0.5}
     assert main(["export", str(tmp_path / "c.pth.tar"), "--out", str(tmp_path / "back.pth.tar")]) == 2
     assert "convert it with `smoothcert import`" in capsys.readouterr().err
     assert main(["export", str(ours), "--out", str(tmp_path / "back.pth.tar")]) == 0
@@ -318,6 +324,12 @@ def test_special_files_are_neither_read_nor_replaced(checkpoint, tmp_path, capsy
     assert "to be a results file ending in .tsv" in capsys.readouterr().err
     with pytest.raises(UsageError, match="is not a regular file"):
         write_text(pipe, "text")
+    results = tmp_path / "results.tsv"
+    os.mkfifo(results)
+    assert main(["report", str(results)]) == 1
+    assert f"{results} cannot be read: it is a pipe, not a file" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "contains no certification results file" in capsys.readouterr().err
     assert pipe.is_fifo()
 
 

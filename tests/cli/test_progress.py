@@ -8,6 +8,8 @@ import pytest
 
 from smoothcert.cli import progress
 from smoothcert.cli.progress import ProgressBar
+from smoothcert.cli.stages import Stages
+from smoothcert.training.loop import TrainProgress
 
 
 @pytest.fixture
@@ -77,3 +79,12 @@ def test_no_speed_before_time_has_passed(clock, capsys):
     ProgressBar("run", 10, "images").update(10)
     ProgressBar("run", 10, "images").update(10, "accuracy 90.0%")
     assert lines_of(capsys) == ["run: 10 of 10 images", "run: 10 of 10 images, accuracy 90.0%"]
+
+
+def test_votes_that_choose_images_have_a_note(clock, capsys):
+    with Stages() as stages:
+        show = stages.begin("train", "run")
+        show(TrainProgress("run", 4, 100, 4, 2, float("nan"), votes=(0, 60_000)))
+        clock.now += 11
+        show(TrainProgress("run", 4, 100, 4, 2, float("nan"), votes=(5_120, 60_000)))
+    assert lines_of(capsys) == ["run: 4 of 100 steps, epoch 2, votes on 5,120 of 60,000 images"]

@@ -73,6 +73,17 @@ def test_a_command_that_made_no_row_leaves_no_trace(mini, tmp_path, kind):
     assert content(tmp_path) == {}
 
 
+@pytest.mark.parametrize(("kind", "companion"), [("fixed", counts_path), ("fixed", Path), ("table", looks_path)])
+def test_a_file_with_random_bytes_is_named_and_kept(model, mini, tmp_path, kind, companion):
+    path = tmp_path / "a.tsv"
+    certify(model, mini, path, kind)
+    companion(path).write_bytes(companion(path).read_bytes()[:100] + b"\xff\xf6")
+    before = content(tmp_path)
+    with pytest.raises(SmoothcertError, match=f"{companion(path).name} cannot be read as UTF-8 .*; move the damaged"):
+        certify(model, mini, path, kind)
+    assert content(tmp_path) == before
+
+
 @pytest.mark.parametrize("kind", STOPS)
 def test_partial_files_of_a_killed_command_are_removed(model, mini, tmp_path, kind):
     for name in ("a.tsv", "a.counts.tsv", "a.looks.tsv", "a.json"):

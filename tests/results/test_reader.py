@@ -26,6 +26,13 @@ def test_times_are_parsed_in_every_published_form(text, seconds):
     assert parse_seconds(text) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e13", "-1 day, 23:59:59"])
+def test_impossible_times_are_named(text, tmp_path, capsys):
+    (tmp_path / "a.tsv").write_text(HEADER + f"7\t3\t3\t0.5\t1\t{text}\n")
+    assert main(["report", str(tmp_path / "a.tsv")]) == 1
+    assert f"line 2: expected `time` to be a number, but got '{text}'" in capsys.readouterr().err
+
+
 def test_a_record_round_trips_through_its_row(tmp_path):
     record = Record(7, 3, 3, 0.1 + 0.2, 1.5, [0, 0, 1, 99], [0, 1, 0, 9999])
     (tmp_path / "a.tsv").write_text(HEADER + record.row())

@@ -276,6 +276,8 @@ MANIPULATIONS = [
     ("fixed", "votes dropped", change_lines(counts_path, lambda rows: rows[1:]), "no votes for image 0"),
     ("fixed", "votes duplicated", change_lines(counts_path, lambda rows: [*rows, rows[0]]), "image 0 appears twice"),
     ("fixed", "no votes", change_lines(counts_path, lambda rows: ["0\tx\ty\n", *rows[1:]]), "line 2: expected"),
+    ("fixed", "no sidecar", lambda path: sidecar_path(path).unlink(), "there are votes, but no settings"),
+    ("fixed", "no settings", lambda path: sidecar_path(path).write_text("{}"), "there are votes, but no settings"),
     ("two-sided", "bound", change_settings(bound=None), "its votes"),
     ("two-sided", "a radius up", change_row("radius", more(1.0001), correct=True), "its votes prove"),
     ("two-sided", "classes", change_settings(classes=1000), "its votes"),
@@ -292,6 +294,8 @@ MANIPULATIONS = [
     ("table", "n0", change_settings(n0=100), "or do not add up to n0"),
     ("table", "shares of alpha", change_settings(stop__alphas=double_first), "do not match its|sum to at most"),
     ("table", "looks", change_settings(stop__looks=double_first), ""),
+    ("table", "no confidence", change_settings(stop__confidence=None), "lacks confidence"),
+    ("table", "confidence", change_settings(stop__confidence="other"), "no longer supported"),
     ("table", "no rule", change_settings(stop=None), "n in the sidecar is 600"),
     ("table", "a row dropped", change_lines(results_path, lambda rows: rows[1:]), "no row for image 0"),
     ("table", "votes of a look", change_lines(looks_path, one_vote_more), "line|differ between"),
@@ -304,6 +308,7 @@ MANIPULATIONS = [
     ("cascade", "alpha", change_settings(alpha=0.01), "its votes"),
     ("cascade", "n", change_settings(n=500), "n in the sidecar is 500"),
     ("cascade", "sigma", change_settings(sigma=1.0), "cascade's first level"),
+    ("cascade", "no cascade", change_settings(cascade=None), "it lacks cascade, although"),
     ("cascade", "no levels", change_settings(cascade__levels=None), "expected `settings.cascade.levels`"),
     ("cascade", "votes of a level", change_lines(second_level, lambda rows: rows[1:]), "images are not those of"),
     ("cascade", "selection of a level", change_lines(second_level, change_selections), "its votes"),
@@ -390,3 +395,13 @@ def test_a_run_in_progress_is_read_twice_before_it_is_refused(files, monkeypatch
     monkeypatch.setattr("smoothcert.results.verify.read_results", read)
     assert main(["report", str(path)]) == 0, capsys.readouterr().err
     assert len(calls) == 2
+
+
+def test_merge_notices_changes(files, tmp_path, capsys):
+    path, out = files("fixed"), tmp_path / "out.tsv"
+    change_row("radius", more(1.0001), correct=True)(path)
+    assert main(["merge", str(path), "--out", str(out)]) == 1
+    assert "its votes prove" in capsys.readouterr().err
+    assert not out.exists()
+    assert main(["merge", str(path), "--out", str(out), "--unverified"]) == 0
+    assert main(["report", str(out)]) == 1

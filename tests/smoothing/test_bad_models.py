@@ -198,6 +198,71 @@ class Remembering:
         return self.found.setdefault(x.shape, scores(x))
 
 
+class Stuck:
+    """Answers with the first class from call `start` on."""
+
+    def __init__(self, start):
+        self.calls, self.start = 0, start
+
+    def __call__(self, x):
+        self.calls += 1
+        return scores(x) if self.calls < self.start else torch.tensor([1.0, 0.0]).expand(len(x), 2)
+
+
+class RunningDecision:
+    """Decides for all inputs by a running mean."""
+
+    def __init__(self):
+        self.mean = 0.0
+
+    def __call__(self, x):
+        self.mean += 0.5 * (float(x[:, 0].mean()) - self.mean)
+        return torch.tensor([[1.0, 0.0], [0.0, 1.0]])[[int(self.mean < 0)] * len(x)]
+
+
+class RememberingAddresses:
+    """Caches scores by the address of the inputs in memory."""
+
+    def __init__(self):
+        self.found = {}
+
+    def __call__(self, x):
+        return self.found.setdefault((x.data_ptr(), len(x)), scores(x))
+
+
+def majority_within_rounding(offset):
+    def score(x):
+        return offset + offset * 2e-6 * (2 * majority(x) - 1)
+
+    return score
+
+
+def ties_broken_by_the_batch(x):
+    found = torch.ones(len(x), 2)
+    if x[:, 0].mean() < 0:
+        found[:, 1] = torch.nextafter(torch.tensor(1.0), torch.tensor(2.0))
+    return found
+
+
+def quantized_by_the_batch(x):
+    low, high = x.min(), x.max()
+    return sudden(low + ((x - low) / (high - low) * 4).round() / 4 * (high - low))
+
+
+def only_in_large_batches(x):
+    return scores(x) if len(x) <= 2 else scores(x.mean(dim=0, keepdim=True)).expand(len(x), 2)
+
+
+def unless_rows_repeat(x):
+    return scores(x) if len(x.unique(dim=0)) < len(x) else scores(x.mean(dim=0, keepdim=True)).expand(len(x), 2)
+
+
+def half_of_the_second_class_is_moved(x):
+    found = scores(x)
+    found[1::2, 1] = torch.where(found[1::2, 1] > 0.1, -1.0, found[1::2, 1])
+    return found
+
+
 REFUSED = {
     "BatchNorm in training mode": in_training_mode,
     "BatchNorm without statistics": without_statistics,
@@ -231,6 +296,16 @@ REFUSED = {
     "adapting": Adapting,
     "late": Late,
     "remembering": Remembering,
+    "remembering addresses": RememberingAddresses,
+    "stuck from the tenth call on": lambda: Stuck(10),
+    "stuck from the fiftieth call on": lambda: Stuck(50),
+    "running decision": RunningDecision,
+    "majority within rounding": lambda: majority_within_rounding(1e6),
+    "ties broken by the batch": lambda: ties_broken_by_the_batch,
+    "quantized by the batch": lambda: quantized_by_the_batch,
+    "only in large batches": lambda: only_in_large_batches,
+    "unless rows repeat": lambda: unless_rows_repeat,
+    "half of the second class is moved": lambda: half_of_the_second_class_is_moved,
 }
 
 
@@ -276,6 +351,45 @@ def test_a_convolutional_network_with_a_masked_class_is_refused():
     network = nn.Sequential(nn.Conv2d(1, 4, 3), norm, nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
     with pytest.raises(UsageError, match="change beside other inputs"):
         certify(masked(network, -1e3), torch.rand(1, 8, 8), micro_batch=32)
+
+
+def with_batch_statistics():
+    """BatchNorm without running statistics, as test-time adaptation sets it up."""
+    network = smoothcert.create_model("cifar_resnet20")
+    network.network.bn1.running_mean = network.network.bn1.running_var = None
+    return network
+
+
+def with_a_hook():
+    network = smoothcert.create_model("lenet")
+    network.network.fc2.register_forward_hook(lambda _, inputs, found: found.mean(dim=0).expand_as(found))
+    return network
+
+
+def with_another_forward():
+    network = smoothcert.create_model("lenet")
+    score = network.forward
+    network.forward = lambda x: score(x).mean(dim=0).expand(len(x), 10)
+    return network
+
+
+def with_another_layer():
+    network = smoothcert.create_model("lenet")
+    network.network.fc1 = nn.Sequential(network.network.fc1, nn.BatchNorm1d(500, track_running_stats=False))
+    return network
+
+
+@pytest.mark.parametrize("in_ensemble", [False, True])
+@pytest.mark.parametrize("make", [with_batch_statistics, with_a_hook, with_another_forward, with_another_layer])
+def test_networks_of_the_package_are_checked_if_they_were_changed(make, in_ensemble):
+    model = make()
+    shape = (3, 32, 32) if make is with_batch_statistics else (1, 28, 28)
+    whole = smoothcert.create_model(model.architecture)
+    smoothed = smoothcert.SmoothedClassifier(
+        smoothcert.Ensemble([whole, model]) if in_ensemble else model, SIGMA, micro_batch=32
+    )
+    with pytest.raises(UsageError, match=DEPENDENT):
+        smoothed.counts(torch.rand(shape), 64)
 
 
 @pytest.mark.parametrize("place", [0.02, 0.12, 0.3, 0.6])
@@ -465,8 +579,8 @@ def test_an_honest_network_passes_in_full_micro_batches(precision):
 
 def test_random_models_are_rarely_refused():
     """The test of random models is conservative: no alarm in hundreds of checks, at any probability of a vote."""
-    for seed in range(100):
-        generator, share = np.random.default_rng(seed), 10 ** -(seed % 4)
+    for seed in range(200):
+        generator, share = np.random.default_rng(seed), 10 ** -(seed % 8 / 2)
         model = lambda x, g=generator, s=share: np.eye(2)[(g.random(len(x)) < s / 2).astype(int)]  # noqa: E731
         smoothcert.SmoothedClassifier(model, SIGMA).counts(INPUT, 10)
 

@@ -247,6 +247,16 @@ def test_a_run_that_another_process_finished_meanwhile_is_left_alone(few, tmp_pa
     assert path.stat().st_mtime_ns == before
 
 
+def test_of_two_configurations_opened_together_one_is_trained(few, tmp_path):
+    """The second one opens the folder after the first one has, but before it trains."""
+    folder, configs = tmp_path / "run", [configure("gaussian", seed=seed) for seed in (0, 1)]
+    first, second = (setup_run(config, folder, few, few) for config in configs)
+    fit_together([first])
+    assert RunFolder(folder).read_config().seed == 0, "the configuration that was trained"
+    with pytest.raises(UsageError, match=r"different configuration \(different seed\)"):
+        fit_together([second])
+
+
 def test_the_time_of_an_epoch_includes_all_processes(few, tmp_path):
     config, run = configure("gaussian", epochs=3), RunFolder(tmp_path / "run")
     for number in range(6):  # one step each; an epoch has four

@@ -138,6 +138,33 @@ def test_choices_equal_brute_force(few, tmp_path, augmentation, monkeypatch):
     assert kept_images == [None, None] + [int(kept.sum())] * 4
 
 
+def test_votes_that_choose_images_show_their_progress(few, tmp_path, monkeypatch):
+    monkeypatch.setattr("smoothcert.training.image_votes._IMAGES", 7)
+    config, seen = configure("gaussian", epochs=3, **SAMPLED), []
+    train(config, tmp_path / "run", few.subset(range(30)), on_progress=seen.append)
+    votes = [(progress.step, progress.epoch, progress.votes) for progress in seen if progress.votes]
+    assert votes[:5] == [(2, 2, (done, 30)) for done in (0, 7, 14, 21, 28)], "to discard"
+    assert votes[5][2][0] == 0, "then to reweight"
+    assert all(math.isnan(progress.loss) is bool(progress.votes) for progress in seen)
+
+
+def test_a_state_without_its_weights_is_refused(few, tmp_path):
+    """Otherwise the run would be shuffled again, as if no images had been chosen."""
+    config, folder = configure("gaussian", epochs=4, **SAMPLED), RunFolder(tmp_path / "run")
+    take_steps(config, folder.path, few.subset(range(30)), 3)
+    tensors, step = folder.load_state()
+    assert step == 3
+    folder.save_state({name: value for name, value in tensors.items() if name != KEPT}, step)
+    before = folder.state.read_bytes()
+    with pytest.raises(SmoothcertError, match="has no weights that fit the training images; delete it"):
+        train(config, folder.path, few.subset(range(30)))
+    assert folder.state.read_bytes() == before
+    folder.state.unlink()
+    train(config, folder.path, few.subset(range(30)))
+    train(config, tmp_path / "whole", few.subset(range(30)))
+    assert same(folder.model, tmp_path / "whole/model.safetensors"), "resumed from the state before"
+
+
 def test_ranks_share_the_votes(few):
     class Unsummed(Ranks):
         def total(self, value):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from smoothcert.certification.job import Progress, prepare_job
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError
-from smoothcert.models import Classifier
+from smoothcert.models.unaltered import is_unaltered
 from smoothcert.results.records import COLUMNS, Record
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.deploy import COMPILED
@@ -119,7 +119,7 @@ class _Pair(nn.Module):
     @property
     def scores_rows_alone(self) -> bool:
         """True if both networks are the package's own; such networks may be compiled for the micro-batch size only."""
-        return all(isinstance(each.model, Classifier) for each in (self.first, self.second))
+        return all(is_unaltered(each.model) for each in (self.first, self.second))
 
     def forward(self, noisy: Tensor) -> Tensor:
         """Return scores that are 1 for the class of the pair, or NaN where either network returns NaN."""

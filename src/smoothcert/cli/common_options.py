@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 from smoothcert.cli.parser import add_several
+from smoothcert.errors import UsageError
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +55,17 @@ def add_data_dir(parser: argparse._ActionsContainer) -> None:
     """Add `--data-dir`."""
     text = "folder of datasets (default: $SMOOTHCERT_DATA, else the cache folder)"
     parser.add_argument("--data-dir", metavar="DIR", help=text)
+
+
+def add_force(parser: argparse._ActionsContainer) -> None:
+    """Add `--force`, for `check_may_write`."""
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+
+
+def check_may_write(args: argparse.Namespace) -> None:
+    """Raise if the file of `--out` exists and `--force` was not given."""
+    if args.out.exists() and not args.force:
+        raise UsageError(f"{args.out} exists; choose another `--out`, or overwrite it with `--force`.")
 
 
 def add_sample_options(group: argparse._ActionsContainer) -> None:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from smoothcert.cli.common_options import add_force, check_may_write
 from smoothcert.cli.progress import say
 from smoothcert.errors import UsageError
 
@@ -19,7 +20,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("checkpoint", type=Path, metavar="RUN", help="run folder or .safetensors file")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".pth.tar file to write")
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add_force(parser)
     parser.set_defaults(run=run)
 
 
@@ -29,7 +30,6 @@ def run(args: argparse.Namespace) -> None:
 
     if args.checkpoint.is_file() and args.checkpoint.suffix != ".safetensors":
         raise UsageError(f"{args.checkpoint} is not a .safetensors checkpoint; convert it with `smoothcert import`.")
-    if args.out.exists() and not args.force:
-        raise UsageError(f"{args.out} exists; choose another `--out`, or overwrite it with `--force`.")
+    check_may_write(args)
     export_checkpoint(load_checkpoint(args.checkpoint), args.out)
     say(f"Wrote {args.out}")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from smoothcert.cli.common_options import add_data_dir
+from smoothcert.cli.common_options import add_data_dir, add_force, check_may_write
 from smoothcert.cli.progress import say
 from smoothcert.errors import UsageError
 
@@ -27,6 +27,7 @@ def add_command(commands: Any) -> None:
         "--normalization", metavar="NAME", help="input normalization (see `smoothcert list normalizations`)"
     )
     parser.add_argument("--architecture", metavar="NAME", help="fail unless the file holds this architecture")
+    add_force(parser)
     group = parser.add_argument_group("facts to record in the file")
     group.add_argument("--dataset", metavar="NAME", help="training dataset")
     group.add_argument("--sigma", type=float, help="noise level used in training")
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> None:
 
     if args.out.suffix != ".safetensors":
         raise UsageError(f"Expected `--out` to end in .safetensors, but got {args.out}.")
+    check_may_write(args)
     checkpoint = load_checkpoint(args.checkpoint, architecture=args.architecture, normalization=args.normalization)
     dataset = canonical_name(args.dataset) if args.dataset else None
     if args.check:

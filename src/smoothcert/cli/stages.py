@@ -29,7 +29,12 @@ class Stages(ExitStack):
             latest[progress.name] = progress
             runs = latest.values()
             done, total, start = (sum(getattr(run, key) for run in runs) for key in ("step", "total", "start"))
-            note = f"epoch {progress.epoch}, loss {progress.loss:.4f}"
+            note = f"epoch {progress.epoch}, "
+            note += (
+                "votes on {:,} of {:,} images".format(*progress.votes)
+                if progress.votes
+                else f"loss {progress.loss:.4f}"
+            )
             if progress.metrics:
                 for key, what in (("test_accuracy", "accuracy"), ("validation_accuracy", "validation accuracy")):
                     if key in progress.metrics:

@@ -126,7 +126,7 @@ def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
 
 
 def _is_results_file(path: Path) -> bool:
-    if not re.search(r"(?<!\.counts)\.tsv(\.gz)?$", path.name):
+    if not re.search(r"(?<!\.counts)\.tsv(\.gz)?$", path.name) or not path.is_file():
         return False
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:

@@ -11,14 +11,18 @@ from smoothcert.results.image_lists import images_of
 from smoothcert.results.lock import ResultsLock
 from smoothcert.results.naming import check_new, counts_path, looks_path, sidecar_path
 from smoothcert.results.sidecar import changed_settings, read_sidecar, write_sidecar
+from smoothcert.results.verify import read_verified
 from smoothcert.runtime.atomic_files import write_text
 from smoothcert.runtime.bounded_files import read_text
 
 _MOST_DIGITS = 15
 
 
-def merge_results(files: Sequence[Path], out: Path) -> int:
-    """Merge results files into one, sorted by image; return the number of images."""
+def merge_results(files: Sequence[Path], out: Path, *, unverified: bool = False) -> int:
+    """Merge results files into one, sorted by image; return the number of images.
+
+    Raise if the rows of a certification do not follow from their votes, unless `unverified`.
+    """
     check_new(out)
     for path in files:
         if not path.is_file():
@@ -35,6 +39,8 @@ def merge_results(files: Sequence[Path], out: Path) -> int:
     if rows.keys() != counts.keys() or len(rows) != expected:
         text = f"{len(rows):,} rows and {len(counts):,} counts of {expected:,} images"
         raise SmoothcertError(f"The files hold {text}; finish each shard before merging.")
+    for path in () if unverified or settings[0].get("task") != "certify" else files:
+        read_verified(path)
     about: dict[str, Any] = {"settings": {**settings[0], "images": images}}
     about["segments"] = [segment for part in abouts for segment in part["segments"]]
     texts = {counts_path(out): count_header + _sorted_rows(counts), out: header + _sorted_rows(rows)}

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 R = TypeVar("R", bound="Prediction | Record")
+_LONGEST_TIME = 1e12  # seconds
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 
 
@@ -126,10 +127,14 @@ def parse_seconds(text: str) -> float:
     (14.2, 8.5, 86401.0)
     """
     match = re.fullmatch(r"(?:(\d+) days?, )?(\d+):(\d+):(\d+(?:\.\d*)?)", text.strip())
-    if not match:
-        return float(text)
-    days, hours, minutes, seconds = match.groups(default="0")
-    return 86400.0 * int(days) + 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+    if match:
+        days, hours, minutes, seconds = match.groups(default="0")
+        value = 86400.0 * int(days) + 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+    else:
+        value = float(text)
+    if not 0 <= value <= _LONGEST_TIME:  # also NaN
+        raise ValueError(f"expected a time, but got {text!r}")
+    return value
 
 
 def parse_record(kind: type[R], row: str, count_row: str, num_classes: int) -> R:

@@ -46,14 +46,17 @@ def verify_results(path: Path, results: Results) -> None:
         raise UnverifiedError(path, f"the column `correct` of image {contradicting[0]} contradicts label and class")
     settings = results.about.get("settings", {})
     stop = settings.get("stop")
-    sequential, supported = stop is not None, stop is None or stop.get("confidence") == "union"
+    sequential, supported = stop is not None, stop is None or stop.get("confidence") != "betting"
     try:
         has_votes = all(file.exists() for file in _vote_files(path, settings))
         if "images" in settings:
             _check_images(path, results.idx, settings["images"], sequential=sequential)
         lacking = [key for key in _NEEDED if key not in settings]
-        if has_votes and settings and lacking:
-            raise UnverifiedError(sidecar_path(path), f"it lacks {', '.join(lacking)}")
+        if has_votes and lacking:
+            problem = f"it lacks {', '.join(lacking)}" if settings else "there are votes, but no settings"
+            raise UnverifiedError(sidecar_path(path), problem)
+        if "cascade" not in settings and level_paths(path, 1)[0].exists():
+            raise UnverifiedError(sidecar_path(path), "it lacks cascade, although there are votes of its levels")
         if supported and not lacking:
             _check_rows(path, results, StoredProtocol.of(settings), has_votes=has_votes)
         elif "sigma" in settings:

@@ -159,7 +159,11 @@ def write_rows(path: Path, records: Sequence[Record]) -> None:
 def stored_lines(file: IO[str]) -> list[str]:
     """Return the complete lines of an open file."""
     file.seek(0)
-    return complete_lines(file.read())
+    try:
+        return complete_lines(file.read())
+    except UnicodeDecodeError as error:
+        text = f"{file.name} cannot be read as UTF-8 ({error.reason})"
+        raise UsageError(f"{text}; move the damaged file elsewhere or choose another `out`.") from error
 
 
 def keep_lines(file: IO[str], lines: Sequence[str], header: str) -> None:

@@ -31,6 +31,8 @@ def read_bytes(path: Path, *, decompress: bool | None = None) -> bytes:
     With `decompress`, the file is read as gzipped (default: if its name ends in .gz).
     """
     try:
+        if path.is_fifo():
+            raise SmoothcertError(f"{path} cannot be read: it is a pipe, not a file.")  # opening it might never end
         with path.open("rb") as file:
             if path.suffix == ".gz" if decompress is None else decompress:
                 with gzip.GzipFile(fileobj=file) as stream:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, unknown_name
+from smoothcert.models.unaltered import is_unaltered
 from smoothcert.smoothing.counting import Voter, is_out_of_memory
 from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype, is_packaged
 from smoothcert.smoothing.precision import check_precision, numerics
@@ -46,8 +47,8 @@ class BaseClassifier:
 
     @property
     def scores_rows_alone(self) -> bool:
-        """True if the model is known to score each input by itself, as the package's networks do."""
-        return is_packaged(self.model) or getattr(self.model, "scores_rows_alone", False) is True
+        """True if the model is known to score each input by itself, as unaltered networks of the package do."""
+        return is_unaltered(self.model) or getattr(self.model, "scores_rows_alone", False) is True
 
     @contextmanager
     def voting(self, model: Model, device: torch.device) -> Iterator[None]:

@@ -21,12 +21,13 @@ from torch import Tensor
 
 from smoothcert.errors import Notice, UsageError
 from smoothcert.smoothing.counting import Classify
-from smoothcert.smoothing.score_margins import ROUNDING, overdispersed, same_margins
+from smoothcert.smoothing.score_margins import ROUNDING, changed_for_good, overdispersed, same_margins
 
 _ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 256, 32, 16  # batch sizes of the check
 _NOISY = 8  # noisy copies that are scored alone
 _REPEATED, _RANDOMIZED = 128, 448  # inputs to score for a model that may be random
 _GAP = 200_000  # mean number of votes between two checks
+_FROM_CALL_TO_CALL = "from call to call for the whole batch, as with a shared dropout mask or a state"
 _BESIDE_OTHERS = "beside other inputs, as with BatchNorm in training mode or activations quantized per batch"
 _CHANGING = (
     "The model scored the same input differently before and after the votes: if the model is random, the certificate "
@@ -76,6 +77,7 @@ class IndependenceCheck:
         thorough: bool,
     ) -> None:
         self._classify, self._precision, self._thorough, self._seed = classify, precision, thorough, 0
+        self._memory = dict[int, Tensor]()  # by number of inputs
         if not fixed_shape and micro_batch > (_FEW_ROWS if thorough else _ROWS):
             try:
                 self._call(draw(_FEW_ROWS))
@@ -87,6 +89,7 @@ class IndependenceCheck:
         self._noisy = draw(self._rows)
         self._others = _other_inputs(clean.to(self._noisy.dtype), self._noisy[0])
         self._alone = torch.full((len(self._others),), -1)  # their classes, where known
+        self._history = list[tuple[Tensor, Tensor]]()  # inputs scored alone, or a batch, with their scores
         self._randomized = False
 
     def before_votes(self) -> None:
@@ -95,6 +98,7 @@ class IndependenceCheck:
             self._compare_alone()
         if not self._randomized:
             self._scores = self._call(self._noisy)
+            self._history.append((self._noisy, self._scores))
 
     def after_votes(self) -> None:
         """Score a third of the noisy copies again, at other positions of a new batch; raise if that changes scores."""
@@ -124,7 +128,9 @@ class IndependenceCheck:
 
     def _compare_alone(self) -> None:
         inputs = torch.cat([self._noisy[:_NOISY], self._others])
-        alone = list[Tensor]()
+        batches = -(-len(inputs) // self._few)
+        parts = (torch.arange(batches * self._few).flip(0) % len(inputs)).view(batches, -1)
+        mixed = [self._call(inputs[part]) for part in parts]  # first, so that a model that caches them is revealed
         for one in inputs:
             copies = _copies(one, self._few)
             scores = self._call(copies)
@@ -132,18 +138,18 @@ class IndependenceCheck:
                 self._diagnose((copies, 0), (copies, i))
             if self._randomized:
                 return
-            alone.append(scores[0])
-        expected = torch.stack(alone)
-        batches = -(-len(inputs) // self._few)
-        for part in (torch.arange(batches * self._few).flip(0) % len(inputs)).view(batches, -1):
-            for i in self._differing(expected[part], self._call(inputs[part])):
+            self._history.append((one.expand_as(copies), scores))
+        expected = torch.stack([scores[0] for _, scores in self._history])
+        for part, scores in zip(parts, mixed, strict=True):
+            for i in self._differing(expected[part], scores):
                 self._diagnose((_copies(inputs[part[i]], self._few), 0), (inputs[part], i))
                 return
         self._alone = expected[-len(self._others) :].argmax(dim=1)
 
     def _differing(self, first: Tensor, second: Tensor) -> list[int]:
-        """Return the first row in which scores differ, if any."""
-        return (~self._same(first, second)).nonzero().flatten()[:1].tolist()
+        """Return the first row in which scores differ, or have different winners within rounding, if any."""
+        same = self._same(first, second) & (_winners(first) == _winners(second))
+        return (~same).nonzero().flatten()[:1].tolist()
 
     def _diagnose(self, first: _Place, second: _Place) -> None:
         """Raise unless the scores of an input in two places differ at random, independently of other inputs."""
@@ -155,17 +161,29 @@ class IndependenceCheck:
         alike = all(self._all_same([scores[:1].expand_as(scores), scores]) for scores in calls)
         repeatable = self._all_same(calls)
         if alike and not repeatable:
-            raise _dependent("from call to call for the whole batch, as with a shared dropout mask or a state")
+            raise _dependent(_FROM_CALL_TO_CALL)
         if repeatable and not alike:
             raise _dependent("with its position in the batch")
         if repeatable and all(self._differ_again(first, second) for _ in range(3)):  # not just once
             raise _dependent(_BESIDE_OTHERS)
+        if repeatable and self._changed_for_good():
+            raise _dependent(_FROM_CALL_TO_CALL)
         self._check_randomized()
         self._randomized = True
 
     def _differ_again(self, first: _Place, second: _Place) -> bool:
         scores = [self._call(batch)[place : place + 1] for batch, place in (first, second)]
         return not self._all_same(scores)
+
+    def _changed_for_good(self) -> bool:
+        """Return True if more of the earlier scores cannot be repeated than chance explains."""
+        changed, total = 0, 0
+        for batch, before in self._history:
+            now, again = self._call(batch), self._call(batch)
+            settled = self._same(now, again)
+            differs = ~self._same(before, now)
+            changed, total = changed + int((settled & differs).sum()), total + int((~settled | differs).sum())
+        return changed_for_good(changed, total)
 
     def _all_same(self, scores: list[Tensor]) -> bool:
         return all(bool(self._same(scores[0], each).all()) for each in scores[1:])
@@ -192,13 +210,20 @@ class IndependenceCheck:
         """Return the scores of a batch, with freshly seeded random numbers, as float64 on the CPU."""
         self._seed += 1
         with _seeded(self._seed if seed is None else seed, batch.device):
-            scores = (classify or self._classify)(batch.clone())  # models may write into inputs
+            # Models may write into inputs. The same memory for all of them reveals scores cached by address.
+            inputs = self._memory.setdefault(len(batch), torch.empty_like(batch)).copy_(batch)
+            scores = (classify or self._classify)(inputs)
             if scores.dtype in (torch.float16, torch.bfloat16):
                 self._precision = "bf16"
             return scores.cpu().to(torch.float64, copy=True)  # models may return the same memory again
 
     def _same(self, first: Tensor, second: Tensor) -> Tensor:
         return same_margins(first, second, *ROUNDING[self._precision])
+
+
+def _winners(scores: Tensor) -> Tensor:
+    """Return the class of each row, or -1 if it has NaN."""
+    return scores.argmax(dim=1).masked_fill(scores.isnan().any(dim=1), -1)
 
 
 def _other_inputs(clean: Tensor, noisy: Tensor) -> Tensor:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import special
 from torch import Tensor
 
 ROUNDING = {"fp32": (1e-3, 4e-6), "tf32": (1e-2, 1e-3), "bf16": (5e-2, 1e-2)}
 """Rounding errors of margins by precision: relative to the margin, and to the largest score."""
+_FALSE_ALARM = 1e-6
 _BEYOND_CHANCE = 8  # standard deviations
 
 
 def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float) -> Tensor:
-    """Return a mask of the rows in which two score vectors have the same margins up to rounding, hence the same winner.
+    """Return a mask of the rows in which two score vectors have the same margins up to rounding.
 
     A margin is the distance of a class's score from the row's largest. Classes are compared one by one, so that a class
     masked with a huge negative score hides nothing. Rows with NaN are the same if both have NaN.
@@ -27,6 +29,15 @@ def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float
     slack = relative * sizes[0].amax(dim=(0, 1)) + absolute * sizes[1].amax(dim=0)
     same = (margins[0] == margins[1]) | ((margins[0] - margins[1]).abs() <= slack)
     return same.all(dim=-1) & (invalid[0] == invalid[1])
+
+
+def changed_for_good(changed: int, total: int) -> bool:
+    """Return True if too many scores differ from two later ones that agree, for scores that vary at random.
+
+    Of `total` triples of scores that are not all the same, `changed` have a different first one. If scores vary at
+    random and independently, each of the three is equally likely to be the different one.
+    """
+    return changed > 0 and bool(special.bdtrc(changed - 1, total, 1 / 3) < _FALSE_ALARM)
 
 
 def overdispersed(votes: NDArray[np.float64], count: int) -> bool:

@@ -65,6 +65,8 @@ class Plan:
 
 def plan_of(stop: dict[str, Any], alpha: float) -> Plan:
     """Return the plan described by the `stop` entry of a sidecar."""
+    if lacking := [key for key in ("confidence", "looks", "alphas") if key not in stop]:
+        raise UsageError(f"The stopping rule in the sidecar lacks {', '.join(lacking)}.")
     if stop["confidence"] != _CONFIDENCE:
         raise UsageError(
             f"These results use a {stop['confidence']} confidence sequence, which is no longer supported: their rows "

@@ -25,24 +25,27 @@ def count_correct(
     kept: Tensor,
     samples: range,
     ranks: Ranks | None = None,
-    check: Callable[[], None] = lambda: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tensor:
     """Return, for each kept image, the number of noise samples that the network in eval mode classifies correctly.
 
     All samples of an image are added to one augmented view of it. The noise depends on (seed, epoch, image, sample)
     only, and the view on (seed, epoch, image, first sample). The ranks share the images, and all get the whole result,
-    which is 0 for images that are not kept. `check` is called regularly and may raise to stop the votes.
+    which is 0 for images that are not kept. `on_progress` is called regularly with the number of images done and of all
+    images of this rank, and may raise to stop the votes.
     """
     ranks, device, training = ranks or Ranks(), source.device, model.training
     correct = torch.zeros(len(kept), dtype=torch.int64, device=device)
     view = _LAST_VIEW - 2 * epoch - (samples.start > 0)
     parts = list(torch.split(torch.arange(len(kept)), _IMAGES))[ranks.rank :: ranks.size]
     parts = [part for part in parts if kept[part].any()]
+    done, total = 0, sum(map(len, parts))
     schedule = ((view, BatchShare(int(part[0]), len(part), len(part)), part.to(source.home)) for part in parts)
     model.eval()
     with torch.no_grad(), numerics(config.precision, device):
         for part, inputs in zip(parts, source.stream(schedule), strict=True):
-            check()
+            on_progress(done, total)
+            done += len(part)
             images, labels, _ = source.batch(inputs, config.seed, view, int(part[0]))
             chosen = kept[part].to(device)
             correct[part[kept[part]].to(device)] = _correct_votes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ from smoothcert.training.setup import TrainingRun
 class TrainProgress:
     """Progress of a run: `step` of `total` steps are done, `start` of them by earlier processes.
 
-    `loss` is the mean over the epoch so far; `metrics` holds the epoch's metrics after its last step.
+    `loss` is the mean over the epoch so far; `metrics` holds the epoch's metrics after its last step. While the network
+    votes on training images, `votes` is the number of images done and of all, and `loss` is NaN.
     """
 
     name: str
@@ -37,6 +39,7 @@ class TrainProgress:
     epoch: int
     loss: float
     metrics: dict[str, Any] | None = None
+    votes: tuple[int, int] | None = None
 
 
 OnProgress = Callable[[TrainProgress], None]
@@ -51,11 +54,12 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
     config, folder, ranks, stepper = run.config, run.folder, run.ranks, run.stepper
     total, epoch_steps = run.total, len(run.plan)
     with folder.locked(), _out_of_memory_explained(config.name):
+        folder.claim(config)
         if ranks.broadcast_from_rank0(folder.finished):  # another process may have finished it since `setup_run`
             return
         clock, log = Clock(ranks), RunLog(run)
         stepper.model.train()
-        for step, inputs in _scheduled_inputs(run, deadline):
+        for step, inputs in _scheduled_inputs(run, deadline, on_progress):
             epoch, number = divmod(step, epoch_steps)
             rate = config.learning_rate_at(epoch, step / total)
             stepper.set_position(epoch, step, rate)
@@ -88,7 +92,9 @@ def _accuracies(run: TrainingRun) -> dict[str, float]:
     }
 
 
-def _scheduled_inputs(run: TrainingRun, deadline: Deadline) -> Iterator[tuple[int, Inputs]]:
+def _scheduled_inputs(
+    run: TrainingRun, deadline: Deadline, on_progress: OnProgress | None
+) -> Iterator[tuple[int, Inputs]]:
     """Yield every remaining step with its inputs.
 
     Sources read ahead, so a schedule ends before each epoch that chooses its images anew, and the next one begins only
@@ -98,26 +104,30 @@ def _scheduled_inputs(run: TrainingRun, deadline: Deadline) -> Iterator[tuple[in
     while first < run.total:
         epoch, number = divmod(first, epoch_steps)
         if number == 0 and config.chooses_images_at(epoch):
-            _choose_images(run, epoch, deadline)
+            _choose_images(run, epoch, deadline, on_progress)
         later = (e for e in range(epoch + 1, config.epochs) if config.chooses_images_at(e))
         end = epoch_steps * next(later, config.epochs)
         yield from zip(range(first, end), source.stream(batch_schedule(run, first, end)), strict=True)
         first = end
 
 
-def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline) -> None:
+def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline, on_progress: OnProgress | None) -> None:
     """Let the network vote on the training images, and give rank 0's image weights to all ranks.
 
     The state was saved before, so an interrupt stops the votes, and they are cast again when the run is resumed. With
     several ranks, all finish their votes first, since the others would wait for one that stops.
     """
+    steps = epoch * len(run.plan)
 
-    def check() -> None:
+    def report(done: int, total: int) -> None:
         if deadline.interrupted and run.ranks.size == 1:
-            raise _stopped(run, INTERRUPTED, epoch * len(run.plan))
+            raise _stopped(run, INTERRUPTED, steps)
+        if on_progress:
+            place = steps, run.total, run.start, epoch
+            on_progress(TrainProgress(run.config.name, *place, loss=math.nan, votes=(done, total)))
 
-    stepper = run.stepper
-    vote = partial(count_correct, stepper.model, stepper.source, run.config, epoch, ranks=run.ranks, check=check)
+    model, source = run.stepper.model, run.stepper.source
+    vote = partial(count_correct, model, source, run.config, epoch, ranks=run.ranks, on_progress=report)
     run.sampler.choose(epoch, vote)
     if state := run.ranks.broadcast_state((run.sampler.state(), 0)):
         run.sampler.restore(state[0], epoch + 1)

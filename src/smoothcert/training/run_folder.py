@@ -65,6 +65,12 @@ class RunFolder:
             with self.locked():  # another process may have begun to train, and have saved nothing yet
                 write_text(self.config, to_toml(whole))
 
+    def claim(self, config: TrainConfig) -> None:
+        """Check again once the folder is locked: since `open`, another process may have opened or trained the run."""
+        self.check(config)
+        if not self.begun:
+            write_text(self.config, to_toml(with_defaults(config)))
+
     def check(self, config: TrainConfig) -> None:
         """Raise if the folder holds a run with a different configuration, unless it failed before it began."""
         if not self.begun:
@@ -184,7 +190,7 @@ class SilentRunFolder(RunFolder):
     def _leave_to_rank0(self, *args: Any, **options: Any) -> Any:
         return None
 
-    open = save_state = write_segment = write_metrics = write_network = _leave_to_rank0
+    open = claim = save_state = write_segment = write_metrics = write_network = _leave_to_rank0
     load_state = _leave_to_rank0  # rank 0 reads the state and sends it
 
     @contextmanager

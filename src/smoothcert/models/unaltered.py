@@ -1,0 +1,43 @@
+"""Recognition of networks that are as `create_model` made them, apart from their weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from smoothcert.models.ensemble import Ensemble
+from smoothcert.models.layers import Classifier, Normalize
+from smoothcert.models.lenet import LeNet
+from smoothcert.models.resnet import BasicBlock, Bottleneck, ResNet
+
+_PARTS = {Ensemble, Classifier, Normalize, LeNet, ResNet, BasicBlock, Bottleneck}
+_LAYERS = {nn.ModuleList, nn.Sequential, nn.Identity, nn.Conv2d, nn.Linear, nn.MaxPool2d, nn.BatchNorm2d}
+
+
+def is_unaltered(model: Any) -> bool:
+    """Return True if a model is a network of the package, or an ensemble of them, that nobody has changed.
+
+    Such a network in eval mode scores each input by itself. Layers of other types, hooks, methods that were replaced
+    and BatchNorm without running statistics may change that.
+
+    >>> from smoothcert.models import create_model
+    >>> network = create_model("lenet")
+    >>> is_unaltered(network)
+    True
+    >>> _ = network.register_forward_hook(lambda module, inputs, scores: scores.mean(dim=0, keepdim=True))
+    >>> is_unaltered(network)
+    False
+    """
+    if not (isinstance(model, Classifier) or (isinstance(model, Ensemble) and model.of_networks)):
+        return False
+    return all(map(_scores_rows_alone, model.modules()))
+
+
+def _scores_rows_alone(module: nn.Module) -> bool:
+    if type(module) not in _PARTS | _LAYERS or module._forward_hooks or module._forward_pre_hooks:
+        return False
+    if isinstance(module, nn.BatchNorm2d) and (module.running_mean is None or module.running_var is None):
+        return False
+    methods = (name for name, value in vars(module).items() if callable(getattr(type(module), name, None)))
+    return not any(methods)
