@@ -16,7 +16,7 @@ from smoothcert.report.tables.formats import to_markdown
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.statistics.metrics import estimate
 
-_EVERY = {1: "all", 10: "every tenth,", 100: "every hundredth,"}
+_EVERY = {1: "all", 5: "every fifth,", 10: "every tenth,", 100: "every hundredth,"}
 _BY_CORRUPTION = (
     "By corruption, {images}. `+-` is the standard error of the mean over images; `clean` is the same network on the "
     "same images without corruption. The images are a new draw of the corruptions by the published generator, so "

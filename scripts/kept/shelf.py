@@ -11,7 +11,7 @@ from smoothcert.training.recipes import paper_tables
 
 WITH_WEIGHTS = ("catrs",)
 """Methods whose weights are kept, as bundled pretrained models."""
-SPARSER = {"mnist-c": (10,), **dict.fromkeys(("cifar10", "linf", "training-cost"), (5,))}
+SPARSER = {"mnist-c": (10,), **dict.fromkeys(("cifar10", "linf"), (5,))}
 """Steps between images that are accepted too where all images would take hours, by table."""
 _REQUIRED = {"sigma", "n0", "n", "alpha", "images", "data", "model"}
 

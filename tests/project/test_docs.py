@@ -144,6 +144,7 @@ RESULTS_SECTIONS = {  # dataset in the README: part of the heading in RESULTS.md
     "MNIST": "\n## MNIST\n",
     "Fashion-MNIST": "\n## Fashion-MNIST\n",
     "CIFAR-10 (ResNet-20)": "\n## Ablation of the loss: ResNet-20 on CIFAR-10",
+    "CIFAR-10 (ResNet-110)": "\n## CIFAR-10\n",
 }
 
 

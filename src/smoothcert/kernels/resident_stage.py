@@ -41,9 +41,9 @@ class StageShape(NamedTuple):
 
 # By number of channels. Fixed, since the order of sums, and so the certified function, could depend on them.
 SHAPES = {
-    16: StageShape(side=32, images=1, warps=4, tiles=2, lines=16, resident=3, ahead=3),
-    32: StageShape(side=16, images=1, warps=4, tiles=2, lines=8, resident=3, ahead=3),
-    64: StageShape(side=8, images=4, warps=4, tiles=2, lines=8, resident=2, ahead=3),
+    16: StageShape(side=32, images=1, warps=4, tiles=2, lines=16, resident=3, ahead=5),
+    32: StageShape(side=16, images=1, warps=2, tiles=2, lines=16, resident=5, ahead=3),
+    64: StageShape(side=8, images=4, warps=4, tiles=2, lines=8, resident=2, ahead=5),
 }
 
 
