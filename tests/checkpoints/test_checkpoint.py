@@ -1,6 +1,7 @@
 """Checkpoints in smoothcert's own and in the published format, saved and loaded."""
 
 import pickle
+import zipfile
 
 import pytest
 import torch
@@ -188,3 +189,12 @@ def test_the_same_network_is_the_same_file(tmp_path):
         smoothcert.save_checkpoint(file, model, **about)
     assert len({file.read_bytes() for file in files}) == 1
     assert smoothcert.load_checkpoint(files[0]).about == about
+
+
+def test_a_member_that_unpacks_to_more_than_the_file_is_refused(tmp_path):
+    """PyTorch does not compress, so a checkpoint holds no more than its size; this one has 20 MB of zeros."""
+    torch.save({"state_dict": {"conv1.weight": torch.zeros(20, 1, 5, 5)}}, tmp_path / "c.pth")
+    with zipfile.ZipFile(tmp_path / "c.pth", "a", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("archive/extra", bytes(20_000_000))
+    with pytest.raises(SmoothcertError, match="declares 20 MB of content; expected at most 0 MB"):
+        smoothcert.load_checkpoint(tmp_path / "c.pth")

@@ -161,12 +161,13 @@ def test_resuming_with_a_plain_function_warns(mini, tmp_path, kind, resumed_by, 
 def test_votes_of_two_kernels_are_not_mixed(mini, tmp_path, kind, monkeypatch, trained_lenet):
     with pytest.raises(KeyboardInterrupt):
         certify(trained_lenet, mini, tmp_path / "a.tsv", kind, on_progress=interrupt, n=301)
-    before = (tmp_path / "a.tsv").read_bytes()
+    votes = counts_path(tmp_path / "a.tsv") if kind == "fixed" else looks_path(tmp_path / "a.tsv")
+    before = votes.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr("smoothcert.certification.job.voting_kernel", lambda *settings: "another")
         with pytest.raises(UsageError, match="votes were made by another kernel .*now another"):
             certify(trained_lenet, mini, tmp_path / "a.tsv", kind, n=301)
-        assert (tmp_path / "a.tsv").read_bytes() == before
+        assert votes.read_bytes() == before
         certify(trained_lenet, mini, tmp_path / "b.tsv", kind, n=301)
     assert read_verified(tmp_path / "b.tsv").about["segments"][0]["kernel"] == "another"
     certify(trained_lenet, mini, tmp_path / "b.tsv", kind, n=301)  # it is finished

@@ -156,7 +156,7 @@ def test_a_state_without_its_weights_is_refused(few, tmp_path):
     assert step == 3
     folder.save_state({name: value for name, value in tensors.items() if name != KEPT}, step)
     before = folder.state.read_bytes()
-    with pytest.raises(SmoothcertError, match="has no weights that fit the training images; delete it"):
+    with pytest.raises(SmoothcertError, match="does not have a weight for each training image; delete it"):
         train(config, folder.path, few.subset(range(30)))
     assert folder.state.read_bytes() == before
     folder.state.unlink()

@@ -134,7 +134,7 @@ def infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
 
 def _read(path: Path) -> Any:
     if zipfile.is_zipfile(path):
-        check_members(path)
+        check_members(path, compressed=False)  # as PyTorch writes them
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

@@ -57,14 +57,18 @@ def _read(stream: IO[bytes] | gzip.GzipFile, most: int, path: Path) -> bytes:
     return content
 
 
-def check_members(archive: Path) -> None:
-    """Raise unless a zip archive holds plain files only, and not more than is plausible for its size."""
+def check_members(archive: Path, *, compressed: bool = True) -> None:
+    """Raise unless a zip archive holds plain files only, and not more than is plausible for its size.
+
+    If its members are not `compressed`, they cannot hold more than the archive.
+    """
     try:
         with zipfile.ZipFile(archive) as file:
             members = file.infolist()
     except (OSError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:
         raise SmoothcertError(f"{archive} is not a complete zip archive.") from error
-    total, most = sum(member.file_size for member in members), most_bytes(archive.stat().st_size)
+    total, size = sum(member.file_size for member in members), archive.stat().st_size
+    most = most_bytes(size) if compressed else size
     if total > most:
         raise SmoothcertError(
             f"{archive} declares {total / 1e6:,.0f} MB of content; expected at most {most / 1e6:,.0f} MB for its size."
