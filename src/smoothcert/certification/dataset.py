@@ -1,4 +1,7 @@
-"""Certify and predict whole datasets. Rows do not depend on how a job is batched, sharded or interrupted."""
+"""Certify and predict whole datasets.
+
+The rows of the results do not depend on how a job is batched, sharded or interrupted.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +45,8 @@ def certify_dataset(
     """Certify images of a dataset.
 
     With `out`, results are written as they are computed: a TSV file with one row per image, the votes beside it, and a
-    JSON sidecar with all settings. The same call resumes a file that was interrupted; one made with different settings
-    is refused.
+    JSON sidecar with all settings. The same call resumes an interrupted run; a file made with different settings is
+    refused.
 
     Args:
         classifier: The smoothed classifier.
@@ -51,13 +54,13 @@ def certify_dataset(
             `torch.utils.data.Dataset` or DataLoader of such pairs. uint8 inputs are scaled to [0, 1]; floats are not.
         out: The results file, or None to write nothing.
         n0: Number of noise samples that select the class.
-        n: Number of fresh noise samples that bound its probability; with `stop`, the largest number.
+        n: Number of fresh noise samples that bound its probability; with `stop`, the most that one image may take.
         alpha: Probability that a certificate is wrong.
         seed: Seed of the noise. A noise sample is a function of (seed, image index, sample number).
-        bound: `one-sided`, as published; `randomised`, exact with one random number per image; or `two-sided`, which
-            also bounds every other class.
+        bound: `one-sided`, as published; `randomised`, which makes it exact by one random number per image; or
+            `two-sided`, which also bounds every other class.
         stop: A rule of `smoothcert.stopping` that ends the sampling of an image early, or None for a fixed n. The votes
-            of every look are stored beside the results.
+            at every look, an interim check, are stored beside the results.
         indices: The images to certify (default: all; see `select`).
         batch: Noisy samples in memory at once.
         model: Description of the base classifier for the sidecar, with the `sha256` of its file if it has one. Without
@@ -65,7 +68,8 @@ def certify_dataset(
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
-        All records, including those already in a resumed file. With several processes, only the first returns them.
+        All records, including those already in a resumed file. With several processes, only rank 0 returns them; the
+        others return an empty list.
 
     Raises:
         UsageError: If an argument is invalid, or `out` was made with different settings.

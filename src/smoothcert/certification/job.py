@@ -150,13 +150,13 @@ def prepare_job(
 
 
 def _select_images(data: ImageData, indices: Sequence[int] | None) -> list[int]:
-    """Return the indices of the images to evaluate: all by default, each at most once."""
+    """Return the indices of the images to evaluate, by default all. Raise if one is repeated or out of range."""
     try:
         chosen = [_whole_number(index) for index in (range(len(data)) if indices is None else indices)]
     except TypeError:
         raise UsageError(f"Expected `indices` to be whole numbers, but got {quote(indices)}.") from None
-    if not all(0 <= index < len(data) for index in chosen):
-        raise UsageError(f"Expected `indices` to be between 0 and {len(data) - 1}.")
+    if outside := [index for index in chosen if not 0 <= index < len(data)]:
+        raise UsageError(f"Expected `indices` to be between 0 and {len(data) - 1}, but got {outside[0]}.")
     if len({*chosen}) < len(chosen):
         raise UsageError("Expected `indices` to be unique.")
     return chosen
@@ -195,7 +195,7 @@ def _describe(
 
 
 def _describe_model(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the base classifier for the sidecar; a module without a hash is identified by its fingerprint."""
+    """Describe the base classifier for the sidecar; without a given `sha256`, a module by its fingerprint."""
     if "sha256" in given or not isinstance(model, nn.Module):
         return dict(given)
     if isinstance(model, Ensemble):

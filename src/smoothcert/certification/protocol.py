@@ -24,7 +24,7 @@ class SamplingProtocol:
     stop: StopRule | None = None
 
     def __post_init__(self) -> None:
-        """Raise if a value is invalid, or if nothing could be certified."""
+        """Raise if a value is invalid, or if not even unanimous votes could certify an input."""
         check_bound(self.bound)
         bounds.check_budget(self.n0, self.n, self.alpha, self.bound)
         bounds.check_seed(self.seed)

@@ -44,7 +44,7 @@ class Recertification:
 def recertify(
     path: Path, wanted: Recertification, *, unverified: bool = False
 ) -> tuple[list[Record], dict[str, Any], dict[int, list[Look]]]:
-    """Recompute the certificates of a results file; return records, sidecar content and the looks behind them.
+    """Recompute the certificates of a results file; return records, sidecar content and, if sequential, the looks.
 
     Raise if the rows of the file do not follow from its votes, unless `unverified`.
     """

@@ -113,7 +113,7 @@ class ByBudget:
         self.left = np.asarray(rule.pool_budgets(count), dtype=np.int64)
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
-        """Request the next stages that the remaining budgets cover; nothing while votes are missing."""
+        """Request the next stages within each pool's budget for a wave; nothing while votes are still being counted."""
         if busy:
             return []
         return [request for pool in np.unique(self._pools) for request in self._pool_wave(int(pool))]

@@ -160,7 +160,7 @@ class _SequentialRun:
         return [[wave[int(i)] for i in np.flatnonzero(numbers == number)] for number in np.unique(numbers)]
 
     def _sample(self, part: Sequence[Request]) -> None:
-        """Count the votes of requests that are not stored."""
+        """Count the votes of requests whose votes are not stored yet."""
         missing = [(place, stage) for place, stage in part if not self._is_stored(place)]
         for place, stage in missing:
             if stage and not self.sampler.holds(place):

@@ -78,7 +78,7 @@ def save_checkpoint(path: str | Path, model: NamedModel, **about: Any) -> None:
         raise UsageError(f"Expected metadata that can be stored as JSON ({first_line(error)}).") from None
     check_type(about, About, "the metadata")
     if not isinstance(model, NamedModel):
-        raise UsageError(f"Expected `model` to be from `create_model` or `train`, but got {kind_of(model)}.")
+        raise UsageError(f"Expected `model` to come from `create_model` or `train`, but got {kind_of(model)}.")
     header = {
         "format": _FORMAT,
         "architecture": model.architecture,

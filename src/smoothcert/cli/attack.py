@@ -45,7 +45,9 @@ def add_command(commands: Any) -> None:
         "--noises", dest="num_noises", type=int, default=32, metavar="N", help="noise samples per step (default: 32)"
     )
     group.add_argument("--n", type=int, default=1000, metavar="N", help="votes per attacked image (default: 1,000)")
-    group.add_argument("--alpha", type=float, default=0.001, help="failure probability of the vote (default: 0.001)")
+    group.add_argument(
+        "--alpha", type=float, default=0.001, help="probability that a prediction by vote is wrong (default: 0.001)"
+    )
     add_sample_options(group)
     group = parser.add_argument_group("execution and output")
     add_device(group)
@@ -70,7 +72,10 @@ def run(args: argparse.Namespace) -> None:
         check_replaceable(args.out)
     inputs = load_inputs(args)
     if len(inputs.datasets) > 1:
-        raise UsageError(f"{args.data} has {len(inputs.datasets)} corruptions; choose one with `--corruption`.")
+        raise UsageError(
+            f"Expected one corruption of {args.data}, but {len(inputs.datasets)} are selected; "
+            "choose one with `--corruption`."
+        )
     data = inputs.datasets[0]
     certificates = read_results(_find_certificates(args))
     settings = _check_settings(certificates, inputs, data)

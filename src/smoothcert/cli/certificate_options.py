@@ -24,8 +24,9 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
         "--stop",
         choices=("fixed", "table", "radius", "budget"),
         default="fixed",
-        help="fixed: draw --n samples per image (default); table: stop when every radius of the table is decided; "
-        "radius: stop when --radius is decided; budget: spend --budget samples where they help most",
+        help="fixed: draw --n samples per image (default); table: stop once it is known at which "
+        "radii of the table an image is certified; radius: the same for --radius only; budget: spend --budget samples "
+        "on the most uncertain images",
     )
     text = "--stop table or budget: radii of the table (default: the paper's)"
     add_several(group, "--grid", dest="radii", type=float, metavar="R", help=text)

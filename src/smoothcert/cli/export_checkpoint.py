@@ -16,7 +16,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "export",
         help="write a checkpoint for the published code",
-        description="Write a .safetensors checkpoint in the format of the published repositories.",
+        description="Convert a .safetensors checkpoint to a .pth.tar file that the papers' published code can load.",
     )
     parser.add_argument("checkpoint", type=Path, metavar="RUN", help="run folder or .safetensors file")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".pth.tar file to write")

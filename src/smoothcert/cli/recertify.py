@@ -17,9 +17,9 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "recertify",
         help="recompute certificates from stored votes",
-        description="Compute certificates for another alpha, norm or bound from the votes stored beside a results "
-        "file, without the model. Choose these settings before looking at the results: the best of several attempts "
-        "is not a valid certificate.",
+        description="Compute certificates for another alpha, norm, bound or top K from the votes stored beside a "
+        "results file, without the model. Choose these settings before looking at the results: the best of "
+        "several attempts is not a valid certificate.",
     )
     text = "results file of `smoothcert certify`; votes files that a shell pattern also matches are skipped"
     parser.add_argument("file", nargs="*", type=Path, metavar="FILE", help=text)

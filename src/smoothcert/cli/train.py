@@ -40,7 +40,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
     parser.add_argument(
-        "--json", action="store_true", help="print the final metrics as JSON; test_accuracy is under noise"
+        "--json", action="store_true", help="print the final metrics as JSON; test_accuracy is that on noisy images"
     )
     group = parser.add_argument_group("execution")
     add_run_options(group)

@@ -137,7 +137,7 @@ class ImageData:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of images and labels (for an image folder: of file names, file sizes and labels)."""
+        """SHA-256 of shape, images and labels. Images that are read on demand are represented by a part of them."""
         digest = hashlib.sha256(str(tuple(self.images.shape)).encode())
         if isinstance(self.images, Tensor):
             images = self.images.cpu().contiguous()

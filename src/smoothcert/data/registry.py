@@ -109,8 +109,8 @@ def list_datasets(pattern: str = "*") -> list[str]:
 def register_dataset(name: str, loader: Callable[[str], Any]) -> Callable[[str], Any]:
     """Register a dataset of your own under a name, for this process.
 
-    `load_dataset`, recipes and commands then accept the name. For the command line, put the call into a file and pass
-    it as `--plugin FILE`.
+    `load_dataset`, recipes and commands then accept the name. For the command line, put the call in a Python file and
+    pass it as `--plugin FILE`.
 
     Args:
         name: The name of the dataset: letters, digits, "-", "_" and ".".

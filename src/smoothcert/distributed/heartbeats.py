@@ -41,7 +41,7 @@ def rank_timeout() -> float:
 
 
 def under_torchrun() -> bool:
-    """Return True if torchrun started this process; it hosts the store and restarts all ranks when one ends."""
+    """Return True if torchrun started this process. Torchrun then hosts the store and ends all ranks when one fails."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
@@ -159,7 +159,7 @@ class Heartbeats:
 
 
 def end_process(reason: str, before: Callable[[], None] | None = None) -> None:
-    """Print a message and end the process at once, without the main thread, which may be blocked."""
+    """Print a message and end the process without waiting for the main thread, which may be blocked."""
     with suppress(OSError, ValueError):
         sys.stderr.write(f"smoothcert: {reason}\n")
         sys.stderr.flush()

@@ -141,7 +141,7 @@ def normalize(
 
 
 def arrive(gradient: Tensor, kept: Tensor | None, normal: Tensor, moments: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient before a ReLU, and its partial sums for the gradient of the BatchNorm of `normal`.
+    """Return the gradient of a ReLU's input, and the partial sums for the backward pass of the BatchNorm before it.
 
     `kept` is the output of the ReLU, or None if there is no ReLU.
     """

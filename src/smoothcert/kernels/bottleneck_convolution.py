@@ -87,11 +87,11 @@ def _convolve_kernel(
 
 @operator("smoothcert::convolve")
 def convolve(images: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, stride: int) -> Tensor:
-    """Return relu(conv2d(images) + shortcut) for images [count, height, width, channels], in the same layout.
+    """Return relu(conv2d(images) + bias + shortcut) for images [count, height, width, channels], in the same layout.
 
-    `weight` is [filters, size, size, channels] or, for images with few channels, [filters, size, 32] with padded lines;
-    images are padded with zeros. If a 1x1 weight has more channels than the images, the additional ones project the
-    shortcut, with the stride that makes the sizes match.
+    `weight` is [filters, size, size, channels] or, for images with few channels, [filters, size, 32], each row of the
+    kernel padded with zeros to 32 values; images are padded with zeros. If a 1x1 weight has more input channels than
+    the images, the additional ones are a projection of the shortcut, with the stride that makes the sizes match.
     """
     images, (filters, size), narrow = images.contiguous(), weight.shape[:2], weight.dim() == 3
     height, width, channels = images.shape[1:]

@@ -58,7 +58,7 @@ _REGISTERS = 65536  # per multiprocessor
 
 @triton.jit
 def _block_of_pixels(row, height: tl.constexpr, width: tl.constexpr, step: tl.constexpr):
-    """Return the index of the first pixel of each block over all images, its line and its column."""
+    """Return the first pixel of each block: its index across all images, its row and its column."""
     across: tl.constexpr = width // 2
     blocks: tl.constexpr = height // step * across
     image, which = row // blocks, row % blocks

@@ -165,7 +165,7 @@ def noisy_copies(
 ) -> Tensor:  # fmt: skip
     """Return inputs[image] plus Gaussian noise, [rows, ...]; noise is drawn and added in float32, then cast to `dtype`.
 
-    Row r has noise sample samples[r] of the input whose index is indices[image[r]].
+    Row r is inputs[image[r]] plus noise sample samples[r] of the index indices[image[r]], which addresses the noise.
     """
     size = inputs[0].numel()
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)

@@ -41,9 +41,9 @@ def training_layers(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Apply layers to images [count, height, width, channels], with BatchNorm in training mode.
 
-    `weights` are [layer, filter, 3, 3, channel]. `rectified` may be False only for a single layer without a shortcut.
-    Returns the output of the last layer, the outputs of all layers before it, the outputs of all convolutions, and the
-    moments [layer; mean, variance, 1 / deviation; channel].
+    `weights` are [layer, filter, 3, 3, channel]. `rectified` is True if a ReLU follows each layer; it may be False only
+    for a single layer without a shortcut. Returns the output of the last layer, the outputs of all layers before it,
+    those of all convolutions, and statistics [layer, 3, channel]: mean, variance and 1 / sqrt(variance + epsilon).
     """
     images, layers = images.contiguous(), len(weights)
     shortcut = None if shortcut is None else shortcut.contiguous()

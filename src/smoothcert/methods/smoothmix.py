@@ -60,7 +60,7 @@ class SmoothMix(NoiseSplitMethod):
         return StepOutput(loss, {**parts, "clean_side": near, "adversarial": far})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, warm: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the two ends of the mixture: the image (or one-step adversary) and the adversarial image."""
+        """Return the two ends of the mixture: the image (or its one-step adversary) and the adversarial image."""
         near, far = x, x
         with frozen(model):
             for number in range(self.attack_steps):

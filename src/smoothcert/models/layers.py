@@ -32,7 +32,7 @@ class Normalize(nn.Module):
 
 
 class NamedModel(nn.Module, ABC):
-    """A `network` with the name of its architecture and its number of classes, which files record."""
+    """Base class of models with a `network` and what files record about it: architecture, number of classes."""
 
     network: nn.Module
 

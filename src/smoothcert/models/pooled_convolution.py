@@ -13,8 +13,8 @@ def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
     """Return max_pool2d(relu(conv(x)), 2) for a convolution with an odd kernel size, no padding and stride 1.
 
     GPUs are slow at convolutions with few channels, so on a GPU the result is computed as a matrix product and a
-    maximum: a banded product for training batches, which are limited by memory, and a blocked product for the large
-    batches of voting, which are limited by arithmetic.
+    maximum: a banded product for training batches, which are bound by memory bandwidth, and a blocked product for the
+    large batches of voting, which are bound by arithmetic.
     """
     if not isinstance(conv, nn.Conv2d):
         pooled: Tensor = conv(x)  # deployment has replaced the convolution with a fused CUDA kernel

@@ -41,9 +41,9 @@ class UserModel(NamedModel):
 def build_user_model(
     factory: Factory, input_shape: Sequence[int], num_classes: int, *, name: str | None = None
 ) -> UserModel:
-    """Create a network for inputs of a shape, and try it on two of them.
+    """Create a network for inputs of the given shape, and check it on a batch of two zero inputs.
 
-    The trial gives lazy layers their weights. `name` is the name of the architecture (default: that of the class).
+    The check also initializes lazy layers. `name` is the name of the architecture (default: that of the class).
 
     Raises:
         UsageError: If the factory fails or does not return a module, the module has no parameters to train, or it
@@ -70,7 +70,7 @@ def build_user_model(
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise UsageError(f"Expected a model with parameters to train, but {kind} has none.")
     if odd := [key for key, value in network.state_dict().items() if not isinstance(value, Tensor)]:
-        raise UsageError(f"Expected the state of {kind} to hold tensors only, but {odd[0]!r} is not one.")
+        raise UsageError(f"Expected `state_dict()` of {kind} to contain tensors only, but entry {odd[0]!r} is not one.")
     return UserModel(network, name or kind, num_classes=scores.shape[1], input_shape=input_shape)
 
 

@@ -339,7 +339,7 @@ class SmoothedClassifier(nn.Module):
             return self._base.scores(noisy.to(self._base.dtype, copy=True)).clone()  # models may write into inputs
 
     def device_for(self, inputs: Tensor) -> torch.device:
-        """Return the device on which votes are counted: that of the model's weights, or else of the inputs."""
+        """Return the device on which votes are counted: that of the model's weights, or of inputs if it has none."""
         if isinstance(self.model, nn.Module):
             for tensor in (*self.model.parameters(), *self.model.buffers()):
                 if tensor.is_meta:

@@ -38,7 +38,8 @@ class Voter:
     Attributes:
         score: Returns the scores of one micro-batch.
         network: The deployed network.
-        settings: Context to enter in a new thread, since PyTorch keeps gradient mode and autocast per thread.
+        settings: Function of the device that returns the context to enter in each thread, since PyTorch keeps gradient
+            mode and autocast per thread.
     """
 
     score: Classify

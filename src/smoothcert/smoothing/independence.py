@@ -176,7 +176,7 @@ class IndependenceCheck:
         return not self._all_same(scores)
 
     def _changed_for_good(self) -> bool:
-        """Return True if more of the earlier scores cannot be repeated than chance explains."""
+        """Return True if more earlier scores differ from two later, agreeing calls than chance explains."""
         changed, total = 0, 0
         for batch, before in self._history:
             now, again = self._call(batch), self._call(batch)

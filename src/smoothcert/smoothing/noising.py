@@ -81,6 +81,6 @@ def _pixels(inputs: Tensor) -> Tensor:
 
 @cache
 def _table(sigma: float, device: torch.device) -> tuple[Tensor, int, tuple[int, int]]:
-    """Return the thresholds on a device, the offset of the noise, and the range of noisy pixels."""
+    """Return thresholds on a device, the number to subtract from a bucket's index, and the limits of noisy pixels."""
     table = thresholds(sigma)
     return torch.tensor(table.counts, device=device), table.offset, (table.low, table.high)

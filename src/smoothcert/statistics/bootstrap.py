@@ -31,7 +31,7 @@ def resample_blocks(images: int, number: int, seed: int) -> Iterator[NDArray[np.
         seed: Seed of the draws.
 
     Yields:
-        The blocks, together `number` samples.
+        Blocks that together hold `number` samples.
 
     Example:
         >>> [block.sum(axis=1).tolist() for block in resample_blocks(images=5, number=2, seed=0)]

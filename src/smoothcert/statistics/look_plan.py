@@ -45,7 +45,7 @@ class Plan:
             )
 
     def at(self, alpha: float) -> Plan:
-        """Return the same looks with every share of alpha scaled to a different total."""
+        """Return the same looks for another total, with the shares of alpha scaled in proportion."""
         check_alpha(alpha)
         return Plan(self.looks, tuple(share * (alpha / self.alpha) for share in self.alphas), alpha)
 

@@ -60,7 +60,7 @@ def robust_radius(radius: Certified, correct: ArrayLike | None = None) -> Floats
     """Return the radius of each image, 0 where the prediction is wrong: its contribution to the ACR.
 
     Args:
-        radius: Certified radii, [images]; or results, or records.
+        radius: Certified radii, [images]. Or, without `correct`, what `read_results` or `certify_dataset` returns.
         correct: True where the certified class is the label, [images].
 
     Returns:
@@ -78,7 +78,7 @@ def average_certified_radius(radius: Certified, correct: ArrayLike | None = None
     """Return the average certified radius, ACR (Zhai et al., 2020).
 
     Args:
-        radius: Certified radii, [images]; or results, or records.
+        radius: Certified radii, [images]. Or, without `correct`, what `read_results` or `certify_dataset` returns.
         correct: True where the certified class is the label, [images].
 
     Returns:
@@ -95,7 +95,7 @@ def certified_accuracy(radius: Certified, correct: ArrayLike | None = None, at: 
     """Return the share of images classified correctly with a radius of at least `at`.
 
     Args:
-        radius: Certified radii, [images]; or results, or records.
+        radius: Certified radii, [images]. Or, without `correct`, what `read_results` or `certify_dataset` returns.
         correct: True where the certified class is the label, [images].
         at: One or more radii.
 

@@ -65,10 +65,10 @@ def load_recipe(name: str | os.PathLike[str], /, **overrides: Any) -> TrainConfi
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of the paper.
+    """A table that `smoothcert reproduce` makes: one of the paper, or an additional one.
 
     `rows` are pairs (recipe, setup in paper.csv). Every `skip`-th test image is certified. `paper` is the table's name
-    in paper.csv, or empty if the paper does not have it. `data` names a corrupted dataset to certify instead of the
+    in paper.csv, or empty for an additional one. `data` names a corrupted dataset to certify instead of the
     recipe's own test images.
     """
 

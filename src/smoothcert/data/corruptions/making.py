@@ -145,7 +145,7 @@ def _corrupt_chunk(name: str, seed: int, job: tuple[int, int], images: Bytes) ->
 
 
 def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
-    """Record in the folder how its files are made; raise if it has other files."""
+    """Record in the folder how its files are made; raise if it holds files that were made differently."""
     about = {
         "made_from": {"name": data.name, "split": data.split, "sha256": data.fingerprint},
         "classes": list(data.classes),

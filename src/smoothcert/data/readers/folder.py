@@ -46,7 +46,7 @@ class FolderImages:
         return self._stack(self._central_crop, indices.flatten().tolist())
 
     def views(self, indices: Sequence[int], draws: Tensor) -> tuple[Tensor, list[int]]:
-        """Return a random crop of each image, possibly mirrored, and the indices that were decoded.
+        """Return a random crop of each image, possibly mirrored, and the indices of the images that were decoded.
 
         Crops are taken from the images before resizing. `draws` are uniform numbers [images, DRAWS].
         """

@@ -1,4 +1,4 @@
-"""Data of the page as plain values, computed here and drawn by the page's scripts."""
+"""The page's data as plain values. Its scripts draw them, and compute the statistics of what the reader selects."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
 
 
 def _images_json(runs: Sequence[Run], grid: RadiusGrid) -> Json:
-    """Return the codes of all images, compressed, and each different list of image indices once."""
+    """Return the compressed image codes of all runs, the distinct lists of image indices, and the list of each run."""
     lists: dict[tuple[int, ...], int] = {}
     which, codes = [], []
     for run in runs:

@@ -94,7 +94,7 @@ def _with_curves(shown: Sheet, table: Table) -> Sheet:
 
 
 def _headings(table: Table) -> tuple[str, ...]:
-    """Return dataset and noise level of each group, and its number of images if groups differ in it."""
+    """Return a heading for each group: dataset, noise level and, if not equal in all rows, the number of images."""
     several = len({len(row.entry.results) for row in table.rows}) > 1
     headings = []
     for rows in table.groups():
