@@ -408,6 +408,14 @@ def test_the_address_shows_what_the_sender_saw(browser, file, opened, tab):
     other.address = "#sort=nothing&radius=99&dataset=none&heat=77&image=abc&broken"
     other.load()
     assert len(run_rows(other.tab)) == 5, "an address that makes no sense shows the default"
+    for address in ("#curves=none&paper=none&shares=none&outcome=none", "#methods=Gauss%2&curves=%", "#toString=x"):
+        other.address = address
+        other.load()
+        groups = other.tab.locator(".segmented").evaluate_all(
+            "all => all.map((one) => one.querySelectorAll('[aria-pressed=true]').length)"
+        )
+        assert len(groups) > 3
+        assert set(groups) == {1}, address
     assert other.errors == []
     other.context.close()
 

@@ -1,7 +1,10 @@
 """Geometry of the page in Chromium: names that do not overlap, nothing beyond its plot, controls for fingers."""
 
+import io
 import itertools
+import json
 
+import PIL.Image
 import pytest
 from browsing import PHONE, Opened, launched_browser
 from page_runs import make_run
@@ -47,6 +50,8 @@ def file(tmp_path_factory, mini):
     for weight in (1.0, 15.0, 20.0, 25.0):
         run = {"method": "consistency", "sigma": 1.0, "skill": 2.4 + weight / 100, "options": {"weight": weight}}
         make_run(root / f"consistency-weight{weight}", labels, **run)
+    failed = [{"epoch": epoch, "test_accuracy": 20.0 + epoch} for epoch in range(4)]
+    (root / "consistency-weight25.0/metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in failed))
     runs = read_runs([str(root)])
     path = root.parent / "crowd.html"
     path.write_text(render_page(runs, build_table([run.entry for run in runs])))
@@ -125,4 +130,47 @@ def test_controls_are_large_enough_for_fingers(browser, file):
     opened = Opened(browser, file, viewport=PHONE, has_touch=True, is_mobile=True)
     opened.tab.evaluate("document.querySelectorAll('main > section > details').forEach((one) => (one.open = true))")
     assert opened.tab.evaluate(TARGETS) == []
+    opened.context.close()
+
+
+def test_rules_between_groups_continue_through_the_column_that_stays(browser, file):
+    opened = Opened(browser, file, viewport=PHONE)
+    opened.tab.locator("#table").evaluate("holder => holder.scrollBy(60, 0)")
+    holder, *rows = (boxes(opened.tab, selector)[0] for selector in ("#table", "#table tr.first"))
+    clip = {"x": holder["left"], "y": rows[0]["top"] - 1, "width": holder["right"] - holder["left"], "height": 3}
+    shot = opened.tab.screenshot(clip=clip, full_page=True)
+    image = PIL.Image.open(io.BytesIO(shot)).convert("L")
+    lines = [{image.getpixel((x, y)) for x in range(image.width)} for y in range(image.height)]
+    assert any(len(line) == 1 and max(line) < 240 for line in lines), lines
+    opened.context.close()
+
+
+def test_a_failed_training_does_not_flatten_the_others(page):
+    remark = page.locator("#training-remark").inner_text()
+    assert remark == "Beyond the axes, drawn at the edge: Consistency (weight25.0), σ 1.00 (last value 23.0)."
+    assert "from 90.0 to 93.0" in page.locator("#training-plot svg").get_attribute("aria-label")
+
+
+def test_costs_fit_a_phone(browser, file):
+    opened = Opened(browser, file, viewport=PHONE)
+    opened.tab.locator("#cost-section summary").click()
+    cut = opened.tab.locator("#cost").evaluate(
+        "cost => [cost, cost.parentElement].map((one) => one.scrollWidth - one.clientWidth)"
+    )
+    assert max(cut) <= 0
+    opened.context.close()
+
+
+def test_the_papers_numbers_end_with_the_best_sigma_that_a_method_has(browser, tmp_path, mini):
+    labels = mini.labels.numpy()[:200]
+    for method, sigma in (("gaussian", 1.0), ("smoothmix", 0.5)):
+        make_run(tmp_path / method, labels, method=method, sigma=sigma, skill=3.0, dataset="mnist")
+    runs = read_runs([str(tmp_path)])
+    path = tmp_path / "page.html"
+    path.write_text(render_page(runs, build_table([run.entry for run in runs], paper=True)))
+    opened = Opened(browser, path, address="#curves=envelope&curvePaper=true")
+    rings = boxes(opened.tab, "#curves-plot circle")
+    (zero,) = (box for box in boxes(opened.tab, "#curves-plot text") if box["text"] == "0 %")
+    assert len(rings) > 8
+    assert max(ring["bottom"] for ring in rings) < (zero["top"] + zero["bottom"]) / 2, "no ring on the axis"
     opened.context.close()

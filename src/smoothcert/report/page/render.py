@@ -93,7 +93,9 @@ def _summary(runs: Sequence[Mapping[str, Any]], absent: Mapping[str, Sequence[st
     sigmas = sorted({run["sigma"] for run in runs if run["sigma"]})
     parts += ["\N{GREEK SMALL LETTER SIGMA} " + ", ".join(f"{sigma:.2f}" for sigma in sigmas)] if sigmas else []
     counts = sorted({run["images"] for run in runs})
-    images = " or ".join(f"{count:,}" for count in counts) if len(counts) < 4 else f"{counts[0]:,} to {counts[-1]:,}"
+    *most, last = (f"{count:,}" for count in counts)
+    images = " or ".join([", ".join(most), last] if most else [last])
+    images = images if len(counts) < 4 else f"{counts[0]:,} to {counts[-1]:,}"
     names = [name for group in absent.values() for name in group]
     networks = f"{len(names)} network{'s' if len(names) != 1 else ''}"
     plus = [f"plus {networks} with corrupted results only: {', '.join(names)}"] if names else []

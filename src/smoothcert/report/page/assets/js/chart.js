@@ -27,6 +27,12 @@ export const scale =
   (value) =>
     from + ((value - low) / (high - low || 1)) * (to - from);
 
+/** Return a scale that puts values beyond its range at the edge. */
+export const clamped = (range, place) => {
+  const inner = scale(range, place);
+  return (value) => inner(Math.min(range[1], Math.max(range[0], value)));
+};
+
 /** Return round values in a range, about `most` of them. */
 export function ticks([low, high], most = 6) {
   const rough = (high - low) / most;

@@ -81,7 +81,8 @@ function drawLine(line, x, y, end, marks) {
       series: `${line.run.id} ${line.title}`,
     });
   });
-  const printed = state.curvePaper ? line.paper.filter(([radius]) => radius <= gridRadii[end - 1]) : [];
+  const within = ([radius, share]) => radius <= gridRadii[end - 1] && (share > 0 || radius <= gridRadii[stop - 1]);
+  const printed = state.curvePaper ? line.paper.filter(within) : [];
   for (const [radius, share] of printed)
     marks.push({
       x: x(radius),

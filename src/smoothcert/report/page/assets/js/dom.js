@@ -20,10 +20,10 @@ export const css = (name) => getComputedStyle(document.documentElement).getPrope
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 export const unique = (values) => [...new Set(values)];
 
-/** Return a text as parts that break neither between a symbol or number and its value or unit, nor inside CAT-RS. */
+/** Return a text as parts that break neither between a symbol or number and its value or unit, nor inside CAT-RS or (mnist-c). */
 export const unbroken = (text) =>
   text
-    .split(/(σ [\d.]+\d|[\d.]+ %|\S+ = [\d.]*\d(?: to [\d.]*\d)?|\S?[\d.]+ to \S?[\d.]+|CAT-RS)/)
+    .split(/(σ [\d.]+\d|[\d.]+ %|\S+ = [\d.]*\d(?: to [\d.]*\d)?|\S?[\d.]+ to \S?[\d.]+|CAT-RS|\([\w-]{1,16}\))/)
     .map((part, i) => (i % 2 ? h("span", { class: "unbroken" }, part) : part));
 
 /** Replace the controls of a panel, and keep the focus on the control at the same place. */

@@ -32,7 +32,7 @@ function card(sheet, run, pick) {
         pick.predict !== sheet.labels[pick.image] &&
         h("span", { class: "taken" }, ` classified as ${className(sheet, pick.predict)}`),
       " ",
-      h("span", { class: "quiet unbroken" }, pick.predict < 0 ? "abstains" : `· radius ${roundDown(pick.radius, 2)}`),
+      h("span", { class: "verdict-line quiet" }, pick.predict < 0 ? "abstains" : `radius ${roundDown(pick.radius, 2)}`),
     ),
     h("span", { class: "votes" }, ...voteBars(sheet, run, pick, 3)),
   );

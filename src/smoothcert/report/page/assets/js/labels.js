@@ -53,12 +53,16 @@ function places(x, y, width) {
 export function nameLabels(points, frame, obstacles = []) {
   const taken = [...points.map(({ x, y }) => around(x, y, 6)), ...obstacles];
   const named = [];
-  return points.flatMap(({ x, y, name }) => {
+  return points.flatMap((point) => {
+    const { x, y, name } = point;
+    const others = points.filter((other) => other !== point).map((other) => around(other.x, other.y, 11));
+    const clear = (box) => others.every((other) => disjoint(box, other)); // names no other point by mistake
     const free = (box) => taken.every((other) => disjoint(box, other));
     const leader = ({ end }) => (end ? alongLine([x, y], end, 8) : []);
     const fits = (box) =>
       within(box, frame) && free(box) && leader(box).every((part) => named.every((other) => disjoint(part, other)));
-    const box = places(x, y, textWidth(name, SIZE) + 2).find(fits);
+    const fitting = places(x, y, textWidth(name, SIZE) + 2).filter(fits);
+    const box = fitting.find((one) => !one.end && clear(one)) ?? fitting[0];
     if (!box) return [];
     taken.push(box, ...leader(box));
     named.push(box);

@@ -102,19 +102,34 @@ function toAddress() {
   return parts.length ? `#${parts.join("&")}` : "";
 }
 
+const CHOICES = {
+  curves: ["sigma", "envelope"],
+  paper: ["hidden", "values", "difference"],
+  shares: ["votes", "radius"],
+  outcome: ["correct", "wrong", "all"],
+};
 const NUMBERS = ["first", "second", "radius", "heat", "run", "image"];
+
+/** Decode a part of the address; one that was cut off is returned as it is. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
 
 /** Return a choice as read from the address, or its default if it is invalid. */
 function fromText(key, text) {
   const initial = defaults[key];
   if (initial instanceof Set) {
-    const parts = text.split(",").filter(Boolean).map(decodeURIComponent);
+    const parts = text.split(",").filter(Boolean).map(decoded);
     return new Set(key === "methods" ? parts : parts.map(Number));
   }
   if (typeof initial === "boolean") return text === "true";
   if (NUMBERS.includes(key)) return Number.isInteger(Number(text)) ? Number(text) : initial;
   if (key === "dataset") return datasets.find((name) => String(name) === text) ?? initial;
-  return text;
+  return !CHOICES[key] || CHOICES[key].includes(text) ? text : initial;
 }
 
 /** Apply the choices in the address; ignore anchors and unknown names. */
@@ -122,7 +137,7 @@ export function readAddress() {
   Object.assign(state, defaults);
   for (const part of location.hash.slice(1).split("&")) {
     const [key, text] = part.split("=");
-    if (key in defaults && text !== undefined) state[key] = fromText(key, decodeURIComponent(text));
+    if (Object.hasOwn(defaults, key) && text !== undefined) state[key] = fromText(key, decoded(text));
   }
   if (!data.radii[state.radius]) state.radius = radiusIndex;
   if (!data.heatmaps[state.heat]) state.heat = 0;

@@ -68,6 +68,16 @@ export function pairedDifference(first, second, count) {
   return { value, low, high, wins, losses, ties: n - wins - losses, images: n };
 }
 
+/** Return the range of values; a few, at most a fifth, far from the middle half of all do not stretch it. */
+export function nearRange(values, least) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const [lower, upper] = [0.25, 0.75].map((part) => sorted[Math.round(part * (sorted.length - 1))]);
+  const reach = 4 * Math.max(upper - lower, least);
+  const near = sorted.filter((value) => value >= lower - reach && value <= upper + reach);
+  const kept = near.length >= 0.8 * sorted.length ? near : sorted;
+  return [kept[0], kept.at(-1)];
+}
+
 /** Join neighboring bins into at most `most`; return them and how many were joined into each. */
 export function rebin(bins, most) {
   const size = Math.ceil(bins.length / most),

@@ -1,6 +1,6 @@
 // Certified accuracy at a chosen radius by clean accuracy, one point per run, a facet per noise level.
 
-import { axes, drawPlot, facets, key, noPlot, scale, ticks } from "./chart.js";
+import { axes, clamped, drawPlot, facets, key, noPlot, ticks } from "./chart.js";
 import { data, paperAt, withPaper } from "./data.js";
 import { byId, h, s, setControls, toggle, unique } from "./dom.js";
 import { fixed, percent, sigmaText } from "./format.js";
@@ -8,6 +8,7 @@ import { alongLine, nameLabels } from "./labels.js";
 import { comparedRuns, shortName } from "./message.js";
 import { colorOf } from "./palette.js";
 import { change, panel, RUNS, setter, sigmasOf, state } from "./state.js";
+import { nearRange } from "./statistics.js";
 
 const EDGE = { left: 68, right: 26, top: 26, bottom: 44 };
 const leastRadius = data.radii.findIndex((radius) => radius > 0);
@@ -29,23 +30,12 @@ function paperPoint(run) {
   return state.pointPaper && robust !== undefined ? [paperAt(run, 0) / 100, robust / 100] : null;
 }
 
-/** Return the range of an axis; a few values, at most a fifth, far from the middle half of all do not stretch it. */
+/** Return the range of an axis with a margin. */
 function rangeOf(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const [lower, upper] = [0.25, 0.75].map((part) => sorted[Math.round(part * (sorted.length - 1))]);
-  const reach = 4 * Math.max(upper - lower, 0.005);
-  const near = sorted.filter((value) => value >= lower - reach && value <= upper + reach);
-  const kept = near.length >= 0.8 * sorted.length ? near : sorted;
-  const [low, high] = [kept[0], kept.at(-1)];
+  const [low, high] = nearRange(values, 0.005);
   const margin = Math.max(0.002, 0.15 * (high - low));
   return [Math.max(0, low - margin), Math.min(1, high + margin)];
 }
-
-/** Return a scale that puts values beyond its range at the edge. */
-const clamped = (range, place) => {
-  const inner = scale(range, place);
-  return (value) => inner(Math.min(range[1], Math.max(range[0], value)));
-};
 
 /** Return a noise level's runs, the paper's points, the ranges of both axes, and the runs beyond them. */
 function levelOf(sigma, all) {

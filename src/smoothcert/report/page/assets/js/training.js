@@ -1,11 +1,12 @@
 // Training curves, a facet per method; and the cost of training and certification.
 
-import { axes, drawPlot, facets, key, noPlot, path, scale, ticks, tickText } from "./chart.js";
+import { axes, clamped, drawPlot, facets, key, noPlot, path, scale, ticks, tickText } from "./chart.js";
 import { data } from "./data.js";
 import { byId, css, h, picker, s, setControls, unbroken, unique } from "./dom.js";
 import { duration, sigmaText } from "./format.js";
 import { colorOf, DASHES, dashed, swatch } from "./palette.js";
 import { panel, RUNS, setter, shownRuns, sigmasOf, state } from "./state.js";
+import { nearRange } from "./statistics.js";
 
 const EDGE = { left: 46, right: 8, top: 24, bottom: 36 };
 const trained = data.runs.filter((run) => run.training);
@@ -17,7 +18,22 @@ const quantityText = (name) =>
 const pointsOf = (run) =>
   run.training.curves[quantity()].flatMap((value, i) => (value === null ? [] : [[run.training.epochs[i], value]]));
 
-function paint(runs, width) {
+function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)];
+}
+
+/** Return the runs far from most others of their method and noise level, as a failed training is. */
+function farRuns(runs) {
+  const middle = (run) => median(pointsOf(run).map(([, value]) => value));
+  return runs.filter((run) => {
+    const middles = runs.filter((other) => other.method === run.method && other.sigma === run.sigma).map(middle);
+    const [low, high] = nearRange(middles, 0.005 * Math.max(...middles.map(Math.abs)));
+    return middle(run) < low || middle(run) > high;
+  });
+}
+
+function paint(runs, far, width) {
   const methods = unique(runs.map((run) => run.methodName));
   const levels = sigmasOf(runs);
   const dash = (run) => DASHES[Math.max(0, levels.indexOf(run.sigma)) % DASHES.length];
@@ -38,7 +54,8 @@ function paint(runs, width) {
   const all = runs.flatMap(pointsOf);
   const span = (values) => [Math.min(...values), Math.max(...values)];
   const [first, last] = span(all.map(([epoch]) => epoch));
-  const [low, high] = span(all.map(([, value]) => value));
+  const near = runs.filter((run) => !far.includes(run)).flatMap(pointsOf);
+  const [low, high] = span(near.map(([, value]) => value));
   const margin = 0.06 * (high - low) || 0.5;
   const marks = [];
   const children = methods.flatMap((name, k) => {
@@ -50,7 +67,7 @@ function paint(runs, width) {
       bottom: place.top + place.height - EDGE.bottom,
     };
     const x = scale([first, Math.max(last, first + 1)], [frame.left, frame.right]);
-    const y = scale([low - margin, high + margin], [frame.bottom, frame.top]);
+    const y = clamped([low - margin, high + margin], [frame.bottom, frame.top]);
     const lines = runs
       .filter((run) => run.methodName === name)
       .map((run) => {
@@ -105,8 +122,11 @@ function drawTraining() {
       ),
   );
   const runs = shownRuns().filter((run) => run.training?.curves[quantity()] && pointsOf(run).length);
+  const far = farRuns(runs);
+  const named = far.map((run) => `${run.title} (last value ${pointsOf(run).at(-1)[1].toPrecision(3)})`);
+  byId("training-remark").textContent = far.length ? `Beyond the axes, drawn at the edge: ${named.join("; ")}.` : "";
   if (!runs.length) return noPlot("training-plot", "None of the runs shown recorded this quantity.");
-  drawPlot("training-plot", "training", (width) => paint(runs, width));
+  drawPlot("training-plot", "training", (width) => paint(runs, far, width));
 }
 
 const quietSigma = (run) => h("span", { class: "quiet unbroken" }, `σ ${sigmaText(run.sigma)}`);
@@ -115,7 +135,7 @@ function costCell(seconds, largest, device) {
   if (seconds === null) return h("td", { class: "text quiet" }, "–");
   const bar = {
     class: "cost-bar",
-    style: { width: `${Math.max(1, (100 * seconds) / largest)}px` },
+    style: { "--share": seconds / largest },
     "aria-hidden": "true",
   };
   return h(
@@ -123,7 +143,7 @@ function costCell(seconds, largest, device) {
     { class: "text cost" },
     h("span", bar),
     duration(seconds),
-    device && h("span", { class: "quiet" }, ` ${device}`),
+    device && h("span", { class: "quiet device" }, ` ${device}`),
   );
 }
 
