@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import reprlib
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,6 @@ from smoothcert.runtime.bounded_files import read_bytes
 from smoothcert.statistics.bounds import check_count
 
 _REQUIRED = COLUMNS[:5]  # some published files have no time
-_LINES = 4096  # parsed at once
 _WHOLE = ("idx", "label", "predict", "correct")
 
 
@@ -79,53 +77,30 @@ def _parse_columns(content: bytes, path: Path) -> dict[str, array[float]]:
     columns = {name: array("d") for name in COLUMNS}
     parsers: dict[str, Callable[[bytes], float]] = dict.fromkeys(COLUMNS, float)
     parsers["time"] = lru_cache(1 << 16)(lambda text: parse_seconds(text.decode(errors="replace")))  # few differ
-    first = 2
-    while chunk := list(islice(lines, _LINES)):
-        rows = [row for row in map(_fields, chunk) if row != [b""]]
-        texts = list(zip(*rows, strict=False))  # as many columns as the shortest row has
+    for number, line in enumerate(lines, 2):
+        row = line.rstrip(b"\r\n").split(b"\t")
+        if row == [b""]:
+            continue
+        if len(row) < len(header):
+            raise SmoothcertError(f"{path}, line {number}: expected {len(header)} fields, but got {len(row)}.")
         try:
-            if rows and len(texts) < len(header):
-                raise ValueError
-            for name, place in places.items() if rows else ():
-                columns[name].extend(map(parsers[name], texts[place]))
+            for name, place in places.items():
+                columns[name].append(parsers[name](row[place]))
         except (ValueError, OverflowError):
-            _raise_first_error(chunk, first, len(header), places, parsers, path)
-            raise
-        first += len(chunk)
-    if not (total := len(columns["idx"])):
+            text = row[place].decode(errors="replace")
+            raise SmoothcertError(
+                f"{path}, line {number}: expected `{name}` to be a number, but got {reprlib.repr(text)}."
+            ) from None
+    rows = len(columns["idx"])
+    if not rows:
         raise SmoothcertError(f"{path} has no rows yet.")
     if "time" not in places:
-        columns["time"] = array("d", bytes(8 * total))
+        columns["time"] = array("d", bytes(8 * rows))
     for name in _WHOLE:
         values = np.frombuffer(columns[name])
         if not (np.abs(values) < 2**53).all() or (values != np.floor(values)).any():
             raise SmoothcertError(f"{path}: expected `{name}` to be a whole number in every row.")
     return columns
-
-
-def _fields(line: bytes) -> list[bytes]:
-    return line.rstrip(b"\r\n").split(b"\t")
-
-
-def _raise_first_error(
-    lines: Sequence[bytes],
-    first: int,
-    width: int,
-    places: Mapping[str, int],
-    parsers: Mapping[str, Callable[[bytes], float]],
-    path: Path,
-) -> None:
-    """Raise for the first line that is too short or has an invalid number. Line numbers start at `first`."""
-    for number, row in enumerate(map(_fields, lines), first):
-        if row != [b""] and len(row) < width:
-            raise SmoothcertError(f"{path}, line {number}: expected {width} fields, but got {len(row)}.")
-        for name, place in places.items() if row != [b""] else ():
-            try:
-                parsers[name](row[place])
-            except (ValueError, OverflowError):
-                text = reprlib.repr(row[place].decode(errors="replace"))
-                message = f"{path}, line {number}: expected `{name}` to be a number, but got {text}."
-                raise SmoothcertError(message) from None
 
 
 def _check_rows(path: Path, results: Results) -> None:
