@@ -67,17 +67,29 @@ def load_file(file: Path) -> None:
     name = path.stem
     if not name.isidentifier():
         raise UsageError(f"Expected the name of a plugin to be a Python identifier, but got {path.name}.")
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
+    folder = str(path.parent)
+    added = folder not in sys.path
+    if added:
+        sys.path.insert(0, folder)
+    try:
+        _import(name, path)
+    except UsageError:
+        if added:  # its files may hide other modules
+            sys.path.remove(folder)
+        raise
+
+
+def _import(name: str, path: Path) -> None:
+    """Import the module of a plugin. Raise UsageError if it fails or is another module."""
     try:
         module = importlib.import_module(name)
     except SmoothcertError as error:
-        raise UsageError(f"The plugin {file} failed: {first_line(error)}") from error
+        raise UsageError(f"The plugin {path} failed: {first_line(error)}") from error
     except Exception as error:
-        raise UsageError(f"The plugin {file} cannot be imported: {_reason(error)}.") from error
+        raise UsageError(f"The plugin {path} cannot be imported: {_reason(error)}.") from error
     found = getattr(module, "__file__", None)
     if found is None or Path(found).resolve() != path:
-        raise UsageError(f"The plugin {file} has the name of another module, {found or name}; rename it.")
+        raise UsageError(f"The plugin {path} has the name of another module, {found or name}; rename it.")
 
 
 def _reason(error: Exception) -> str:

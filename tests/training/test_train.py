@@ -450,8 +450,10 @@ def test_plugins_that_fail_get_one_sentence(code, message, tmp_path, capsys):
 
 def test_a_plugin_may_not_hide_another_module(tmp_path, capsys):
     (tmp_path / "json.py").write_text("")
+    before = [*sys.path]
     assert main(["list", "models", "--plugin", str(tmp_path / "json.py")]) == 2
     assert "has the name of another module" in capsys.readouterr().err
+    assert sys.path == before, "a process started later would import this json"
 
 
 def test_installed_packages_are_plugins(tmp_path):
