@@ -107,7 +107,7 @@ def quote(value: object) -> str:
     try:
         return reprlib.repr(value)
     except Exception:  # an integer of too many digits, or an object that cannot be printed
-        return f"a {type(value).__name__}"
+        return kind_of(value)
 
 
 def printable(text: str) -> str:
@@ -135,7 +135,7 @@ def kind_of(value: object) -> str:
     ('a str', 'an int')
     """
     name = type(value).__name__
-    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+    return f"{'an' if name[0] in 'AEIOUaeiou' or name == 'ndarray' else 'a'} {name}"
 
 
 def first_line(error: BaseException) -> str:

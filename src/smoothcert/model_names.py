@@ -1,4 +1,4 @@
-"""Names of networks, for commands that list them without importing torch: the package's, and registered ones."""
+"""Names of the built-in and registered networks, available without importing torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REGISTERED: dict[str, Callable[..., Any]] = {}
 
 
 def is_bundled(name: str) -> bool:
-    """Return True for the name of a network of the package, of any depth.
+    """Return True for the name of a built-in network, such as a CIFAR ResNet of any depth.
 
     >>> is_bundled("cifar_resnet56"), is_bundled("mine")
     (True, False)

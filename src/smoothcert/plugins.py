@@ -17,14 +17,14 @@ from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
 
-from smoothcert.errors import Notice, SmoothcertError, UsageError, first_line
+from smoothcert.errors import Notice, SmoothcertError, UsageError, first_line, quote
 
 GROUP = "smoothcert.plugins"
 FLAG = "--plugin"
 
 
 def plugin_files(arguments: Sequence[str]) -> list[str]:
-    """Return the plugin files named in a command's arguments. Plugins add flags, so this precedes parsing.
+    """Return the plugin files named in a command's arguments, which cannot be parsed yet, since plugins add flags.
 
     >>> plugin_files(["train", "--plugin", "a.py", "--method", "mine", "--plugin=b.py"])
     ['a.py', 'b.py']
@@ -39,7 +39,7 @@ def plugin_files(arguments: Sequence[str]) -> list[str]:
 
 
 def load_plugins(files: Iterable[str]) -> None:
-    """Import these files, and the plugins of installed packages.
+    """Import plugin files and the plugins of installed packages.
 
     A package that fails is skipped with a notice, so that it does not break commands that do not need it.
 
@@ -66,7 +66,9 @@ def load_file(file: Path) -> None:
         raise UsageError(f"Expected `{FLAG}` to name a Python file, but {file} is not one.")
     name = path.stem
     if not name.isidentifier():
-        raise UsageError(f"Expected the name of a plugin to be a Python identifier, but got {path.name}.")
+        raise UsageError(
+            f"Expected the file name of a plugin, without `.py`, to be a Python identifier, but got {quote(name)}."
+        )
     folder = str(path.parent)
     added = folder not in sys.path
     if added:
@@ -80,11 +82,11 @@ def load_file(file: Path) -> None:
 
 
 def _import(name: str, path: Path) -> None:
-    """Import the module of a plugin. Raise UsageError if it fails or is another module."""
+    """Import a plugin. Raise UsageError if it fails, or if another module has its name."""
     try:
         module = importlib.import_module(name)
     except SmoothcertError as error:
-        raise UsageError(f"The plugin {path} failed: {first_line(error)}") from error
+        raise UsageError(f"The plugin {path} failed: {first_line(error)}.") from error
     except Exception as error:
         raise UsageError(f"The plugin {path} cannot be imported: {_reason(error)}.") from error
     found = getattr(module, "__file__", None)

@@ -26,7 +26,7 @@ from smoothcert.runtime.typed_files import Count, check_type, read_json, read_to
         ([1, "2"], list[int], "expected `1` to be a whole number, but got '2'"),
         (3, list[int], "expected its content to be a list, but got 3"),
         ({"a": float("nan")}, dict[str, Count], "expected `a` to be a whole number"),
-        pytest.param(10**5000, str, "expected its content to be text, but got a int", id="huge"),
+        pytest.param(10**5000, str, "expected its content to be text, but got an int", id="huge"),
     ],
 )
 def test_a_wrong_value_is_named(value, kind, message):
