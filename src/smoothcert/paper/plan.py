@@ -28,7 +28,7 @@ class PlanLine:
 def plan(
     jobs: Sequence[Job], place: Workplace, device: torch.device, on_trial: Callable[[str], None]
 ) -> Iterator[PlanLine]:
-    """Yield a line for every run, preceded by one for its teacher if that is not finished.
+    """Yield a line for every run, preceded by one for its teacher if that or its soft labels are not finished.
 
     Runs with the same network, method and length are timed once, as if trained alone. `on_trial` is called with the
     name of a run before it is timed.

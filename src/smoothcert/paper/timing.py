@@ -99,7 +99,8 @@ def estimate_steps(
 ) -> tuple[int, float]:
     """Return the number of steps of a run and the mean seconds per step, without teacher and soft labels.
 
-    The steps of the first epochs are timed. For later phases and votes on training images, the passes are counted.
+    A few steps of the first phase are timed. Their mean is scaled by the number of forward passes, to account for later
+    phases of the method and for votes on training images.
     """
     data = load_images(config, "train", data_dir)
     steps = config.epochs * len(plan_epoch(len(data), config.batch, split_of(config)))
