@@ -206,7 +206,7 @@ def test_a_network_of_ones_own_is_known_by_its_weights(mini, tmp_path):
     for certify in (smoothcert.certify_dataset, smoothcert.predict_dataset):
         with pytest.raises(UsageError, match="`classifier` to be a SmoothedClassifier, but got a Sequential"):
             certify(network, mini)
-    with pytest.raises(UsageError, match="`data` as `load_dataset` returns it.*but got a str"):
+    with pytest.raises(UsageError, match="`data` to be a dataset from `load_dataset`.*but got a str"):
         smoothcert.certify_dataset(smoothed, "mnist-mini", n=20)
 
 

@@ -333,7 +333,7 @@ def test_getting_says_what_it_knows(tmp_path, cifar_c, capsys):
     said = capsys.readouterr().err
     assert "fog.npy: present\n" in said
     assert "cifar10-c: no gaussian_noise, shot_noise" in said
-    assert "move the folder to download all of it" in said
+    assert "rename or remove the folder, and run the command again" in said
     assert main(["data", "get", "fashion-mnist-c"]) == 2
     assert "generate it with `smoothcert data make fashion_mnist-c`" in capsys.readouterr().err
     gone = {"mnist-c": DownloadSource(("http://127.0.0.1:9/",), "", {"mnist_c.zip": KnownFile(1)}, unpacked="mnist_c")}

@@ -164,10 +164,10 @@ def ragged(x):
     ("data", "message"),
     [
         ((PIXELS, LABELS[:5]), "7 inputs and 5 labels"),
-        ((PIXELS, LABELS.float()), "one whole number >= 0 per label"),
+        ((PIXELS, LABELS.float()), "labels to be integers, one per input"),
         ((PIXELS, LABELS - 1), "label -1"),
         ((PIXELS.long(), LABELS), "uint8 or floats"),
-        ((PIXELS, torch.eye(7)), "one whole number >= 0 per label"),
+        ((PIXELS, torch.eye(7)), "labels to be integers, one per input"),
         (("images", LABELS), "tensors or arrays"),
         (Endless(), "IterableDataset"),
         (Empty(), "empty"),
@@ -177,7 +177,7 @@ def ragged(x):
         (Pairs(augmented), "random transforms"),
         (Pairs(ragged), "the same shape"),
         (PIXELS, "pairs, but got a Tensor"),
-        ("mnist", "`data` as `load_dataset` returns it.*but got a str"),
+        ("mnist", "`data` to be a dataset from `load_dataset`.*but got a str"),
         (3, "but got an int"),
     ],
 )

@@ -337,7 +337,7 @@ def test_lazy_layers_and_functions_of_the_shape(tmp_path):
         (Mlp, shapes(), r"Mlp cannot score inputs of shape \[1, 8, 8\]"),
         (lambda: nn.Linear(6, 2), clouds(), "at least 3 scores per input, one per class, but got shape"),
         (Mlp, (clouds()[0], clouds()[1][:5]), "Expected one label per input, but got 96 inputs and 5 labels"),
-        (Mlp, torch.utils.data.TensorDataset(clouds()[0]), r"pairs \(inputs, labels\), but got a tuple of 1"),
+        (Mlp, torch.utils.data.TensorDataset(clouds()[0]), r"pairs \(inputs, labels\), but got a tuple of length 1"),
         (ConvNet, (shapes()[0].float(), shapes()[1]), r"Expected images in \[0, 1\], the range that `sigma` refers to"),
         (Mlp, (clouds()[0] / 0, clouds()[1]), "contains NaN or infinite values"),
         (Mlp, clouds()[0], "Expected `data`"),

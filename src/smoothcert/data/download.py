@@ -167,10 +167,12 @@ def _unpack_zip(archive: Path, folder: Path) -> None:
 
 
 def _write_member(name: str, stream: IO[bytes] | None, archive: Path, folder: Path) -> None:
-    """Write a member of an archive below a folder; raise if it is not a plain file with a plain name."""
+    """Write a member of an archive below a folder; raise unless it is a regular file with a path below the folder."""
     parts = PurePosixPath(name).parts
     if stream is None or not parts or parts[0] == "/" or ".." in parts:
-        raise SmoothcertError(f"{archive}: expected plain files in a folder, but got {name!r}; download it again.")
+        raise SmoothcertError(
+            f"{archive}: expected regular files with relative paths and no `..`, but got {name!r}; download it again."
+        )
     path = folder.joinpath(*parts)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as out:

@@ -69,7 +69,7 @@ def open_archive(archive: Path) -> Opener:
                         continue
                     stream = tar.extractfile(member) if member.isreg() else None
                     if stream is None:
-                        raise SmoothcertError(f"{archive}: expected {name!r} to be a plain file, but it is a link.")
+                        raise SmoothcertError(f"{archive}: expected {name!r} to be a regular file.")
                     return stream.read()
         except (OSError, EOFError, ValueError, OverflowError, tarfile.TarError, zlib.error, SmoothcertError) as error:
             reason = first_line(error).removeprefix(f"{archive}").strip(": ")

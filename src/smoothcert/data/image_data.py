@@ -45,7 +45,8 @@ class ImageData:
         classes: The class names; default: the numbers up to the largest label.
         mean: The mean per channel that published networks subtract; default: zeros.
         std: The standard deviation per channel that they divide by; default: ones.
-        severities: Number of severities of a corrupted dataset, which repeats all images at each, the mildest first.
+        severities: The number of severities of a corrupted dataset. It holds all images at the mildest severity, then
+            all at the next, and so on.
 
     Raises:
         SmoothcertError: If images, labels and classes do not match.
@@ -71,10 +72,10 @@ class ImageData:
     def __post_init__(self) -> None:
         dtype = getattr(self.images, "dtype", torch.uint8)
         if dtype != torch.uint8 and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-            kind = f"{type(self.images).__name__} of {dtype}"
-            raise UsageError(f"{self.name}: expected images as a tensor of uint8 or floats, but got a {kind}.")
+            kind = f"{kind_of(self.images)} of {dtype}"
+            raise UsageError(f"{self.name}: expected images to be a tensor of uint8 or floats, but got {kind}.")
         if not isinstance(self.labels, Tensor):
-            raise UsageError(f"{self.name}: expected labels as a tensor, but got {kind_of(self.labels)}.")
+            raise UsageError(f"{self.name}: expected labels to be a tensor, but got {kind_of(self.labels)}.")
         if len(self.labels) != self.images.shape[0]:
             raise SmoothcertError(
                 f"{self.name}: {counted(self.images.shape[0], 'image')} but {counted(len(self.labels), 'label')}."
@@ -120,12 +121,12 @@ class ImageData:
         return torch.Size(self.images.shape[1:])
 
     def floats(self, indices: Sequence[int] | Tensor, device: torch.device | str = "cpu") -> Tensor:
-        """Return inputs as float32, to which noise is added: 8-bit images scaled to [0, 1], others unchanged."""
+        """Return inputs as float32, without noise: 8-bit images scaled to [0, 1], others unchanged."""
         chosen = self.images[torch.as_tensor(indices)].to(device)
         return chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen.float()
 
     def to(self, device: torch.device | str) -> ImageData:
-        """Return a copy on a device; images in files are left there."""
+        """Return a copy on a device, or the dataset itself if its images are read on demand."""
         if not isinstance(self.images, Tensor):
             return self
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
@@ -137,7 +138,7 @@ class ImageData:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of shape, images and labels. Images that are read on demand are represented by a part of them."""
+        """SHA-256 of shape, images and labels; images that are read on demand contribute a fingerprint of their own."""
         digest = hashlib.sha256(str(tuple(self.images.shape)).encode())
         if isinstance(self.images, Tensor):
             images = self.images.cpu().contiguous()
@@ -183,7 +184,7 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
     """
     check_count("count", count)
     if [type(number) for number in shard] != [int, int]:
-        raise UsageError(f"Expected `shard` to be (I, N), but got {quote(shard)}.")
+        raise UsageError(f"Expected `shard` to be a pair of ints (I, N), but got {quote(shard)}.")
     part, parts = shard
     check_count("skip", skip)
     if limit is not None:

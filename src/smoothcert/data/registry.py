@@ -133,7 +133,7 @@ def register_dataset(name: str, loader: Callable[[str], Any]) -> Callable[[str],
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise UsageError(f"Expected `name` to consist of letters, digits, '-', '_' and '.', but got {name!r}.")
     if not callable(loader):
-        raise UsageError(f"Expected `loader` to be a function of the split, but got {loader!r}.")
+        raise UsageError(f"Expected `loader` to be a function that takes the split, but got {loader!r}.")
     known = REGISTERED.get(name, loader)
     if canonical_name(name) in (*DIMENSIONS, *CORRUPTED) or known.__qualname__ != loader.__qualname__:
         raise UsageError(f"There is already a dataset {name!r}; choose another name.")
@@ -165,13 +165,13 @@ def load_dataset(
     """Load a dataset by name, or an image folder or .npz file by path.
 
     Args:
-        name: A name from `list_datasets`, a corrupted dataset such as `cifar10-c/fog`, or a path: of an .npz file, of a
-            folder with one subfolder per class, or of corrupted images such as `./mine-c/fog`. A `Path` is never a
-            name.
+        name: A name from `list_datasets`, a corrupted dataset such as `cifar10-c/fog`, or a path: to an .npz file, to a
+            folder with one subfolder per class, or to corrupted images such as `./mine-c/fog`. A `Path` object is
+            always a path.
         split: `train` or `test`.
         data_dir: The folder with the datasets; default: $SMOOTHCERT_DATA, else the platform's cache folder.
-        resize: Length of the shorter side that images of a folder are resized to (ImageNet: 256).
-        crop: Side of the square that is then cut from their center (ImageNet: 224).
+        resize: For image folders, the length to which the shorter side is resized (default for ImageNet: 256).
+        crop: For image folders, the side of the square that is then cut from the center (default for ImageNet: 224).
         skip_broken: Replace an image that cannot be decoded with the next one in its folder.
         root: Former name of `data_dir`.
 
@@ -192,7 +192,7 @@ def load_dataset(
     name = canonical_name(name) if isinstance(name, str) else os.path.join(".", Path(name).expanduser())
     datasets = find_data_dir(root if data_dir is None else data_dir)
     if (resize or crop) and (name in DATASETS or name in REGISTERED or Path(name).suffix == ".npz"):
-        raise UsageError(f"`resize` and `crop` are for image folders, which {name} is not.")
+        raise UsageError(f"`resize` and `crop` are for image folders, but {name} is not one.")
     if name in REGISTERED:
         return _load_registered(name, split)
     if name in DATASETS:

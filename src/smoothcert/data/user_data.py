@@ -45,19 +45,24 @@ def as_image_data(data: Any, split: str = "test") -> ImageData:
         return data
     if isinstance(data, DataLoader):
         if not isinstance(data.sampler, SequentialSampler) and data.batch_sampler is not None:
-            raise UsageError("Expected a DataLoader with `shuffle=False`, because results identify inputs by position.")
+            raise UsageError(
+                "Expected a DataLoader with `shuffle=False` and no `sampler`, for a dataset with `len` and indexing, "
+                "because results identify inputs by position."
+            )
         return ImageData(type(data.dataset).__name__, split, *_join(data))
     if isinstance(data, TensorDataset):
         return ImageData("TensorDataset", split, *_as_pair(data.tensors))
     if isinstance(data, tuple | list) and len(data) == 2:
         return ImageData("arrays", split, *_as_pair(data))
     if isinstance(data, IterableDataset):
-        raise UsageError("Expected a dataset with `len` and indexing; put the items of an IterableDataset into arrays.")
+        raise UsageError(
+            "Expected a dataset with `len` and indexing, but got an IterableDataset; convert it to arrays."
+        )
     not_items = (str, bytes, Mapping, Tensor, np.ndarray)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, not_items):
         return _from_dataset(data, split)
     raise UsageError(
-        "Expected `data` as `load_dataset` returns it, as a pair (inputs, labels), or as a Dataset or DataLoader of "
+        "Expected `data` to be a dataset from `load_dataset`, a pair (inputs, labels), or a Dataset or DataLoader of "
         f"such pairs, but got {kind_of(data)}."
     )
 
@@ -92,8 +97,9 @@ def _from_dataset(data: Any, split: str) -> ImageData:
         return ImageData(name, split, images, _as_labels(targets))
     if (size := count * first.numel() * first.element_size()) > _MOST_BYTES:
         raise UsageError(
-            f"The {name} takes {size / 2**30:.1f} GiB in memory. To have inputs read on demand, give it an "
-            "attribute `targets` with all labels; or pass a `torch.utils.data.Subset`."
+            f"The {name} takes {size / 2**30:.1f} GiB in memory; the limit is {_MOST_BYTES // 2**30} GiB. Add an "
+            "attribute `targets` with all labels, so that inputs are read on demand, or pass a "
+            "`torch.utils.data.Subset`."
         )
     chunks = (range(start, min(start + _READ_AT_ONCE, count)) for start in range(0, count, _READ_AT_ONCE))
     pairs = ([_item(data, place) for place in chunk] for chunk in chunks)
@@ -130,7 +136,7 @@ def _as_pair(pair: Any) -> tuple[Tensor, Tensor]:
         raise UsageError(f"Expected `data` to hold pairs (inputs, labels), but got {_kind(pair)}.")
     inputs, labels = _as_inputs(pair[0]), _as_labels(pair[1])
     if not inputs.dim():
-        raise UsageError("Expected inputs [count, ...], but got a single number.")
+        raise UsageError("Expected inputs of shape [count, ...], but got a single number.")
     if len(inputs) != len(labels):
         raise UsageError(f"Expected one label per input, but got {len(inputs)} inputs and {len(labels)} labels.")
     return inputs, labels
@@ -144,7 +150,7 @@ def _as_inputs(x: Any) -> Tensor:
     try:
         inputs = torch.as_tensor(x).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected inputs as tensors or arrays, but got {_kind(x)}.") from error
+        raise UsageError(f"Expected inputs to be tensors or arrays, but got {_kind(x)}.") from error
     if inputs.dtype != torch.uint8 and not inputs.is_floating_point():
         raise UsageError(f"Expected inputs of uint8 or floats, but got {inputs.dtype}.")
     return inputs
@@ -154,10 +160,10 @@ def _as_labels(y: Any) -> Tensor:
     try:
         labels = torch.as_tensor(y).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected labels as whole numbers, but got {_kind(y)}.") from error
+        raise UsageError(f"Expected labels to be integers, but got {_kind(y)}.") from error
     if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex():
         kind = f"{labels.dtype} of shape {list(labels.shape)}"
-        raise UsageError(f"Expected one whole number >= 0 per label, but got {kind}.")
+        raise UsageError(f"Expected labels to be integers, one per input, but got {kind}.")
     return labels.long()
 
 
@@ -175,5 +181,5 @@ def _bytes(x: Tensor) -> bytes:
 
 def _kind(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return f"{kind_of(value)} of {len(value)}"
-    return f"{kind_of(value)}"
+        return f"{kind_of(value)} of length {len(value)}"
+    return kind_of(value)

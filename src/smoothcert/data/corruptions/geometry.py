@@ -46,7 +46,7 @@ def scale(image: Image, random: Generator, factor: float) -> Image:
 
 
 def translate(image: Image, random: Generator, pixels: int) -> Image:
-    """Move along both axes, in random directions."""
+    """Move by `pixels` along both axes, in random directions."""
     return _warp(image, np.eye(2), pixels * random.choice([-1.0, 1.0], size=2), mode="grid-constant")
 
 

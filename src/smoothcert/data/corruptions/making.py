@@ -74,7 +74,8 @@ def make_corrupted(
     """Write corrupted copies of a dataset into a folder, in the layout of CIFAR-10-C, and return the new files.
 
     Each corruption is one array with the images at severity 1, then at severity 2, and so on, next to `labels.npy`.
-    Without `names`, the whole suite is made. Existing files are kept if they were made from the same images and seed.
+    Without `names`, the whole suite is made. Existing files are kept; they must have been made from the same images
+    with the same seed.
     """
     check_seed(seed)
     if workers is not None:

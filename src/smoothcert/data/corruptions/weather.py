@@ -20,7 +20,7 @@ _GRAY = np.array([0.299, 0.587, 0.114])  # weights of red, green and blue in a g
 
 
 def fog(image: Image, random: Generator, thickness: float, decay: float, size: int) -> Image:
-    """Overlay a cloud cut from a fractal of `size` pixels, and rescale to the original brightness."""
+    """Overlay a cloud cut from a fractal with sides of at least `size`, and rescale to the original brightness."""
     height, width, _ = image.shape
     size = max(size, 1 << (max(height, width) - 1).bit_length())
     cloud = plasma(size, decay, random)[:height, :width, None]
@@ -31,7 +31,8 @@ def fog(image: Image, random: Generator, thickness: float, decay: float, size: i
 def plasma(size: int, decay: float, random: Generator) -> NDArray[np.float64]:
     """Return a fractal height map in [0, 1] by midpoint displacement on a torus; `size` is a power of two.
 
-    The displacement is the square of an amplitude that starts at 100 and is divided by `decay` with each halving.
+    The largest displacement is the square of an amplitude that starts at 100 and is divided by `decay` when the step is
+    halved.
     """
     heights = np.zeros((size, size))
     amplitude, step = 100.0, size

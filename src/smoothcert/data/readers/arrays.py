@@ -22,7 +22,8 @@ _LABEL_KEYS = ("{split}_labels", "y_{split}", "labels", "y", "targets")
 def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | None]:
     """Return images, labels and, if the archive has an array `classes`, class names.
 
-    The arrays are `images` and `labels` (or `x` and `y`), prefixed or suffixed with the split if the archive has two.
+    The arrays are named `images` and `labels`, `x` and `y`, or `data` and `targets`. An archive with several splits has
+    `train_images` and `train_labels`, or `x_train` and `y_train`, and so on.
     """
     check_members(path)
     try:
@@ -58,7 +59,9 @@ def open_npy(path: Path) -> np.ndarray[Any, Any]:
 def as_labels(labels: np.ndarray[Any, Any], path: Path) -> Tensor:
     """Return labels as int64."""
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise SmoothcertError(f"{path}: expected one integer label per image, but got {labels.dtype} {labels.shape}.")
+        raise SmoothcertError(
+            f"{path}: expected one integer label per image, but got {labels.dtype} {list(labels.shape)}."
+        )
     if labels.dtype.kind == "u" and (labels > np.iinfo(np.int64).max).any():
         raise SmoothcertError(f"{path}: expected labels below 2**63, but got {labels.max()}.")
     return torch.from_numpy(labels.astype(np.int64))
@@ -80,11 +83,13 @@ def _as_images(images: np.ndarray, path: Path) -> Tensor:
     if images.dtype.kind == "f":
         return torch.from_numpy(images.astype(np.float32))
     if images.dtype != np.uint8:
-        raise SmoothcertError(f"{path}: expected images as uint8 from 0 to 255, or floats, but got {images.dtype}.")
+        raise SmoothcertError(f"{path}: expected images to be uint8 from 0 to 255, or floats, but got {images.dtype}.")
     if images.ndim == 3:
         return torch.from_numpy(images).unsqueeze(1)
     if images.ndim == 4 and images.shape[3] in (1, 3):
         return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
     if images.ndim == 4 and images.shape[1] in (1, 3):
         return torch.from_numpy(images)
-    raise SmoothcertError(f"{path}: expected images with 1 or 3 channels, but got an array of shape {images.shape}.")
+    raise SmoothcertError(
+        f"{path}: expected images with 1 or 3 channels, but got an array of shape {list(images.shape)}."
+    )

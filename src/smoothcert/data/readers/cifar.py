@@ -66,7 +66,7 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
         record = layout.label_bytes + _PIXELS
         if not content or len(content) % record:
             raise SmoothcertError(
-                f"{where}: expected {record} bytes per image, but got {len(content)}; download it again."
+                f"{where}: expected {record:,} bytes per image, but got {len(content):,} in total; download it again."
             )
         rows = np.frombuffer(content, np.uint8).reshape(-1, record)
         return rows[:, layout.label_bytes :].copy(), rows[:, layout.label_bytes - 1].astype(np.int64)
@@ -85,7 +85,7 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
 class _ArrayUnpickler(pickle._Unpickler):
     """Unpickles only arrays and plain containers; any other class could run code.
 
-    It extends pickle's Python version, since the C version allocates as many objects as a damaged file claims to have.
+    It extends pickle's Python version, since the C version allocates memory for as many objects as a file declares.
     """
 
     _ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {

@@ -48,7 +48,7 @@ class FolderImages:
     def views(self, indices: Sequence[int], draws: Tensor) -> tuple[Tensor, list[int]]:
         """Return a random crop of each image, possibly mirrored, and the indices of the images that were decoded.
 
-        Crops are taken from the images before resizing. `draws` are uniform numbers [images, DRAWS].
+        Crops are taken from the images before resizing. `draws` are uniform numbers of shape [images, DRAWS].
         """
         pixels, used = [], []
         for index, row in zip(indices, draws.tolist(), strict=True):
@@ -174,7 +174,8 @@ def _open(path: Path) -> Image:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # checked below
             with Image.open(path) as file:
                 if file.width * file.height > _MOST_PIXELS:
-                    raise ValueError(f"it has {file.width}x{file.height} pixels")
+                    size = f"{file.width}x{file.height} pixels"
+                    raise ValueError(f"it has {size}; the limit is {_MOST_PIXELS:,} in total")
                 return file.convert("RGB")
     except Exception as error:  # a damaged image can raise anything
         reason = first_line(error).replace(str(path), "it")[:200] or type(error).__name__

@@ -42,6 +42,6 @@ def _parse(content: bytes, path: Path, dimensions: int) -> np.ndarray:
     shape = tuple(int.from_bytes(content[start : start + 4], "big") for start in range(4, header, 4))
     if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) != header + math.prod(shape):
         raise SmoothcertError(
-            f"{path} is not a complete idx file of {dimensions}-dimensional bytes; download it again."
+            f"{path} is not a complete {dimensions}-dimensional idx file of unsigned bytes; download it again."
         )
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy()
