@@ -84,7 +84,7 @@ def test_false_certificates_are_detected(smoothed, mini):
 @pytest.mark.parametrize("radius", ["nan", "inf", "0", "-1"])
 def test_invalid_radii_are_refused_before_files_are_read(radius, capsys):
     assert main(["attack", "nowhere.safetensors", "--radii", "0.5", radius]) == 2
-    assert "`--radii` to be numbers > 0" in capsys.readouterr().err
+    assert "`--radii` to be finite and > 0" in capsys.readouterr().err
 
 
 def test_the_command_finds_no_broken_certificate(checkpoint, tmp_path, capsys):

@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check_arguments(given: Sequence[str]) -> None:
-    """Raise if an argument cannot be a name or a number."""
+    """Raise if an argument contains a NUL character, is too long, or cannot be encoded as a file name."""
     for argument in given:
         if "\0" in argument or len(argument) > _LONGEST:
             problem = "contains a NUL character" if "\0" in argument else f"has more than {_LONGEST:,} characters"
@@ -124,7 +124,7 @@ def _check_arguments(given: Sequence[str]) -> None:
         try:
             os.fsencode(argument)
         except UnicodeEncodeError:
-            raise UsageError(f"The argument {argument!r} cannot be the name of a file.") from None
+            raise UsageError(f"The argument {argument!r} cannot be encoded as a file name.") from None
 
 
 def _complain(text: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smoothcert.data import ImageData
     from smoothcert.results.records import Results
 
-_TOO_UNLIKELY = 1e-3  # probability of the broken certificates below which the command fails
+_TOO_UNLIKELY = 1e-3  # p-value of the number of broken certificates below which the command fails
 
 
 def add_command(commands: Any) -> None:
@@ -32,7 +32,7 @@ def add_command(commands: Any) -> None:
         help="attack a smoothed classifier within its certified radii",
         description="Attack the smoothed classifier on certified images by projected gradient ascent (SmoothAdv), "
         "and compare the accuracy under attack with the certified accuracy. Every broken certificate is reported; "
-        "more of them than alpha allows is an error.",
+        "the command fails if there are more than alpha can explain.",
     )
     add_input_options(parser)
     parser.add_argument(
@@ -45,9 +45,7 @@ def add_command(commands: Any) -> None:
         "--noises", dest="num_noises", type=int, default=32, metavar="N", help="noise samples per step (default: 32)"
     )
     group.add_argument("--n", type=int, default=1000, metavar="N", help="votes per attacked image (default: 1,000)")
-    group.add_argument(
-        "--alpha", type=float, default=0.001, help="probability that a prediction by vote is wrong (default: 0.001)"
-    )
+    group.add_argument("--alpha", type=float, default=0.001, help="failure probability per prediction (default: 0.001)")
     add_sample_options(group)
     group = parser.add_argument_group("execution and output")
     add_device(group)
@@ -66,7 +64,9 @@ def run(args: argparse.Namespace) -> None:
 
     args.radii = args.radii or [0.25, 0.5, 1.0]
     if not all(0 < radius < math.inf for radius in args.radii) or min(args.steps, args.num_noises, args.n) < 1:
-        raise UsageError("Expected `--radii` to be numbers > 0, and `--steps`, `--noises` and `--n` to be at least 1.")
+        raise UsageError(
+            "Expected `--radii` to be finite and > 0, and `--steps`, `--noises` and `--n` to be at least 1."
+        )
     bounds.check_prediction(args.n, args.alpha)
     if args.out:
         check_replaceable(args.out)
@@ -124,7 +124,8 @@ def _check_settings(certificates: Results, inputs: CommandInputs, data: ImageDat
         raise UsageError(f"{certificates.name} covers different images; set `--data` and `--split`.")
     if settings.get("norm", "l2") != "l2" or settings.get("top_k", 1) > 1:
         raise UsageError(
-            f"{certificates.name} has other certificates; set `--certificates` to l2 radii of the top class."
+            "Expected `--certificates` to name a results file with l2 radii for the top class, but "
+            f"{certificates.name} has a different norm or top-k certificates."
         )
     return settings
 

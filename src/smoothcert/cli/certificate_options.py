@@ -33,7 +33,7 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--radius", type=float, metavar="R", help="with --stop radius: the radius to decide")
     text = "--stop budget: total number of samples for the dataset, e.g. 5e8"
     group.add_argument("--budget", dest="samples", metavar="B", help=text)
-    text = "do not sample images whose selected class is wrong; tables are not affected"
+    text = "stop sampling an image if its selected class is wrong; tables are not affected"
     group.add_argument("--skip-wrong", action="store_true", help=text)
     group = parser.add_argument_group("kind of certificate")
     group.add_argument("--noise", default="gaussian", help="gaussian for l2 (default) or uniform for l1")
@@ -73,7 +73,7 @@ def check_certificate_options(args: argparse.Namespace) -> None:
 
 
 def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> StopRule | None:
-    """Return the stopping rule, None for `fixed`; `images` counts the dataset's images over all shards."""
+    """Return the stopping rule, None for `fixed`; `images` is the number of images in all shards together."""
     from smoothcert.statistics.metrics import radius_grid
     from smoothcert.statistics.stopping import BudgetStop, RadiusStop, TableStop
 

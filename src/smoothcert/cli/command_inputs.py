@@ -54,7 +54,7 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
     if args.batch is not None:
         bounds.check_count("batch", args.batch)
     if sum(given is not None for given in (args.checkpoint, args.pretrained, args.ensemble)) != 1:
-        hint = "; RUN comes before options with several values" if args.corruption and not args.pretrained else ""
+        hint = "; put RUN before options that take several values" if args.corruption and not args.pretrained else ""
         others = "a bundled model (`--pretrained`) or several checkpoints (`--ensemble`)"
         raise UsageError(f"Expected exactly one of a checkpoint (RUN), {others}{hint}.")
     if args.consensus is not None and args.ensemble is None:

@@ -16,7 +16,7 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         "checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors file or published checkpoint"
     )
     parser.add_argument("--pretrained", metavar="NAME", help="bundled model (see `smoothcert list pretrained`)")
-    text = "several checkpoints that vote by their mean scores, instead of RUN"
+    text = "checkpoints of an ensemble that votes by mean scores, instead of RUN"
     add_several(parser, "--ensemble", metavar="RUN", help=text)
     text = "ask the other members of the ensemble only if the first K disagree"
     parser.add_argument("--consensus", type=int, metavar="K", help=text)

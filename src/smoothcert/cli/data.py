@@ -121,7 +121,8 @@ def run_get(args: argparse.Namespace) -> None:
             say(f"{path}: present{'' if corrupted else ', checksum verified'}")
         if corrupted and corrupted.missing:
             missing = ", ".join(corrupted.missing)
-            say(f"{corrupted.name}: no {missing} in {corrupted.folder}; move the folder to download all of it.")
+            hint = "rename or remove the folder, and run the command again to download all corruptions"
+            say(f"{corrupted.name}: no {missing} in {corrupted.folder}; {hint}.")
 
 
 def run_list(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The output of `--dry-run` for `smoothcert certify` and `smoothcert predict`."""
+"""The output of `--dry-run` for commands that count votes."""
 
 from __future__ import annotations
 

@@ -18,10 +18,11 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "import",
         help="convert a published checkpoint to safetensors",
-        description="Convert a checkpoint of the published repositories to a .safetensors file that smoothcert "
-        "commands load without further options.",
+        description="Convert a .pth.tar checkpoint from the papers' published code to a .safetensors file that "
+        "smoothcert commands load without further options.",
     )
-    parser.add_argument("checkpoint", type=Path, metavar="FILE", help="checkpoint of the published code (.pth.tar)")
+    text = "checkpoint from the papers' published code (.pth.tar)"
+    parser.add_argument("checkpoint", type=Path, metavar="FILE", help=text)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".safetensors file to write")
     parser.add_argument(
         "--normalization", metavar="NAME", help="input normalization (see `smoothcert list normalizations`)"

@@ -17,7 +17,7 @@ def add_command(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "list",
-        help="list datasets, models, methods, recipes, tables or pretrained models",
+        help="list datasets, models, methods, recipes, tables, pretrained models or normalizations",
         description="List the names that other commands accept.",
     )
     kinds = "datasets, models, methods, recipes, tables, pretrained or normalizations"

@@ -13,7 +13,7 @@ from smoothcert.plugins import FLAG
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Abbreviates optional flags in the usage line; the help lists them by group."""
+    """Shows optional flags as `[options]` in the usage line; the help lists them by group."""
 
     def add_usage(self, usage: Any, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None) -> None:
         needed = [action for action in actions if action.required or not action.option_strings]
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 def name_flags(message: str, parser: argparse.ArgumentParser) -> str:
     """Replace Python arguments in backticks with the flags of a command, and leave other names unchanged.
 
-    The library names the arguments of its functions. An option whose `dest` is the name of an argument is its flag.
+    Messages of the library name function arguments. The flag for an argument is the option with that name as `dest`.
 
     >>> parser = Parser()
     >>> for flag, name in {"--max": "limit", "--stop": "stop", "--sound": "sound"}.items():

@@ -46,7 +46,7 @@ def add_command(commands: Any) -> None:
     group.add_argument("--gray", action="store_true", help=text)
     text = "write the distribution of p_A, the share of votes for the label, as CSV"
     group.add_argument("--p-a", type=Path, metavar="FILE", help=text)
-    group = parser.add_argument_group("for files without a sidecar (default: read from the file name METHOD-SIGMA.tsv)")
+    group = parser.add_argument_group("for files without a sidecar (default: from the path DATASET/METHOD-SIGMA.tsv)")
     group.add_argument("--dataset", metavar="NAME", help="dataset of these files")
     group.add_argument("--sigma", type=float, help="noise level of these files")
     add_page_options(parser)
@@ -138,15 +138,15 @@ def show(
     paper: bool = False,
     annexes: Sequence[Annex] = (),
 ) -> None:
-    """Print tables, corrupted datasets first, and write them to `outputs` in the format of each extension."""
+    """Print tables, corrupted datasets first, and write them to `outputs` in the formats of their extensions."""
     from smoothcert.cli.rich_table import show_tables
     from smoothcert.report.corrupted.results import corruption_groups, same_images
     from smoothcert.runtime.atomic_files import write_text
 
     if not all(map(same_images, corruption_groups(corrupted))):
-        say("Best and second-best are not marked among rows on different images.")
+        say("Best and second-best are not marked in tables whose rows cover different images.")
     if table and len(table.groups()) > len({row.entry.group for row in table.rows}):
-        say("Rows on different images are in separate groups, and ranked within them.")
+        say("Rows on different images are in separate groups, and each group is ranked separately.")
     for entry in corrupted:
         if entry.missing:
             say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the other corruptions.")
@@ -191,7 +191,7 @@ def _as_text(
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:
-    """Raise if the extension of a file is not a known format."""
+    """Raise if a file has an unknown extension."""
     from smoothcert.errors import unknown_name
     from smoothcert.report.tables.formats import FORMATS
 

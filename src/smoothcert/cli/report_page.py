@@ -32,7 +32,9 @@ def write_page(args: argparse.Namespace, found: Findings, table: Table | None) -
     """Write the page and the figures that the options ask for."""
     if args.html:
         if table is None:
-            raise UsageError("Expected certificates on clean images for `--html`, but got only corrupted ones.")
+            raise UsageError(
+                "Expected certificates on clean images for `--html`, but got only results on corrupted images."
+            )
         _write_html(args, found, table)
     if args.figures:
         if args.figures.is_file():

@@ -45,7 +45,7 @@ def add_command(commands: Any) -> None:
     group = parser.add_argument_group("execution")
     add_run_options(group)
     group.add_argument(
-        "--together", type=int, metavar="K", help="train K runs at once (default: 6 LeNets on a GPU, else 1)"
+        "--together", type=int, metavar="K", help="train K runs at once (default: 6 for LeNet on a GPU, otherwise 1)"
     )
     text = "under torchrun, train each run on all processes, for large models (default: one run per process)"
     group.add_argument("--data-parallel", action="store_true", help=text)
@@ -163,7 +163,7 @@ def _print_corruptions(
 
 
 def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> Annex:
-    """Return the hours of training next to those of the paper, measured on a Titan X."""
+    """Return the measured hours of training next to the paper's, which are for a Titan X."""
     from smoothcert.report.tables.formats import Annex, Cell, Sheet
     from smoothcert.training.run_folder import RunFolder
 

@@ -1,4 +1,4 @@
-"""Results tables that fit the width of the terminal, with colors and a sparkline of each run's curve."""
+"""Results tables fitted to the width of the terminal, with colors and a sparkline of each run's curve."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STYLES = {
 
 
 def show_tables(tables: Sequence[Table | Sheet], console: Console | None = None) -> None:
-    """Print tables (results, corrupted images, means over seeds), each fitted to the width of the terminal."""
+    """Print tables; results and corrupted images are fitted to the width of the terminal."""
     from rich.console import Console
     from rich.text import Text
 

@@ -40,7 +40,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
     parser.add_argument(
-        "--json", action="store_true", help="print the final metrics as JSON; test_accuracy is that on noisy images"
+        "--json", action="store_true", help="print the final metrics as JSON; test_accuracy is measured on noisy images"
     )
     group = parser.add_argument_group("execution")
     add_run_options(group)
@@ -116,7 +116,7 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
     configs = [load_recipe(name, **overrides) for name in names]
     configs = configs or [make_config({}, "the command line", **overrides)]
     if len({config.name for config in configs}) < len(configs):
-        raise UsageError("Several runs need different names; use different recipes.")
+        raise UsageError("Expected runs with different names; list each recipe once, and omit `--name`.")
     for config in configs:
         method_of(config)  # raises for wrong options of the method
     return configs

@@ -1,4 +1,4 @@
-"""Everything that `smoothcert certify` and `smoothcert predict` share: options, model, datasets, results files."""
+"""Options and steps shared by the commands that count votes: `certify`, `predict` and `compare-precision`."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def add_voting_options(
     group.add_argument(
         "--form",
         metavar="NAME",
-        help="how the network runs: plain; folded, with BatchNorm inside the convolutions; compiled; or pinned, "
-        f"compiled with fixed kernels (default: {form})",
+        help="how the network runs: plain, folded (BatchNorm merged into the convolutions), compiled, or pinned "
+        f"(compiled with fixed kernels); default: {form}",
     )
     add_batch(group)
     text = "noisy images per forward pass; affects rounding (default: auto)"
