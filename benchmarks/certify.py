@@ -1,4 +1,4 @@
-"""Noise samples per second in certification: smoothcert against the published loop, in one run on one machine.
+"""Measure noise samples per second in certification: smoothcert against the published loop, in the same run.
 
     python benchmarks/certify.py [--device cuda] [--networks lenet cifar_resnet20] [--seconds 3] [--json FILE]
 
@@ -30,7 +30,7 @@ GPU_FORMS = ("plain fp32", "folded fp32", "folded bf16", "compiled bf16")
 
 
 def speed(count, samples, seconds):
-    """Return the median samples per second of rounds of `count(samples)` that fill the time, and their number."""
+    """Call `count(samples)` until the time is up; return the median samples per second and the number of calls."""
     count(samples)
     rates, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or len(rates) < 3:
@@ -43,7 +43,7 @@ def speed(count, samples, seconds):
 def measure(name, device, seconds):
     torch.manual_seed(0)
     model = smoothcert.create_model(name).to(device).eval()
-    # Published networks use PyTorch's default memory layout; ours fuses LeNet's layers.
+    # Published networks use PyTorch's default memory layout, and separate layers in LeNet.
     plain = smoothcert.create_model(name).to(device).eval().to(memory_format=torch.contiguous_format)
     plain = published_lenet(plain) if name == "lenet" else plain
     image = torch.rand(SHAPES[name], device=device)
@@ -70,7 +70,7 @@ def main():
     parser.add_argument("--device", default="auto")
     parser.add_argument("--networks", nargs="+", default=list(SHAPES))
     parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     about = describe_environment(device)

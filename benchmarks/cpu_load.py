@@ -3,9 +3,9 @@
     python benchmarks/cpu_load.py [--before SRC] [--loads 0 1 2 4] [--rounds 4] [--seconds 0.6] [--json FILE]
 
 `--before` names the folder `src` of an earlier version, to measure it in the same run. Every setting has a process of
-its own, which waits while the others are measured. They take turns, round after round, beside so many processes that
-keep a core busy. Figures are medians over the rounds. The published loop (`published.py`) runs at the fastest of
-several batch sizes.
+its own, which waits while the others are measured. They take turns, round after round, while `--loads` other processes
+each keep a core busy. The numbers are medians over the rounds. The published loop (`published.py`) runs at the fastest
+of several batch sizes.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def voting(network):
 
 
 def published(network):
-    """Return the same for the published loop at its best batch size, measured now."""
+    """Return the same for the published loop, at the batch size that is fastest now."""
     import torch
     from published import certify_counts, published_lenet
 
@@ -54,7 +54,7 @@ def published(network):
 
 
 def training(network):
-    """Return a function that takes one Gaussian training step by the recipe, and 1."""
+    """Return a function that takes one Gaussian training step on 256 images, and the number of steps, 1."""
     import torch
 
     import smoothcert
@@ -82,7 +82,7 @@ KINDS = {"votes": voting, "published loop": published, "training": training}
 
 
 def rate(work, amount, seconds):
-    """Return the amount of work per second, for calls that fill the time."""
+    """Call `work` until the time is up; return the amount of work per second."""
     started, calls = time.perf_counter(), 0
     while time.perf_counter() < started + seconds or not calls:
         work()
@@ -91,7 +91,7 @@ def rate(work, amount, seconds):
 
 
 def measure_on_request(kind, network, seconds):
-    """Print a rate for every line that is read."""
+    """Print a rate for every line on standard input."""
     work, amount = KINDS[kind](network)
     work()
     print("ready", flush=True)
@@ -113,11 +113,11 @@ class Setting:
         self.rates = {}
 
     def wait_until_ready(self):
-        """Wait until it can be measured."""
+        """Wait until the process can measure."""
         assert self.process.stdout.readline() == "ready\n"
 
     def measure(self, load):
-        """Measure once, beside `load` busy processes."""
+        """Measure once, and file the rate under `load`, the number of busy processes."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         self.rates.setdefault(load, []).append(float(self.process.stdout.readline()))
@@ -129,7 +129,7 @@ class Setting:
 
 @contextlib.contextmanager
 def busy_processes(count):
-    """Keep so many cores busy."""
+    """Keep `count` cores busy."""
     processes = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
     try:
         time.sleep(0.5 if count else 0)
@@ -198,7 +198,7 @@ def main():
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=0.6, help="time spent on each measurement")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     parser.add_argument("--measure", nargs=2, metavar=("KIND", "NETWORK"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measure:

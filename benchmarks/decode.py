@@ -1,4 +1,4 @@
-"""Images per second that are decoded and cropped for ImageNet training and testing.
+"""Measure the images per second that are decoded and cropped for ImageNet training and testing.
 
     python benchmarks/decode.py FOLDER [--workers 1 2] [--seconds 5]
 
@@ -24,7 +24,7 @@ def training(data, workers, seconds, batch=32):
     source = StreamedData(data, torch.device("cpu"), "resized-crop-flip", None, seed=0, workers=workers)
     steps = ((step, BatchShare(0, batch, batch), torch.randint(len(data), (batch,))) for step in itertools.count())
     stream = source.stream(steps)
-    for _ in range(2 * workers):  # skip what was decoded ahead
+    for _ in range(2 * workers):  # skip the batches decoded ahead
         next(stream)
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:

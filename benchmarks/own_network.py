@@ -1,12 +1,12 @@
-"""A network that is not the package's, a ResNet-18 written here: speed of its CAT-RS steps, training, certification.
+"""Measure CAT-RS steps, training and certification of a network defined outside the package, a ResNet-18.
 
     python benchmarks/own_network.py [--device cuda] [--compile] [--images 10000] [--epochs 3] [--certify 100]
 
-First, milliseconds per CAT-RS step (64 images, 4 noise samples, 4 attack steps), all in one run and in the same
-precision, bfloat16 autocast by default: eager PyTorch as published (`published.py`), `method.step` in an eager loop,
-and the step of `smoothcert.train`, on a GPU a CUDA graph; with `--compile`, compiled as well. Then the network is
-trained on CIFAR-10 and certified. `--label-samples` is small and the teacher trains for as few epochs, so that all of
-it takes about a minute on a GPU; the accuracy of such a short training means nothing.
+First come milliseconds per CAT-RS step (64 images, 4 noise samples, 4 attack steps), all in the same precision,
+bfloat16 autocast by default: eager PyTorch as published (`published.py`), `method.step` in an eager loop, the step of
+`smoothcert.train` (on a GPU, a CUDA graph) and, with `--compile`, the compiled step. Then the network is trained on
+CIFAR-10 and certified. With few label samples and a teacher trained for the same few epochs, this takes about a
+minute on a GPU; the accuracy after such a short training means nothing.
 """
 
 import argparse
@@ -69,7 +69,7 @@ class ResNet18(nn.Module):
 
 
 class Steps:
-    """The same CAT-RS step taken in several ways, each by a network of its own. A way returns a function to call."""
+    """One CAT-RS step in several implementations; each returns a function that takes a step of its own network."""
 
     def __init__(self, factory, config, data, device, precision):
         self.config, self.device, self.precision = config, device, precision
@@ -113,7 +113,7 @@ class Steps:
         return take
 
     def ours(self, compiled=False):
-        """Return the step of `smoothcert.train`, augmentation included."""
+        """Return the step of `smoothcert.train`, including augmentation."""
         network, kind = self.network().train(), GraphStepper if self.device.type == "cuda" else Stepper
         optimizer = new_optimizer(network, self.config)
         stepper = kind(network, self.method, optimizer, self.source, seed=0, precision=self.precision)
@@ -129,7 +129,7 @@ class Steps:
 
 
 def measure_steps(steps, compiled, seconds):
-    """Print and return the milliseconds of a step for each way to take it."""
+    """Print and return the milliseconds per step of each implementation."""
     before = {"eager, as published": steps.published, "eager, method.step": steps.eager}
     after = {"train": steps.ours, **({"train, compiled": lambda: steps.ours(compiled=True)} if compiled else {})}
     on_gpu, spent = steps.device.type == "cuda", {}
@@ -146,14 +146,14 @@ def measure_steps(steps, compiled, seconds):
         warm_up = time.perf_counter() - started
         median, rounds = timed(lambda take=take: take_block(take), seconds, steps.device)
         spent[name] = 1000 * median / block
-        print(f"{name:20} {spent[name]:9.2f} ms per step ({rounds * block} steps, {warm_up:.0f} s before)", flush=True)
+        print(f"{name:20} {spent[name]:9.2f} ms per step ({rounds * block} steps, {warm_up:.0f} s warm-up)", flush=True)
     for name, other in itertools.product(after, before):
         print(f"{name:16} {spent[other] / spent[name]:6.2f}x as fast as {other}", flush=True)
     return spent
 
 
 def train_and_certify(factory, config, data, test, device, args):
-    """Train by `smoothcert.train`, certify some test images, print both and return the figures."""
+    """Train with `smoothcert.train`, certify some test images, and print and return the numbers."""
     figures, fields = {}, ("sigma", "batch", "label_samples", "augmentation", "learning_rate")
     with tempfile.TemporaryDirectory() as folder:
         started, rows = time.perf_counter(), list[dict]()
@@ -186,10 +186,10 @@ def main():
     parser.add_argument("--certify", type=int, default=100, help="test images to certify")
     parser.add_argument("--n", type=int, default=1000, help="noise samples per certified image")
     parser.add_argument("--precision", default="bf16")
-    parser.add_argument("--compile", action="store_true", help="also measure compiled steps, and train by them")
+    parser.add_argument("--compile", action="store_true", help="also measure compiled steps, and train with them")
     parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
     parser.add_argument("--width", type=int, default=64, help="channels of the first stage; fewer to try it on a CPU")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     about = describe_environment(device)

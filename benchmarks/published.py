@@ -1,4 +1,4 @@
-"""Baseline of the benchmarks: training and certification as published, written from their description.
+"""Baseline of the benchmarks: training and certification as published, written from the published description.
 
 Eager, float32, one training step at a time, one image at a time, votes counted on the host.
 

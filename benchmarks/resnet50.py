@@ -1,10 +1,9 @@
-"""ResNet-50 at 224x224: training steps per second of each ImageNet recipe, and certified noise samples per second.
+"""Measure ResNet-50 at 224x224: training steps per second of each ImageNet recipe, and votes per second.
 
     python benchmarks/resnet50.py [--device cuda] [--precision bf16] [--batch 256] [--steps 30] [--json FILE]
     torchrun --nproc-per-node 8 benchmarks/resnet50.py       # the mini-batch split over eight GPUs
 
-Images are random and in memory; decode.py measures decoding. Figures of an H200 can update `RATES` in
-smoothcert/paper/gpu_cost_model.py.
+Images are random and in memory; decode.py measures decoding.
 """
 
 import argparse
@@ -32,7 +31,7 @@ def wait(device):
 
 
 def training(name, ranks, device, args):
-    """Return the images and the seconds of a step."""
+    """Return the number of images and the seconds per step."""
     config = smoothcert.load_recipe(name)
     method = create_method(config.method, config.sigma, config.options)
     images = max(ranks.size, (args.batch or config.batch) // method.split)
@@ -102,10 +101,10 @@ def main():
         memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
         rows.append({"recipe": name, "images": images, "seconds": seconds, "gibibytes": memory})
         if ranks.first:
-            print(f"{name:28} {images:4} images a step: {1 / seconds:.3g} steps/s, {memory:.1f} GiB", flush=True)
+            print(f"{name:28} {images:4} images per step: {1 / seconds:.3g} steps/s, {memory:.1f} GiB", flush=True)
     speed, form = voting(device, args.seconds)
     if ranks.first:
-        print(f"certification ({form}): {speed:,.0f} noisy inputs/s on each of {ranks.size}")
+        print(f"certification ({form}): {speed:,.0f} noise samples/s in each of {ranks.size} processes")
         if args.json:
             args.json.write_text(json.dumps({**about, "steps": rows, "votes": speed, "form": form}, indent=2) + "\n")
     leave()

@@ -27,7 +27,7 @@ MOST = 1 << 40
 
 
 def confidences(results, sigma, generator):
-    """Return the share of votes behind each image's published radius."""
+    """Return the share of votes from which each image's published radius follows."""
     votes = np.arange(N // 2, N + 1)
     radii = GaussianNoise(sigma).radius(bounds.failure_upper_bound(votes, N, ALPHA))
     after = np.clip(np.searchsorted(radii, results.radius), 1, len(radii) - 1)
@@ -39,8 +39,8 @@ def confidences(results, sigma, generator):
 def simulate(rule, probabilities, right, sigma, generator):
     """Certify every image with votes drawn with its probability.
 
-    Returns the radii (-1 for abstentions), those of all N votes of the same draw, and the samples of each image. Class
-    0 is the selected one; it is the label if the published prediction is correct.
+    Returns the radii (-1 for abstentions), the radii from all N votes of the same draw, and the samples of each image.
+    Class 0 is the selected one; it is the label if the published prediction is correct.
     """
     noise, plan = GaussianNoise(sigma), rule.plan(N, ALPHA)
     steps = np.diff([0, *plan.looks])
@@ -49,7 +49,7 @@ def simulate(rule, probabilities, right, sigma, generator):
     schedule, samples = InTurn(tracker, MOST), np.zeros(len(right), dtype=np.int64)
     while wave := schedule.wave():
         places = np.array([place for place, _ in wave])
-        stage = int(tracker.stage[places[0]])  # the same for all of a wave
+        stage = int(tracker.stage[places[0]])  # all images of a wave are at the same stage
         samples[places] += tracker.cost(places)
         won = votes[places, stage - 1] if stage else np.full(len(places), N0)
         tracker.observe(places, np.stack([won, (plan.looks[stage - 1] if stage else N0) - won], axis=1))
@@ -98,8 +98,8 @@ def radius_row(folder, sigma, radius):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sigmas", nargs="+", default=["0.25", "0.5", "1.0"])
-    parser.add_argument("--no-radius", action="store_true", help="only `--stop table`")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--no-radius", action="store_true", help="simulate `--stop table` only")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     folder = Path(os.environ["SMOOTHCERT_TEST_DATA"]) / "published/cifar10"
     tables = [table_row(folder, sigma, skip) for sigma in args.sigmas for skip in (False, True)]

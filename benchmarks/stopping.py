@@ -1,9 +1,9 @@
-"""Time and noise samples of sequential and sound certification on a real network, in one run.
+"""Measure time and noise samples of sequential and sound certification on a real network, in one run.
 
     python benchmarks/stopping.py [--device cuda] [--pretrained mnist-catrs-0.50] [--data mnist] [--skip 20]
 
 Targets: the speedup of `--stop table` is at least 80 % of its factor in samples, and sound certification takes less
-than 1.5 times as long as ordinary certification (with `--form compiled`, the sound one is pinned).
+than 1.5 times as long as ordinary certification. (With `--form compiled`, sound certification uses `pinned`.)
 """
 
 import argparse
@@ -35,9 +35,9 @@ def main():
     parser.add_argument("--skip", type=int, default=20)
     parser.add_argument("--n", type=int, default=100_000)
     parser.add_argument("--precision", help="default: bf16 on a GPU")
-    parser.add_argument("--form", default="folded", help="of the ordinary run; the sound run pins `compiled`")
+    parser.add_argument("--form", default="folded", help="with `compiled`, the sound run uses `pinned`")
     parser.add_argument("--micro-batch", type=int, help="noisy inputs per forward pass")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     checkpoint = smoothcert.load_pretrained(args.pretrained)

@@ -1,10 +1,11 @@
-"""Speed targets on one GPU, as ratios to the reference (`published.py`) in the same run.
+"""Measure the speed targets, as ratios to the reference (`published.py`) in the same run.
 
     python benchmarks/targets.py [--seconds 3] [--networks lenet cifar_resnet20] [--json FILE]
 
 Milliseconds per CAT-RS step (64 images, 4 noise samples, 4 attack steps), noise samples per second in certification,
-and eight LeNet runs at once. smoothcert runs compiled in bfloat16 (TF32 for LeNet's steps), the reference eager in
-float32. Both sides are warmed up; compilation is timed separately.
+and eight LeNet runs at once. On a GPU, smoothcert runs compiled in bfloat16 (TF32 for LeNet's steps), the reference
+eager in float32. On a CPU, only LeNet's certification has a target. Both sides are warmed up; warm-up, with
+compilation, is timed separately.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def main():
     parser.add_argument("--networks", nargs="+", default=list(SHAPES))
     parser.add_argument("--kinds", nargs="+", default=["step", "certify", "eight runs"])
     parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     about = describe_environment(device)
@@ -63,7 +64,7 @@ def main():
 
 
 def timed(work, seconds, device):
-    """Return the median seconds of calls that fill the given time, and their number."""
+    """Call `work` until the time is up; return the median seconds per call and the number of calls."""
     times, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 3:
         started = time.perf_counter()

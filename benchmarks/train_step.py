@@ -1,11 +1,11 @@
-"""Milliseconds per training step for each method and network, by the recipes at sigma 0.5.
+"""Measure milliseconds per training step for each method and network, with the recipes for sigma 0.5.
 
     python benchmarks/train_step.py [--device cuda] [--networks lenet cifar_resnet20] [--precision tf32]
         [--together 1 2 4] [--json FILE]
 
 A step includes everything: gathering and augmenting images, noise, attack, loss, backward pass, optimizer. On a CUDA
-device it is replayed as a graph. Images are random. With several runs together, which take turns on streams of their
-own, the milliseconds are per step of any of them.
+device it is replayed as a graph. Images are random. `--together` trains several runs at once, each on its own stream;
+the milliseconds are then the time divided by the steps of all of them.
 """
 
 import argparse
@@ -32,7 +32,7 @@ NETWORKS = {
 
 
 def measure(name, network, device, precision, seconds, together=1):
-    """Return the median milliseconds and the images of a step, and the number of timed steps."""
+    """Return the median milliseconds per step, the images per step, and the number of timed steps."""
     group, shape = NETWORKS[network]
     config = smoothcert.load_recipe(f"{group}-{name}-0.50")
     method = create_method(name, config.sigma, config.options)
@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--together", nargs="+", type=int, default=[1], help="numbers of runs to train at once")
     parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     about = describe_environment(device)

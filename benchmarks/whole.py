@@ -1,9 +1,9 @@
-"""Time of two whole commands: certifying 100 images of MNIST, and one epoch of CAT-RS on it.
+"""Measure the time of two whole commands: certifying 100 images of MNIST, and one epoch of CAT-RS on it.
 
     python benchmarks/whole.py [--device cuda] [--data mnist] [--n 100000] [--json FILE]
 
 Each is compared with a script that works like the published code (`published.py`). Both run as new processes, so that
-imports, data, GPU start and compilation count. Soft labels are made before, on both sides.
+imports, data, GPU start and compilation count. Computing soft labels is excluded on both sides.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--n", type=int, default=100_000, help="noise samples per image (default: 100,000)")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)
     about, rows = describe_environment(device), []
@@ -64,7 +64,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             before, ours = measure(device.type, args, Path(folder))
         rows.append({"what": what, "published": before, "ours": ours, "ratio": before / ours[-1]})
-        text = f"{before:.1f} s as published, ours {ours[0]:.1f} s, once more {ours[-1]:.1f} s"
+        text = f"{before:.1f} s as published, ours {ours[0]:.1f} s, again {ours[-1]:.1f} s"
         print(f"{what:20} {before / ours[-1]:6.2f}x: {text}", flush=True)
     if args.json:
         args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=2) + "\n")

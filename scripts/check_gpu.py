@@ -1,4 +1,4 @@
-"""Check on a CUDA device what no test without one can: kernels against the CPU, graphs against eager steps.
+"""Check on a CUDA device what cannot be tested without one: kernels against the CPU, graphs against eager steps.
 
 python scripts/check_gpu.py [--parts steps votes] [--networks lenet] [--compiled catrs]
 """
@@ -51,7 +51,7 @@ def check(what, error, limit):
 
 
 def check_noise():
-    check("known answers of the generator that are missed", wrong_answers(DEVICE), 0)
+    check("wrong known answers of the generator", wrong_answers(DEVICE), 0)
     seed, sample, image = 2**40 + 17, torch.arange(4096).view(64, 64), torch.arange(64).view(64, 1) + 2**31
     ours = normal(seed, (sample.to(DEVICE), image.to(DEVICE), Purpose.CERTIFY), 785, device=DEVICE)
     check("normals against the CPU", float((ours.cpu() - normal(seed, (sample, image, 0), 785)).abs().max()), 1e-5)
@@ -94,7 +94,7 @@ def check_convolution():
         flat = PooledConv(conv, flat=True)(x)
         check("the same, laid out flat", float((flat - PooledConv(conv)(x).flatten(1)).abs().max()), 0)
         conv.weight[0, 0, 0, 0] = torch.nan
-        check("of a filter with NaN: scores without it", float((~PooledConv(conv)(x)[:, 0].isnan()).sum()), 0)
+        check("outputs of a filter with NaN that are not NaN", float((~PooledConv(conv)(x)[:, 0].isnan()).sum()), 0)
 
 
 @torch.no_grad()
@@ -118,7 +118,7 @@ def check_resident():
     folded = fold(model).to(torch.bfloat16)
     kernels = ResidentNetwork(network, model.normalize.std, folded.network)
 
-    def layer(x, conv, norm):  # with its own weights, rounded
+    def layer(x, conv, norm):  # weights are rounded, BatchNorm is not folded
         x = F.conv2d(x, rounded(conv.weight), stride=conv.stride, padding=conv.padding)
         return copy.deepcopy(norm).double()(x)
 
@@ -133,8 +133,8 @@ def check_resident():
         ours, again = (stage(given.permute(0, 2, 3, 1)).permute(0, 3, 1, 2) for _ in range(2))
         errors = (ours - expected).abs() / expected.clamp(min=1)
         # Float32 sums sometimes round to the other neighboring bfloat16 value, and later blocks amplify that.
-        check(f"stage {number + 1}, rounded once a convolution, on average", float(errors.mean()), 2**-9)
-        check(f"stage {number + 1}, rounded once a convolution, at worst", float(errors.max()), 2**-4)
+        check(f"stage {number + 1}, rounded once per convolution, on average", float(errors.mean()), 2**-9)
+        check(f"stage {number + 1}, rounded once per convolution, at worst", float(errors.max()), 2**-4)
         check(f"values of stage {number + 1} that differ the second time", float((again != ours).sum()), 0)
     images[7, 0, 0, 0] = torch.nan
     known = ~kernels(images).isnan().all(dim=1)
@@ -224,7 +224,7 @@ class Rounded(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        """Round their gradients."""
+        """Round gradients."""
         return rounded(gradient)
 
 
@@ -272,7 +272,7 @@ def layer_gradients(apply, layers, x, shortcut, weights):
 
 
 def compare_layers(what, convs, apply, exactly, limit, *shapes):
-    """Compare outputs, gradients and statistics of layers with exact ones, and those of two identical runs."""
+    """Compare outputs, gradients and statistics of layers with exact ones, and between two identical runs."""
     exact = nn.ModuleList(nn.ModuleList((conv, nn.BatchNorm2d(conv.out_channels))) for conv in convs)
     exact = exact.to(DEVICE).bfloat16().double()
     for _, norm in exact:
@@ -329,7 +329,7 @@ def check_replay():
         batches = torch.rand(3, 632, *shape, device=DEVICE)
         ours = torch.stack([smoothed.scores(batch) for batch in batches])
         plain = torch.stack([smoothed._base.deployed.network(batch.bfloat16()) for batch in batches])
-        check(f"scores of {name} that a graph changes", float((ours != plain).sum()), 0)
+        check(f"scores of {name} that differ in a graph", float((ours != plain).sum()), 0)
 
 
 def check_stopping():
@@ -342,7 +342,7 @@ def check_stopping():
     together = certify_sequentially(smoothed, data, indices=range(40), **options)
     alone = [certify_sequentially(smoothed, data, indices=[index], **options)[0] for index in range(40)]
     different = sum(list(a.estimation) != list(b.estimation) for a, b in zip(together, alone, strict=True))
-    check("images whose votes depend on their wave, of 40", different, 0)
+    check("images, of 40, whose votes depend on the others", different, 0)
 
 
 def train(name, network, *, graphs=False, compiled=False, steps=12, rounding=0.0):
@@ -451,10 +451,10 @@ def check_memory():
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=("noise", "kernels", "steps", "votes"), help="default: all")
-    parser.add_argument("--networks", nargs="*", default=["lenet", "cifar_resnet20"], help="whose steps are taken")
-    parser.add_argument("--compiled", nargs="*", default=list(METHODS), help="methods whose steps are compiled too")
+    parser.add_argument("--networks", nargs="*", default=["lenet", "cifar_resnet20"], help="networks to check steps of")
+    parser.add_argument("--compiled", nargs="*", default=list(METHODS), help="methods to check compiled steps of")
     args = parser.parse_args()
-    # A fallback to plain execution would compare that with itself, so it is an error.
+    # After a fallback, plain execution would be compared with itself, so a fallback is an error.
     warnings.filterwarnings("error", message="Steps run")
     warnings.filterwarnings("error", message="The network is called directly")
     # Use deterministic convolutions: training steps choose the fastest algorithm, which varies from run to run.

@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MOST_BYTES = 25_000_000
 EXTRAS = "images,plots,report"
-NEEDED = {  # pattern: fewest files; a guard against rules that drop the same files from Git and from the wheel
+NEEDED = {  # pattern: fewest files, in case the same rule drops files from both Git and the wheel
     "smoothcert/py.typed": 1,
     "smoothcert/training/recipe_files/*.toml": 100,
     "smoothcert/training/method_options.json": 1,
@@ -45,10 +45,10 @@ def tracked_files(root: Path = ROOT) -> set[str]:
 
 
 def file_problems(wheel: Path, expected: set[str], most_bytes: int = MOST_BYTES) -> list[str]:
-    """Return what is wrong with the size and the files of a wheel."""
+    """Return the problems with the size and the files of a wheel."""
     problems = []
     if (size := wheel.stat().st_size) >= most_bytes:
-        problems.append(f"{size:,} bytes; expected less than {most_bytes:,}")
+        problems.append(f"{size:,} bytes; expected fewer than {most_bytes:,}")
     names = set(read_wheel(wheel))
     package = {name for name in names if not name.partition("/")[0].endswith(".dist-info")}
     problems += [f"missing: {name}" for name in sorted(expected - package)]

@@ -5,7 +5,7 @@
 CAT-RS networks are the bundled pretrained ones (150 epochs). The Gaussian networks are trained here for 20 epochs, and
 an ordinary one for 6 with noise too weak to matter; RUNS keeps them, and a second call does not train again. Weights
 become whole numbers of 8 bits with a step per output; a step that is coarse compared with the spread of the weights
-makes them compress well. The script prints how often float and quantized networks vote for the right class.
+makes them compress well. The script prints how often float and quantized networks vote for the correct class.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def quantize(checkpoint, name, sigma, data_dir):
         "sigma": str(about["sigma"]),
         "sha256": checkpoint.sha256,
     }
-    # In a gzip container and without a search for repetitions, of which weights have none.
+    # Use a gzip container (31), but no search for repetitions, of which weights have none.
     packing = zlib.compressobj(9, zlib.DEFLATED, 31, 9, zlib.Z_HUFFMAN_ONLY)
     packed = packing.compress(save(tensors, metadata=facts)) + packing.flush()
     (FOLDER / f"{name}.safetensors.gz").write_bytes(packed)
@@ -73,7 +73,7 @@ def quantize(checkpoint, name, sigma, data_dir):
 
 @torch.no_grad()
 def accuracy(model, sigma, data_dir):
-    """Return the share of right votes on the MNIST test images, with one noise sample per image."""
+    """Return the share of correct votes on the MNIST test images, with one noise sample per image."""
     data, noise = smoothcert.load_dataset("mnist", "test", data_dir), torch.Generator().manual_seed(0)
     hits = 0
     for start in range(0, len(data), 1000):

@@ -58,6 +58,6 @@ def _cell(text):
 
 
 def _prose(text):
-    """Protect what Markdown would read as markup, except inside code."""
+    """Escape characters that Markdown would read as markup, except inside code."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"([*_<\[\]$])", r"\\\1", part) for part in parts)

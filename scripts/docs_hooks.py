@@ -47,7 +47,7 @@ def on_files(files, config):
 
 
 def _live_report():
-    """Return the report page of the MNIST results, without images: those are not part of the repository."""
+    """Return the report page of the MNIST results, without images, which are not part of the repository."""
     runs = read_runs([str(ROOT / "results/mnist")])
     return render_page(runs, build_table([run.entry for run in runs], paper=True), title="MNIST, all methods")
 

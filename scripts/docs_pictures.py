@@ -111,7 +111,7 @@ def votes(ink, blue):
 
 
 def certificate(ink, blue):
-    """Draw the lower bound by the fraction of votes, and the radius by the lower bound."""
+    """Draw the lower bound as a function of the fraction of votes, and the radius as a function of the lower bound."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
     for n, color, dash in ((100, ORANGE, (0, (1, 1))), (1000, GREEN, "--"), (100_000, blue, "-")):
         k = np.unique(np.linspace(n // 2, n, 400).astype(int))

@@ -48,7 +48,7 @@ def render(text):
 
 
 def run_table():
-    """Return the table of the options that every run has."""
+    """Return the table of the options that all methods share."""
     fields = [field for field in dataclasses.fields(TrainConfig) if field.name not in ("options", "method")]
     lines = ["| field | default | meaning |", "| --- | --- | --- |"]
     lines += [f"| `{field.name}` | {_default(field.default)} | {field.metadata['help']} |" for field in fields]

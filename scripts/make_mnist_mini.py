@@ -2,7 +2,7 @@
 
     python scripts/make_mnist_mini.py DATA_DIR     (the folder that holds mnist/)
 
-The images keep the order of the original files; their positions there are stored beside them.
+The images keep the order of the original files; their positions in those files are stored beside them.
 """
 
 import sys

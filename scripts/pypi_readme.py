@@ -1,4 +1,4 @@
-"""Hatchling metadata hook: the README for PyPI, where relative links and pictures lead nowhere.
+"""Hatchling metadata hook: the README for PyPI, where relative links and pictures would be broken.
 
 Links become addresses of the released version in the source repository, which `project.urls` of pyproject.toml names.
 """

@@ -2,7 +2,7 @@
 
 python scripts/report_picture.py RUNS... [--sigma 0.50] [--out docs/images/report.png]
 
-The picture in the README is of the per-image CIFAR-10 results that the paper's authors have published.
+The picture in the README shows the per-image CIFAR-10 results that the paper's authors have published.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from smoothcert.cli import main as smoothcert
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+")
-    parser.add_argument("--sigma", help="press this noise level's button first, say 0.50")
+    parser.add_argument("--sigma", help="select this noise level first, such as 0.50")
     parser.add_argument("--scheme", choices=("light", "dark"), default="light")
     parser.add_argument("--out", type=Path, default=Path("docs/images/report.png"))
     args = parser.parse_args()
@@ -31,7 +31,7 @@ def main():
 
 
 def take_picture(page, out, sigma, scheme):
-    """Write the top of the page, down to the end of its curves."""
+    """Save a screenshot of the page from its top to the end of the curves."""
     found = os.environ.get("SMOOTHCERT_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])

@@ -37,7 +37,7 @@ def main():
     try:
         if args.verb == "keep":
             if not args.runs.is_dir():
-                raise SmoothcertError(f"There is no folder of runs {args.runs}.")
+                raise SmoothcertError(f"Expected `runs` to be a folder, but got {args.runs}.")
             for table in args.tables:
                 keep_runs(Workplace(args.runs), list_jobs(table), RESULTS / table, ZOO)
         elif args.verb == "write":
@@ -45,7 +45,7 @@ def main():
         else:
             for flag, value, least in (("images", args.images, 0), ("n", args.n, 1), ("replayed", args.replayed, 0)):
                 if value < least:
-                    raise SmoothcertError(f"`--{flag}` must be at least {least}, got {value}.")
+                    raise SmoothcertError(f"Expected `--{flag}` to be at least {least}, but got {value}.")
             verify_page(RESULTS, PAGE)
             verify_all(RESULTS, args.images, args.n, args.replayed)
     except (SmoothcertError, OSError) as error:

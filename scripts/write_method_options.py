@@ -2,7 +2,7 @@
 
 import json
 
-import smoothcert.methods  # noqa: F401 - the classes are what the table describes
+import smoothcert.methods  # noqa: F401 - defines the methods that the table describes
 from smoothcert.training.method_options import TABLE, known_methods
 
 if __name__ == "__main__":

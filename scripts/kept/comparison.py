@@ -74,6 +74,6 @@ def swap_text(low, high):
 
 
 def swap_sentence(high, low, pair, paper):
-    """Return a sentence on a method that is above another here, and below it in the paper."""
+    """Return a sentence on a method that is above another one here, but below it in the paper."""
     interval = f"95 % interval {pair.low:.4f} to {pair.high:.4f}, paired"
     return f"{high} is {pair.value:.4f} above {low} ({interval}); in the paper it is {paper:.3f} below."

@@ -29,7 +29,7 @@ def cost_line(folder, results):
 def certification_seconds(results):
     """Return the seconds spent on all rows, in every segment of an interrupted certification.
 
-    A killed segment recorded its time at its last save, or not at all; the times of its rows say what is missing.
+    A killed segment recorded its time at its last save, or not at all. If its rows took longer in sum, that counts.
     """
     segments = results.about["segments"]
     edges = [*(segment["first_row"] for segment in segments), len(results)]

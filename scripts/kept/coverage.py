@@ -27,7 +27,7 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class ReproducedRow:
-    """A row of the paper with our ACR beside the paper's; `run` is the kept run, of the first seed.
+    """A row of the paper with our ACR beside the paper's; `run` is the kept run of the first seed.
 
     If the authors published results per image, `paper` is their ACR on the images of our row.
     """
@@ -51,7 +51,7 @@ class ReproducedRow:
 
 @dataclass(frozen=True)
 class TableCoverage:
-    """Reproduced rows of one table, all of its rows, and a description of the missing ones."""
+    """Reproduced rows of one table, the number of all its rows, and a description of the missing ones."""
 
     table: str
     rows: list
@@ -211,7 +211,7 @@ def far_rows(rows):
 
 
 def corrupted_headline(name, networks):
-    """Return sentences on the rows of a table of corrupted images, and on methods in another order than the paper's."""
+    """Return sentences on the rows of a table of corrupted images, and on methods that the paper ranks differently."""
     rows = comparisons(networks)
     far, title = far_rows(rows), find_table(name).title
     text = f"{title}: {len(rows) - len(far)} of {len(rows)} mean ACRs are within {CLOSE} of the paper's."

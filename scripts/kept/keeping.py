@@ -18,10 +18,10 @@ from smoothcert.training.run_folder import RunFolder
 def keep_runs(place, jobs, folder, zoo):
     """Copy finished runs into a table's folder, and the weights of CAT-RS into the package.
 
-    Raises if a run's configuration is not its recipe's, if certificates are of another network or protocol, or if
+    Raises if a run's configuration differs from its recipe, if certificates are for another network or protocol, or if
     they do not follow from their votes. A run that another table has is not kept twice, and neither are two networks
-    of one name. Certificates on corrupted images are kept together with the same network's certificates on the clean
-    images, if the run has them.
+    with the same name. Certificates on corrupted images are kept together with the same network's certificates on the
+    clean images, if the run has them.
     """
     for job in jobs:
         run = RunFolder(place.runs / job.config.name)
@@ -54,7 +54,7 @@ def _finished(place, job, skips):
 def _obstacle(job, run, folder, zoo, paths):
     """Return the reason why a finished run is not kept, or an empty string.
 
-    Certificates on corrupted images may be of a network that was trained again, unless the first one is bundled.
+    Certificates on corrupted images may be for a retrained network, unless the first one is bundled.
     """
     network, weights = file_hash(run.model), zoo / f"{job.config.name}.safetensors"
     if job.data:
@@ -85,7 +85,7 @@ def _copy(run, job, paths, target):
     for file in target.glob("certify-*") if job.data else ():  # of an earlier network, or on fewer images
         file.unlink()
     for file in (run.config, run.metrics, run.segments):
-        if file.is_file():  # the first runs have no segments.json
+        if file.is_file():  # the earliest runs have no segments.json
             shutil.copyfile(file, target / file.name)
     for path in paths:
         shutil.copyfile(sidecar_path(path), target / sidecar_path(path).name)

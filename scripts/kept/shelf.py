@@ -12,7 +12,7 @@ from smoothcert.training.recipes import paper_tables
 WITH_WEIGHTS = ("catrs",)
 """Methods whose weights are kept, as bundled pretrained models."""
 SPARSER = {"mnist-c": (10,), **dict.fromkeys(("cifar10", "linf"), (5,))}
-"""Steps between images that are accepted too where all images would take hours, by table."""
+"""Larger steps between images that are also accepted, by table, where the table's own step would take hours."""
 _REQUIRED = {"sigma", "n0", "n", "alpha", "images", "data", "model"}
 
 
@@ -54,7 +54,7 @@ def clean_folders(folder, run):
 
 
 def shown_tables(folder):
-    """Return the tables that have a folder, and tables all of whose runs are kept in folders of other tables."""
+    """Return the tables that have a folder, and those whose runs are all kept in folders of other tables."""
     kept = {path.name for path in folder.iterdir() if path.is_dir()}
     clean = [name for name in paper_tables() if not has_corrupted_images(name)]
     return sorted(kept.union(name for name in clean if len(kept_rows(folder, name)) == len(list_jobs(name))))

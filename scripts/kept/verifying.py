@@ -31,8 +31,8 @@ def check(holds, message):
 def verify_all(folder, images, n, replayed=0):
     """Raise if a row does not follow from its votes, or if a kept network does not reproduce its votes.
 
-    `images` images of every kept network are voted on with `n` fresh noise samples each; for `replayed` images the
-    noise samples of the selection are drawn again, to check the precision of the votes.
+    Every kept network votes on `images` images with `n` fresh noise samples each. For `replayed` images, the selection
+    votes are repeated with the same noise, to check the precision in which the votes were counted.
     """
     skipped, networks, paths = set(), {}, certificates(folder)
     check(paths, f"{folder} holds no certificates")
@@ -84,7 +84,7 @@ def vote_again(run, results, votes, images, n, replayed=0):
     try:
         data = smoothcert.load_dataset(name, "test")
     except SmoothcertError as error:
-        if corrupted:  # another draw of the corruptions, which is all one can get, would not do
+        if corrupted:  # the corruptions can only be generated anew, which gives other images
             return f"network not run ({name} is not available)"
         raise MissingDataError(str(error)) from error
     same = data.fingerprint == settings["data"]["sha256"]
@@ -114,11 +114,11 @@ def vote_on_fresh_noise(run, model, data, results, votes, images, n):
 
 
 def replay_selection(run, model, data, results, votes, images):
-    """Check the precision of the votes: draw the selection's noise samples again and count the votes that differ.
+    """Check the precision of the votes: repeat the selection with the same noise and count the votes that differ.
 
-    Same noise, same precision, same votes, but for the order of summation. In the other precision many more votes of
-    close calls move, so the images with the smallest majorities are replayed, in both precisions. The majority is
-    that of the estimation votes, which are not used otherwise.
+    In the same precision, votes differ only through the order of summation; in the other precision, many more votes
+    differ where the majority is small. So the images with the smallest majorities are replayed, in both precisions.
+    Majorities are those of the estimation votes, which are not used otherwise.
     """
     settings = results.about["settings"]
     recorded = settings["precision"]
@@ -138,7 +138,7 @@ def replay_selection(run, model, data, results, votes, images):
 
 
 def check_precision(run, moved, recorded, total):
-    """Raise unless the stored votes are those of the recorded precision, or too alike in both to tell."""
+    """Raise unless the stored votes match the recorded precision, or both precisions too well to tell them apart."""
     other = _OTHER_PRECISION[recorded]
     counted = f"{moved[recorded]} of {total:,} replayed votes differ in {recorded}, {moved[other]} in {other}"
     check(2 * moved[recorded] <= max(moved[other], _LEAST_MOVED), f"{run}: votes are not of {recorded}: {counted}")
@@ -146,7 +146,7 @@ def check_precision(run, moved, recorded, total):
 
 
 def check_votes(image, fresh, votes, predict, radius, sigma):
-    """Raise if fresh votes contradict those of a certificate, its class, or its radius."""
+    """Raise if fresh votes contradict the votes, the class or the radius of a certificate."""
     (low, high), (least, most) = interval(fresh), interval(votes)
     check(((low <= most) & (least <= high)).all(), f"{image}: fresh votes contradict the stored ones")
     if predict != ABSTAIN:

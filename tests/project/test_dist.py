@@ -65,7 +65,7 @@ def test_problems_of_a_wheel_are_found(wheel, tmp_path):
     assert problems[0] == f"missing: {data}"
     assert len(problems) == 3
     assert all(pattern in "".join(problems[1:]) for pattern in NEEDED if pattern.endswith((data, license)))
-    assert file_problems(wheel, expected, most_bytes=1000)[0].endswith("bytes; expected less than 1,000")
+    assert file_problems(wheel, expected, most_bytes=1000)[0].endswith("bytes; expected fewer than 1,000")
     assert different_files(wheel, wheel) == []
     changed = write_wheel(tmp_path / "changed.whl", {**fewer, "smoothcert/py.typed": b"changed"})
     assert {data, "smoothcert/py.typed"} < set(different_files(wheel, changed))

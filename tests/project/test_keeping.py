@@ -161,10 +161,10 @@ def test_the_command_says_what_is_wrong(tmp_path):
     done = run("keep", tmp_path, "mnyst")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Unknown table 'mnyst'; did you mean 'mnist'?")
-    assert "There is no folder of runs" in run("keep", tmp_path / "none", "mnist").stderr
+    assert "Expected `runs` to be a folder, but got" in run("keep", tmp_path / "none", "mnist").stderr
     done = run("verify", "--images", "-1")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "`--images` must be at least 0, got -1.\n"
+    assert done.stderr == "Expected `--images` to be at least 0, but got -1.\n"
 
 
 def test_a_run_of_another_configuration_is_refused(shelf, place):

@@ -14,7 +14,7 @@ from smoothcert.demo.networks import METHODS, ORDINARY, SIGMAS, network_facts, n
 
 _ASSETS = Path(__file__).with_name("assets")
 _STYLES = ("page", "cards", "board")
-# The order matters, since all scripts share one scope. Both the page and its workers load the engine.
+# The order matters, since all scripts share one scope. The page and its workers all load the engine.
 _ENGINE = ("statistics", "philox", "kernel", "network", "attacks")
 _SCRIPTS = ("dom", "readers", "pad", "cards", "board", "push", "main")
 
@@ -25,10 +25,10 @@ _ALPHA = 0.001  # a certificate is wrong with at most this probability
 
 
 def render_demo() -> str:
-    """Return the demo page "Attack this digit", a single HTML file that needs no network.
+    """Return the demo page "Attack this digit", a single HTML file that works offline.
 
     Returns:
-        The page.
+        The page as HTML.
 
     Example:
         >>> page = render_demo()
@@ -73,21 +73,21 @@ def _facts() -> list[str]:
         f"Clopper-Pearson bound, and a certificate is wrong with probability at most {_ALPHA}. Until all n votes are "
         "in, bound and radius are only a preview.",
         f"All networks are LeNets with 431,080 weights of 8 bits, trained on MNIST: CAT-RS for {trained['catrs']} "
-        f"epochs, Gaussian for {trained['gaussian']}, and the ordinary one for {epochs[ORDINARY]}. There is one for "
-        "every noise level. The certificates are those of the networks with 8-bit weights, computed in 32-bit "
-        "floating point.",
-        "The noise is that of smoothcert: with the seed in this page's address, the Python package counts the same "
-        "votes, up to rounding.",
+        f"epochs, Gaussian for {trained['gaussian']}, and the ordinary one for {epochs[ORDINARY]}. CAT-RS and "
+        "Gaussian have one network per noise level. The certificates are those of the networks with 8-bit weights, "
+        "computed in 32-bit floating point.",
+        "The noise is generated as in smoothcert: with the seed in this page's address, the Python package counts the "
+        "same votes, up to rounding.",
         "Distances are \N{SCRIPT SMALL L}\N{SUBSCRIPT TWO}: the root of the sum of the squared changes of all pixels, "
         "which range from 0 to 1. A pushed pixel may leave that range; the guarantee covers this, and the screen clips "
         "it.",
-        "Each network is attacked by itself, with full knowledge of it. To fool one prediction, the push crosses the "
+        "Each network is attacked separately, with full knowledge of it. To fool one prediction, the push crosses the "
         "nearest boundary between two answers. To fool the vote, or to push toward a digit, it follows gradients "
         f"averaged over noisy copies. A test at level {_ALPHA} decides the answers along the push; hatched means "
         "undecided.",
-        "The digits are MNIST test images, all but the 0 chosen for being difficult. With noise 0.50, a single "
-        "prediction of a smoothed network is fooled inside the certified ball on about 5 % of the test images, and the "
-        "ordinary network on more than 30 %.",
+        "The digits are MNIST test images; all but the 0 were chosen because they are difficult. With noise 0.50, "
+        "a single prediction of a smoothed network is fooled inside the certified ball on about 5 % of the test "
+        "images, and the ordinary network on more than 30 %.",
     ]
 
 

@@ -14,7 +14,7 @@ METHOD_COLORS = {
     "macer": 5,
     "stability": 6,
 }
-"""Position of each method's color; the methods compared most often have the strongest ones."""
+"""Index of each method's color in `LIGHT` and `DARK`; the methods compared most often have the strongest colors."""
 
 LIGHT = ("#0950c3", "#35312e", "#961500", "#008645", "#750d70", "#bc8d00", "#2198ff", "#958d9e")
 """Colors on white. The last one is for other methods."""

@@ -13,10 +13,11 @@ from smoothcert.results.verify import read_verified, verify_limit
 
 
 class ResultsReader:
-    """Read each results file once. Unless `unverified`, raise if its rows cannot be true.
+    """Reader that reads each results file once and, unless `unverified`, raises if its rows cannot be true.
 
     Rows must follow from the votes and the sidecar beside them. Published files have neither; their radii must be
-    possible at their noise level, which is in `given` or in the file name. `on_read` gets the number of files read.
+    possible at their noise level, taken from `given` or the file name. `on_read` is called with the number of files
+    read so far.
     """
 
     def __init__(
@@ -26,7 +27,7 @@ class ResultsReader:
         self._known: dict[Path, Results] = {}
 
     def read(self, path: Path, name: str | None = None) -> Results:
-        """Return the content of a file; `name`, by default the file's own, may state the noise level."""
+        """Return the content of a file; `name` (default: the file name) may state the noise level."""
         if path not in self._known:
             self._known[path] = read_results(path) if self.unverified else read_verified(path)
             if self.on_read:

@@ -52,7 +52,7 @@ class Run:
 
     @property
     def unfinished(self) -> str:
-        """Message on how many images are still missing, empty if the results are complete."""
+        """Message stating how many images are finished, empty if the results are complete."""
         settings, done = self.entry.settings, len(self.entry.results)
         requested = len(images_of(settings["images"])) if "images" in settings else done
         if done >= requested:
@@ -79,7 +79,7 @@ def read_findings(
     """Read the results that `find_results` finds.
 
     `given` holds the `dataset` and `sigma` of files without a sidecar. Raise if rows contradict the votes or the
-    settings beside them, unless `unverified`. `progress` gets the number of files read so far and of all files.
+    settings beside them, unless `unverified`. `progress` is called with the number of files read and the total.
     """
     files = find_results(texts)
     on_read = (lambda done: progress(done, len(files))) if progress else None
@@ -106,8 +106,8 @@ def read_runs(texts: Sequence[str], *, unverified: bool = False, **given: Any) -
 def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
     """Return (name, results file) for each `[NAME=]FILE`, and for all results files below each folder.
 
-    Files of counts and looks are skipped, unless nothing else was named. In folders, so is the output of
-    `compare-precision`.
+    Vote and look files are skipped unless only such files were named. The output of `compare-precision` is skipped in
+    folders.
     """
     files: list[tuple[str | None, Path]] = []
     for text in texts:
@@ -156,17 +156,17 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
 
 
 def _training_cost(run: Run) -> float | None:
-    """Return the forward passes per training image; None if unknown, as for networks that were combined."""
+    """Return the forward passes per training image, or None for cascades, ensembles and unknown configurations."""
     if run.config is None or {"cascade", "ensemble"} & {*run.entry.settings, *run.entry.settings.get("model", {})}:
         return None
     try:
         return run.config.epochs * relative_cost(run.config) * passes_per_input("gaussian")
-    except (TypeError, ValueError, OverflowError) as error:  # options that no method takes
-        raise SmoothcertError(f"{run.path.parent / 'config.toml'} has impossible options of the method.") from error
+    except (TypeError, ValueError, OverflowError) as error:  # invalid options
+        raise SmoothcertError(f"{run.path.parent / 'config.toml'} has invalid options for its method.") from error
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:
-    """Return the run's entry, with the paper's row and its name if the recipe is not in the main table."""
+    """Return the run's entry; if its recipe is in no main table of the paper, with that other row and its name."""
     place = paper_places().get(recipe_of(run))
     if place is None or run.entry.protocol or not run.entry.method:  # the paper's rows have the published protocol
         return run.entry
@@ -176,7 +176,7 @@ def _match_paper_row(run: Run, name: str | None) -> Entry:
 
 
 def recipe_of(run: Run) -> str:
-    """Return the name of the run's recipe without its seed, empty without a configuration."""
+    """Return the name of the run's recipe without a seed suffix, empty without a configuration."""
     return re.sub(r"-seed\d+$", "", run.config.name) if run.config else ""
 
 

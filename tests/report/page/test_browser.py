@@ -315,7 +315,8 @@ def test_every_plot_is_read_by_touch(browser, file, runs):
 
 def test_best_sigma_shows_bands_the_papers_numbers_and_missing_levels(tab, runs):
     press(tab, "Best σ", "#curves-controls")
-    assert tab.locator("#curves-remark").inner_text() == "1 more on other images: see the table."
+    remark = "1 more on other images or with another protocol: see the table."
+    assert tab.locator("#curves-remark").inner_text() == remark
     tab.get_by_label("Show Gaussian, σ 0.25").uncheck()
     settle(tab)
     assert "Gaussian has no run at σ 0.25." in tab.locator("#curves-remark").inner_text(), "its curve lacks a level"

@@ -35,7 +35,7 @@ _CLEAN = ("identity", "clean")
 
 @dataclass(frozen=True)
 class CorruptedFile:
-    """A results file with its rows by corruption and severity; without any parts it is on clean images.
+    """A results file with its rows by corruption and severity; `parts` is empty for clean images.
 
     `folder` identifies the network of published files; `rows` is the number of rows per severity in the dataset.
     """
@@ -64,11 +64,11 @@ class CorruptedFile:
         return self.folder, self.dataset, self.weights, self.protocol
 
     def is_clean_version_of(self, other: CorruptedFile) -> bool:
-        """Return True if these are the other file's images before corruption, by the same network and protocol."""
+        """Return True if these are results on the other file's clean images, for the same network and protocol."""
         results, corrupted = self.entry.results, other.entry.results
         _, here, there = np.intersect1d(results.idx, corrupted.idx % other.rows, return_indices=True)
         return (
-            np.array_equal(results.label[here], corrupted.label[there])  # a subset may number its images anew
+            np.array_equal(results.label[here], corrupted.label[there])  # a subset may renumber its images
             and (None in (self.weights, other.weights) or self.weights == other.weights)
             and (self.folder.name, self.protocol) == (other.folder.name, other.protocol)
             and self.dataset in (other.dataset, (other.dataset or "").removesuffix("-c"))
@@ -104,7 +104,7 @@ def is_corrupted(path: Path) -> bool:
 
 
 def make_part(results: Results, images: NDArray[np.int64], chosen: Any = slice(None)) -> CorruptionPart:
-    """Return the chosen rows, which belong to the given images."""
+    """Return the chosen rows as a part; `images` holds the image index of every row."""
     radius = metrics.robust_radius(results.radius, results.correct)
     return CorruptionPart(images[chosen], radius[chosen], results.correct[chosen])
 
@@ -116,7 +116,7 @@ def _split_name(name: str) -> tuple[str, str]:
 
 
 def folder_and_severity(path: Path) -> tuple[Path, int | None]:
-    """Return the folder of a file's network; a published file may be in a folder named after a severity."""
+    """Return the folder that identifies a file's network, and the severity if a folder of published files names it."""
     folder = path.absolute().parent  # `.` has no name
     if sidecar_path(path).is_file():
         return folder, None

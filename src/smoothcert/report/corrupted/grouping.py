@@ -22,8 +22,9 @@ def read_corrupted(
     """Read results files on corrupted images and join those of each network.
 
     Files belong to one network if folder, dataset, weights, noise level, protocol and n agree. Several files of one
-    corruption, such as shards, are merged. Results on the clean images are found in a folder of the same name. `given`
-    holds the `dataset` and `sigma` of files without a sidecar; it is ignored if there is a `reader`.
+    corruption, such as shards, are merged. Files on clean images are matched by folder name, dataset, weights, noise
+    level, protocol, n and labels. `given` holds the `dataset` and `sigma` of files without a sidecar; it is ignored if
+    there is a `reader`.
     """
     reader = reader or ResultsReader(given)
     files = [read_file(Path(path), reader) for path in paths]
@@ -75,7 +76,7 @@ def _find_suite(parts: Mapping[tuple[str, int], CorruptionPart], dataset: str | 
 
 
 def _make_names_unique(networks: Sequence[tuple[str, CorruptedResults]]) -> list[CorruptedResults]:
-    """Add the folder name to networks of one method, such as seeds, and a number if the folder names agree too."""
+    """Add the folder name to networks with the same name, such as seeds, and a number if the folder names agree too."""
     keys = [(entry.name, entry.dataset, entry.sigma, entry.n) for _, entry in networks]
     places = [(folder, key) for (folder, _), key in zip(networks, keys, strict=True)]
     entries = []

@@ -11,7 +11,7 @@ from smoothcert.report.corrupted.results import CorruptedResults
 from smoothcert.statistics import metrics
 
 KINDS = {"acr": ("ACR", "radius", 1.0, ".3f"), "accuracy": ("acc %", "correct", 100.0, ".1f")}
-"""Measures: title, the averaged field of `CorruptionPart`, its unit, and the number format."""
+"""Measures: title, averaged field of `CorruptionPart`, factor to the printed unit, and number format."""
 
 
 @dataclass(frozen=True)

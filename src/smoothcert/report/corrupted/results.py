@@ -28,7 +28,7 @@ class CorruptedResults:
     """Results of one network by corruption and severity.
 
     `suite` is the published benchmark ("mnist-c" or "cifar10-c") that defines the corruptions of the mean. Other
-    corruptions are held out of the mean, unless all corruptions with results are such.
+    corruptions are held out of the mean, unless only those have results.
     """
 
     name: str
@@ -82,9 +82,9 @@ def same_images(members: Sequence[CorruptedResults]) -> bool:
 
 
 def on_shared_images(members: Sequence[CorruptedResults]) -> list[CorruptedResults]:
-    """Return the networks with the rows of images that all of them have, corruption by corruption.
+    """Return the networks with, for each corruption and severity, only the images that all networks with it share.
 
-    If the networks share no image on some corruption, they are returned unchanged.
+    If there are no shared images for some corruption, the networks are returned unchanged.
     """
     shared = {
         key: reduce(np.intersect1d, [entry.parts[key].images for entry in members if key in entry.parts])

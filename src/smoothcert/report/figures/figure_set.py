@@ -1,4 +1,4 @@
-"""Selects the figures for a set of runs: one per dataset and noise level, and figures 2 to 6 of the paper."""
+"""Selects the figures for a set of runs: those per dataset and noise level, and figures 2 to 6 of the paper."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _ablation(runs: Sequence[Run], table: str, symbol: str) -> list[Panel]:
 
 
 def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
-    """Return the methods' curves at each noise level of a main table, with the first of several seeds."""
+    """Return the methods' curves at each noise level of a main table, for the first of several seeds."""
     panels: list[Panel] = []
     for sigma in _SIGMAS:
         members = {

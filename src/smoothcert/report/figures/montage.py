@@ -23,7 +23,7 @@ Picture = NDArray[np.uint8]
 def corruption_pictures(
     corrupted: CorruptedSet, image: int, severity: int = 3, data_dir: str | Path | None = None
 ) -> dict[str, Picture]:
-    """Return one image by name of corruption; the first is the clean image, if the clean dataset is available."""
+    """Return an image under every available corruption, by name; the clean image comes first if it is available."""
     if not corrupted.available:
         raise UsageError(f"{corrupted.folder} contains none of the corruptions {', '.join(corrupted.corruptions)}.")
     clean = corrupted.find_clean(data_dir)

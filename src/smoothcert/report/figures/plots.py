@@ -125,7 +125,7 @@ def _add_legend_below(figure: Any, named: Mapping[str, Any]) -> None:
 def _line_styles(names: Iterable[str]) -> list[tuple[int, Any]]:
     """Return a color index and a dash pattern for each curve, the same for a method in every figure.
 
-    Variants of a method share its color and differ in dashes; other runs get the colors that no method here uses.
+    Variants of a method share its color and differ in dashes; other runs get colors that no method in the plot uses.
     """
     methods = [_method_index(name) for name in names]
     free = [index for index in range(len(_COLORS)) if index not in methods] or list(range(len(_COLORS)))

@@ -1,4 +1,4 @@
-"""The report as a single HTML file that opens from disk without a network."""
+"""The report as a single HTML file that opens from disk and works offline."""
 
 from smoothcert.report.page.heatmap import corruption_maps
 from smoothcert.report.page.image_sheet import Pictures

@@ -37,7 +37,7 @@ SHARE_EDGES = (
 )
 """Edges of the histograms of vote shares: finer toward 1, where the radius grows without bound."""
 
-_LONGEST_TEXT = 5000  # others are encoded images
+_LONGEST_TEXT = 5000  # longer ones are encoded images
 
 
 def build_content(
@@ -90,7 +90,7 @@ def build_content(
 
 
 def varied_options(runs: Sequence[Run]) -> list[Json | None]:
-    """Return the single option, if any, that varies among the runs of a method, dataset and noise level."""
+    """Return, for each run, the only option that varies among runs of its method, dataset and noise level, or None."""
     groups: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
     for position, run in enumerate(runs):
         if run.config and run.entry.method:
@@ -113,7 +113,7 @@ def _cells(row: TableRow, table: Table) -> list[list[str]]:
 
 
 def _all_options(config: TrainConfig) -> Mapping[str, Any]:
-    """Return the options of a run's method with defaults, which folders of earlier versions do not state."""
+    """Return the options of a run's method, with defaults for those that its configuration does not state."""
     options = known_methods().get(config.method, {})
     return {**{name: option["default"] for name, option in options.items()}, **config.options}
 
@@ -166,7 +166,7 @@ def _images_json(runs: Sequence[Run], grid: RadiusGrid) -> Json:
 
 
 def _compact(indices: Sequence[int]) -> Json | list[int]:
-    """Return evenly spaced indices as start, step and count."""
+    """Return evenly spaced indices as start, step and count, and other indices as a list."""
     step = indices[1] - indices[0] if len(indices) > 1 else 1
     if all(b - a == step for a, b in pairwise(indices)):
         return {"start": indices[0], "step": step, "count": len(indices)}

@@ -40,11 +40,10 @@ def _clean_name(dataset: str | None) -> str:
 
 
 def corruption_message(networks: Sequence[CorruptedResults], runs: Sequence[Run] = ()) -> Json | None:
-    """Return the message on corrupted images, of the group with the most networks; None without any.
+    """Return the message on corrupted images for the largest group of networks, or None if there are no networks.
 
-    `runs` are the runs on clean images, in whose folders the configurations of networks are.
-
-    All numbers are on the images that the networks of the group share.
+    All numbers are on the images that the networks of the group share, if they share any. `runs` are the runs on clean
+    images; they have the training configurations of the networks.
     """
     if not networks:
         return None

@@ -94,5 +94,5 @@ def _verdicts(run: Run, indices: Sequence[int]) -> Json:
 
 
 def _round_down(radius: float) -> float:
-    """Round a radius down to three digits; 1e-9 makes up for the binary representation of rounded radii."""
+    """Round a radius down to three digits, tolerating binary rounding errors of up to 1e-9."""
     return math.floor(radius * 1000 + 1e-6) / 1000

@@ -61,7 +61,7 @@ def _one_severity(entry: CorruptedResults) -> bool:
 
 
 def _columns(entries: Sequence[CorruptedResults]) -> Iterator[tuple[CorruptedResults, str, str]]:
-    """Yield all networks, those in one map on shared images, with a column title and an addition to the map's title."""
+    """Yield all networks, those in one map on shared images, with a column title and a suffix of the map's title."""
     for group in corruption_groups(entries):
         together = [entry for entry in group if _one_severity(entry)]
         shared = on_shared_images(together)

@@ -24,8 +24,8 @@ Picks = dict[str, list[int]]
 def candidates(results: Results) -> Picks:
     """Return the rows of each kind, most interesting first.
 
-    These are the 2 % of images with the largest and the smallest radius among the correct ones, the wrong ones with
-    the largest radius, and all abstentions.
+    These are the correct images with the largest and with the smallest radii, the wrong images with the largest radii
+    (2 % of all images for each of these kinds, at least 8), and all abstentions.
     """
     correct = np.flatnonzero(results.correct & (results.predict >= 0))
     wrong = np.flatnonzero(~results.correct & (results.predict >= 0))

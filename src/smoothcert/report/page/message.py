@@ -139,7 +139,7 @@ def _winners(at: BestAt) -> str:
 
 
 def _cost_sentence(leads: Sequence[Lead], configs: Mapping[int, TrainConfig | None]) -> list[Json]:
-    """Compare the cost of training the winner and the next method, at the noise level with the largest ACR of both."""
+    """Compare the cost of training the winner and the next method, at the noise level with the largest ACR."""
     lead = max(leads, key=lambda lead: (lead.second is not None, lead.first.acr.value))
     if lead.second is None:
         return []

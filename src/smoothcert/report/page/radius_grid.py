@@ -17,7 +17,7 @@ from smoothcert.report.tables.entries import Entry
 from smoothcert.results.records import Results
 
 _DIVISIONS = (64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
-_MAX_STEPS = 250  # the step of an image must fit into a byte
+_MAX_STEPS = 250  # the code of an image must fit into a byte
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def render_page(
         runs: The runs, as returned by `read_runs`.
         table: The table of the same runs.
         title: Title of the page.
-        load: Returns the test images of a dataset by its name; None leaves out the gallery.
+        load: Returns the test images of a dataset by its name; None omits the images from the page.
         corruptions: Values of heat maps by title, as returned by `corruption_maps`.
         networks: Results on corrupted images; if the page is mostly about them, it begins with them.
 

@@ -13,7 +13,7 @@ from smoothcert.training.recipes import list_recipes, load_recipe
 
 @dataclass(frozen=True)
 class Trained:
-    """A network whose cost is stated: by its own configuration or, without one, by the recipe for its settings."""
+    """A network whose training cost follows from its configuration or, without one, the recipe for its settings."""
 
     name: str
     dataset: str | None

@@ -43,7 +43,7 @@ def read_estimation(path: Path, images: int) -> Votes | None:
 
 
 def vote_shares(results: Results, votes: Votes | None, sigma: float | None) -> NDArray[np.float64] | None:
-    """Return each image's share of votes p_A for the certified class, or for the leading one if it abstained.
+    """Return the share of votes p_A for each image's certified class, or for its leading class if it abstained.
 
     Without votes, return the lower bound Phi(R / sigma) that follows from the radius (NaN for abstentions), or None if
     the noise level is unknown too.

@@ -47,7 +47,7 @@ def best_annex(table: Table) -> Annex:
 
 
 def fewer_votes_annex(runs: Sequence[Run], table: Table) -> Annex:
-    """Return the training cost of runs, and their expected ACR at fewer votes, where votes and settings allow it."""
+    """Return the training cost of runs, and their expected ACR at fewer votes where votes and settings allow it."""
     order = {id(row.entry): place for place, row in enumerate(table.rows)}
     titles = [
         *(["dataset"] if table.several_sets else []),
@@ -66,12 +66,15 @@ def fewer_votes_annex(runs: Sequence[Run], table: Table) -> Annex:
         texts += [f"{found[fewer]:.3f}" if fewer in found else "" for fewer in FEWER]
         lines.append([Cell(text) for text in [*texts, f"{radii.mean():.3f}"]])
         values.append({"title": entry.title, "sigma": entry.sigma, "cost": entry.cost, "acr_at_fewer_votes": found})
-    note = "Training cost in forward passes per training image, and ACR at n votes from the stored ones:"
+    note = "Training cost in forward passes per training image, and ACR at n votes, estimated from the stored votes:"
     return Annex(Sheet(titles, [lines], note=note), values)
 
 
 def acr_at_fewer(run: Run) -> dict[int, float]:
-    """Return the expected ACR at fewer votes; nothing unless the run used CERTIFY with a fixed n and kept its votes."""
+    """Return the expected ACR by number of votes.
+
+    The result is empty unless the run used CERTIFY with a fixed n and kept its votes.
+    """
     settings, results = run.entry.settings, run.entry.results
     unusual = {"stop", "bound", "top_k", "cascade"} & set(settings)
     if unusual or not {"n", "alpha", "sigma"} <= set(settings) or not counts_path(run.path).is_file():

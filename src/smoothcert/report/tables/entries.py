@@ -72,7 +72,7 @@ def stated_sigma(name: str, given: Mapping[str, Any]) -> float | None:
 
 
 def _own_name(results: Results) -> str | None:
-    """Return the name of a user's model: as given with `model`, or else that of its class or function."""
+    """Return the name of a user's model: the one given in `model`, or else that of its class or function."""
     given = results.about.get("settings", {}).get("model", {}).get("name")
     segment = (results.about.get("segments") or [{}])[-1]
     named = segment.get("module") or segment.get("function") or {}
@@ -117,7 +117,7 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
 
 
 def _describe_ensemble(ensemble: Mapping[str, Any]) -> str:
-    """Return the size of an ensemble and its consensus: it is not a row of the paper.
+    """Describe an ensemble, which has no row in the paper, by its size and consensus.
 
     >>> _describe_ensemble({"members": [{}, {}, {}], "consensus": 2})
     'ensemble of 3, consensus 2'

@@ -17,7 +17,7 @@ def fit_table(table: Table, fits: Callable[[Sheet], bool], *, curves: bool = Tru
 
     It omits, in this order: radii at which no image is certified; the columns `images` and `n`, which the note
     states; the columns of dataset and noise level, which become headings; the sparklines; letters of long names; the
-    standard error; more letters; every second radius.
+    standard error; more letters; every second radius, repeatedly.
     """
     for printed in _narrower(table, curves):
         if fits(printed):
@@ -69,7 +69,7 @@ def _with_short_names(shown: Sheet, width: int) -> Sheet:
 
 
 def short_name(name: str, width: int) -> str:
-    """Shorten the method in the name of a row, and, if that is not enough, what distinguishes it from others.
+    """Shorten the method before the comma in a row's name or, if that is not enough, cut off the end of the name.
 
     >>> short_name("Consistency, lambda=10", 20), short_name("Consistency, lambda=10", 9)
     ('Consist.., lambda=10', 'Consist..')

@@ -18,7 +18,10 @@ from smoothcert.report.tables.table import Table, TableRow, to_json
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of a table cell; `mark` is "best", "second", "paper" for the paper's numbers, "curve" or empty."""
+    """Text of a table cell and its mark.
+
+    `mark` is "best", "second", "worse", "paper" for the paper's numbers, "curve", "title" or empty.
+    """
 
     text: str
     mark: str = ""
@@ -106,7 +109,7 @@ _MARKS = {"best": "*", "second": "_", "worse": "-", "": " "}
 
 
 def to_text(table: Table | Sheet) -> str:
-    """Return an aligned table; `*` marks the best of a column, `_` the second best and `-` worse ones."""
+    """Return an aligned table; `*` marks the best of a column, `_` the second best and `-` grayed values."""
     printed = sheet(table)
     lines = aligned_lines(printed, _MARKS, "-")
     texts = ["".join(text for text, _ in line).rstrip() for line in lines]
@@ -142,12 +145,12 @@ def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterat
 
 @dataclass(frozen=True)
 class TextFormat:
-    """Description of a text format of tables. The page gets it too, and writes the rows that it shows.
+    """Description of a text format of tables. The page's scripts use the same descriptions to copy its table.
 
     Attributes:
         head: Text before the titles; `{columns}` stands for a letter per column, l or r.
         row: Text before, between and after the cells of a line.
-        align: Cells of a line below the titles, of left and right columns; empty for no such line.
+        align: Cells of left- and right-aligned columns in a line below the titles; empty for no such line.
         rule: Line above each group.
         foot: Text at the end.
         marks: Text before and after the best, second-best and grayed values.

@@ -1,4 +1,4 @@
-"""The difference in ACR of two runs on the images they share, the same wherever the page states it."""
+"""Paired difference in ACR of two runs, computed in the same way wherever the page states it."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def _mark_rows(rows: Sequence[TableRow]) -> None:
 
 
 def _mark_worse(rows: Sequence[TableRow]) -> None:
-    """Mark accuracies below those of the most costly Gaussian training that costs no more, or else the cheapest."""
+    """Mark accuracies below those of the costliest Gaussian training that costs no more, else of the cheapest one."""
     gaussians = sorted((row for row in rows if row.entry.method == "gaussian"), key=lambda row: row.entry.cost or 0.0)
     for row in rows:
         affordable = [other for other in gaussians if (other.entry.cost or 0.0) <= (row.entry.cost or math.inf)]

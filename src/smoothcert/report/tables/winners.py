@@ -57,7 +57,7 @@ def leads_by_sigma(rows: Sequence[TableRow]) -> list[Lead]:
 
 
 def best_by_radius(rows: Sequence[TableRow], radii: Sequence[float]) -> list[BestAt]:
-    """Return the best row at each radius at which some image is certified, whatever its noise level."""
+    """Return the best row at each radius at which some image is certified, regardless of noise level."""
     best = (_best_at(rows, number, radius) for number, radius in enumerate(radii))
     return [at for at in best if at.accuracy > 0]
 

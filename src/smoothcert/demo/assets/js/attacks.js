@@ -11,7 +11,7 @@ function softmax(scores) {
   return scaled(powers, 1 / powers.reduce((a, b) => a + b));
 }
 
-/** A random direction: the same for every network with the same seed. */
+/** Return a random direction that depends only on the seed and the image, not on the network. */
 function randomDirection(seed, index) {
   const drawn = normalNoise(new Float32Array(PIXELS), seed, 0, index, ATTACK);
   return scaled(drawn, 1 / length(drawn));
@@ -67,7 +67,7 @@ function* foolTheVote(network, image, { sigma, label, target = -1, size, seed, i
       const scores = network.scores(noises.slice(start, start + IMAGES).map((noise) => moved(pushed, noise, 1)));
       scores.forEach((values, lane) => {
         const shares = softmax(values);
-        // The gradient of log p, weighted by p: the mean probability's own gradient, up to a factor.
+        // Each copy's gradient of log p, weighted by p: the sum is the mean probability's gradient, up to a factor.
         const weights = shares.map((share, i) => shares[goal] * ((i === goal ? 1 : 0) - share));
         network.gradient(lane, weights).forEach((value, i) => {
           uphill[i] += value;

@@ -79,7 +79,7 @@ class Lane {
   }
 }
 
-/** One or two sentences about the answers at this distance. */
+/** Return sentences about the answers at this distance, as text and elements. */
 function summarize(distance, networks) {
   if (!distance) return ["Drag the slider, or use the arrow keys, and watch the answers."];
   const name = (network) => TITLES[network.name][0];

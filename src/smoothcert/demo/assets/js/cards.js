@@ -5,7 +5,7 @@ const TITLES = {
   catrs: ["CAT-RS", "trained on noisy images for large radii"],
   ordinary: ["Ordinary network", "trained with almost no noise, no vote, no guarantee"],
 };
-const FIELD = 100; // radius of the ball's drawing
+const FIELD = 100; // radius of the gray field behind the ball, in drawing units
 const FIRST = 8; // votes at the start of the bound's axis, which is logarithmic
 const BOX = { width: 240, height: 150, left: 34, right: 6, top: 8, bottom: 22 };
 
@@ -92,7 +92,7 @@ class Card {
       away = Math.min(distance * scale, FIELD + 8);
     const [dx, dy] = [Math.cos(-0.7), Math.sin(-0.7)];
     const tip = { cx: away * dx, cy: away * dy, r: 6, class: distance > radius ? "tip outside" : "tip" };
-    // A small ball has its name below it.
+    // The radius of a small ball is written below it.
     const name = { x: 0, y: radius * scale < 50 ? radius * scale + 16 : 24, "text-anchor": "middle" };
     this.ball.replaceChildren(
       s("circle", { class: "field", r: FIELD }),
@@ -117,7 +117,7 @@ class Card {
       s("text", { x: left - 5, y: y(share) + 4, "text-anchor": "end" }, share.toFixed(2)),
     ]);
     const last = history.at(-1);
-    // Where no curve is: at the right, above the dashed line, or at the top if the bound is low there.
+    // Write the bound where there is no curve: at the right, above the dashed line, or at the top if the bound is low.
     const low = Math.min(...history.filter(({ trials }) => x(trials) > width / 2 - 20).map(({ bound }) => bound));
     const end = { x: width - right, y: low > 0.66 ? y(0.5) - 6 : y(1) + 16 };
     this.bound.replaceChildren(

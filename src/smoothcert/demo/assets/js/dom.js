@@ -1,4 +1,4 @@
-// Building elements, and formats of numbers.
+// Building elements, and formatting numbers.
 
 function element(make, name, properties, children) {
   const made = make(name);
@@ -17,7 +17,7 @@ const s = (name, properties = {}, ...children) =>
 const $ = (id) => document.getElementById(id);
 
 const whole = (value) => value.toLocaleString("en-US");
-/** A radius, rounded down: a certificate is never rounded up. */
+/** Format a radius, rounded down: a certificate is never rounded up. */
 const radiusText = (value) => (Math.floor(value * 100 + 1e-9) / 100).toFixed(2);
 const boundText = (value) => (Math.floor(value * 1e4) / 1e4).toFixed(4);
 

@@ -28,8 +28,8 @@ const state = {
   distance: Number(given.get("push")) || 0,
   seed: given.has("seed") ? Number(given.get("seed")) >>> 0 : crypto.getRandomValues(new Uint32Array(1))[0],
 };
-const limit = () => 4 * state.sigma; // of the ball's drawing
-const reach = () => ({ 0.25: 2, 0.5: 3, 1: 4 })[state.sigma]; // of the slider
+const limit = () => 4 * state.sigma; // largest distance in the drawing of the ball
+const reach = () => ({ 0.25: 2, 0.5: 3, 1: 4 })[state.sigma]; // largest distance of the slider
 
 const files = Object.entries(content.networks).map(([name, packed]) => [name, bytesOf(packed)]);
 const filesOf = (...names) => Object.fromEntries(files.filter(([name]) => names.some((own) => name.startsWith(own))));
@@ -53,7 +53,7 @@ function chooseSubject(subject) {
   restart();
 }
 
-/** Count the votes anew: the digit, the noise or the number of votes has changed. */
+/** Vote and attack again after a change of the digit, noise level, number of votes or seed. */
 function restart() {
   delete document.documentElement.dataset.ready;
   stopShow();
@@ -71,7 +71,7 @@ function restart() {
   remember();
 }
 
-/** Let a network vote; the radius counts when all votes are in, because n was fixed in advance. */
+/** Let a network vote; its radius is a certificate only when all votes are in, because n was fixed in advance. */
 function vote(network) {
   const take = ({ selection, estimation, noisy, vote: label, finished = false }) => {
     const trials = estimation.reduce((a, b) => a + b);
@@ -112,10 +112,10 @@ function remember() {
   history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
 }
 
-// A link to a step replaces the address.
+// A link to a step (`#attack`) replaces the address: restore it.
 addEventListener("hashchange", () => location.hash.includes("=") || remember());
 
-// On the first visit the slider shows once what it does: it moves to where one prediction is fooled and both votes must hold.
+// Unless the address states a push, the slider moves once by itself, until just inside both certified balls.
 let show = still || given.has("push") ? null : { frame: 0 };
 
 const slider = h("input", { type: "range", id: "push", min: 0, max: reach(), step: 0.01, value: state.distance });

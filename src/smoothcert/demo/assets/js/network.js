@@ -1,4 +1,4 @@
-// LeNet with quantized weights: reading its file, scores of eight images at once, and gradients of the input.
+// LeNet with quantized weights: reading its file, scores of eight images at once, and gradients of scores.
 
 const SIDE = 28,
   PIXELS = SIDE * SIDE,
@@ -25,7 +25,7 @@ class Network {
   constructor(layers, plain = false) {
     this.layers = layers;
     const outputs = layers.map((layer) => 4 * Math.ceil(layer.bias.length / 4));
-    // Rows and columns of each layer's outputs, and the inputs of one output: [channels, side, side of the input].
+    // Per layer: side of the output, channels of the input, side of the filters, and side of the input.
     this.shapes = [
       { positions: 24, channels: 1, size: 5, side: SIDE },
       { positions: 8, channels: 20, size: 5, side: 12 },
@@ -51,7 +51,7 @@ class Network {
     });
   }
 
-  /** Store the weights in groups of four outputs, and the offset of each input of a position from its first one. */
+  /** Store the weights in groups of four outputs, and the offset of each of an output's inputs from the first one. */
   pack({ weight, bias, count }, place, { size, side }, integers) {
     for (let output = 0; output < bias.length; output++)
       for (let k = 0; k < count; k++)
@@ -113,7 +113,7 @@ class Network {
     );
   }
 
-  /** Return the gradient of a weighted sum of scores by the input, for an image of the last call of `scores`. */
+  /** Return the gradient of a weighted sum of scores with respect to an image of the last call of `scores`. */
   gradient(lane, scoreWeights) {
     const [conv1, conv2, fc1, fc2] = this.layers;
     const hidden = this.transposed(fc2, scoreWeights, this.places[3].input / 4 + lane);
@@ -124,7 +124,7 @@ class Network {
     return this.unpooled(conv1, 0, middle, lane);
   }
 
-  /** Return a linear layer's gradient by its inputs, 0 where those are not positive and so come from a flat ReLU. */
+  /** Return the gradient with respect to a linear layer's inputs, 0 where the ReLU before it is flat. */
   transposed({ weight, count }, outer, inputs) {
     const inner = new Float32Array(count);
     outer.forEach((value, output) => {
@@ -134,7 +134,7 @@ class Network {
     return inner;
   }
 
-  /** Return the gradient by the input of a convolution with pooling: only the largest value of a window counts. */
+  /** Return the gradient with respect to the input of a convolution with pooling, by each window's largest value. */
   unpooled({ weight, bias, count }, i, outer, lane) {
     const { positions, channels, side, size } = this.shapes[i],
       inner = new Float32Array(channels * side * side);

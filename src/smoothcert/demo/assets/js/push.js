@@ -1,4 +1,4 @@
-// Attacking all networks, reading the image along the push, and showing it where the slider is.
+// Attacking all networks, reading the image along the push, and showing it at the slider's position.
 
 function forgetAttack(network) {
   for (const drop of network.drops ?? []) drop();
@@ -7,7 +7,7 @@ function forgetAttack(network) {
   for (const key of network.smoothed ? ["look", "vote"] : ["look"]) network.lane.fill(key, [null], null);
 }
 
-/** Ask for something that another attack makes obsolete. */
+/** Start a task that is dropped when the network is attacked again. */
 function askForAttack(network, ...rest) {
   const drop = ask(network, ...rest);
   network.drops.push(drop);
@@ -57,7 +57,7 @@ function followPush(network) {
   }
 }
 
-/** When all networks have been attacked, the page is ready to be pushed. */
+/** Mark the page as ready, and start the show, when all networks have been attacked. */
 function finishAttack(network) {
   network.attacked = true;
   if (!networks.every((other) => other.attacked)) return;

@@ -1,4 +1,4 @@
-// The networks, each in a worker, so that the page stays responsive. Tasks that nobody waits for are dropped.
+// The networks of each method in a worker, so that the page stays responsive. Obsolete tasks are dropped.
 
 class Reader {
   constructor(files) {
@@ -16,7 +16,7 @@ class Reader {
     this.worker.postMessage({ files });
   }
 
-  /** Start a task; return a function that drops it. `news` gets interim results, `done` the last one. */
+  /** Start a task; return a function that drops it. `news` gets interim results, `done` the final one. */
   ask(kind, network, urgency, options, done, news = () => {}) {
     const id = ++Reader.tasks;
     this.waiting.set(id, { done, news });

@@ -1,7 +1,7 @@
 // The statistics of certificates: exact binomial tails, the Clopper-Pearson bound and the normal quantile.
 // They agree with smoothcert.statistics.bounds to 1e-9; tests/demo compares them.
 
-/** log(n!) minus Stirling's formula: the part of a factorial that a large exponent would swallow. */
+/** Return log(n!) minus Stirling's formula, without the cancellation of subtracting two large numbers. */
 function stirlingError(n) {
   if (n < 16) {
     let factorial = 1;
@@ -12,7 +12,7 @@ function stirlingError(n) {
   return (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - 1 / 1188 / square) / square) / square) / square) / n;
 }
 
-/** x log(x / mean) + mean - x without cancellation when x is near its mean. */
+/** Return x log(x / mean) + mean - x, without cancellation when x is near the mean. */
 function deviance(x, mean) {
   const ratio = (x - mean) / (x + mean);
   if (Math.abs(ratio) > 0.1) return x * Math.log(x / mean) + mean - x;

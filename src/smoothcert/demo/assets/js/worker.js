@@ -1,11 +1,11 @@
-// A worker counts votes and searches attacks for the networks of one method. A task is a generator that pauses after
-// each batch, so that the worker can answer more urgent tasks, or drop those that nobody waits for any more.
+// A worker counts votes and searches for attacks for the networks it was sent. A task is a generator that pauses after
+// each batch, so that the worker can turn to more urgent tasks, or drop obsolete ones.
 
-const networks = new Map(); // promises: a network is unpacked when it is first needed
+const networks = new Map(); // promises, since a network is unpacked when it is first needed
 const files = new Map();
 const tasks = new Map();
 
-/** Yield the votes for samples `from` to `to` - 1; each batch gets its samples' classes. */
+/** Yield batches of votes for samples `from` to `to` - 1: the classes, and the first noisy image. */
 function* countVotes(network, image, { sigma, seed, index, purpose, from, to }) {
   const noise = new Float32Array(PIXELS);
   for (let start = from; start < to; start += IMAGES) {
@@ -30,7 +30,7 @@ const KINDS = {
         (start + i < n0 ? selection : estimation)[label]++;
       });
       report({ selection, estimation, noisy, vote: labels[0] });
-      // Slower at first, so that eyes can follow: sample s is due at this time at the earliest.
+      // Go slower at first, so that the eye can follow: the next batch is due at this time at the earliest.
       yield began + pace * Math.cbrt(start / (n0 + n));
     }
     return { selection, estimation };

@@ -42,7 +42,7 @@ export function ticks([low, high], most = 6) {
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) => (first + i) * step);
 }
 
-/** Return a number of a tick without needless digits. */
+/** Format a tick without needless digits. */
 export const tickText = (value) => String(Number(value.toPrecision(6)));
 
 /**
@@ -78,7 +78,7 @@ export function noPlot(id, sentence) {
   byId(id).replaceChildren(h("p", { class: "note" }, sentence));
 }
 
-/** Lay out facets of these heights in rows of equally wide ones: their places and the height of all. */
+/** Lay out facets of these heights in rows, equally wide; return their places and the total height. */
 export function facets(heights, width, { least = 300, gap = 22, top = 0 } = {}) {
   const columns = Math.max(1, Math.min(heights.length, Math.floor((width + gap) / (least + gap))));
   const wide = (width - gap * (columns - 1)) / columns;

@@ -63,11 +63,11 @@ function legend({ low, high, color }, left, top, write) {
 const rowName = (kind) => kind.replaceAll("_", " ");
 const namesWidth = (map) => 12 + Math.max(...map.kinds.map((kind) => textWidth(rowName(kind))));
 
-/** Return how far turned titles reach beyond the last column if columns have the least width. */
+/** Return how far rotated titles reach beyond the last column if columns have the least width. */
 const overhang = (columns) =>
   Math.max(0, ...columns.map((name, i) => 4 + 0.77 * textWidth(name) - LEAST * (columns.length - i - 0.5)));
 
-/** Return the least width of the map, with numbers of this width; on narrower screens it scrolls. */
+/** Return the least width of the map at which its numbers are easy to read; on narrower screens it scrolls. */
 const leastWidth = (map, columns) => namesWidth(map) + LEAST * columns.length + overhang(columns);
 
 function paint(map, width) {

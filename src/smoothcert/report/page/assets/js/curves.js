@@ -48,7 +48,7 @@ function envelopeLines(runs) {
   });
 }
 
-/** Say which methods lack a noise level that others have: their envelope ends early. */
+/** Name the methods that lack a noise level that others have, since their envelope may end early. */
 function missingLevels(runs) {
   const levels = sigmasOf(runs);
   return unique(runs.map((run) => run.methodName)).flatMap((name) => {

@@ -11,7 +11,7 @@ import { rebin } from "./statistics.js";
 
 const ROW = 34;
 const EDGE = { right: 18, top: 40, bottom: 40 };
-const MOST = 12; // runs of a facet
+const MOST = 12; // runs per facet
 const BINS = 50;
 const LABELED = [0, 0.5, 0.9, 0.99, 0.999, 1];
 const edgeText = (edge) => String(Number(edge.toFixed(4)));
@@ -22,7 +22,7 @@ function countsOf(part) {
   return part.correct.map((number, i) => number + part.wrong[i] + (part.abstained?.[i] ?? 0));
 }
 
-/** Return the edges of the bins, as numbers and as places on the axis, and the histogram of a run. */
+/** Return the bin edges, as numbers and as places on the axis, a function from runs to histograms, and the ticks. */
 function histograms(runs) {
   if (state.shares === "radius") {
     const last = (run) => Math.max(run.correct.findLastIndex(Boolean), run.wrong.findLastIndex(Boolean)) + 1;

@@ -20,7 +20,7 @@ export const css = (name) => getComputedStyle(document.documentElement).getPrope
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 export const unique = (values) => [...new Set(values)];
 
-/** Return a text as parts that break neither between a symbol or number and its value or unit, nor inside CAT-RS or (mnist-c). */
+/** Split a text into parts so that lines break neither inside names nor between a number and its symbol or unit. */
 export const unbroken = (text) =>
   text
     .split(/(σ [\d.]+\d|[\d.]+ %|\S+ = [\d.]*\d(?: to [\d.]*\d)?|\S?[\d.]+ to \S?[\d.]+|CAT-RS|\([\w-]{1,16}\))/)

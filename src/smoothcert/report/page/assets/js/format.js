@@ -1,4 +1,4 @@
-// Numbers and times as text: the only place of the page that rounds.
+// Numbers and times as text.
 
 /** Return a number with a fixed number of digits, rounded as Python does: exact ties go to the even digit. */
 export function fixed(value, digits) {
@@ -23,7 +23,7 @@ export const roundDown = (value, digits) => (Math.floor(value * 10 ** digits + 1
 
 const twoDigits = (value) => (value < 9.95 ? fixed(value, 1) : String(Number(value.toPrecision(2))));
 
-/** Format seconds: 4.1 ms, 12 s, 20 min, 4 h 05 min, 2.5 days. */
+/** Format seconds: 30 µs, 4.1 ms, 12 s, 20 min, 4 h 05 min, 2.5 days. */
 export function duration(seconds) {
   if (seconds < 1e-3) return `${twoDigits(1e6 * seconds)} µs`;
   if (seconds < 1) return `${twoDigits(1e3 * seconds)} ms`;

@@ -38,7 +38,7 @@ function card(sheet, run, pick) {
   );
 }
 
-/** Return the run whose images are shown: the chosen one, or the largest ACR at the smallest noise level. */
+/** Return the run whose images are shown: the chosen one, or the best by ACR at the smallest noise level. */
 const galleryRun = (runs) =>
   runs.find((run) => run.id === state.run) ?? [...runs].sort((a, b) => a.sigma - b.sigma || b.acr[0] - a.acr[0])[0];
 

@@ -56,7 +56,7 @@ export function nameLabels(points, frame, obstacles = []) {
   return points.flatMap((point) => {
     const { x, y, name } = point;
     const others = points.filter((other) => other !== point).map((other) => around(other.x, other.y, 11));
-    const clear = (box) => others.every((other) => disjoint(box, other)); // names no other point by mistake
+    const clear = (box) => others.every((other) => disjoint(box, other)); // not mistaken for the name of another point
     const free = (box) => taken.every((other) => disjoint(box, other));
     const leader = ({ end }) => (end ? alongLine([x, y], end, 8) : []);
     const fits = (box) =>

@@ -1,4 +1,5 @@
-// The first sentences: which method wins, by how much, and what it costs; on corrupted images if the runs are on those.
+// The first sentences: which method wins, by how much, and what it costs, on clean and on corrupted images; and the
+// best method per radius.
 
 import { data } from "./data.js";
 import { byId, h, unbroken } from "./dom.js";
@@ -23,10 +24,10 @@ export function comparedRuns() {
   const compared = shown.filter((run) => messageOf().compared.includes(run.id));
   const runs = compared.length ? compared : shown;
   const others = shown.length - runs.length;
-  return { runs, remark: others ? `${others} more on other images: see the table.` : "" };
+  return { runs, remark: others ? `${others} more on other images or with another protocol: see the table.` : "" };
 }
 
-/** Return the name of a run without what distinguishes it from runs that are not among these. */
+/** Return a run's name, with its seed or qualifier only if several of these runs share the name; cut long names. */
 export function shortName(run, runs) {
   const alone = runs.filter((other) => other.name === run.name).length === 1;
   const name = alone ? run.name : run.label;

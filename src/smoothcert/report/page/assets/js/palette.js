@@ -1,4 +1,5 @@
-// Colors stand for methods; with a single method, they stand for runs. Dashes tell runs of one color apart.
+// Colors stand for methods, or for runs if a single method has several at a noise level. Dashes tell runs of one color
+// apart.
 
 import { data } from "./data.js";
 import { css, s, unique } from "./dom.js";
@@ -10,7 +11,7 @@ const ownNames = unique(data.runs.filter((run) => !run.method).map((run) => run.
 
 let known = {};
 
-/** Return the position of each run if colors stand for runs: if all are of one method; else null. */
+/** Return the position of each run if colors stand for runs, else null. */
 function positions() {
   if (known.dataset === state.dataset && known.sigmas === state.sigmas && known.methods === state.methods)
     return known.places;

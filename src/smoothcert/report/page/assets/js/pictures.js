@@ -74,7 +74,7 @@ export function pickText(sheet, pick) {
   return `${result}, radius ${roundDown(pick.radius, 3)}`;
 }
 
-/** Create bars with the numbers of votes, with the label's class highlighted; without votes, one bar for the bound from the radius. */
+/** Create bars of votes, the true class highlighted; without votes, one bar for the lower bound from the radius. */
 export function voteBars(sheet, run, pick, most) {
   if (pick.votes) {
     return pick.votes

@@ -9,7 +9,7 @@ import { panel, RUNS, sigmasOf } from "./state.js";
 
 const ROW = 22;
 const EDGE = { top: 26, bottom: 30, right: 16 };
-const MOST = 14; // runs of a facet
+const MOST = 14; // runs per facet
 
 /** Return the facets: the best runs of each noise level, best first. */
 function ranked(runs) {

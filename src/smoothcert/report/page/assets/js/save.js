@@ -4,7 +4,7 @@ import { css, h } from "./dom.js";
 
 const SCALE = 2; // pixels of a PNG per pixel on the screen
 
-/** Return a plot as a file of its own, with the page's background. */
+/** Return a plot as the text of an SVG file, with the page's background. */
 function svgText(svg) {
   const copy = svg.cloneNode(true);
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
@@ -38,7 +38,7 @@ async function pngOf(svg) {
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
-/** Create the buttons that save the plot that `find` returns. */
+/** Create buttons that save the plot returned by `find`. */
 export function saveButtons(name, find) {
   const button = (text, save) => h("button", { type: "button", class: "link", onclick: save }, text);
   return h(

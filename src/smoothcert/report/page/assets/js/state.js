@@ -1,10 +1,10 @@
-// The reader's choices. They live in the address, and a change redraws the panels that depend on it.
+// The reader's choices. They are kept in the address, and a change redraws the panels that depend on it.
 
 import { data, datasets } from "./data.js";
 import { byId } from "./dom.js";
 
-/** The dataset with the most runs is shown first. */
 const runsOf = (dataset) => data.runs.filter((run) => run.dataset === dataset).length;
+/** The dataset that is shown first: the one with the most runs. */
 const mainDataset = datasets.reduce((most, name) => (runsOf(name) > runsOf(most) ? name : most), datasets[0]);
 const radiusIndex = Math.max(
   data.radii.findIndex((radius) => radius > 0),

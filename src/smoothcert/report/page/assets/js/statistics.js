@@ -13,7 +13,7 @@ export function certifiedAccuracy(correct, images) {
 
 export const Z = 1.959963984540054; // two-sided 95 %
 
-/** Wilson interval of a share of `images` images. */
+/** Return the 95 % Wilson interval of a share of `images` images. */
 export function wilson(share, images) {
   const z2 = (Z * Z) / images;
   const middle = (share + z2 / 2) / (1 + z2);
@@ -68,7 +68,7 @@ export function pairedDifference(first, second, count) {
   return { value, low, high, wins, losses, ties: n - wins - losses, images: n };
 }
 
-/** Return the range of values; a few, at most a fifth, far from the middle half of all do not stretch it. */
+/** Return the range of values without those far from the middle half, unless these are more than a fifth of all. */
 export function nearRange(values, least) {
   const sorted = [...values].sort((a, b) => a - b);
   const [lower, upper] = [0.25, 0.75].map((part) => sorted[Math.round(part * (sorted.length - 1))]);
@@ -87,7 +87,7 @@ export function rebin(bins, most) {
   return { joined, size };
 }
 
-/** Return "best", "second" or "" for each printed value, ranked among rivals: rows on the same images. */
+/** Return "best", "second" or "" for each printed value, ranked among rows with equal `rivals`. */
 export function rankMarks(rows) {
   const marks = rows.map((row) => row.values.map(() => ""));
   for (const rivals of new Set(rows.map((row) => row.rivals))) {

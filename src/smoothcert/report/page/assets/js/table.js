@@ -1,4 +1,4 @@
-// The main table: sortable, with the best and second best of the rows shown, and a box per run to hide it.
+// The main table: sortable, with the best and second best of the rows shown, and a checkbox per run to hide it.
 
 import { copyButtons } from "./copy.js";
 import { data, paperAt, withPaper } from "./data.js";

@@ -1,4 +1,4 @@
-// One tooltip for mouse, touch and keyboard: it shows the mark of a plot that is nearest, or chosen with arrow keys.
+// One tooltip for mouse, touch and keyboard: it describes the nearest mark, or the one chosen with arrow keys.
 
 import { css, h, s } from "./dom.js";
 
@@ -44,7 +44,7 @@ const nearest = (marks, x, y) =>
 
 const REACH = 40 ** 2; // squared pixels around a mark
 
-/** Return the mark to which an arrow key leads: along its series, or at the same place of the next series. */
+/** Return the mark that a key leads to: along the series (left, right, Home, End), or to the nearest of the next. */
 function neighbor(marks, mark, key, far) {
   const series = [...new Set(marks.map((other) => other.series))];
   const own = marks.filter((other) => other.series === mark.series);
@@ -79,7 +79,7 @@ export function inspect(svg, marks) {
   };
   svg.tabIndex = 0;
   svg.addEventListener("pointermove", point);
-  let pressed = false; // a pointer that gives the focus has chosen a mark already
+  let pressed = false; // while true, a focus event comes from a pointer, which has already chosen a mark
   svg.addEventListener("pointerdown", (event) => {
     pressed = true;
     point(event);

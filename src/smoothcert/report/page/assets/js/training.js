@@ -23,7 +23,7 @@ function median(values) {
   return sorted[Math.floor(sorted.length / 2)];
 }
 
-/** Return the runs far from most others of their method and noise level, as a failed training is. */
+/** Return the runs that are far from most others of their method and noise level, such as failed ones. */
 function farRuns(runs) {
   const middle = (run) => median(pointsOf(run).map(([, value]) => value));
   return runs.filter((run) => {
