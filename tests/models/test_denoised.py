@@ -70,9 +70,9 @@ def test_settings_of_the_denoiser_identify_the_model(mini, tmp_path):
     [
         (lambda: smoothcert.Denoised("net", lambda x: x), "`denoiser` to be a function or a module, but got a str"),
         (lambda: smoothcert.Denoised(lambda x: x[:, :1], torch.nn.Flatten())(torch.rand(2, 3, 4, 4)), "shape"),
-        (lambda: smoothcert.OneStepDiffusion(torch.mul, [0.5, 0.9], 0.1), "decrease"),
-        (lambda: smoothcert.OneStepDiffusion(torch.mul, [], 0.1), "decrease"),
-        (lambda: smoothcert.OneStepDiffusion(torch.mul, [0.9, 0.5], 2.0), "at most 0.5"),
+        (lambda: smoothcert.OneStepDiffusion(torch.mul, [0.5, 0.9], 0.1), "non-empty, decreasing"),
+        (lambda: smoothcert.OneStepDiffusion(torch.mul, [], 0.1), "non-empty, decreasing"),
+        (lambda: smoothcert.OneStepDiffusion(torch.mul, [0.9, 0.5], 2.0), "at most 0.5 for this schedule, but got 2.0"),
         (lambda: smoothcert.OneStepDiffusion(torch.mul, [0.9, 0.5], -1.0), "sigma"),
     ],
 )

@@ -110,12 +110,26 @@ def test_lenet_is_plain_convolutions():
     ("call", "message"),
     [
         (lambda: smoothcert.create_model("lenett"), "did you mean 'lenet'"),
+        (
+            lambda: smoothcert.create_model("cifar_resnet20")(torch.zeros(2, 784)),
+            r"\[3, height, width\], but got \[784\]",
+        ),
         (lambda: smoothcert.create_model("cifar_resnet21"), "6n \\+ 2"),
-        (lambda: smoothcert.create_model("lenet", 0), "num_classes"),
-        (lambda: smoothcert.create_model("lenet", mean=(0.1, 0.2), std=(1.0, 1.0)), "1 values, one per channel"),
+        (lambda: smoothcert.create_model("lenet", 0), "`num_classes` to be an int from 1 to 10,000,000, but got 0"),
+        (
+            lambda: smoothcert.create_model("lenet", True),
+            "`num_classes` to be an int from 1 to 10,000,000, but got True",
+        ),
+        (
+            lambda: smoothcert.create_model("lenet", mean=(0.1, 0.2), std=(1.0, 1.0)),
+            r"`std` to have one value per channel \(1\), but got 2",
+        ),
         (lambda: smoothcert.create_model("lenet", mean=(0.1,), std=(0.0,)), "std"),
         (lambda: smoothcert.adapt_inputs(len), "value_range"),
-        (lambda: smoothcert.adapt_inputs(len, mean=0.5, std=0.2), "one value per channel, but got 0.5 and 0.2"),
+        (
+            lambda: smoothcert.adapt_inputs(len, mean=0.5, std=0.2),
+            "one value per channel, with `std` > 0, but got 0.5 and 0.2",
+        ),
         (lambda: smoothcert.adapt_inputs(len, value_range=(1, -1)), "low, high"),
     ],
 )

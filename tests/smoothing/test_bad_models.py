@@ -321,7 +321,7 @@ def test_models_that_prove_nothing_are_refused(name, micro_batch):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("majority", "change beside other inputs"),
+        ("majority", "change with the rest of the batch"),
         ("shared mask", "change from call to call"),
         ("counter", "change from call to call"),
         ("ramp", "change with its position in the batch"),
@@ -349,7 +349,7 @@ def test_contradicting_certificates_are_refused(value, place):
 def test_a_convolutional_network_with_a_masked_class_is_refused():
     norm = nn.BatchNorm2d(4, track_running_stats=False)
     network = nn.Sequential(nn.Conv2d(1, 4, 3), norm, nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
-    with pytest.raises(UsageError, match="change beside other inputs"):
+    with pytest.raises(UsageError, match="change with the rest of the batch"):
         certify(masked(network, -1e3), torch.rand(1, 8, 8), micro_batch=32)
 
 
@@ -691,7 +691,7 @@ def test_margins_are_compared_class_by_class():
 )
 def test_noise_below_the_resolution_of_float32_is_refused(x, sigma, noise):
     smoothed = smoothcert.SmoothedClassifier(lambda x: x.flatten(1)[:, :2], sigma, noise=noise)
-    with pytest.raises(UsageError, match="`sigma` to be at least .* 1,024 times the distance between float32 numbers"):
+    with pytest.raises(UsageError, match="`sigma` to be at least .*1,024 times the distance between float32 numbers"):
         smoothed.certify(x, n=100)
 
 

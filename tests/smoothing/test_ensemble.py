@@ -126,23 +126,23 @@ def test_scores_that_are_not_numbers_are_reported():
     ("make", "message"),
     [
         (lambda: smoothcert.Ensemble(lenets(1)), "at least two `models`"),
-        (lambda: smoothcert.Ensemble([*lenets(1), 3]), "to be callable, but got a int"),
+        (lambda: smoothcert.Ensemble([*lenets(1), 3]), "to be callable, but got an int"),
         (
             lambda: smoothcert.Ensemble(lenets(3), 3),
-            "`consensus` to be at least 2 and less than the 3 members, but got",
+            r"`consensus` to be a whole number, at least 2 and less than the number of members \(3\), but got 3",
         ),
-        (lambda: smoothcert.Ensemble(lenets(3), 1), "`consensus` to be at least 2"),
+        (lambda: smoothcert.Ensemble(lenets(3), 1), "`consensus` to be a whole number, at least 2"),
         (
             lambda: smoothcert.Ensemble([*lenets(1), smoothcert.create_model("lenet", 12)]),
-            "members with the same classes, but got 10 and 12",
+            "members with the same number of classes, but got 10 and 12",
         ),
         (
             lambda: smoothcert.Ensemble([*lenets(1), smoothcert.create_model("cifar_resnet20")]),
-            "members with the same channels, but got 1 and 3",
+            "members with the same number of channels, but got 1 and 3",
         ),
         (
             lambda: smoothcert.Ensemble([nn.Linear(3, 4), nn.Linear(3, 5)])(torch.zeros(2, 3)),
-            "members with the same classes, but got 4 and 5",
+            "members with the same number of classes, but got 4 and 5",
         ),
         (lambda: smoothcert.Ensemble([lambda x: "yes"] * 2)(torch.zeros(2, 3)), "scores .* from every member"),
     ],
@@ -205,7 +205,7 @@ def test_the_command_line_takes_several_checkpoints(runs, tmp_path, capsys):
         (["--ensemble", "{0}"], "at least two"),
         (
             ["--ensemble", "{0}", "{1}", "--consensus", "2"],
-            "`--consensus` to be at least 2 and less than the 2 members",
+            "`--consensus` to be a whole number, at least 2 and less than the number of members (2)",
         ),
         (["--ensemble", "{0}", "{folder}/other.safetensors"], "for the same noise levels, but got 0.5 and 0.25"),
     ],

@@ -333,7 +333,7 @@ def test_lazy_layers_and_functions_of_the_shape(tmp_path):
         ("nets/own.pt", shapes(), "Unknown model 'nets/own.pt'"),
         (Mlp, (clouds()[0], 0 * clouds()[1]), "Expected training data of at least two classes, but arrays has one"),
         (ConvNet, Lazy(shapes()[0].float(), shapes()[1]), r"Expected images in \[0, 1\], the range that `sigma`"),
-        ("lenet", clouds(), r"Expected images for a lenet, but got inputs of shape \[6\]"),
+        ("lenet", clouds(), r"inputs of shape \[channels, height, width\] for lenet, but got \[6\]"),
         (Mlp, shapes(), r"Mlp cannot score inputs of shape \[1, 8, 8\]"),
         (lambda: nn.Linear(6, 2), clouds(), "at least 3 scores per input, one per class, but got shape"),
         (Mlp, (clouds()[0], clouds()[1][:5]), "Expected one label per input, but got 96 inputs and 5 labels"),

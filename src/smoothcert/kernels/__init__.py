@@ -1,11 +1,12 @@
 """Kernels for CUDA devices, with the code that launches them; the networks are in `smoothcert.models.cuda`.
 
 - `noise`: Philox noise.
-- `pooling`, `bottleneck_convolution` and `pointwise`: voting in bfloat16 with LeNet and (the last two) with ResNet-50.
+- `pooling`: voting in bfloat16 with LeNet.
+- `bottleneck_convolution` and `pointwise`: voting in bfloat16 with ResNet-50.
 - `resident_stage`: voting in bfloat16 with CIFAR ResNets, in CUDA C++ that NVRTC compiles (`cuda_source`).
 - `convolution`, `batchnorm` and, built on them, `training_layers`: training of CIFAR ResNets in bfloat16.
 
-The others are written in Triton; import them only where it is installed.
+All but `resident_stage` are written in Triton; import them only where it is installed.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ import triton.language as tl
 from torch import Tensor
 
 _BLOCK = 2048  # values per program
-_CHANNELS = 8  # channels per program that combines statistics: the size of a memory access
+_CHANNELS = 8  # channels per program when statistics are combined: the size of a memory access
 _PARTS = 256  # partial statistics read at a time
 
 
 @triton.jit
 def _parts(parts, first, programs, channel, channels: tl.constexpr, places: tl.constexpr, chunk: tl.constexpr):
-    """Return one of the two values of `chunk` parts [programs, 2, positions * channels], and their programs."""
+    """Return one of the two statistics of `chunk` parts [programs, 2, positions * channels], and their programs."""
     part = first + tl.arange(0, chunk)
     where = part // places * (2 * places * channels) + part % places * channels
     known = (part < programs * places)[:, None]
@@ -111,7 +111,7 @@ def _denormalize_kernel(
 
 
 def moments_of(parts: Tensor, images: Tensor, block: int, epsilon: float, out: Tensor) -> None:
-    """Write mean, variance and 1 / deviation per channel, from parts of `convolve` with `block` rows per program."""
+    """Write mean, variance and 1 / deviation per channel, from the `parts` of `convolve`, `block` rows each."""
     programs, channels = len(parts), images.shape[3]
     places = parts.shape[2] // channels
     with torch.cuda.device_of(parts):
@@ -155,7 +155,7 @@ def arrive(gradient: Tensor, kept: Tensor | None, normal: Tensor, moments: Tenso
 
 
 def denormalize(gradient: Tensor, images: Tensor, moments: Tensor, scale: Tensor, sums: Tensor) -> Tensor:
-    """Return the gradient of images, given the gradient of batch_norm(images) and its sums."""
+    """Return the gradient of images, from the gradient of batch_norm(images) and the sums of `sums_of`."""
     out = torch.empty_like(gradient)
     with torch.cuda.device_of(images):
         _denormalize_kernel[(triton.cdiv(images.numel(), _BLOCK),)](

@@ -1,7 +1,7 @@
 """Triton kernel for the convolutions of ResNet-50, fused with bias, shortcut and ReLU, for voting in bfloat16.
 
-A convolution is a matrix product: a row is an output pixel with the inputs that a filter covers, the columns are the
-filters. Bias, shortcut (projected or not) and ReLU are applied before the result is stored, so that every value is
+A convolution is a matrix product: each row holds the inputs that a filter covers at one output pixel, and each column
+is a filter. Bias, shortcut (projected or not) and ReLU are applied before the result is stored, so that every value is
 written once, and read once by each convolution that needs it.
 """
 
@@ -39,7 +39,7 @@ def _convolve_kernel(
     given_width: tl.constexpr, given_stride: tl.constexpr,
     block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    """Convolve; each iteration takes `depth` channels of one pixel or, for `narrow` images, one image line of a patch.
+    """Convolve; each iteration takes `depth` channels of a pixel or, if `narrow` (few channels), one line of a patch.
 
     A shortcut with `given` channels is projected in the last iterations.
     """
@@ -90,8 +90,8 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | No
     """Return relu(conv2d(images) + bias + shortcut) for images [count, height, width, channels], in the same layout.
 
     `weight` is [filters, size, size, channels] or, for images with few channels, [filters, size, 32], each row of the
-    kernel padded with zeros to 32 values; images are padded with zeros. If a 1x1 weight has more input channels than
-    the images, the additional ones are a projection of the shortcut, with the stride that makes the sizes match.
+    kernel padded with zeros to 32 values. Image borders are padded with zeros. If a 1x1 weight has more input channels
+    than the images, the additional ones are a projection of the shortcut, with the stride that makes the sizes match.
     """
     images, (filters, size), narrow = images.contiguous(), weight.shape[:2], weight.dim() == 3
     height, width, channels = images.shape[1:]

@@ -88,7 +88,7 @@ def _patches(
 def _factors(
     weight, turn, channels: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, turned: tl.constexpr
 ):  # fmt: skip
-    """Return the factors of these values in each column, from 3x3 filters [filter, line, pixel, channel]."""
+    """Return the weights of the values of `_patches` in each column, from filters [filter, line, pixel, channel]."""
     run: tl.constexpr = 4 * channels
     runs: tl.constexpr = run // depth if run > depth else 1
     column, place = tl.arange(0, columns), tl.arange(0, depth)
@@ -213,7 +213,7 @@ def convolve(
 
     Adds `bias` and the images `added`, and applies ReLU if `rectified`. With `turned`, it computes the gradient of the
     input instead, set to zero where the images `kept` are not positive. `parts` (see `new_parts`) receives, per program
-    and column, the mean and the centered sum of squares; or, if `normal` is given (images normalized by `moments`,
+    and column, the mean and the centered sum of squares; or, if `normal` is given (images to normalize by `moments`,
     [mean, variance, 1 / deviation; channel]), the sums of gradients and of their products with normalized values.
     """
     _, height, width, channels = images.shape
@@ -231,7 +231,7 @@ def convolve(
 
 
 def filters_gradient(gradient: Tensor, images: Tensor, out: Tensor) -> None:
-    """Write the float32 gradient of filters [filter, 3, 3, channel], from input images and output `gradient`."""
+    """Write the float32 gradient of filters [filter, 3, 3, channel], from input images and the output's gradient."""
     _, height, width, channels = images.shape
     tile = FILTER_TILES[channels]
     columns, values = 2 * tile.step * channels, (tile.step + 2) * 4 * channels

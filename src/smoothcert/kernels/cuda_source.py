@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 _DYNAMIC_SHARED_MEMORY, _SHARED_MEMORY_PERCENT = 8, 9  # attributes of a function in the CUDA driver
-_SHARED_BYTES, _RESERVED_BYTES = 228 * 1024, 1024  # shared memory of a multiprocessor, and what each block takes of it
+_SHARED_BYTES, _RESERVED_BYTES = 228 * 1024, 1024  # shared memory of a multiprocessor, and reserved per block
 
 
 class CudaFunction:
-    """A compiled kernel on one device, with the number of threads and bytes of shared memory of a block."""
+    """A compiled kernel on one device, with the number of threads and bytes of shared memory of a block.
+
+    The carveout of shared memory has room for `resident` blocks per multiprocessor.
+    """
 
     def __init__(self, program: bytes, name: str, threads: int, shared_bytes: int, resident: int) -> None:
         self._driver, self._threads, self._shared_bytes = ctypes.CDLL("libcuda.so.1"), threads, shared_bytes

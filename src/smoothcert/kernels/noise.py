@@ -123,7 +123,7 @@ def _grid_kernel(
     first = (w0.to(tl.int64) << 28) | (w1.to(tl.int64) >> 4)
     second = (w2.to(tl.int64) << 28) | (w3.to(tl.int64) >> 4)
     drawn = tl.interleave(first, second)
-    # The guess is almost always exact or one too low, which is then verified: fewer table reads than a search.
+    # The guess is almost always exact or one too low. Verifying it needs fewer table reads than a search.
     below = offset + tl.floor(_guess(drawn, scale) + 0.25).to(tl.int64)
     below = tl.minimum(tl.maximum(below, 0), count)
     below += (tl.load(table + below, mask=below < count, other=1 << 62) <= drawn).to(tl.int64)
@@ -163,9 +163,9 @@ def noisy_copies(
     inputs: Tensor, image: Tensor, indices: Tensor, samples: Tensor, *,
     sigma: float, seed: int, purpose: int, dtype: torch.dtype,
 ) -> Tensor:  # fmt: skip
-    """Return inputs[image] plus Gaussian noise, [rows, ...]; noise is drawn and added in float32, then cast to `dtype`.
+    """Return inputs[image] plus Gaussian noise, [rows, ...]; the sum is computed in float32, then cast to `dtype`.
 
-    Row r is inputs[image[r]] plus noise sample samples[r] of the index indices[image[r]], which addresses the noise.
+    Row r is inputs[image[r]] plus noise sample samples[r]; indices[image[r]] identifies the noise of the input.
     """
     size = inputs[0].numel()
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)

@@ -1,9 +1,9 @@
 """Triton kernels for 1x1 convolutions of bottlenecks: a single one, or several fused into one kernel (a chain).
 
 A chain is a bottleneck's last convolution and the first one of the next bottleneck, optionally preceded by the 3x3
-convolution before them. The output of the last convolution is four times as wide as the others, and memory is the
-bottleneck: in a chain it is written once, for the next shortcut, and not read back; the output of the 3x3 convolution
-is not written at all.
+convolution before them. The output of the last convolution is four times as wide as the others, and memory bandwidth
+is the limit: a chain writes this output once, for the next shortcut, and does not read it back; the output of the 3x3
+convolution is not written at all.
 
 Tensor descriptors let the device copy tiles asynchronously; rows past the end are read as zeros and not written.
 """
@@ -36,7 +36,7 @@ class PointwiseTile(NamedTuple):
 class ChainTile(NamedTuple):
     """Tiling of a chain: pixels per program, wide channels per iteration, warps, and `stages` loaded ahead.
 
-    `ahead` is the same for the 3x3 convolution, or 0 if that is a separate kernel.
+    `ahead` is the number of tiles loaded ahead in the 3x3 convolution, or 0 if that runs in a separate kernel.
     """
 
     rows: int
@@ -92,7 +92,7 @@ def _pointwise_kernel(
 def pointwise(
     out: Tensor, images: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, tile: PointwiseTile
 ) -> None:
-    """Write relu(conv2d(images) + shortcut); images are [count, height, width, channels], weights as in `chain`."""
+    """Write relu(conv2d(images) + bias + shortcut) for [count, height, width, channels]; weights are as in `chain`."""
     filters, channels = len(weight), images.shape[3]
     _pointwise_kernel[(triton.cdiv(out.numel() // filters, tile.rows) * (filters // tile.columns),)](
         _described(out, tile.rows, tile.columns), _described(images, tile.rows, tile.depth),

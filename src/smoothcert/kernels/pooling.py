@@ -1,8 +1,8 @@
 """Triton kernel for convolution, ReLU and max pooling of a small network, for voting in bfloat16.
 
 The products are those of `models.pooled_convolution.blocked_conv_relu_pool`, but neither patches nor products are
-stored: a program reads the patches of a block of pooled pixels as runs of one image row each, multiplies them with all
-filters at all four positions of the pooling window, and writes the maximum.
+stored: a program reads the patches of a block of pooled pixels line by line, multiplies them with all filters at all
+four positions of the pooling window, and writes the maximum.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"

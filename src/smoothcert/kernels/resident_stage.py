@@ -15,7 +15,7 @@ from smoothcert.kernels.cuda_source import CudaFunction, compile_source
 from smoothcert.kernels.operators import operator
 
 SOURCE = Path(__file__).with_suffix(".cu")
-STEM_CHANNELS = 4  # most channels of images that the first stage takes
+STEM_CHANNELS = 4  # largest number of image channels that the first stage accepts
 
 
 class StageShape(NamedTuple):
@@ -50,13 +50,13 @@ SHAPES = {
 def arrange(weight: Tensor, tiles: int) -> Tensor:
     """Return filters [filter, channel, y, x] as a vector of bfloat16, in the order in which lanes read them.
 
-    The order is [group of filters, 16 bytes of a lane, lane, value]. For each tap, each 16 channels and each tile of 8
-    filters, a lane has 4 values: two pairs of channels of one filter. The filters of a group are dealt to the tiles in
-    such a way that the sums that a lane gets are those of neighboring filters.
+    The axes are [group of filters, 16-byte chunk, lane, value in chunk]. For each tap, block of 16 channels and tile of
+    8 filters, a lane holds 4 values: two pairs of channels of one filter. Filters are assigned to tiles so that each
+    lane accumulates the sums of neighboring filters.
     """
     filters, channels, height, width = weight.shape
     groups, blocks = filters // (8 * tiles), channels // 16
-    # Channel: half of 16, lane, pair. Filter: group, lane, tile, pair.
+    # Axes of channels: block, half, lane, pair. Axes of filters: group, lane, tile, pair.
     parts = weight.permute(2, 3, 1, 0).reshape(height * width, blocks, 2, 4, 2, groups, 4, tiles, 2)
     lanes = parts.permute(5, 0, 1, 7, 2, 6, 8, 3, 4).reshape(groups, -1, 4, 32, 2)
     return lanes.transpose(2, 3).flatten().bfloat16()

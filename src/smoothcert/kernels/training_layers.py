@@ -1,4 +1,4 @@
-"""Layers of residual blocks of one width with their gradients, for training in bfloat16 on our Triton kernels.
+"""Layers of equally wide residual blocks, with gradients, for training in bfloat16 on our Triton kernels.
 
 The layers of a stage run as one operation: two per block, preceded by a single layer if their number is odd. This
 layer is the stem, or the second layer of a block that halves images; its shortcut is an argument. With BatchNorm in
@@ -64,7 +64,7 @@ def training_gradient(
     gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, convolved: Tensor, moments: Tensor, weights: Tensor,
     scales: Tensor, rectified: bool, for_images: bool, for_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the gradients of images and weights (if requested), of the shortcut, and of [layer; shift, scale]."""
+    """Return the gradients of images and weights (if requested), shortcut, shifts and scales [layer, 2, channel]."""
     images, weights, layers = images.contiguous(), weights.contiguous(), len(weights)
     factors, found = weights.to(images.dtype), torch.empty_like(weights if for_weights else weights[:0])
     sums = moments.new_empty((layers, 2, images.shape[3]))

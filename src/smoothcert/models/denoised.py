@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, kind_of
 
 
 class Denoised(nn.Module):
@@ -35,7 +35,7 @@ class Denoised(nn.Module):
         super().__init__()
         for name, part in (("denoiser", denoiser), ("classifier", classifier)):
             if not callable(part):
-                raise UsageError(f"Expected `{name}` to be a function or a module, but got a {type(part).__name__}.")
+                raise UsageError(f"Expected `{name}` to be a function or a module, but got {kind_of(part)}.")
         self.denoiser, self.classifier, self.noise_level = denoiser, classifier, noise_level
 
     def extra_repr(self) -> str:
@@ -46,7 +46,7 @@ class Denoised(nn.Module):
         """Classify the denoised images, clipped to [0, 1]."""
         clean = self.denoiser(x) if self.noise_level is None else self.denoiser(x, self.noise_level)
         if getattr(clean, "shape", None) != x.shape:
-            got = list(clean.shape) if isinstance(clean, Tensor) else f"a {type(clean).__name__}"
+            got = list(clean.shape) if isinstance(clean, Tensor) else kind_of(clean)
             raise UsageError(f"Expected the denoiser to return images of shape {list(x.shape)}, but got {got}.")
         return self.classifier(clean.clamp(0, 1))
 
@@ -54,16 +54,16 @@ class Denoised(nn.Module):
 class OneStepDiffusion(nn.Module):
     """The denoiser of a diffusion model: one call of its noise predictor (Carlini et al., ICLR 2023).
 
-    Images in [0, 1] become [-1, 1], where the noise has twice its level. The model is called at the first time step t
-    with sqrt((1 - a_t) / a_t) >= 2 sigma, on images scaled by sqrt(a_t).
+    Images are scaled from [0, 1] to [-1, 1], which doubles the noise level. The model is called at the first time step
+    t with sqrt((1 - a_t) / a_t) >= 2 sigma, on images scaled by sqrt(a_t).
 
     Args:
-        predict_noise: Maps images and time steps, int64 [batch], to the noise in them, of unit variance.
+        predict_noise: Maps images and time steps (int64 [batch]) to the noise in the images, with unit variance.
         alphas_cumprod: The products a_t of the diffusion schedule, decreasing from nearly 1.
         sigma: The noise level on images in [0, 1].
 
     Raises:
-        UsageError: If the schedule is not decreasing, or ends below the noise level.
+        UsageError: If `sigma` is not positive, or the schedule is not decreasing or ends below the noise level.
 
     Example:
         >>> denoiser = OneStepDiffusion(lambda x, t: torch.zeros_like(x), [0.99, 0.8, 0.5], sigma=0.24)
@@ -79,11 +79,14 @@ class OneStepDiffusion(nn.Module):
             raise UsageError(f"Expected `sigma` to be > 0, but got {sigma}.")
         schedule = torch.as_tensor(alphas_cumprod, dtype=torch.float64).reshape(-1)
         if not len(schedule) or bool((schedule.diff() >= 0).any() | (schedule <= 0).any() | (schedule >= 1).any()):
-            raise UsageError("Expected `alphas_cumprod` to decrease, with all values between 0 and 1.")
+            raise UsageError(
+                "Expected `alphas_cumprod` to be a non-empty, decreasing sequence of values between 0 and 1."
+            )
         levels = ((1 - schedule) / schedule).sqrt()
         reached = torch.nonzero(levels >= 2 * sigma)
         if not len(reached):
-            raise UsageError(f"Expected `sigma` to be at most {float(levels[-1]) / 2:.4g} for this schedule.")
+            most = float(levels[-1]) / 2
+            raise UsageError(f"Expected `sigma` to be at most {most:.4g} for this schedule, but got {sigma}.")
         self.predict_noise, self.sigma, self.step = predict_noise, sigma, int(reached[0])
         self.alpha = float(schedule[self.step])
 

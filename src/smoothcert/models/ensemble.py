@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, kind_of, quote
 from smoothcert.models.layers import Classifier, NamedModel
 
 
@@ -16,13 +16,13 @@ class Ensemble(nn.Module):
     """An ensemble of models, as one model (Horvath et al., 2022).
 
     Its scores are the mean of its members' scores. With `consensus` K, they are the mean of the first K members' scores
-    wherever these K predict the same class, so that the other members are needed only for the remaining inputs. Either
-    way the ensemble is a fixed function of the input and can be certified; it depends on the order of its members.
+    wherever these K predict the same class, so that the other members are needed only for the remaining inputs. This
+    function depends on the order of the members. Either way it is a fixed function of the input and can be certified.
 
     Args:
-        models: The members, models for the same inputs and classes. They should differ in their seed only.
-        consensus: Number of members that decide if they agree, at least 2 and fewer than the members (default: all
-            members score every input).
+        models: The members, models for the same inputs and classes. Usually they differ only in their training seed.
+        consensus: Number K of first members that decide if they agree, at least 2 and less than the number of members
+            (default: all members score every input).
 
     Raises:
         UsageError: If the members are incompatible, or `consensus` is out of range.
@@ -44,14 +44,19 @@ class Ensemble(nn.Module):
             raise UsageError(f"Expected at least two `models` in an ensemble, but got {len(members)}.")
         for member in members:
             if not callable(member):
-                raise UsageError(f"Expected `models` to be callable, but got a {type(member).__name__}.")
+                raise UsageError(f"Expected `models` to be callable, but got {kind_of(member)}.")
         if consensus is not None and not (
             isinstance(consensus, int) and not isinstance(consensus, bool) and 2 <= consensus < len(members)
         ):
             raise UsageError(
-                f"Expected `consensus` to be at least 2 and less than the {len(members)} members, but got {consensus}."
+                "Expected `consensus` to be a whole number, at least 2 and less than the number of members "
+                f"({len(members)}), but got {quote(consensus)}."
             )
-        for name, what in (("num_classes", "classes"), ("in_channels", "channels"), ("image_size", "image sizes")):
+        for name, what in (
+            ("num_classes", "number of classes"),
+            ("in_channels", "number of channels"),
+            ("image_size", "image size"),
+        ):
             values = [getattr(member, name) for member in members if isinstance(member, Classifier)]
             if other := [value for value in values if value != values[0]]:
                 raise UsageError(f"Expected members with the same {what}, but got {values[0]} and {other[0]}.")
@@ -71,7 +76,7 @@ class Ensemble(nn.Module):
 
     @property
     def architecture(self) -> str:
-        """Architectures of the members, each once."""
+        """Architectures of the members, each once, separated by commas."""
         names = [member.architecture for member in self.members if isinstance(member, NamedModel)]
         return ", ".join(dict.fromkeys(names))
 
@@ -82,7 +87,7 @@ class Ensemble(nn.Module):
                 member.check_shape(shape)
 
     def with_members(self, change: Callable[[Any], Callable[[Tensor], Any]]) -> Ensemble:
-        """Return the ensemble with every member changed."""
+        """Apply `change` to every member; return an ensemble of the results."""
         return Ensemble([change(member) for member in self.members], self.consensus)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -112,7 +117,8 @@ class Ensemble(nn.Module):
 def _scores(member: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     scores = member(x)
     if not isinstance(scores, Tensor) or scores.dim() != 2:
-        raise UsageError(f"Expected scores [batch, classes] from every member, but got a {type(scores).__name__}.")
+        got = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else kind_of(scores)
+        raise UsageError(f"Expected scores [batch, classes] from every member, but got {got}.")
     return scores.clone()  # a member may reuse its output buffer
 
 
@@ -121,6 +127,6 @@ def _total(scores: Sequence[Tensor]) -> Tensor:
     for other in scores[1:]:
         if other.shape != total.shape:
             got = f"{total.shape[1]} and {other.shape[1]}"
-            raise UsageError(f"Expected members with the same classes, but got {got}.")
+            raise UsageError(f"Expected members with the same number of classes, but got {got}.")
         total = total + other
     return total

@@ -21,7 +21,9 @@ class Normalize(nn.Module):
         super().__init__()
         listed = hasattr(mean, "__len__") and hasattr(std, "__len__")
         if not listed or len(mean) != len(std) or any(not value > 0 for value in std):
-            raise UsageError(f"Expected `mean` and `std` > 0 with one value per channel, but got {mean} and {std}.")
+            raise UsageError(
+                f"Expected `mean` and `std` to have one value per channel, with `std` > 0, but got {mean} and {std}."
+            )
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32))
 
@@ -32,7 +34,7 @@ class Normalize(nn.Module):
 
 
 class NamedModel(nn.Module, ABC):
-    """Base class of models with a `network` and what files record about it: architecture, number of classes."""
+    """Base class of models with a `network`, and the architecture and number of classes that files record for it."""
 
     network: nn.Module
 
@@ -70,9 +72,10 @@ class Classifier(NamedModel):
 
     def check_shape(self, shape: Sequence[int]) -> None:
         """Raise if the network does not accept images of shape [channels, height, width]."""
-        expected = (self.in_channels, *(self.image_size or shape[1:]))
-        if len(shape) != 3 or tuple(shape) != expected:
-            raise UsageError(f"Expected images of shape {list(expected)}, but got {list(shape)}.")
+        sides = self.image_size or (shape[1:] if len(shape) == 3 else ("height", "width"))
+        if tuple(shape) != (self.in_channels, *sides):
+            expected = f"[{self.in_channels}, {sides[0]}, {sides[1]}]"
+            raise UsageError(f"Expected images of shape {expected}, but got {list(shape)}.")
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores of a batch."""
@@ -127,5 +130,5 @@ def adapt_inputs(
         raise UsageError("Expected either `value_range` or both `mean` and `std`.")
     low, high = value_range
     if not high > low:
-        raise UsageError(f"Expected `value_range` as (low, high), but got {value_range}.")
+        raise UsageError(f"Expected `value_range` to be (low, high) with low < high, but got {value_range}.")
     return AdaptedModel(model, Normalize((-low / (high - low),), (1 / (high - low),)))

@@ -17,10 +17,10 @@ def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
     large batches of voting, which are bound by arithmetic.
     """
     if not isinstance(conv, nn.Conv2d):
-        pooled: Tensor = conv(x)  # deployment has replaced the convolution with a fused CUDA kernel
+        pooled: Tensor = conv(x)  # deployment has replaced the convolution with a fused kernel
         return pooled
     if not x.is_cuda:
-        # ReLU after pooling gives the same numbers and gradients as before it, with a quarter of the work.
+        # ReLU after pooling gives the same numbers and gradients as ReLU before pooling, with a quarter of the work.
         return F.relu(_max_pool(conv(x)), inplace=True)
     return banded_conv_relu_pool(x, conv) if len(x) <= _MAX_BANDED_BATCH else blocked_conv_relu_pool(x, conv)
 
@@ -70,9 +70,9 @@ def banded_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
 
 
 def _taps(size: int, width: int, columns: int, device: torch.device) -> Tensor:
-    """Return True where a filter tap meets a pixel of a strip, for every column and the four positions in a window.
+    """Return a mask that is True where a filter tap meets a pixel of a strip, per column and position in a window.
 
-    The shape is [size * size, (size + 1) * width * columns * 4].
+    Its shape is [size * size, (size + 1) * width * columns * 4].
     """
     tap, place = torch.arange(size, device=device), torch.arange(2, device=device)
     row, column = torch.arange(size + 1, device=device), torch.arange(width, device=device)

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 
 from torch import nn
 
-from smoothcert.errors import UsageError, quote, takes, unknown_name
+from smoothcert.errors import UsageError, kind_of, quote, takes, unknown_name
 from smoothcert.model_names import ARCHITECTURES, REGISTERED, is_bundled
 from smoothcert.models.layers import Classifier, NamedModel, Normalize
 from smoothcert.models.lenet import LeNet
@@ -44,14 +44,14 @@ def register_model(name: str, factory: Callable[..., nn.Module]) -> Callable[...
 
     Args:
         name: The name of the architecture: letters, digits, "-", "_" and ".".
-        factory: A class or function that returns an `nn.Module` from inputs in [0, 1] to scores. It may have parameters
-            `num_classes` and `input_shape`, which are taken from the dataset.
+        factory: A class or function that returns an `nn.Module`, which maps inputs in [0, 1] to scores. The factory may
+            have parameters `num_classes` and `input_shape`, which are taken from the dataset.
 
     Returns:
         The factory.
 
     Raises:
-        UsageError: If the name is taken or invalid, or `factory` cannot be called.
+        UsageError: If the name is taken or invalid, or `factory` is not a function or class.
 
     Example:
         >>> _ = register_model("mlp", lambda num_classes: nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes)))
@@ -62,7 +62,9 @@ def register_model(name: str, factory: Callable[..., nn.Module]) -> Callable[...
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise UsageError(f"Expected `name` to consist of letters, digits, '-', '_' and '.', but got {name!r}.")
     if not callable(factory) or isinstance(factory, nn.Module):
-        raise UsageError(f"Expected `factory` to be a function or class that creates a module, but got {factory!r}.")
+        raise UsageError(
+            f"Expected `factory` to be a function or class that creates a module, but got {kind_of(factory)}."
+        )
     if is_bundled(name) or not _same_code(REGISTERED.get(name, factory), factory):
         raise UsageError(f"There is already a model {name!r}; choose another name.")
     REGISTERED[name] = factory
@@ -70,7 +72,7 @@ def register_model(name: str, factory: Callable[..., nn.Module]) -> Callable[...
 
 
 def _same_code(first: object, second: object) -> bool:
-    """Return True if two functions or classes were defined in the same place, such as a file that is loaded again."""
+    """Return True if two functions or classes have the same module and name, as when a file is loaded again."""
     places = [(getattr(value, "__module__", None), getattr(value, "__qualname__", value)) for value in (first, second)]
     return places[0] == places[1]
 
@@ -91,7 +93,7 @@ def build_model(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> NamedModel:
-    """Create a network for inputs of a shape, with the given or registered factory, or else one of the package's.
+    """Create a network for inputs of the given shape, from `factory`, a registered factory or the package.
 
     `mean` and `std` are for the package's networks only. Users' networks get unnormalized inputs.
     """
@@ -99,7 +101,8 @@ def build_model(
     if factory is not None:
         return build_user_model(factory, input_shape, num_classes, name=name)
     if len(input_shape) != 3:
-        raise UsageError(f"Expected images for a {name}, but got inputs of shape {list(input_shape)}.")
+        shape = list(input_shape)
+        raise UsageError(f"Expected inputs of shape [channels, height, width] for {name}, but got {shape}.")
     return create_model(name, num_classes, in_channels=input_shape[0], mean=mean, std=std)
 
 
@@ -134,12 +137,12 @@ def create_model(
     """
     for argument, number in (("num_classes", num_classes), ("in_channels", in_channels)):
         if isinstance(number, bool) or (number is not None and not 1 <= number <= _LARGEST):
-            least = "at least 1" if number < 1 else f"at most {_LARGEST:,}"
-            raise UsageError(f"Expected `{argument}` to be {least}, but got {quote(number)}.")
+            raise UsageError(f"Expected `{argument}` to be an int from 1 to {_LARGEST:,}, but got {quote(number)}.")
     channels = in_channels or (1 if name == "lenet" else 3)
     normalize = Normalize(mean or (0.0,) * channels, std or (1.0,) * channels)
     if len(normalize.mean) not in (1, channels):
-        raise UsageError(f"Expected `mean` with {channels} values, one per channel, but got {len(normalize.mean)}.")
+        given = len(normalize.mean)
+        raise UsageError(f"Expected `mean` and `std` to have one value per channel ({channels}), but got {given}.")
     classes = num_classes or (1000 if name == "resnet50" else 10)
     network = _network(name, classes, channels)
     size = (28, 28) if name == "lenet" else None
@@ -154,7 +157,7 @@ def _network(name: str, num_classes: int, channels: int) -> nn.Module:
     if match := re.fullmatch(r"cifar_resnet(\d+)", name):
         depth = int(match[1])
         if depth < 8 or (depth - 2) % 6:
-            raise UsageError(f"Expected the depth of {name} to be 6n + 2 (8, 14, 20, ..., 110), but got {depth}.")
+            raise UsageError(f"Expected the depth of {name} to be 6n + 2 (8, 14, 20, ...), but got {depth}.")
         return cifar_resnet(depth, num_classes, channels)
     if name in REGISTERED:
         raise UsageError(f"{name} is a registered model; call its own factory to create it.")

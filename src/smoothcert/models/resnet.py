@@ -116,7 +116,7 @@ class ResNet(nn.Module):
 
 
 def _uses_training_kernels(x: Tensor) -> bool:
-    """Return True for training in bfloat16 on a CUDA device, where our kernels are faster for narrow layers."""
+    """Return True if gradients are needed in bfloat16 on a CUDA device: our kernels are faster for narrow layers."""
     return (
         torch.is_grad_enabled()
         and x.is_cuda

@@ -1,4 +1,4 @@
-"""Recognition of networks that are as `create_model` made them, apart from their weights."""
+"""Recognize networks that are unchanged since `create_model`, apart from their weights."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LAYERS = {nn.ModuleList, nn.Sequential, nn.Identity, nn.Conv2d, nn.Linear, nn.M
 
 
 def is_unaltered(model: Any) -> bool:
-    """Return True if a model is a network of the package, or an ensemble of them, that nobody has changed.
+    """Return True for a network of the package, or an ensemble of them, with nothing changed but its weights.
 
-    Such a network in eval mode scores each input by itself. Layers of other types, hooks, methods that were replaced
-    and BatchNorm without running statistics may change that.
+    Such a network in eval mode scores each input by itself. Layers of other types, hooks, replaced methods and
+    BatchNorm without running statistics may change that.
 
     >>> from smoothcert.models import create_model
     >>> network = create_model("lenet")

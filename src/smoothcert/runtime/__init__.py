@@ -1,1 +1,1 @@
-"""Environment, deadlines, errors of several runs, and atomic files."""
+"""Environment, deadlines and interrupts, errors of several runs, and safe reading and writing of files."""

@@ -25,7 +25,7 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path to write to. It replaces `path` atomically if the block succeeds.
 
     The new content is on the disk before it replaces the old one, so that a crash of the machine leaves one of the two.
-    With `keep`, the previous file is kept under that name; after a kill in between, only that file exists.
+    With `keep`, the previous file is first renamed to `keep`; after a kill between the two renames, only `keep` exists.
     """
     check_replaceable(path)
     part = path.with_name(path.name + ".part")

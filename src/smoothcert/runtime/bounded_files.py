@@ -1,7 +1,7 @@
-"""Reading files without taking more memory than their size allows.
+"""Read files without taking more memory than their size justifies.
 
 A small file can ask for a lot of memory: a gzip file of 4 MB can hold 4 GB of zeros, and /dev/zero never ends. Every
-reader sets a limit, and checks it before it allocates anything.
+reader therefore has a limit.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import zlib
 from pathlib import Path
 from typing import IO
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, first_line
 
 MAX_RATIO = 32
 """Largest allowed compression ratio; results files and datasets have ratios of 2 to 12."""
 SLACK = 16 << 20
-"""Bytes allowed in any file, so that small files with a high compression ratio are accepted."""
+"""Bytes of content allowed in any file, so that small files with a high compression ratio are accepted."""
 
 
 def most_bytes(compressed: int) -> int:
@@ -28,7 +28,7 @@ def most_bytes(compressed: int) -> int:
 def read_bytes(path: Path, *, decompress: bool | None = None) -> bytes:
     """Return the content of a file; raise SmoothcertError if it cannot be read or is suspiciously large.
 
-    With `decompress`, the file is read as gzipped (default: if its name ends in .gz).
+    With `decompress`, the file is read as a gzip file (default: if its name ends in .gz).
     """
     try:
         if path.is_fifo():
@@ -58,7 +58,7 @@ def _read(stream: IO[bytes] | gzip.GzipFile, most: int, path: Path) -> bytes:
 
 
 def check_members(archive: Path, *, compressed: bool = True) -> None:
-    """Raise unless a zip archive holds plain files only, and not more than is plausible for its size.
+    """Raise unless a zip archive holds only plain files and folders, and no more content than plausible for its size.
 
     If its members are not `compressed`, they cannot hold more than the archive.
     """
@@ -66,7 +66,8 @@ def check_members(archive: Path, *, compressed: bool = True) -> None:
         with zipfile.ZipFile(archive) as file:
             members = file.infolist()
     except (OSError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:
-        raise SmoothcertError(f"{archive} is not a complete zip archive.") from error
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise SmoothcertError(f"{archive} cannot be read as a zip archive ({reason}).") from error
     total, size = sum(member.file_size for member in members), archive.stat().st_size
     most = most_bytes(size) if compressed else size
     if total > most:

@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
-    """Return device, threads, code version and package versions, as plain values for a results file."""
+    """Return start time, device, threads, platform, code and package versions, as plain values for a results file."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),

@@ -1,6 +1,6 @@
-"""Typed reading of JSON and TOML files.
+"""Read JSON and TOML files and check the types of their values.
 
-All JSON, TOML and metadata of files passes through `check_type`. A value of a wrong type or range, and a file that is
+All JSON, TOML and file metadata passes through `check_type`. A value of a wrong type or range, and a file that is
 too large or nested too deeply, raise an error that names the file and the field. A kind is a type annotation: a
 plain class, `X | Y`, `list[X]`, `dict[str, X]`, `Literal`, a TypedDict, or `Annotated[X, Between(low, high)]`. Unknown
 keys of a TypedDict are allowed: newer versions may write more.
@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from smoothcert.errors import SmoothcertError, first_line, quote
 from smoothcert.runtime.bounded_files import read_text
 
-_LARGEST = 64 << 20  # bytes; the sidecar of a million images in any order has 8 MB
+_LARGEST = 64 << 20  # bytes; the sidecar of a million images in any order takes 8 MB
 _DEEPEST = 32
 _MISSING = object()
 _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number", dict: "a table", list: "a list"}

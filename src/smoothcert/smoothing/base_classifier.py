@@ -35,19 +35,22 @@ class BaseClassifier:
             hint = proba if hasattr(model, "predict_proba") else ""
             raise UsageError(f"Expected `model` to be callable, but got {kind_of(model)}{hint}.")
         if form == "folded" and not is_packaged(model):
-            raise UsageError(f"Only networks from `create_model` can be folded, but got {kind_of(model)}.")
+            raise UsageError(
+                f"Only networks from `create_model` and ensembles of them can be folded, but got {kind_of(model)}; "
+                "choose `form='plain'`."
+            )
         self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
         self.deployed = Deployed(form, precision)
         self._has_scored = False
 
     @property
     def dtype(self) -> torch.dtype:
-        """Data type of noisy inputs; they are cast once, after the noise is added in float32."""
+        """Data type of noisy inputs; they are cast once, after the noise is added."""
         return input_dtype(self.model, self.form, self.precision)
 
     @property
     def scores_rows_alone(self) -> bool:
-        """True if the model is known to score each input by itself, as unaltered networks of the package do."""
+        """True if the model is known to score each input by itself, as the package's unaltered networks do."""
         return is_unaltered(self.model) or getattr(self.model, "scores_rows_alone", False) is True
 
     @contextmanager
@@ -112,7 +115,7 @@ class BaseClassifier:
                 "the second of two classes in a function that returns both, such as (-score, score)."
             )
         if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
-            expected = [len(noisy), self.num_classes or "classes"]
+            expected = f"[{len(noisy)}, {self.num_classes or 'classes'}]"
             raise UsageError(f"Expected scores of shape {expected} from the model, but got {list(scores.shape)}.")
         self._has_scored = self.deployed.called = True
         self.num_classes = scores.shape[1]

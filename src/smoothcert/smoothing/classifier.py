@@ -82,7 +82,7 @@ class SmoothedClassifier(nn.Module):
             All but `plain` are prepared at the first vote, and again after the weights have changed.
         micro_batch: Number of noisy copies that the model sees at once (default: by input size and device).
         threads: Number of threads that vote on the CPU, each with its own copy of the model (default:
-            `torch.get_num_threads()` for an `nn.Module` that can be copied, 1 for any other model). Give it for a
+            `torch.get_num_threads()` for an `nn.Module` that can be copied, 1 for any other model). Set it for a
             function only if the function is thread-safe. Votes do not depend on it.
         noise: `gaussian` (l2 radius), `uniform` (l1 radius), or `grid_noise(sigma, dimensions)` of
             `smoothcert.statistics.integer_noise` for sound certificates of 8-bit images.
@@ -247,7 +247,7 @@ class SmoothedClassifier(nn.Module):
         """Certify one input or a batch.
 
         The noise is a function of (seed, index, sample number). The certificate holds for inputs that were chosen
-        without knowing the noise: for an x that somebody may have fitted to it, draw a fresh seed with `seed=None`.
+        without knowledge of the noise; if x may have been fitted to the noise, draw a fresh seed with `seed=None`.
 
         Args:
             x: One input or a batch.
@@ -292,10 +292,10 @@ class SmoothedClassifier(nn.Module):
         purpose: int = Purpose.CERTIFY,
         work: Work | None = None,
     ) -> Tensor:
-        """Return the votes [batch, stages, classes], on the CPU, of the samples between consecutive edges.
+        """Count the votes of samples edges[i] to edges[i+1] - 1 of each input: [batch, stages, classes], on the CPU.
 
-        `work` lists the micro-batches to count, each by the position of its input in the batch and by its number (by
-        default all).
+        `work` lists the micro-batches to count (default: all), each by the position of its input in the batch and its
+        number among the micro-batches of that input.
         """
         if edges[-1] >= 1 << 32:
             raise UsageError(f"Expected fewer than 2**32 samples per input, but got {edges[-1]:,}.")
@@ -328,8 +328,8 @@ class SmoothedClassifier(nn.Module):
                 ).cpu()
                 if invalid := int(votes[..., -1].sum()):
                     raise SmoothcertError(
-                        f"The model returned NaN for {invalid:,} of {edges[-1] * len(inputs):,} noisy inputs; check "
-                        "its weights."
+                        f"The model returned NaN for {invalid:,} of {int(votes.sum()):,} noisy inputs; check its "
+                        "weights."
                     )
         return votes[..., :-1]
 
@@ -352,7 +352,7 @@ class SmoothedClassifier(nn.Module):
         return self.micro_batch or default_micro_batch(torch.Size(shape).numel(), device)
 
     def check_values(self, batch: Tensor) -> None:
-        """Raise if inputs contain NaN or lie outside the range that sigma refers to."""
+        """Raise if inputs are not finite, or not valid for the noise or `input_range`."""
         check_values(batch, self.noise, self.input_range)
 
     def _inputs(self, x: Any) -> tuple[Tensor, bool]:
@@ -361,7 +361,8 @@ class SmoothedClassifier(nn.Module):
         return batch, single
 
     def _classes(self, inputs: Tensor, micro_batch: int) -> int:
-        # Score inputs that never vote, so that a caching model is still detected. Compile before threads start.
+        # Learn the number of classes, and compile before threads start. The inputs scored here never vote, so the
+        # independence check still detects a model that caches their scores.
         if self.num_classes is None or (self.form in COMPILED and not self._base.deployed.called):
             shades = torch.linspace(0, 1, micro_batch, device=inputs.device).view(-1, *[1] * (inputs.dim() - 1))
             self._base.scores((inputs[:1] * shades).to(self._base.dtype))
@@ -374,7 +375,7 @@ class SmoothedClassifier(nn.Module):
 
     @contextmanager
     def _independent_votes(self, one: Tensor, micro_batch: int, votes: int, threads: int) -> Iterator[None]:
-        """Check that a user's model votes independently: around the first votes, and at random moments later."""
+        """Check that a user's model votes independently: before and after the first votes, and later at random."""
         due, deployed = self._schedule.due(votes), self._base.deployed
         if self._base.scores_rows_alone or (deployed.independent and not due):
             yield

@@ -64,10 +64,10 @@ def count_votes(
 ) -> Tensor:
     """Count how often each class wins under noise, for samples edges[i] to edges[i+1] - 1 of each input.
 
-    `inputs` [count, ...] and `indices` [count] are on the device. Each of the `voters` runs in a thread of its own.
-    About `batch` noisy samples are in memory at once. Noise is drawn and added in float32; the sum is cast to `dtype`
-    once. `work` lists the micro-batches to count. Returns int64 [count, stages, classes + 1]; the last column counts
-    samples with NaN scores.
+    `inputs` [count, ...] and `indices` [count] are on the same device. Each of the `voters` runs in its own thread.
+    About `batch` noisy samples are in memory at once. Noise is added as described in `add_noise`, and the sum is cast
+    to `dtype` once. `work` lists the micro-batches to count. Returns int64 [count, stages, classes + 1]; the last
+    column counts samples with NaN scores.
     """
     device, count = inputs.device, len(inputs)
     stages, columns = len(edges) - 1, num_classes + 1
@@ -77,7 +77,7 @@ def count_votes(
     per_pass = max(1, batch // micro_batch // len(voters))
 
     def count_passes(voter: Voter, passes: Iterator[Work]) -> Tensor:
-        # Two more rows count the samples before the first and after the last edge, the padding of micro-batches.
+        # Two extra rows count samples before the first edge and after the last: the padding of micro-batches.
         votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
 
         def tally(scores: Tensor, places: Tensor) -> None:
@@ -92,7 +92,7 @@ def count_votes(
                 row = image.unsqueeze(1) * (stages + 2) + torch.bucketize(samples, boundaries, right=True)
                 if gathering:
                     gathering.add(noisy, row * columns)
-                else:  # models may return the same memory again
+                else:  # clone: a model may reuse its output buffer
                     tally(torch.stack([voter.score(part).clone() for part in noisy]), row * columns)
             if gathering:
                 gathering.finish()
@@ -142,9 +142,9 @@ def _winners(scores: Tensor, num_classes: int) -> Tensor:
 def default_micro_batch(numel: int, device: torch.device) -> int:
     """Return the number of inputs, of `numel` values each, that the network sees at once.
 
-    It fits a CPU's caches or fills a GPU. The rule is fixed, so that the certified function does not depend on the
-    state of the machine. GPU sizes divide 101,120, so that the usual 100 + 100,000 samples nearly fill their last
-    micro-batch.
+    The size is chosen to fit a CPU's caches or to fill a GPU. The rule is fixed, so that the certified function does
+    not depend on the state of the machine. GPU sizes divide 101,120, so that padding the usual 100 + 100,000 samples to
+    whole micro-batches adds at most about 1 %.
     """
     if device.type == "cpu":
         size, most = 256, 1 << 20
@@ -156,7 +156,7 @@ def default_micro_batch(numel: int, device: torch.device) -> int:
 
 
 def default_batch(micro_batch: int, device: torch.device, voters: int) -> int:
-    """Return the number of noisy samples in memory at once."""
+    """Return the default number of noisy samples in memory at once."""
     return voters * micro_batch if device.type == "cpu" else 8 * micro_batch
 
 

@@ -1,7 +1,7 @@
 """Forms in which a base classifier votes: plain, folded, compiled or pinned.
 
 Folding merges BatchNorm and the scale of the input normalization into the convolutions: the same function up to
-rounding, with fewer passes over memory. (The kernel for CIFAR ResNets applies BatchNorm to its sums instead.)
+rounding, with fewer passes over memory. (The kernel for CIFAR ResNets applies BatchNorm to its float32 sums instead.)
 `compiled` and `pinned` networks are folded, then compiled: `compiled` selects kernels by timing them, `pinned` by fixed
 rules, so that every run uses the same ones. The form is part of the certified function and is recorded in the sidecar.
 """
@@ -102,7 +102,7 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
 class Deployed:
     """The deployed form of a model, created at the first vote and again when the weights have changed.
 
-    Changes are detected by PyTorch's version counters, which miss writes to `.data`.
+    Changes are detected by PyTorch's version counters, which miss in-place writes to `.data`.
     """
 
     def __init__(self, form: str, precision: str) -> None:
@@ -129,14 +129,14 @@ class Deployed:
 
 
 def _version(weight: Tensor) -> tuple[Any, ...]:
-    """Return a value that changes whenever the weight does."""
+    """Return a value that changes if a weight is replaced, moved or, except for inference tensors, written in place."""
     version = 0 if weight.is_inference() else weight._version
     address = weight.data_ptr() if weight.layout == torch.strided else 0
     return id(weight), version, weight.device, address
 
 
 def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> torch.dtype:
-    """Return the dtype of noisy inputs; they are cast once, after noise is added in float32."""
+    """Return the dtype of noisy inputs; they are cast once, after the noise is added."""
     cast = form != "plain" and precision == "bf16" and is_packaged(model)
     return torch.bfloat16 if cast else torch.float32
 
@@ -168,7 +168,7 @@ def with_kernels(folded: Classifier, model: Classifier) -> Classifier:
 
 
 def voting_kernel(model: Any, form: str, precision: str, device: torch.device, shape: Sequence[int]) -> str | None:
-    """Return the name of the kernel that votes if it rounds differently than those of earlier versions, else None."""
+    """Return the name of the kernel that votes if it rounds differently from those of earlier versions, else None."""
     if form == "plain" or precision != "bf16" or device.type != "cuda" or not network_kernels():
         return None
     from smoothcert.models.cuda.resident_network import has_kernels, kernels_compile
@@ -183,11 +183,12 @@ def voting_kernel(model: Any, form: str, precision: str, device: torch.device, s
 def fold(model: Classifier) -> Classifier:
     """Return a copy in eval mode without BatchNorm, and with the input normalization reduced to a subtraction.
 
-    The subtraction is folded as well, unless the first convolution pads: zeros are padded after it, not before.
+    The subtraction is folded as well unless the first convolution pads its input: zeros are added after subtracting.
     """
     for name, module in model.named_modules():
         if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):
-            raise UsageError(f"Folding would drop the hook or parametrization of `{name}`; choose `form='plain'`.")
+            part = f"`{name}`" if name else "the model"
+            raise UsageError(f"Folding would drop the hook or parametrization of {part}; choose `form='plain'`.")
     folded = copy.deepcopy(model).eval()
     for module in list(folded.network.modules()):
         for number in (1, 2, 3):

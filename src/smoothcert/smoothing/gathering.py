@@ -18,7 +18,7 @@ from smoothcert.models import Ensemble
 Tally = Callable[[Tensor, Tensor], None]
 """Counts the winners of scores [..., classes] at places [...]."""
 _FULL = 0.75  # share of rows in use at which a micro-batch counts as full
-_MOST_PENDING = 16  # gathered inputs, in micro-batches, that trigger the scoring of full ones
+_MOST_PENDING = 16  # number of pending inputs, in micro-batches, that triggers the scoring of full micro-batches
 
 
 class Gathering:
@@ -36,7 +36,7 @@ class Gathering:
         self._count = 0
 
     def add(self, noisy: Tensor, places: Tensor) -> None:
-        """Count the votes of micro-batches [parts, micro_batch, ...] that the first members decide; keep the others."""
+        """Count the votes that the first members decide in micro-batches [parts, micro_batch, ...]; keep the rest."""
         for part, place in zip(noisy, places, strict=True):
             total, agree = self._ensemble.first(part.clone())  # members may write into their inputs
             assert self._ensemble.consensus is not None
@@ -48,7 +48,7 @@ class Gathering:
             self._score(_FULL * self._micro_batch)
 
     def finish(self) -> None:
-        """Count the votes of all inputs that still wait."""
+        """Score all pending inputs and count their votes."""
         self._score(1)
 
     def _score(self, least: float) -> None:

@@ -27,8 +27,8 @@ _ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 256, 32, 16  # batch sizes of the check
 _NOISY = 8  # noisy copies that are scored alone
 _REPEATED, _RANDOMIZED = 128, 448  # inputs to score for a model that may be random
 _GAP = 200_000  # mean number of votes between two checks
-_FROM_CALL_TO_CALL = "from call to call for the whole batch, as with a shared dropout mask or a state"
-_BESIDE_OTHERS = "beside other inputs, as with BatchNorm in training mode or activations quantized per batch"
+_FROM_CALL_TO_CALL = "from call to call for the whole batch, as with a shared dropout mask or an internal state"
+_WITH_OTHERS = "with the rest of the batch, as for BatchNorm in training mode or activations quantized per batch"
 _CHANGING = (
     "The model scored the same input differently before and after the votes: if the model is random, the certificate "
     "holds for the random model; if it keeps a state, its votes prove nothing."
@@ -88,7 +88,7 @@ class IndependenceCheck:
         )
         self._noisy = draw(self._rows)
         self._others = _other_inputs(clean.to(self._noisy.dtype), self._noisy[0])
-        self._alone = torch.full((len(self._others),), -1)  # their classes, where known
+        self._alone = torch.full((len(self._others),), -1)  # the classes of `_others` scored alone; -1 if unknown
         self._history = list[tuple[Tensor, Tensor]]()  # inputs scored alone, or a batch, with their scores
         self._randomized = False
 
@@ -101,7 +101,7 @@ class IndependenceCheck:
             self._history.append((self._noisy, self._scores))
 
     def after_votes(self) -> None:
-        """Score a third of the noisy copies again, at other positions of a new batch; raise if that changes scores."""
+        """Score a third of the noisy copies again, at other positions of a new batch; raise if votes are dependent."""
         if self._rows == 1:
             if not self._all_same([self._scores, self._call(self._noisy)]):
                 warnings.warn(_CHANGING, Notice, stacklevel=2)
@@ -130,7 +130,7 @@ class IndependenceCheck:
         inputs = torch.cat([self._noisy[:_NOISY], self._others])
         batches = -(-len(inputs) // self._few)
         parts = (torch.arange(batches * self._few).flip(0) % len(inputs)).view(batches, -1)
-        mixed = [self._call(inputs[part]) for part in parts]  # first, so that a model that caches them is revealed
+        mixed = [self._call(inputs[part]) for part in parts]  # first, so that a model that caches scores is revealed
         for one in inputs:
             copies = _copies(one, self._few)
             scores = self._call(copies)
@@ -147,7 +147,7 @@ class IndependenceCheck:
         self._alone = expected[-len(self._others) :].argmax(dim=1)
 
     def _differing(self, first: Tensor, second: Tensor) -> list[int]:
-        """Return the first row in which scores differ, or have different winners within rounding, if any."""
+        """Return a list of the first row whose scores differ beyond rounding, or whose winners differ, if any."""
         same = self._same(first, second) & (_winners(first) == _winners(second))
         return (~same).nonzero().flatten()[:1].tolist()
 
@@ -165,7 +165,7 @@ class IndependenceCheck:
         if repeatable and not alike:
             raise _dependent("with its position in the batch")
         if repeatable and all(self._differ_again(first, second) for _ in range(3)):  # not just once
-            raise _dependent(_BESIDE_OTHERS)
+            raise _dependent(_WITH_OTHERS)
         if repeatable and self._changed_for_good():
             raise _dependent(_FROM_CALL_TO_CALL)
         self._check_randomized()
@@ -196,13 +196,13 @@ class IndependenceCheck:
         repeats = range(max(3, 48 // len(kept)))  # so many that independent random votes rarely all agree
         plain, moved = ([self._call(batches[i], seed=0)[: len(kept)] for _ in repeats] for i in (0, 1))
         if self._all_same(plain) and self._all_same(moved) and not self._all_same([plain[0], moved[0]]):
-            raise _dependent(_BESIDE_OTHERS)
+            raise _dependent(_WITH_OTHERS)
         rounds = -(-_RANDOMIZED // (self._some * len(batches)))
         calls = [[self._call(batch)[: len(kept)].argmax(dim=1) for batch in batches] for _ in range(rounds)]
         winners = torch.stack([torch.stack(each) for each in calls])
         votes = (winners == winners.flatten().mode().values).sum(dim=2).double().numpy()
         if overdispersed(votes.sum(axis=0), rounds * len(kept)):
-            raise _dependent(_BESIDE_OTHERS)
+            raise _dependent(_WITH_OTHERS)
         if overdispersed(votes.flatten(), len(kept)):
             raise _dependent("from call to call for the whole batch, as with a shared dropout mask")
 

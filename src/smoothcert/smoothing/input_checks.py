@@ -28,13 +28,13 @@ of the exact sum, and so a part of the base classifier, like the cast of noisy i
 
 
 def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
-    """Return inputs as a float32 batch, and True for a single input. `shape` is the shape of one input, if known."""
+    """Return x as a float32 batch, and True if it is a single input. `shape` is the shape of one input, if known."""
     try:
         inputs = torch.as_tensor(x).detach()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected inputs as a tensor or an array, but got {kind_of(x)}.") from error
+        raise UsageError(f"Expected inputs to be a tensor or an array, but got {kind_of(x)}.") from error
     if inputs.dtype == torch.uint8:
-        raise UsageError("Expected images as floats in [0, 1], but got uint8; divide them by 255.")
+        raise UsageError("Expected images to be floats in [0, 1], but got uint8; divide them by 255.")
     if not inputs.is_floating_point():
         raise UsageError(f"Expected floating-point inputs, but got {inputs.dtype}.")
     if shape is not None and shape not in (inputs.shape, inputs.shape[1:]):
@@ -44,7 +44,7 @@ def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
         raise UsageError(f"Expected a vector, an image or a batch of them, but got shape {list(inputs.shape)}.")
     batch = (inputs.unsqueeze(0) if single else inputs).float()
     if not batch.numel():
-        raise UsageError("Expected at least one input, but got an empty batch.")
+        raise UsageError(f"Expected at least one non-empty input, but got shape {list(inputs.shape)}.")
     return batch, single
 
 
@@ -74,13 +74,13 @@ def _check_resolution(batch: Tensor, sigma: float) -> None:
     smallest = STEPS_PER_SIGMA * float(np.spacing(largest))
     if sigma < smallest:
         raise UsageError(
-            f"Expected `sigma` to be at least {smallest:.2g} for inputs as large as {largest:.6g}, {STEPS_PER_SIGMA:,} "
-            f"times the distance between float32 numbers there, but got {sigma:.6g}; shift or scale the inputs."
+            f"Expected `sigma` to be at least {smallest:.2g} for inputs as large as {largest:.6g} ({STEPS_PER_SIGMA:,} "
+            f"times the distance between float32 numbers there), but got {sigma:.6g}; shift or scale the inputs."
         )
 
 
 def check_range(limits: Any) -> None:
-    """Raise if `limits` is not a range."""
+    """Raise if `limits` is not a valid `input_range`."""
     if limits is None or limits == AUTO:
         return
     try:
@@ -89,7 +89,7 @@ def check_range(limits: Any) -> None:
     except (TypeError, ValueError):
         ordered = False
     if not ordered:
-        raise UsageError(f"Expected `input_range` as (low, high), or None, but got {limits!r}.")
+        raise UsageError(f"Expected `input_range` to be (low, high) with low < high, or None, but got {limits!r}.")
 
 
 def as_shape(shape: Sequence[int]) -> torch.Size:
@@ -97,7 +97,7 @@ def as_shape(shape: Sequence[int]) -> torch.Size:
     try:
         return torch.Size(shape)
     except TypeError:
-        raise UsageError(f"Expected `input_shape` as (channels, height, width), but got {shape!r}.") from None
+        raise UsageError(f"Expected `input_shape` to be a shape such as (3, 32, 32), but got {shape!r}.") from None
 
 
 def as_indices(index: Any, inputs: Tensor) -> Tensor:

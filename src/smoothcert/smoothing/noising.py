@@ -26,7 +26,7 @@ def add_noise(
     purpose: int,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Return noisy copies of inputs[image], [parts, micro_batch, ...].
+    """Return noisy copies of `inputs[image]`, with shape [micro-batches, micro_batch, ...].
 
     Noise sample s of the input with index i is a function of (seed, purpose, i, s) only. Noise is added in float32, or
     in integers on the grid of 8-bit images, and the sum is cast to `dtype` once.
@@ -59,11 +59,11 @@ def add_noise(
 def check_grid(noise: GridNoise, inputs: Tensor) -> None:
     """Raise if sound certification does not cover the inputs.
 
-    They must be 8-bit images, because the table of thresholds ends where clipping hides it for pixels from 0 to 255,
-    and must not have more values than the slack of the noise allows for.
+    They must be 8-bit images: the table of thresholds ends where all pixels from 0 to 255 are clipped anyway. And they
+    must not have more values than the slack of the noise allows for.
     """
     if not torch.equal(_pixels(inputs).clamp(0, LEVELS).float() / LEVELS, inputs.float()):
-        raise UsageError("Expected inputs of sound certification to be 8-bit images: multiples of 1/255 in [0, 1].")
+        raise UsageError("Expected inputs to be 8-bit images (multiples of 1/255 in [0, 1]) for sound certification.")
     size = inputs[0].numel()
     if noise.slack < thresholds(noise.sigma).slack(size):
         raise UsageError(f"Expected `noise` to be `grid_noise({noise.sigma}, {size})`, but got one for smaller inputs.")

@@ -9,7 +9,7 @@ from scipy import special
 from torch import Tensor
 
 ROUNDING = {"fp32": (1e-3, 4e-6), "tf32": (1e-2, 1e-3), "bf16": (5e-2, 1e-2)}
-"""Rounding errors of margins by precision: relative to the margin, and to the largest score."""
+"""Tolerated rounding errors of margins by precision: relative to the margin, and to the largest score."""
 _FALSE_ALARM = 1e-6
 _BEYOND_CHANCE = 8  # standard deviations
 
@@ -32,10 +32,10 @@ def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float
 
 
 def changed_for_good(changed: int, total: int) -> bool:
-    """Return True if too many scores differ from two later ones that agree, for scores that vary at random.
+    """Return True if chance cannot explain how often a score differs from two later ones that agree.
 
-    Of `total` triples of scores that are not all the same, `changed` have a different first one. If scores vary at
-    random and independently, each of the three is equally likely to be the different one.
+    In `total` triples the scores are not all the same; in `changed` of these, only the first one differs. If scores
+    vary at random and independently, each of the three is equally likely to be the different one.
     """
     return changed > 0 and bool(special.bdtrc(changed - 1, total, 1 / 3) < _FALSE_ALARM)
 

@@ -1,8 +1,8 @@
 """Threads that vote on the CPU: each computes whole micro-batches by itself.
 
 Threads that share every operation wait for each other at its end, and on a busy machine one delayed thread delays all.
-Here, threads wait for each other only at the end of the votes. An operation in one thread also rounds in one way only,
-so votes do not depend on the number of threads.
+Here, threads wait for each other only at the end of the votes. An operation on a single thread also always rounds
+the same way, so votes do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def _take_all(queue: deque[_Item]) -> Iterator[_Item]:
 
 
 def copy_module(network: Any, count: int) -> list[nn.Module]:
-    """Return copies of a module for other threads, which share its parameters, or none if that may be unsafe.
+    """Return copies of a module for other threads, or none if they may be unsafe. Copies share the parameters.
 
-    A thread with its own copy does not see attributes that another one writes. Functions inside a module, such as
+    A thread with its own copy does not see attributes that another thread writes. Functions inside a module, such as
     hooks, are not copied and may have state; copies of a random generator would repeat its numbers.
     """
     if not isinstance(network, nn.Module) or any(map(_has_functions, network.modules())):

@@ -1,1 +1,1 @@
-"""Networks that run on the Triton kernels in `smoothcert.kernels`; imported only if Triton is installed."""
+"""Networks that run on the kernels in `smoothcert.kernels`; imported only if Triton is installed."""

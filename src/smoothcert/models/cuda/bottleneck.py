@@ -1,4 +1,4 @@
-"""ResNet-50, and other ResNets of bottlenecks, on our Triton kernels, for voting in bfloat16."""
+"""ResNet-50 and other bottleneck ResNets on our Triton kernels, for voting in bfloat16."""
 
 # mypy: disable-error-code="no-untyped-call,no-any-return"
 
@@ -35,7 +35,7 @@ class Convolution(nn.Module):
         self.register_buffer("bias", torch.stack([part.bias.detach().float() for part in parts]).sum(0))
 
     def forward(self, images: Tensor, shortcut: Tensor | None = None) -> Tensor:
-        """Return images [count, height, width, filters] for images [count, height, width, channels]."""
+        """Convolve images [count, height, width, channels]; return images [count, height, width, filters]."""
         images = F.pad(images, (0, self.extra)) if self.extra else images
         return convolve(images, self.weight, self.bias, shortcut, self.stride)
 
@@ -53,7 +53,10 @@ class _Link(nn.Module):
             self.tile = chain_tile(self.last.weight, self.next.weight)
 
     def forward(self, images: Tensor, narrow: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output of this block, and the output of the next block's first convolution if there is one."""
+        """Return the output of this block, and that of the next block's first convolution.
+
+        For the last block, both are the output of the block.
+        """
         if self.next is not None and self.tile is not None:
             middle = [self.middle.weight, self.middle.bias] if self.tile.ahead else []
             last, following = [self.last.weight, self.last.bias], [self.next.weight, self.next.bias]
@@ -63,7 +66,7 @@ class _Link(nn.Module):
 
 
 class BottleneckNetwork(nn.Module):
-    """A ResNet of bottlenecks that runs on our Triton kernels."""
+    """A bottleneck ResNet that runs on our Triton kernels."""
 
     def __init__(self, network: ResNet) -> None:
         super().__init__()
@@ -82,7 +85,11 @@ class BottleneckNetwork(nn.Module):
 
 
 def has_bottlenecks(network: nn.Module) -> TypeGuard[ResNet]:
-    """Return True for a ResNet of bottleneck blocks with folded BatchNorm and widths that are multiples of 64."""
+    """Return True if the kernels support a network.
+
+    It must be a ResNet of bottleneck blocks with folded BatchNorm, widths that are multiples of 64, and few enough
+    input channels for a tile of the stem.
+    """
     return (
         isinstance(network, ResNet)
         and -(-network.conv1.in_channels // 4) * 4 * network.conv1.kernel_size[0] <= STEM_TILE.depth

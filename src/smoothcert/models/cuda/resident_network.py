@@ -46,7 +46,7 @@ class ResidentStage(nn.Module):
             affine = torch.stack([arrange_norm(norm) for _, norm in layers])
             if std is not None:
                 std = std.to(weights[0]).expand(weights[0].shape[1])
-                # If all channels have the same scale, it leaves the weights alone.
+                # If `std` is the same for all channels, the factors are 1 and the weights remain unchanged.
                 weights[0] = F.pad(weights[0] * (std[0] / std).view(-1, 1, 1), (0, 0, 0, 0, 0, 16 - len(std)))
                 affine[0, 0] /= std[0]
             tiles = SHAPES[affine.shape[2]].tiles
@@ -59,7 +59,7 @@ class ResidentStage(nn.Module):
 
 
 def has_kernels(network: nn.Module) -> TypeGuard[ResNet]:
-    """Return True if the kernel supports a network: a CIFAR ResNet with BatchNorm, 16, 32 and 64 wide."""
+    """Return True if the kernel supports a network: a CIFAR ResNet with BatchNorm and widths 16, 32 and 64."""
     if not isinstance(network, ResNet) or not isinstance(network.pool, nn.Identity):
         return False
     stages = network.stage_modules()
@@ -87,9 +87,10 @@ def kernels_compile(device: torch.device) -> bool:
 
 
 class ResidentNetwork(nn.Module):
-    """A ResNet that runs on our kernel; images that are not 32x32 run on `folded`, the same network without BatchNorm.
+    """A ResNet that runs on our kernel.
 
-    The input normalization divides neither's images by `std`.
+    For images that are not 32x32, it runs `folded`, the same network with BatchNorm folded into its convolutions. Both
+    expect inputs that have not been divided by `std`; their first layer accounts for it.
     """
 
     def __init__(self, network: ResNet, std: Tensor, folded: nn.Module) -> None:

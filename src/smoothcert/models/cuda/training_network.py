@@ -21,7 +21,7 @@ def has_kernels(network: ResNet, x: Tensor) -> bool:
     """Return True if the kernels can train a network on images x: a CIFAR ResNet with plain BatchNorm.
 
     The sides of the images must be even in each stage, and 32-bit integers must be able to index their values. Layers
-    must have no hooks, since they would not be called.
+    must have no hooks, since these would not be called.
     """
     stages, modules = network.stage_modules(), list(network.modules())
     convs = [module for module in modules if isinstance(module, nn.Conv2d)]
@@ -44,7 +44,7 @@ def has_kernels(network: ResNet, x: Tensor) -> bool:
 
 
 def run_stages(network: ResNet, x: Tensor) -> Tensor:
-    """Apply all stages to images [count, channels, height, width], in the dtype of autocast."""
+    """Apply the stem and all stages to images [count, channels, height, width], in the dtype of autocast."""
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
     for number, stage in enumerate(network.stage_modules()):
@@ -87,9 +87,9 @@ def halve(x: Tensor, layer: Layer, projection: Any) -> tuple[Tensor, Tensor]:
 def _apply(
     images: Tensor, shortcut: Tensor | None, weights: Tensor, norms: list[nn.BatchNorm2d], *, rectified: bool
 ) -> Tensor:
-    """Apply layers [layer, filter, 3, 3, channel] in the dtype of the images; BatchNorm tracks its statistics.
+    """Apply layers with `weights` [layer, filter, 3, 3, channel], in the dtype of the images.
 
-    The BatchNorm of one layer may consist of several modules.
+    In training mode, BatchNorm updates its running statistics. The BatchNorm of a layer may consist of several modules.
     """
     epsilon, shape = norms[0].eps, weights.shape[:2]
     scales, shifts = (
