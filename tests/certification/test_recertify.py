@@ -166,7 +166,7 @@ def test_the_command_writes_files_that_can_be_read_again(fixed, sequential, caps
         (["--norm", "linf", "--dimensions", "0"], "at least 1"),
         (["--classes", "3"], "`--classes` to be 10 for these results, but got 3"),
         (["--classes", "-3"], "at least 1"),
-        (["--alpha", "1e-320"], "can prove nothing, even with unanimous votes"),
+        (["--alpha", "1e-320"], "even unanimous votes certify nothing"),
         (["--out", "some.counts.tsv"], "to be a results file ending in .tsv"),
         (["--out", "some.json"], "to be a results file ending in .tsv"),
     ],
