@@ -243,7 +243,7 @@ def test_images_left_out_for_their_class_say_nothing_of_the_likeliest(sequential
 def test_files_without_votes_are_refused(fixed, capsys):
     counts_path(fixed).unlink()
     assert main(["recertify", str(fixed)]) == 2
-    assert "its sidecar or its file of votes is missing" in capsys.readouterr().err
+    assert "its sidecar from `certify` or its file of votes is missing" in capsys.readouterr().err
 
 
 def test_tables_name_other_protocols_and_refuse_unfair_comparisons(fixed, sequential, capsys):
