@@ -115,7 +115,7 @@ def test_images_may_be_in_another_order(files, levels, mini, tmp_path):
         (["{0}", "{folder}/uniform.tsv"], "not made with Gaussian noise"),
         (["{0}", "{folder}/no-votes.tsv"], "no file of votes"),
         (["{0}", "{folder}/no-sidecar.tsv"], "no sidecar from `certify`"),
-        (["{0}", "{folder}/some-votes.tsv", "--unverified"], "no votes of image 195"),
+        (["{0}", "{folder}/some-votes.tsv", "--unverified"], "no votes for image 195"),
         (["{folder}/cascade.tsv", "{2}"], "is itself a cascade"),
         (["{0}", "{1}", "--out", "some.json"], "to be a results file ending in .tsv"),
     ],

@@ -82,7 +82,7 @@ def test_shards_join_to_the_same_rows(classifier, mini, tmp_path, reference, par
         merge_results([*files, files[0]], tmp_path / "twice.tsv")
     whole = files[0].read_text()
     files[0].write_text(whole[:-10])  # as a kill leaves it: the next file's first row would end it
-    with pytest.raises(SmoothcertError, match="ends in the middle of a row; finish every shard"):
+    with pytest.raises(SmoothcertError, match="empty or ends in the middle of a row; finish every shard"):
         merge_results(files, tmp_path / "cut.tsv")
     files[0].write_text(whole[: whole.rindex("\n", 0, -1) + 1])
     counts = counts_path(files[0]).read_text()
@@ -246,7 +246,7 @@ def test_foreign_and_edited_files_are_not_touched(classifier, mini, tmp_path):
         smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
     assert counts_path(path).read_bytes() == counts
     counts_path(path).unlink()
-    with pytest.raises(UsageError, match="a.counts.tsv beside it does not"):
+    with pytest.raises(UsageError, match="exists without a.counts.tsv beside it"):
         smoothcert.certify_dataset(classifier, mini, path, **OPTIONS)
     assert path.read_text() == "".join([lines[0], *lines[2:]]), "hours of rows are not cut off"
     with pytest.raises(UsageError, match="ending in .tsv"):

@@ -166,7 +166,7 @@ def test_the_command_writes_files_that_can_be_read_again(fixed, sequential, caps
         (["--norm", "linf", "--dimensions", "0"], "at least 1"),
         (["--classes", "3"], "`--classes` to be 10 for these results, but got 3"),
         (["--classes", "-3"], "at least 1"),
-        (["--alpha", "1e-320"], "can prove nothing, even with unanimous votes"),
+        (["--alpha", "1e-320"], "even unanimous votes certify nothing"),
         (["--out", "some.counts.tsv"], "to be a results file ending in .tsv"),
         (["--out", "some.json"], "to be a results file ending in .tsv"),
     ],
@@ -243,7 +243,7 @@ def test_images_left_out_for_their_class_say_nothing_of_the_likeliest(sequential
 def test_files_without_votes_are_refused(fixed, capsys):
     counts_path(fixed).unlink()
     assert main(["recertify", str(fixed)]) == 2
-    assert "its sidecar or its file of votes is missing" in capsys.readouterr().err
+    assert "its sidecar from `certify` or its file of votes is missing" in capsys.readouterr().err
 
 
 def test_tables_name_other_protocols_and_refuse_unfair_comparisons(fixed, sequential, capsys):

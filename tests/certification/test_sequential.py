@@ -245,7 +245,7 @@ def test_wrong_settings_and_foreign_files_are_refused(classifier, mini, tmp_path
         certify(classifier, mini, tmp_path / "b.tsv", RULES["table"], few)
     with pytest.raises(UsageError, match="to be unique"):
         certify(classifier, mini, None, RULES["table"], [3, 5, 3])
-    with pytest.raises(UsageError, match="number of shards of a budget to be .*, but got 5"):
+    with pytest.raises(UsageError, match="number of shards in `shard` to be one of .*, but got 5"):
         BudgetStop(samples=100, shard=(1, 5))
     with pytest.raises(UsageError, match="`samples` to be at least 1"):
         BudgetStop(samples=0)

@@ -140,7 +140,7 @@ def test_a_header_that_does_not_fit_its_layers(tmp_path, header, absent):
     weights = {key: value.contiguous() for key, value in make("lenet").state_dict().items()}
     weights = {key: value for key, value in weights.items() if not absent or absent not in key}
     save_file(weights, tmp_path / "m.safetensors", told | header)
-    with pytest.raises(SmoothcertError, match="is damaged|`about`|does not fit"):
+    with pytest.raises(SmoothcertError, match="is damaged|`about`|does not match"):
         smoothcert.load_checkpoint(tmp_path / "m.safetensors")
 
 
@@ -157,7 +157,7 @@ def test_tables_that_are_no_networks(tmp_path, content):
 
 def test_other_networks_are_told_apart(tmp_path):
     smoothcert.save_checkpoint(tmp_path / "m.safetensors", make("lenet"))
-    with pytest.raises(UsageError, match="expected a resnet50, but got a lenet"):
+    with pytest.raises(UsageError, match="expected architecture resnet50, but got lenet"):
         smoothcert.load_checkpoint(tmp_path / "m.safetensors", architecture="resnet50")
     with pytest.raises(UsageError, match="contains its normalization"):
         smoothcert.load_checkpoint(tmp_path / "m.safetensors", normalization="cifar10")
@@ -167,13 +167,13 @@ def test_other_networks_are_told_apart(tmp_path):
     wide = {f"1.{key}": value for key, value in make("cifar_resnet20").network.state_dict().items()}
     wide["1.layer1.0.conv1.weight"] = torch.zeros(32, 16, 3, 3)
     torch.save({"state_dict": wide}, tmp_path / "wide.pth")
-    with pytest.raises(SmoothcertError, match=r"does not fit a cifar_resnet20: network.layer1.0.conv1.weight"):
+    with pytest.raises(SmoothcertError, match=r"does not match cifar_resnet20: network.layer1.0.conv1.weight"):
         smoothcert.load_checkpoint(tmp_path / "wide.pth", normalization="cifar10")
     torch.save([1, 2], tmp_path / "list.pth")
     with pytest.raises(SmoothcertError, match="has no table of weights"):
         smoothcert.load_checkpoint(tmp_path / "list.pth")
     save_file({"a": torch.zeros(1)}, tmp_path / "foreign.safetensors")
-    with pytest.raises(SmoothcertError, match="not written by smoothcert"):
+    with pytest.raises(SmoothcertError, match="not a smoothcert checkpoint"):
         smoothcert.load_checkpoint(tmp_path / "foreign.safetensors")
     with pytest.raises(SmoothcertError, match="no checkpoint"):
         smoothcert.load_checkpoint(tmp_path / "absent.pth")

@@ -207,7 +207,7 @@ def test_the_command_line_takes_several_checkpoints(runs, tmp_path, capsys):
             ["--ensemble", "{0}", "{1}", "--consensus", "2"],
             "`--consensus` to be a whole number, at least 2 and less than the number of members (2)",
         ),
-        (["--ensemble", "{0}", "{folder}/other.safetensors"], "for the same noise levels, but got 0.5 and 0.25"),
+        (["--ensemble", "{0}", "{folder}/other.safetensors"], "to have the same noise level, but got 0.5 and 0.25"),
     ],
 )
 def test_flags_that_do_not_fit(runs, tmp_path, flags, message, capsys):

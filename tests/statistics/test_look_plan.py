@@ -260,8 +260,12 @@ def test_giving_up_is_never_a_certificate():
 def test_a_rule_that_can_prove_nothing_is_refused():
     """CERTIFY answers from 10 samples on; looks that share alpha need more, and a radius more than that."""
     noise, anything, far = GaussianNoise(0.5), RadiusStop(), RadiusStop(radius=1.5)
-    for rule, n, message in ((anything, 12, "nothing"), (far, 1000, "a radius of 1.1"), (far, 4000, "a radius of 1.3")):
-        with pytest.raises(UsageError, match=f"can prove {message}"):
+    for rule, n, message in (
+        (anything, 12, "nothing"),
+        (far, 1000, "a radius of at most 1.1"),
+        (far, 4000, "a radius of at most 1.3"),
+    ):
+        with pytest.raises(UsageError, match=f"unanimous votes certify {message}"):
             check_reach(rule.plan(n, 0.001), rule.needs(noise), noise)
     for rule, n in ((anything, 13), (far, 100_000), (TableStop(radii=(9.0,)), 10)):
         check_reach(rule.plan(n, 0.001), rule.needs(noise), noise)

@@ -177,7 +177,7 @@ def test_radii_in_other_norms():
     assert convert_radius(1.0, "l2", "linf", 3072) == pytest.approx(1 / np.sqrt(3072))
     assert convert_radius(1.0, "l1", "linf", 100) == pytest.approx(0.01)
     assert convert_radius(1.0, "l2", "linf", 3072) <= 1 / np.sqrt(3072), "never rounded up"
-    with pytest.raises(UsageError, match="Expected `dimensions`"):
+    with pytest.raises(UsageError, match="linf radius needs `dimensions`"):
         convert_radius(1.0, "l2", "linf", None)
     with pytest.raises(UsageError, match="Unknown norm"):
         convert_radius(1.0, "l2", "l0", 3)

@@ -38,7 +38,7 @@ class Trial:
         label: True class.
         certified: Certified class of the clean image, -1 for an abstention.
         radius: Certified radius of the clean image.
-        within: Largest l2 length of a perturbation in the attack.
+        within: Largest l2 length that the attack allowed for the perturbation.
         length: l2 length of the perturbation.
         answer: Smoothed prediction for the perturbed image, -1 for an abstention.
         broken: 1 if the answer is a different class although the perturbation is within the certified radius.
@@ -104,7 +104,7 @@ def smoothed_gradient(
     During the call, the network is in eval mode, and gradients of its weights are neither computed nor changed.
 
     Args:
-        classifier: A smoothed module. Its noise is Gaussian.
+        classifier: A smoothed module with Gaussian noise.
         x: A batch of inputs, on the device of the module.
         classes: The class of each input whose loss is differentiated, [inputs].
         num_noises: Noise samples per input. All are computed in one pass of the network.
@@ -114,7 +114,7 @@ def smoothed_gradient(
         A tensor of the shape of `x`. A step along it makes the class less likely.
 
     Raises:
-        UsageError: If the classifier is not a module, or its noise is not Gaussian.
+        UsageError: If the base classifier is not a module, its noise is not Gaussian, or `classes` has another length.
 
     Example:
         >>> network = nn.Linear(2, 2, bias=False)
@@ -138,7 +138,7 @@ def _network_of(classifier: SmoothedClassifier) -> nn.Module:
 
 
 def _noise(x: Tensor, indices: Sequence[int], num_noises: int, seed: int) -> Tensor:
-    """Return standard normals [samples, *x.shape] at addresses of the indices."""
+    """Return standard normal noise, [samples, *x.shape], addressed by image index."""
     numbers = torch.arange(num_noises, device=x.device).unsqueeze(1)
     address = (numbers, torch.as_tensor(indices, device=x.device), Purpose.ATTACK)
     return normal(seed, address, x[0].numel(), device=x.device).view(num_noises, *x.shape)
@@ -164,8 +164,9 @@ def attack_dataset(
 ) -> list[Trial]:
     """Attack images within each of `radii` and, if they have a certificate, within their certified radius.
 
-    The attack is against the certified class, or against the label if there is none. `n` votes predict the class of the
-    perturbed image. Every image must be in `certificates`. `options` are `steps` and `num_noises` of `perturb_images`.
+    The attack raises the loss of the certified class, or of the label if there is none. `n` votes predict the class of
+    the perturbed image. Every image must be in `certificates`. `options` are `steps` and `num_noises` of
+    `perturb_images`.
     """
     device = classifier.device_for(torch.empty(0))
     rows = {int(idx): row for row, idx in enumerate(certificates.idx)}
@@ -196,7 +197,7 @@ def attack_dataset(
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
     """Return the number of certificates tested, the number broken, and the p-value of the latter.
 
-    A certificate is false with probability at most alpha, and so is each smoothed prediction.
+    A certificate is false with probability at most alpha, and so is each smoothed prediction of a perturbed image.
     """
     tested = Counter(trial.idx for trial in trials if trial.certified >= 0 and trial.length <= trial.radius)
     count, failed = len(tested), len({trial.idx for trial in trials if trial.broken})

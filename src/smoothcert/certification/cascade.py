@@ -97,7 +97,7 @@ def _read(path: Path, *, unverified: bool) -> Results:
     results = read_results(path)
     settings = results.about.get("settings", {})
     for wrong, problem in (
-        ("cascade" in settings, "is itself a cascade; name the files of its levels instead"),
+        ("cascade" in settings, "is itself a cascade; pass the files of its levels instead"),
         (settings.get("task") != "certify", "has no sidecar from `certify` beside it"),
         ("stop" in settings, "was made with a stopping rule; a cascade needs a fixed n"),
         (settings.get("noise", GaussianNoise.name) != GaussianNoise.name, "was not made with Gaussian noise"),
@@ -128,7 +128,7 @@ def _votes(path: Path, idx: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArr
     table = read_vote_table(path)
     rows = {int(image): row for row, image in enumerate(table.idx)}
     if missing := [image for image in idx.tolist() if image not in rows]:
-        raise UsageError(f"{counts_path(path)} has no votes of image {missing[0]}.")
+        raise UsageError(f"{counts_path(path)} has no votes for image {missing[0]}.")
     selection, estimation = table.dense(0, len(table), table.classes)
     wanted = [rows[image] for image in idx.tolist()]
     return selection[wanted], estimation[wanted]

@@ -1,7 +1,7 @@
 """Compare the votes of two precisions on the same noise, and transfer certificates from one to the other.
 
-If f and f' differ under the noise with probability at most zeta, then a lower bound p for the class of f gives the
-lower bound p - zeta for f' (Ugare et al., ICLR 2024). Half of alpha is spent on p, half on zeta.
+If f and f' differ under the noise with probability at most zeta, then a lower bound p on the probability of a class
+under f gives the lower bound p - zeta under f' (Ugare et al., ICLR 2024). Half of alpha is spent on p, half on zeta.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Pair(nn.Module):
 
     @property
     def scores_rows_alone(self) -> bool:
-        """True if both networks are the package's own; such networks may be compiled for the micro-batch size only."""
+        """True if both models are unaltered networks of the package, which score each input by itself."""
         return all(is_unaltered(each.model) for each in (self.first, self.second))
 
     def forward(self, noisy: Tensor) -> Tensor:

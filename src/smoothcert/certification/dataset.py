@@ -57,10 +57,10 @@ def certify_dataset(
         n: Number of fresh noise samples that bound its probability; with `stop`, the most that one image may take.
         alpha: Probability that a certificate is wrong.
         seed: Seed of the noise. A noise sample is a function of (seed, image index, sample number).
-        bound: `one-sided`, as published; `randomised`, which makes it exact by one random number per image; or
+        bound: `one-sided`, as published; `randomised`, which makes it exact with one random number per image; or
             `two-sided`, which also bounds every other class.
         stop: A rule of `smoothcert.stopping` that ends the sampling of an image early, or None for a fixed n. The votes
-            at every look, an interim check, are stored beside the results.
+            at every look (an interim analysis) are stored beside the results.
         indices: The images to certify (default: all; see `select`).
         batch: Noisy samples in memory at once.
         model: Description of the base classifier for the sidecar, with the `sha256` of its file if it has one. Without

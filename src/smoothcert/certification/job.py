@@ -39,7 +39,7 @@ _MOST_VALUES = 1 << 28  # floats of the images in memory at once
 
 @dataclass(frozen=True)
 class Progress(Generic[R]):
-    """Progress of a job: images done, their total, and the records just made with the seconds they took."""
+    """Progress of a job: images done, images in total, the records just made, and the seconds these took."""
 
     done: int
     total: int
@@ -128,7 +128,7 @@ def prepare_job(
     model: Mapping[str, Any] | None,
     settings: Mapping[str, Any],
 ) -> DatasetJob:
-    """Check that classifier and images fit together, and that all ranks have the same job."""
+    """Return the job, after checking that classifier and images fit together and that all ranks have the same job."""
     if not isinstance(classifier, SmoothedClassifier):
         raise UsageError(f"Expected `classifier` to be a SmoothedClassifier, but got {kind_of(classifier)}.")
     data = as_image_data(data)
@@ -226,7 +226,7 @@ def _describe_data(data: ImageData) -> dict[str, Any]:
 
 
 def _compact(indices: list[int]) -> str | list[int]:
-    """Write an arithmetic progression as start:stop:step, and return any other list unchanged."""
+    """Write an increasing arithmetic progression as start:stop:step, and return any other list unchanged."""
     if not indices:
         return []
     step = indices[1] - indices[0] if len(indices) > 1 else 1

@@ -1,7 +1,7 @@
 """Fingerprint a model: SHA-256 of its weights, buffers and module settings.
 
 Settings count because the same weights with a different activation, stride or normalization are a different model;
-buffers outside `state_dict` count as well. Functions and hooks count by name only.
+buffers outside `state_dict` count as well. Functions, hooks and other objects count by name only.
 """
 
 from __future__ import annotations

@@ -39,12 +39,12 @@ class SamplingProtocol:
 
     @property
     def plan(self) -> Plan:
-        """Looks at the votes, and the share of alpha that each spends."""
+        """The looks, and the share of alpha that each spends."""
         return self.stop.plan(self.n, self.alpha) if self.stop else fixed_plan(self.n, self.alpha)
 
     @property
     def edges(self) -> tuple[int, ...]:
-        """Sample numbers between which votes are counted: the selection, then one stage per look."""
+        """Sample numbers at which stages begin and end: the selection, then one stage per look."""
         return (0, self.n0, *(self.n0 + look for look in self.plan.looks))
 
     def settings(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def recertify(
     if "cascade" in settings:
         raise UsageError(f"{path} is a cascade; recompute it from the files of its levels.")
     if settings.get("task") != "certify" or not counts_path(path).exists():
-        raise UsageError(f"{path} cannot be recomputed: its sidecar or its file of votes is missing.")
+        raise UsageError(f"{path} cannot be recomputed: its sidecar from `certify` or its file of votes is missing.")
     if lacking := [key for key in ("data", "sigma", "n0", "n", "alpha", "seed") if key not in settings]:
         raise UsageError(f"The sidecar of {path} lacks {', '.join(lacking)}; it was not written by `certify`.")
     if not unverified:

@@ -1,7 +1,7 @@
 """Decide which images to sample next in sequential certification. Does not import torch.
 
 Stage 0 of an image is the selection of its class, stage i the i-th look of the plan. A request is an image's place in
-the list and its next stage. While the votes of some images are being counted (`busy`), a schedule may request others.
+the list and its next stage. While the new votes of some images wait to be read (`busy`), a schedule may request others.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ByBudget:
         self.left = np.asarray(rule.pool_budgets(count), dtype=np.int64)
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
-        """Request the next stages within each pool's budget for a wave; nothing while votes are still being counted."""
+        """Request the next stages within each pool's budget for a wave; nothing while votes wait to be read."""
         if busy:
             return []
         return [request for pool in np.unique(self._pools) for request in self._pool_wave(int(pool))]
@@ -124,7 +124,7 @@ class ByBudget:
         requests, spent, allowed = list[Request](), 0, int(self.left[pool]) // _WAVES
         cheapest = int(cost.min(initial=self.left[pool] + 1))
         for i in np.lexsort((waiting, -worth)):
-            # Images without a look, and the first request, may use the whole remaining budget; others one wave's part.
+            # Images without a look, and the first request, may use the whole remaining budget; others one wave's share.
             limit = self.left[pool] if np.isinf(worth[i]) or not requests else allowed
             if spent + cheapest > limit:
                 break

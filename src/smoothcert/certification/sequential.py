@@ -93,7 +93,8 @@ class _SequentialRun:
     """Run that follows a schedule: takes looks from the store if it has them, and samples and stores the others.
 
     While the device counts one part of the work, a second thread reads the votes of the previous part, decides
-    and writes. The two threads never hold the same images. Images are identified by their position in `indices`.
+    which images are finished, and writes. The two threads never hold the same images. Images are identified by their
+    position in `indices`.
     """
 
     def __init__(

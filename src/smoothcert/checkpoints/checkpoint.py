@@ -35,7 +35,7 @@ class Checkpoint:
 
     Attributes:
         model: The model; its attribute `network` is the network without input normalization or shape check.
-        about: Metadata; may have the keys dataset, sigma, method and epoch.
+        about: Metadata, with keys such as name, dataset, sigma, method and epoch.
         sha256: SHA-256 of the file that the model was loaded from, or empty.
 
     Example:
@@ -63,7 +63,8 @@ def save_checkpoint(path: str | Path, model: NamedModel, **about: Any) -> None:
         **about: Metadata that can be stored as JSON, such as dataset, sigma, method and epoch.
 
     Raises:
-        UsageError: If the model is not from one of these functions.
+        UsageError: If the model is not from one of these functions, or the metadata cannot be stored as JSON.
+        SmoothcertError: If a metadata entry has an invalid type or value.
 
     Example:
         >>> import tempfile
@@ -75,10 +76,11 @@ def save_checkpoint(path: str | Path, model: NamedModel, **about: Any) -> None:
     try:
         text = json.dumps(about)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"Expected metadata that can be stored as JSON ({first_line(error)}).") from None
+        raise UsageError(f"Expected the metadata to be storable as JSON, but {first_line(error)}.") from None
     check_type(about, About, "the metadata")
     if not isinstance(model, NamedModel):
-        raise UsageError(f"Expected `model` to come from `create_model` or `train`, but got {kind_of(model)}.")
+        sources = "`create_model`, `train` or `load_checkpoint`"
+        raise UsageError(f"Expected `model` to come from {sources}, but got {kind_of(model)}.")
     header = {
         "format": _FORMAT,
         "architecture": model.architecture,
@@ -135,7 +137,7 @@ def load_checkpoint(
         from smoothcert.checkpoints.published import load_published
 
         if model is not None:
-            raise UsageError(f"{path} is a published checkpoint of a known network; omit `model`.")
+            raise UsageError(f"{path} is not a .safetensors file and is read as a published checkpoint; omit `model`.")
         loaded: NamedModel
         loaded, about = load_published(path, normalization)
     elif normalization is None:
@@ -143,7 +145,7 @@ def load_checkpoint(
     else:
         raise UsageError(f"{path} contains its normalization; omit `normalization`.")
     if architecture not in (None, loaded.architecture):
-        raise UsageError(f"{path}: expected a {architecture}, but got a {loaded.architecture}.")
+        raise UsageError(f"{path}: expected architecture {architecture}, but got {loaded.architecture}.")
     return Checkpoint(loaded, about, file_hash(path))
 
 
@@ -169,7 +171,7 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
 
     if not isinstance(checkpoint.model, Classifier):
         name = checkpoint.model.architecture
-        raise UsageError(f"Expected a network from `create_model`, which the published code knows, but got a {name}.")
+        raise UsageError(f"Expected a network from `create_model`, which the published code knows, but got {name}.")
     save_published(Path(path), checkpoint.model, int(checkpoint.about.get("epoch", 0)))
 
 
@@ -205,7 +207,7 @@ def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
     except (OSError, SafetensorError) as error:
         raise SmoothcertError(f"{path} is damaged or not a safetensors file ({first_line(error)}).") from error
     if header.get("format") != _FORMAT:
-        raise SmoothcertError(f"{path} was not written by smoothcert: its header does not describe a network.")
+        raise SmoothcertError(f"{path} is not a smoothcert checkpoint: its header does not describe a network.")
     classes = header.get("num_classes", "")
     if "architecture" not in header or not classes.isdecimal() or len(classes) > 9:
         raise SmoothcertError(f"{path} is damaged: the description of its network is incomplete.")
@@ -240,26 +242,27 @@ def _load_own(
 
 
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor], where: str, name: str) -> None:
-    """Fill a network; raise an error that names the first layers that do not fit."""
+    """Load weights into a network; raise an error that names the first mismatched tensors."""
     expected = network.state_dict()
     wrong = sorted(expected.keys() ^ weights.keys())
     wrong += [key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape]
     if wrong:
-        raise SmoothcertError(f"{where} does not fit a {name}: {', '.join(wrong[:3])} differ.")
+        problem = f"{', '.join(wrong[:3])} missing, unexpected or of another shape"
+        raise SmoothcertError(f"{where} does not match {name}: {problem}.")
     network.load_state_dict(weights)
 
 
 def fill(path: Path, weights: Mapping[str, Tensor], name: str, classes: int, **options: Any) -> Classifier:
-    """Return a model with these weights; raise an error that names the first layers that do not fit.
+    """Return a model with these weights; raise an error that names the first mismatched tensors.
 
-    The numbers of classes, channels and layers, which may have any value, are compared before a model is built.
+    A damaged file may state any number of classes, channels or layers, so these are checked before a model is built.
     """
     depth = re.fullmatch(r"cifar_resnet(\d{1,9})", name)
     first = [value for key, value in weights.items() if key.endswith("conv1.weight") and value.dim() == 4]
     last = [value for value in weights.values() if value.dim() == 2 and len(value) == classes]
     too_deep = depth is not None and int(depth[1]) > len(weights)
     if too_deep or not (first and last and first[0].numel() and last[0].numel()):
-        raise SmoothcertError(f"{path} does not fit a {name}: its first or last layer or its number of layers differ.")
+        raise SmoothcertError(f"{path} does not match {name}: its first or last layer or its number of layers differs.")
     model = create_model(name, classes, in_channels=first[0].shape[1], **options)
     load_weights(model, weights, str(path), name)
     return model

@@ -35,11 +35,11 @@ def combine_checkpoints(checkpoints: Sequence[Checkpoint], consensus: int | None
     """
     model = Ensemble([checkpoint.model for checkpoint in checkpoints], consensus)
     about: dict[str, Any] = {}
-    for key, what in (("sigma", "noise levels"), ("dataset", "datasets"), ("method", "")):
+    for key, what in (("sigma", "noise level"), ("dataset", "dataset"), ("method", "")):
         values = [checkpoint.about.get(key) for checkpoint in checkpoints]
         other = [value for value in values if value != values[0]]
         if other and what:
-            raise UsageError(f"Expected members for the same {what}, but got {values[0]} and {other[0]}.")
+            raise UsageError(f"Expected all members to have the same {what}, but got {values[0]} and {other[0]}.")
         if not other and values[0] is not None:
             about[key] = values[0]
     members = [checkpoint.describe() for checkpoint in checkpoints]

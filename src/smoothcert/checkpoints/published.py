@@ -1,7 +1,7 @@
 """Read and write checkpoints in the formats of the published repositories.
 
 These files contain the weights and at best the architecture's name. locuslab, smoothing-adversarial and the CAT-RS
-authors store weights under `state_dict`, with keys like `1.conv1.weight` (the network is the second part of a
+authors store weights under `state_dict`, with keys like `1.conv1.weight` (the network is the second module of a
 Sequential); MACER stores them under `net`, without a prefix. No format contains the normalization of the inputs.
 """
 
@@ -78,7 +78,7 @@ def weights_in(content: Any, path: Path) -> Mapping[str, Tensor]:
 
 
 def read_weights(path: Path) -> Mapping[str, Tensor]:
-    """Return the weights in a file of any network, by their names in the file."""
+    """Return the weights of any network's file, by their names in the file."""
     return weights_in(_read(path), path)
 
 
@@ -134,7 +134,7 @@ def infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
 
 def _read(path: Path) -> Any:
     if zipfile.is_zipfile(path):
-        check_members(path, compressed=False)  # as PyTorch writes them
+        check_members(path, compressed=False)  # PyTorch does not compress them
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

@@ -11,7 +11,7 @@ _LARGEST = 2**53
 
 
 def images_of(images: Any) -> Sequence[int]:
-    """Return the indices in `images` of a sidecar: start:stop:step, a list of indices, or, if joined, a list of both.
+    """Return the indices that a sidecar's `images` names: start:stop:step, a list or, after a merge, a list of both.
 
     A progression stays a range, so that a short text cannot name more images than fit into memory.
 
@@ -29,12 +29,12 @@ def images_of(images: Any) -> Sequence[int]:
         return images
     parts = [[part] if isinstance(part, int) else images_of(part) for part in images]
     if sum(map(len, parts)) > _MOST_JOINED:
-        raise ValueError(f"more than {_MOST_JOINED:,} in joined files")
+        raise ValueError(f"more than {_MOST_JOINED:,} in merged files")
     return [index for part in parts for index in part]
 
 
 def is_joined(images: Any) -> bool:
-    """Return True if these are the images of several files that were joined."""
+    """Return True if these are the images of several files that were merged."""
     return isinstance(images, list) and not all(isinstance(part, int) for part in images)
 
 

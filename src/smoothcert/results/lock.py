@@ -72,7 +72,7 @@ def require_in_place(file: IO[str], path: Path) -> None:
     """Raise if a file that is being written was removed or replaced by another process."""
     if not _is_open_at(file, path):
         raise SmoothcertError(
-            f"{path} was removed or replaced while it was being written; move the files beside it and start again."
+            f"{path} was removed or replaced while being written; move the files beside it elsewhere and start again."
         )
 
 
@@ -86,6 +86,5 @@ def _is_open_at(file: IO[str], path: Path) -> bool:
 def cannot_write(path: Path, error: OSError, safe: str = "") -> SmoothcertError:
     """Return the error for a file that cannot be written."""
     return SmoothcertError(
-        f"{path} cannot be written ({error.strerror or error}).{safe} Free some space or choose another `out`; "
-        "the same command then resumes."
+        f"{path} cannot be written ({error.strerror or error}).{safe} Fix this and rerun, or choose another `out`."
     )

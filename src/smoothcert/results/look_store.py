@@ -71,7 +71,9 @@ def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, 
         except (ValueError, IndexError, OverflowError):
             valid = False
         if not valid:
-            raise UsageError(f"{source}, line {number}: expected the next look at its image; was the file edited?")
+            raise UsageError(
+                f"{source}, line {number}: expected the five fields of an image's next look; was the file edited?"
+            )
         looks[row.idx].append(row)
     return dict(looks)
 
@@ -111,14 +113,18 @@ class LookStore:
     def _open(self, path: Path, classes: int, settings: Mapping[str, Any]) -> None:
         """Compare settings, and read the looks that an interrupted run has stored."""
         looks = looks_path(path)
-        if not sidecar_path(path).exists() and any(file.exists() and file.stat().st_size for file in (path, looks)):
-            raise UsageError(f"{path} exists, but its sidecar does not; move it elsewhere or choose another `out`.")
+        written = [file for file in (path, looks) if file.exists() and file.stat().st_size]
+        if written and not sidecar_path(path).exists():
+            raise UsageError(
+                f"{written[0]} exists without {sidecar_path(path).name} beside it; move it elsewhere or choose another "
+                "`out`."
+            )
         self._about = open_sidecar(path, settings)
         self._file = looks.open("a+", encoding="utf-8", newline="\n")
         lines = stored_lines(self._file)
         self.known = _parse_looks(lines or [_HEADER], classes, looks)
         if unknown := self.known.keys() - self._order.keys():
-            raise UsageError(f"{looks} has looks at image {min(unknown)}, which is not among the images of this run.")
+            raise UsageError(f"{looks} contains looks for image {min(unknown)}, which is not part of this run.")
         write_sidecar(path, self._about)  # before the first row: rows without a sidecar are refused
         keep_lines(self._file, lines, _HEADER)
 
@@ -156,7 +162,7 @@ class LookStore:
                 self._file.flush()
                 require_in_place(self._file, looks_path(self.path))
             except OSError as error:
-                raise cannot_write(self.path, error, " Earlier looks are safe.") from error
+                raise cannot_write(self.path, error, " Earlier looks are safe; a rerun resumes after them.") from error
 
     def publish(self, records: Sequence[Record], *, finished: bool) -> None:
         """Write the results file and its counts from `records`; when the run is finished, sort the looks."""

@@ -73,14 +73,14 @@ def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[in
     for path in files:
         first, *lines = read_text(path).splitlines(keepends=True) or [""]
         if not [first, *lines][-1].endswith("\n"):
-            raise SmoothcertError(f"{path} ends in the middle of a row; finish every shard before merging.")
+            raise SmoothcertError(f"{path} is empty or ends in the middle of a row; finish every shard before merging.")
         if header not in ("", first):
             raise UsageError(f"The columns of {path} differ from those of {files[0]}.")
         header, own = first, dict[int, str]()
         for line in lines:
             number = line.split("\t", 1)[0]
             if not (number.isdecimal() and len(number) <= _MOST_DIGITS):
-                raise SmoothcertError(f"{path}: expected every row to begin with an index, but got {line[:40]!r}.")
+                raise SmoothcertError(f"{path}: expected rows to begin with an image index, but got {line[:40]!r}.")
             index = int(number)
             if index in rows or (index in own and not several):
                 raise UsageError(f"Image {index} appears twice, the second time in {path}.")

@@ -93,12 +93,14 @@ def check_name(out: Path) -> None:
     """Raise if `out` is a folder, a device, a gzipped file, or named like a companion of a results file."""
     taken = out.suffix in (".json", ".gz") or out.name.endswith(COMPANION_SUFFIXES)
     if taken or (out.exists() and not out.is_file()):
-        raise UsageError(f"Expected `out` to be a results file ending in .tsv, but got {out}.")
+        raise UsageError(
+            f"Expected `out` to be a results file ending in .tsv, and not in .counts.tsv or .looks.tsv, but got {out}."
+        )
 
 
 def check_new(out: Path) -> None:
     """Raise if results cannot be written to `out`, or if it or a file beside it exists."""
     check_name(out)
     files = (out, sidecar_path(out), counts_path(out), looks_path(out), *level_paths(out, 1))
-    if any(path.exists() for path in files):
-        raise UsageError(f"{out} exists; choose another `out`.")
+    if existing := [path for path in files if path.exists()]:
+        raise UsageError(f"{existing[0]} exists; choose another `out`.")

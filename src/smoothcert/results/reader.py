@@ -1,4 +1,4 @@
-"""Reading results files and the class counts beside them."""
+"""Read results files and the class counts beside them."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def _parse_columns(content: bytes, path: Path) -> dict[str, array[float]]:
     lines = io.BytesIO(content)
     header = next(lines, b"").decode(errors="replace").rstrip("\r\n").split("\t")
     if missing := [column for column in _REQUIRED if column not in header]:
-        raise SmoothcertError(f"{path} is not a certification results file: missing columns: {', '.join(missing)}.")
+        raise SmoothcertError(f"{path} is not a certification results file; missing columns: {', '.join(missing)}.")
     places = {name: header.index(name) for name in COLUMNS if name in header}
     columns = {name: array("d") for name in COLUMNS}
     parsers: dict[str, Callable[[bytes], float]] = dict.fromkeys(COLUMNS, float)
-    parsers["time"] = lru_cache(1 << 16)(lambda text: parse_seconds(text.decode(errors="replace")))  # few differ
+    parsers["time"] = lru_cache(1 << 16)(lambda text: parse_seconds(text.decode(errors="replace")))  # times repeat
     for number, line in enumerate(lines, 2):
         row = line.rstrip(b"\r\n").split(b"\t")
         if row == [b""]:

@@ -57,8 +57,8 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_function(results: Path, before: Sequence[Mapping[str, Any]], segment: Mapping[str, Any]) -> None:
-    """Raise if rows of another kernel are resumed; warn if a plain function is resumed, as it may differ."""
-    kernels = [one.get("kernel") or "none of this name" for one in (before[-1] if before else {}, segment)]
+    """Raise if the rows to resume come from another kernel; warn if they may come from another plain function."""
+    kernels = [one.get("kernel") or "none recorded" for one in (before[-1] if before else {}, segment)]
     if before and kernels[0] != kernels[1]:
         raise UsageError(
             f"{results} cannot be resumed: its votes were made by another kernel ({kernels[0]}, now {kernels[1]}), "
@@ -71,7 +71,8 @@ def check_function(results: Path, before: Sequence[Mapping[str, Any]], segment: 
     names = [f"{function.get('module')}.{function.get('name')}" for function in (earlier, now)]
     doubt = f"may come from a function other than {names[1]}"
     if earlier != now:
-        doubt = "come from " + (f"{names[0]}, not {names[1]}" if names[0] != names[1] else f"another {names[0]}")
+        source = f"{names[0]}, not {names[1]}" if names[0] != names[1] else f"another version of {names[0]}"
+        doubt = f"come from {source}"
     text = f"{results} is resumed, but its rows {doubt}; identify the base classifier with `model={{'sha256': ...}}`."
     warnings.warn(text, Notice, stacklevel=2)
 

@@ -43,7 +43,7 @@ def verify_results(path: Path, results: Results) -> None:
     """Raise UnverifiedError if rows contradict the votes or the sidecar beside them."""
     contradicting = results.idx[results.correct != (results.predict == results.label)]
     if len(contradicting):
-        raise UnverifiedError(path, f"the column `correct` of image {contradicting[0]} contradicts label and class")
+        raise UnverifiedError(path, f"the column `correct` of image {contradicting[0]} contradicts its label and class")
     settings = results.about.get("settings", {})
     stop = settings.get("stop")
     sequential, supported = stop is not None, stop is None or stop.get("confidence") != "betting"
@@ -56,14 +56,14 @@ def verify_results(path: Path, results: Results) -> None:
             problem = f"it lacks {', '.join(lacking)}" if settings else "there are votes, but no settings"
             raise UnverifiedError(sidecar_path(path), problem)
         if "cascade" not in settings and level_paths(path, 1)[0].exists():
-            raise UnverifiedError(sidecar_path(path), "it lacks cascade, although there are votes of its levels")
+            raise UnverifiedError(sidecar_path(path), "it lacks cascade, although there are votes of cascade levels")
         if supported and not lacking:
             _check_rows(path, results, StoredProtocol.of(settings), has_votes=has_votes)
         elif "sigma" in settings:
             verify_limit(path, results, float(settings["sigma"]))
     except (LookupError, TypeError, ValueError, ArithmeticError) as error:  # includes UsageError
         raise UnverifiedError(
-            path, f"its votes and {sidecar_path(path).name} disagree ({first_line(error)})"
+            path, f"its votes or the settings in {sidecar_path(path).name} are invalid ({first_line(error)})"
         ) from error
 
 

@@ -78,7 +78,9 @@ class VoteTable:
 def check_table_size(rows: int, classes: int, source: Path) -> None:
     """Raise if votes as a dense table would take far more memory than the file they are in."""
     if classes > _MANY_CLASSES and rows * classes > _LARGEST_TABLE:
-        raise SmoothcertError(f"{source}: {rows:,} rows of {classes:,} classes do not fit into memory.")
+        raise SmoothcertError(
+            f"{source}: {rows:,} rows of {classes:,} classes exceed the limit of {_LARGEST_TABLE:,} table entries."
+        )
 
 
 def parse_votes(data: bytes, source: Path) -> VoteTable:
@@ -102,7 +104,7 @@ def parse_votes(data: bytes, source: Path) -> VoteTable:
         numbers[longer] += digits[ends[longer] - 1 - power] * np.int64(10**power)
     labels = np.flatnonzero(kinds == _COLON)
     if int(numbers[labels].max(initial=0)) >= MOST_CLASSES:
-        raise SmoothcertError(f"{source}: expected at most {MOST_CLASSES:,} classes, but got {numbers[labels].max()}.")
+        raise SmoothcertError(f"{source}: expected classes below {MOST_CLASSES:,}, but got {numbers[labels].max():,}.")
     field = np.searchsorted(tabs, labels) - 1
     return VoteTable(numbers[tabs[0::2]], field, numbers[labels], numbers[labels + 1], source)
 

@@ -86,14 +86,14 @@ class ResultWriter:
             self._lock.release(undo=kind is not None and not self.done)
 
     def stored_records(self, kind: type[R], num_classes: int | None) -> list[R]:
-        """Return the records that the file has so far; without `num_classes`, with the classes that got votes."""
+        """Return the records stored so far; without `num_classes`, votes end at the last class that got one."""
         rows, counts = (stored_lines(file)[1 : 1 + self.done] for file in self._files)
         try:
             labels = (int(pair.split(":")[0]) for line in counts for pair in line.split() if ":" in pair)
             classes = num_classes or 1 + max(labels, default=0)
             return [parse_record(kind, *lines, classes) for lines in zip(rows, counts, strict=True)]
         except (ValueError, LookupError) as error:
-            raise UsageError(f"{self.path} has a row that cannot be read ({error}); move it elsewhere.") from error
+            raise UsageError(f"{self.path} has an unreadable row ({error}); move the file elsewhere.") from error
 
     def append(self, records: Sequence[WritableRecord]) -> None:
         """Write the records of the next images."""
@@ -110,7 +110,8 @@ class ResultWriter:
                 self._about["segments"][-1]["seconds"] = round(self._noted - self._started, 3)
                 write_sidecar(self.path, self._about)
         except OSError as error:
-            raise cannot_write(self.path, error, f" The first {self.done} images are safe.") from error
+            safe = f" The first {self.done} images are safe; a rerun resumes after them."
+            raise cannot_write(self.path, error, safe) from error
 
     def _require_in_place(self) -> None:
         for file, path in zip(self._files, (self.path, counts_path(self.path)), strict=True):
@@ -123,17 +124,16 @@ class ResultWriter:
         for companion in (sidecar_path(self.path), counts_path(self.path)):
             if not companion.exists():
                 raise UsageError(
-                    f"{self.path} exists, but {companion.name} beside it does not; move it elsewhere or choose another "
-                    "`out`."
+                    f"{self.path} exists without {companion.name} beside it; move it elsewhere or choose another `out`."
                 )
 
     def _recover(self) -> int:
         """Cut both files to the rows that are complete in both; return the number of these rows."""
         rows, counts = (stored_lines(file) for file in self._files)
         good = min(len(rows), len(counts), 1 + len(self.indices))
-        for lines, header in zip((rows, counts), self._headers, strict=True):
+        for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
             if lines[:1] not in ([], [header]):
-                raise UsageError(f"{self.path} does not begin with the expected columns; choose another `out`.")
+                raise UsageError(f"{file.name} does not begin with the expected columns; choose another `out`.")
         for line, count_line, expected in zip(rows[1:good], counts[1:good], self.indices, strict=False):
             if not (line.startswith(f"{expected}\t") and count_line.startswith(f"{expected}\t")):
                 raise UsageError(

@@ -21,8 +21,8 @@ Floats = NDArray[np.float64]
 ABSTAIN = -1
 """Prediction of a smoothed classifier that abstains; its radius is 0."""
 _NO_INDEX = -(1 << 63)
-_LARGEST_COUNT = 1 << 53  # up to here, a float holds every whole number
-_TOLERANCE = 1e-9  # relative error of alpha at which SciPy's inverse is accepted
+_LARGEST_COUNT = 1 << 53  # a float represents every integer up to here
+_TOLERANCE = 1e-9  # largest relative error of alpha at which SciPy's inverse is accepted
 
 
 def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats:
@@ -47,8 +47,11 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
     """
     check_alpha(alpha)
     k, n = np.broadcast_arrays(as_floats("successes", successes), as_floats("trials", trials))
-    if np.any((k < 0) | (k > n) | (n < 1)):
-        raise UsageError("Expected `successes` to be between 0 and `trials`, and `trials` to be at least 1.")
+    if (wrong := (k < 0) | (k > n) | (n < 1)).any():
+        given = f"{k[wrong][0]:,.16g} and {n[wrong][0]:,.16g}"
+        raise UsageError(
+            f"Expected `successes` to be between 0 and `trials`, and `trials` to be at least 1, but got {given}."
+        )
     bound = np.ones(k.shape)
     some, all_ = (k > 0) & (k < n), k == n
     bound[some] = _inverse_tail(n[some] - k[some], k[some], alpha)
@@ -59,8 +62,8 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
 def _inverse_tail(failures: Floats, successes: Floats, alpha: float) -> Floats:
     """Return the failure probability at which P(at most `failures` failures) = alpha.
 
-    SciPy's inverse is too low, by up to several times alpha, for 999 or more failures in a million trials, for 10**8
-    or more trials, and for alpha below 1e-240. SciPy's distribution function is accurate, so we use it to check the
+    SciPy's inverse is often too low for 999 failures, for 10**8 or more trials, and for alpha below 1e-240: the
+    probability there can be many times alpha. SciPy's distribution function is accurate, so we use it to check the
     inverse, and bisect where the check fails.
     """
     bound: Floats = np.asarray(special.betainccinv(failures + 1, successes, alpha), dtype=np.float64)
@@ -148,7 +151,7 @@ def certify_counts(
     counts = _as_counts("estimation", estimation)
     if len(np.atleast_1d(chosen)) and counts.shape != np.shape(selection):
         shapes = f"{np.shape(selection)} and {counts.shape}"
-        raise UsageError(f"Expected `selection` and `estimation` of the same shape, but got {shapes}.")
+        raise UsageError(f"Expected `selection` and `estimation` to have the same shape, but got {shapes}.")
     successes = np.take_along_axis(counts, chosen[..., None], axis=-1)[..., 0]
     failure = failure_upper_bound(successes, counts.sum(axis=-1), alpha)
     certain = failure <= 0.5
@@ -157,7 +160,7 @@ def certify_counts(
 
 
 def predict_counts(counts: ArrayLike, alpha: float) -> NDArray[np.int64]:
-    """Predict the class of inputs from their votes (PREDICT of Cohen et al., 2019).
+    """Predict classes from votes (PREDICT of Cohen et al., 2019).
 
     The top class must win a two-sided binomial test at one half against the runner-up.
 
@@ -287,7 +290,7 @@ def _as_counts(name: str, counts: ArrayLike) -> NDArray[Any]:
     """Return class counts [..., classes], or raise UsageError naming the argument."""
     array = np.asarray(as_floats(name, counts))
     if not array.ndim or not array.shape[-1] or not ((array >= 0) & (array < _LARGEST_COUNT)).all():
-        raise UsageError(f"Expected `{name}` to be votes >= 0 per class, but got {quote(counts)}.")
+        raise UsageError(f"Expected `{name}` to be votes per class, from 0 to 2**53 - 1, but got {quote(counts)}.")
     return array.astype(np.int64)
 
 
@@ -304,7 +307,7 @@ def check_count(name: str, value: int) -> int:
 
 
 def _as_index(value: int) -> int:
-    """Return a Python or array-library integer as an int, and anything else as a negative number."""
+    """Return a Python or array-library integer as an int, and anything else as `_NO_INDEX`, which is negative."""
     try:
         return _NO_INDEX if isinstance(value, bool) else operator.index(value)
     except (TypeError, RuntimeError):

@@ -1,7 +1,7 @@
 """Cascade of smoothed classifiers: noise that depends on the input (Jeong and Shin, 2023). Does not import torch.
 
-The cascade asks levels of decreasing sigma in turn and returns the class of the first one that gives some class a
-probability above p_0; it abstains if no level does. `docs/combining.md` proves the certificate.
+The cascade asks levels of decreasing sigma in turn. The first level at which a class has a probability above p_0
+decides the class; if there is no such level, the cascade abstains. `docs/combining.md` proves the certificate.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CascadeRule:
             raise UsageError(f"Expected at least two levels in a cascade, but got {len(self.sigmas)}.")
         if any(first <= second for first, second in zip(self.sigmas, self.sigmas[1:], strict=False)):
             given = " ".join(f"{sigma:g}" for sigma in self.sigmas)
-            raise UsageError(f"Expected the levels of a cascade in order of decreasing sigma, but got {given}.")
+            raise UsageError(f"Expected the levels of a cascade to be in order of decreasing sigma, but got {given}.")
         if not 0.5 <= self.p0 < 1:
             raise UsageError(f"Expected `p0` to be at least 0.5 and below 1, but got {self.p0}.")
         if not 0 < self.first_share < 1:
@@ -114,12 +114,12 @@ class CascadeRule:
         return state.certified()
 
     def _answer_radius(self, level: int, successes: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
-        """Return the distance within which the class keeps more than p_0; not positive if that is not proven."""
+        """Return the distance within which the class keeps a probability above p_0; not positive if unproven."""
         failure = failure_upper_bound(successes, trials, self.lower_alpha(level))
         return np.asarray(-self.sigmas[level] * (special.ndtri(failure) + special.ndtri(self.p0)))
 
     def _silent_radius(self, level: int, largest: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
-        """Return the distance within which no class exceeds p_0; not positive if that is not proven.
+        """Return the distance within which no class exceeds p_0; not positive if unproven.
 
         The bound from the largest count holds for the most likely class, which has at most that many votes.
         """
@@ -128,7 +128,7 @@ class CascadeRule:
 
 
 class CascadeState:
-    """Inputs on their way through the levels: those decided, and those left for the next level."""
+    """State of the inputs between levels: the certificates so far, and the inputs left for the next level."""
 
     def __init__(self, rule: CascadeRule, inputs: int) -> None:
         self._rule, self._next = rule, 0
@@ -137,7 +137,7 @@ class CascadeState:
         self.undecided = np.arange(inputs)
 
     def add_level(self, selection: NDArray[np.int64], estimation: NDArray[np.int64]) -> None:
-        """Decide from the votes [undecided inputs, classes] of the next level."""
+        """Process the votes of the next level, [undecided inputs, classes]."""
         rule, level, open_ = self._rule, self._next, self.undecided
         self._next += 1
         chosen, trials = selection.argmax(axis=-1), estimation.sum(axis=-1)

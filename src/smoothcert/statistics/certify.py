@@ -2,7 +2,7 @@
 
 Three bounds are available. `one-sided`, the published one, bounds the probability of the selected class. `randomised`
 makes that bound exact with one uniform random number per image. `two-sided` bounds the selected class and every other
-one; it also certifies that a class stays among the k most likely.
+one; it can also certify that a class stays among the `top` most likely.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ def _rival_bound(
 def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, uniforms: ArrayLike) -> Floats:
     """Return the upper bound on the failure probability with confidence exactly 1 - alpha, for one uniform w per image.
 
-    It solves P(successes > k) + w P(successes = k) = alpha, between the Clopper-Pearson bounds of k and of k + 1. For
-    unanimous votes it could reach 0; there the Clopper-Pearson bound is kept, so that no radius exceeds the usual
-    maximum.
+    With k = `successes`, it solves P(successes > k) + w P(successes = k) = alpha, between the Clopper-Pearson bounds of
+    k and of k + 1. For unanimous votes it could reach 0; there the Clopper-Pearson bound is kept, so that no radius
+    exceeds the usual maximum.
     """
     k, w = np.asarray(successes, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
     n = np.broadcast_to(np.asarray(trials, dtype=np.float64), k.shape)
@@ -159,6 +159,6 @@ def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, unif
 
 
 def bound_uniforms(seed: int, indices: ArrayLike) -> Floats:
-    """Return a uniform random number per image for the randomized bound, a function of seed and image index alone."""
+    """Return a uniform random number per image for the randomized bound; it depends only on seed and image index."""
     words = [int(np.random.Philox(key=seed, counter=int(index)).random_raw()) for index in np.asarray(indices)]
     return np.array([(word >> 11) * 2.0**-53 for word in words])

@@ -56,8 +56,8 @@ def expected_radii(successes: ArrayLike, n: int, fewer: int, noise: Noise, alpha
     """Return the expected radii if only some of the n votes had been drawn.
 
     Votes are independent, so `fewer` of them are a random subset: the number of successes among them is
-    hypergeometric given `successes`. The mean radius over it is exact, and its average over images is an unbiased
-    estimate of the ACR at `fewer` votes, with less variance than one subset would give.
+    hypergeometric given `successes`. The mean radius under this distribution is exact. Its average over images
+    is an unbiased estimate of the ACR at `fewer` votes, with less variance than one subset would give.
 
     Args:
         successes: Votes for the selected class among n, [images].

@@ -151,6 +151,6 @@ def check_reach(plan: Plan, needs: Floats, noise: Noise) -> None:
     least = min(float(plan.failure(look, number)) for number, look in enumerate(plan.looks))
     if least > needs.max():
         radius = float(noise.gap_radius(least, least))
-        most = f"a radius of {math.floor(radius * 1e4) / 1e4} at most" if radius >= 0 else "nothing"
+        most = f"a radius of at most {math.floor(radius * 1e4) / 1e4}" if radius >= 0 else "nothing"
         samples = f"n = {plan.looks[-1]:,} and alpha = {plan.alpha:g}"
-        raise UsageError(f"With {samples} this rule can prove {most}, even with unanimous votes; choose a larger n.")
+        raise UsageError(f"With {samples}, even unanimous votes certify {most}; choose a larger n or alpha.")

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, quote
 from smoothcert.statistics.bootstrap import resample_blocks
 from smoothcert.statistics.bounds import as_floats
 
@@ -47,11 +47,15 @@ def _columns(radius: Certified, correct: ArrayLike | None) -> tuple[Floats, NDAr
         try:
             radius, correct = (_column(radius, name) for name in ("radius", "correct"))
         except (AttributeError, TypeError):
-            raise UsageError("Expected radii with `correct`, or results of `read_results`, or records.") from None
+            raise UsageError(
+                "Expected `radius` to be radii together with `correct`, or results of `read_results`, or records of "
+                f"`certify_dataset`, but got {quote(radius)} alone."
+            ) from None
     radii, right = as_floats("radius", radius), as_floats("correct", correct).astype(bool)
     if radii.ndim != 1 or radii.shape != right.shape or not len(radii):
         raise UsageError(
-            f"Expected `radius` and `correct` with one value per image, but got {radii.shape} and {right.shape}."
+            "Expected `radius` and `correct` to have one value per image, for at least one image, but got shapes "
+            f"{radii.shape} and {right.shape}."
         )
     return radii, right
 
@@ -229,7 +233,7 @@ def estimate(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10
 def cluster_estimate(
     totals: ArrayLike, counts: ArrayLike, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Estimate:
-    """Return the mean over groups of their means, with an interval for images that appear in several groups.
+    """Return the mean of the group means, with an interval that allows for images that appear in several groups.
 
     The bootstrap draws images, each with its values in all groups. Values of one image are correlated, so an interval
     that treats them as independent would be far too narrow.

@@ -41,7 +41,7 @@ class Noise(ABC):
 
     @abstractmethod
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
-        """Return the radius certified by upper bounds on the failure probability and on that of any other class.
+        """Return the radius certified by upper bounds on the probabilities of failure and of any other class.
 
         Negative if nothing is certified.
         """
@@ -159,6 +159,6 @@ def convert_radius(radius: ArrayLike, norm: str, wanted: str, dimensions: int | 
     if steps <= 0:
         return values
     if not dimensions:
-        raise UsageError(f"Expected `dimensions`, the number of values per input, for an {wanted} radius.")
+        raise UsageError(f"An {wanted} radius needs `dimensions`, the number of values per input.")
     # Slightly less, so that division and root never round a certificate up.
     return np.asarray(values / dimensions ** (steps / 2) * (1 - 2.0**-50))

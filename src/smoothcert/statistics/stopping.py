@@ -144,13 +144,16 @@ class BudgetStop(TableStop):
         if self.images is not None:
             check_count("images", self.images)
         if not (isinstance(self.shard, tuple) and [type(number) for number in self.shard] == [int, int]):
-            raise UsageError(f"Expected `shard` to be (i, n), but got {quote(self.shard)}.")
+            raise UsageError(f"Expected `shard` to be a tuple (i, n) of two ints, but got {quote(self.shard)}.")
         part, parts = self.shard
         if not 1 <= part <= parts:
             raise UsageError(f"Expected `shard` to be (i, n) with 1 <= i <= n, but got {self.shard}.")
         if POOLS % parts:
             possible = ", ".join(str(number) for number in range(2, POOLS + 1) if POOLS % number == 0)
-            raise UsageError(f"Expected the number of shards of a budget to be {possible}, but got {parts}.")
+            raise UsageError(
+                f"Expected the number of shards in `shard` to be one of {possible} with a sample budget, "
+                f"but got {parts}."
+            )
 
     def plan(self, n: int, alpha: float) -> Plan:
         """Return the looks of a table with equal shares of alpha, since any look may be the last."""
