@@ -295,7 +295,7 @@ def test_missing_recipes_and_broken_files(tmp_path):
     with pytest.raises(SmoothcertError, match="cannot be read as TOML"):
         load_recipe(str(tmp_path / "bad.toml"))
     (tmp_path / "bad.toml").write_text("# to be written\n")
-    with pytest.raises(SmoothcertError, match="bad.toml is not a recipe; `smoothcert train NAME"):
+    with pytest.raises(SmoothcertError, match="bad.toml has no settings; `smoothcert train NAME"):
         load_recipe(str(tmp_path / "bad.toml"))
 
 

@@ -301,17 +301,18 @@ def test_files_of_shares(few, tmp_path):
     counts.write_text("idx\tcounts\n0\t0:10\n1\t0:6 1:4\n2\t0:10\n")
     assert read_shares(counts, labels).tolist() == [1.0, 0.4, 0.0]
     for content, message in (
-        ("", "has none"),
-        ("idx\tcounts\n0\t0:10\n1\t0:6 1:4\n", "each of the 3 training images, but it has 2"),
-        ("idx\tcounts\n0\t0:10\n2\t0:6\n1\t0:6\n3\t0:1\n", "has none"),
-        ("idx\tcounts\n0\tmany\n", "Expected numbers or class counts in `discard_file`, but .* has none"),
+        ("", "does not"),
+        ("idx\tcounts\n0\t0:10\n1\t0:6 1:4\n", r"each of the 3 training images, but its values have shape \[2\]"),
+        ("idx\tcounts\n0\t0:10\n2\t0:6\n1\t0:6\n3\t0:1\n", "does not"),
+        ("idx\tcounts\n0\t0:10\n2\t0:6\n", "does not"),
+        ("idx\tcounts\n0\tmany\n", "Expected `discard_file` to have a number or class counts for .*, but .* does not"),
     ):
         counts.write_text(content)
         if content:
             with pytest.raises(SmoothcertError, match=message):
                 read_shares(counts, labels)
     np.save(path, [0.0, 1.5, 1.0])
-    with pytest.raises(SmoothcertError, match="to be between 0 and 1, but image 1 is not"):
+    with pytest.raises(SmoothcertError, match="to be between 0 and 1, but that of image 1 is 1.5"):
         read_shares(path, labels)
     path.write_text("no array")
     with pytest.raises(SmoothcertError, match="discard_file"):

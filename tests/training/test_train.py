@@ -331,7 +331,7 @@ def test_lazy_layers_and_functions_of_the_shape(tmp_path):
         (3, shapes(), "Expected `model` to be a module or a function that creates one, but got an int"),
         ("nonet", shapes(), "Unknown model 'nonet'"),
         ("nets/own.pt", shapes(), "Unknown model 'nets/own.pt'"),
-        (Mlp, (clouds()[0], 0 * clouds()[1]), "Expected training data of at least two classes, but arrays has one"),
+        (Mlp, (clouds()[0], 0 * clouds()[1]), "Expected training data with at least two classes, but arrays has one"),
         (ConvNet, Lazy(shapes()[0].float(), shapes()[1]), r"Expected images in \[0, 1\], the range that `sigma`"),
         ("lenet", clouds(), r"inputs of shape \[channels, height, width\] for lenet, but got \[6\]"),
         (Mlp, shapes(), r"Mlp cannot score inputs of shape \[1, 8, 8\]"),
@@ -361,7 +361,7 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         ({"validation": 0.001}, "large enough for at least one of 96 images, but got 0.001"),
         ({"lr_stepp": 3}, "Unknown field 'lr_stepp'; did you mean"),
         ({"augmentation": "crop-flip"}, r"Expected `augmentation` to be 'none' for inputs of shape \[6\]"),
-        ({"test_data": shapes()}, "Expected `test_data` to have inputs of the shape of `train_data`"),
+        ({"test_data": shapes()}, "Expected the inputs of `test_data` to have the shape of those of `train_data`"),
     ],
 )
 def test_wrong_settings_get_one_sentence(settings, message, tmp_path):

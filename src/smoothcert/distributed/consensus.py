@@ -28,13 +28,14 @@ ADVICE = {
     "code version": "install the same smoothcert on every node",
     "torch": "install the same torch on every node",
     "images": "every node needs the same files",
+    "training data": "every node needs the same data",
     "class folders": "every node needs the same files",
     "shared folder": "choose a folder that all nodes share",
 }
 
 
 def wait_for_key(ranks: LaunchedRanks, key: str) -> Any:
-    """Wait for a key of the store and return its value; raise if a rank fails or dies first."""
+    """Wait for a key to appear in the store and return its value; raise if a rank fails or dies first."""
     checked, pause = time.monotonic(), 1e-3
     while not _exists(ranks, key):
         time.sleep(pause)
@@ -47,7 +48,7 @@ def wait_for_key(ranks: LaunchedRanks, key: str) -> Any:
 
 
 def _raise_if_silent(ranks: LaunchedRanks) -> None:
-    """Raise if a watched rank is silent. Rank 0 watches all ranks and tells them; the others watch rank 0."""
+    """Raise if a watched rank is silent, unless the guard thread is already reporting it."""
     silent = ranks.heartbeats.silent()
     if silent and ranks.heartbeats.claim_report():
         raise (SmoothcertError if ranks.first else PeerError)(ranks.heartbeats.say_silent(silent[0]))

@@ -36,7 +36,7 @@ def rank_timeout() -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise UsageError(f"Expected `SMOOTHCERT_RANK_TIMEOUT` to be a number of seconds > 0, but got {text!r}.")
+        raise UsageError(f"Expected `SMOOTHCERT_RANK_TIMEOUT` to be a finite number of seconds > 0, but got {text!r}.")
     return seconds
 
 
@@ -77,7 +77,7 @@ class Heartbeats:
         return stop
 
     def silent(self) -> list[int]:
-        """Return the watched ranks without a heartbeat."""
+        """Return the watched ranks that have had no heartbeat for longer than the limit."""
         return [rank for rank, seconds in self._silence.items() if seconds > self.limit]
 
     def dispensable(self) -> list[int]:
@@ -116,7 +116,7 @@ class Heartbeats:
         self._seconds_since_failure += seconds if self.failure_is_known else 0.0
 
     def reason_to_end(self) -> str | None:
-        """Return the reason why the main thread may wait forever, "" if another rank reports it, or None."""
+        """Return why the process must end: a message, "" if another rank reports it, or None to continue."""
         silent = self.silent()
         if self.rank in silent or 0 in silent:
             return "" if self.failure_is_known else self.say_silent(min(silent))

@@ -120,7 +120,7 @@ class LaunchedRanks(Ranks):
 
 
 def connect_to_launcher() -> LaunchedRanks:
-    """Join the process group and return this process's rank in it."""
+    """Connect to the launcher's store, start the heartbeats and return this process's `LaunchedRanks`."""
     from torch.distributed.rendezvous import rendezvous
 
     # `rendezvous` does not time out if a frozen process accepts connections but never answers.

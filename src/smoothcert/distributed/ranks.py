@@ -71,7 +71,7 @@ class Ranks:
         return BatchShare(first, end - first, images, (end - first) / images)
 
     def broadcast_from_rank0(self, value: T) -> T:
-        """Return rank 0's value, which must be small and fit JSON, on every rank; for tensors see `broadcast_state`."""
+        """Return rank 0's value on every rank. It must be small and JSON-serializable; see also `broadcast_state`."""
         return value
 
     def wait_for_rank0(self) -> None:
@@ -122,7 +122,7 @@ _current = Ranks()
 
 
 def current_ranks() -> Ranks:
-    """Return the job this process belongs to: a job of its own unless `join` found other processes."""
+    """Return the job this process belongs to: a job of one process, unless `join` found others."""
     return _current
 
 

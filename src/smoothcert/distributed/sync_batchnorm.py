@@ -42,7 +42,7 @@ class SyncedBatchNorm(BatchNorm):
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor) -> None:
-        """Update the running statistics, if there are any. Without a momentum they are means over all steps."""
+        """Update the running statistics, if there are any. If `momentum` is None, they are averages over all steps."""
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)
@@ -57,7 +57,7 @@ class SyncedBatchNorm(BatchNorm):
 def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm]:
     """Replace a network's BatchNorm layers with synchronized ones, and return the new layers.
 
-    Subclasses of PyTorch's layers are not replaced, because they may compute something else.
+    Subclasses of PyTorch's BatchNorm layers are not replaced, because they may compute something else.
     """
     replaced: dict[int, SyncedBatchNorm] = {}  # by id of the replaced layer, which may occur several times
     for module in list(model.modules()):
@@ -69,7 +69,7 @@ def sync_batchnorm(model: nn.Module, ranks: Ranks) -> list[SyncedBatchNorm]:
 
 
 def _statistics(x: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean, variance (over the count) and count of each channel over all ranks.
+    """Return the mean and biased variance of each channel over all ranks, and the number of values per channel.
 
     Combines the ranks' means and variances as in Chan, Golub and LeVeque (1983), which avoids cancellation. Each rank
     fills its own row of a table, so that one sum over the ranks gives the whole table to all.

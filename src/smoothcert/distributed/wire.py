@@ -21,7 +21,7 @@ def encode(value: Any) -> str:
 
 
 def decode(text: str | bytes) -> Any:
-    """Return the value of a JSON text."""
+    """Return the value encoded in a JSON text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,8 @@
 """Queue of numbered work items in the store, with their results.
 
 Rank 0 takes part in the work and yields the results in order. Items of a rank that has died are queued again; an item
-processed twice has the same result. If rank 0 dies, the job ends; the same command resumes after the last row.
+processed twice has the same result. If rank 0 dies, the job ends; rerunning the same command resumes after the
+last row written.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ __all__ = ["METHODS", "Draws", "Method", "StepOutput", "create_method", "list_me
 def register_method(method: type[Method]) -> type[Method]:
     """Register a method of your own under its `name`, for this process.
 
-    It can then be trained like the methods of the package: by `train`, by `train_run`, and, from a file passed as
-    `--plugin FILE`, by the command line, with a flag for each of its options.
+    It can then be used like the package's own methods: in `train`, in `train_run` and, from a file passed as
+    `--plugin FILE`, on the command line, with a flag for each of its options.
 
     Args:
         method: A frozen dataclass that extends `Method` (see `smoothcert.methods.base`).
@@ -49,7 +49,7 @@ def register_method(method: type[Method]) -> type[Method]:
         The same class, so that this function can be used as a decorator.
 
     Raises:
-        UsageError: If it is not such a class, an option has no default, or the name is taken.
+        UsageError: If it is not such a class, it has no name, an option has no default, or the name is taken.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ def register_method(method: type[Method]) -> type[Method]:
         raise UsageError(f"Expected a dataclass that extends Method, but got {method!r}.")
     name = getattr(method, "name", None)
     if not isinstance(name, str) or not name:
-        raise UsageError(f"{method.__name__} needs a class attribute `name`, which recipes refer to.")
+        raise UsageError(f"{method.__name__} needs a class attribute `name`, a non-empty string.")
     for field in dataclasses.fields(method):
         if field.name != "sigma" and field.default is dataclasses.MISSING:
             raise UsageError(f"Option `{field.name}` of {method.__name__} needs a default, which also sets its type.")
@@ -84,7 +84,7 @@ def list_methods(pattern: str = "*") -> list[str]:
         pattern: A glob, as in file names.
 
     Returns:
-        The names, registered methods last.
+        The names, with registered methods last.
 
     Example:
         >>> list_methods("smooth*")

@@ -1,7 +1,8 @@
 """The contract of a training method: a frozen dataclass of hyperparameters with one function, `step`.
 
-To add a method, write one file like this, and add the class to `METHODS` in `smoothcert.methods` (in your own project:
-decorate it with `smoothcert.register_method`). It then has a `--weight` flag, recipes and checkpoints like the others:
+To add a method to the package, write one file like this, add the class to `METHODS` in `smoothcert.methods` and run
+`scripts/write_method_options.py`. In your own project, decorate the class with `smoothcert.register_method` instead.
+The method then has a `--weight` flag, recipes and checkpoints like the others:
 
     @dataclass(frozen=True, kw_only=True)
     class Mine(Method):
@@ -18,7 +19,8 @@ A step must keep to these rules:
 - The loss is a mean over the images of `x`, so that processes which share a mini-batch can average their losses.
 - All random numbers come from `draws`, so that runs are reproducible and can resume.
 - Anything that changes during training is a function of the tensor `epoch`; the method keeps no state between steps.
-  If passes of the network are needed only in some epochs, `at_epoch` returns a cheaper method for the others.
+  If some passes through the network are needed in certain epochs only, `at_epoch` returns a cheaper method for the
+  others.
 - No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
   compiled and captured as CUDA graphs. If a method has to break this rule, set `static = False`.
 
@@ -35,7 +37,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from torch import Tensor, nn
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, kind_of
 from smoothcert.statistics.bounds import check_sigma
 
 _METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "validation_accuracy", "kept_images", "seconds")
@@ -45,7 +47,7 @@ _METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "validation_accur
 def option(default: Any, help: str, check: Callable[[Any], bool] | None = None, must: str = "") -> Any:
     """Declare a hyperparameter: a flag of `smoothcert train`, a recipe entry and a row in the documentation.
 
-    Values that fail `check` are rejected with "Expected `name` to `must`, but got ...", such as "to be > 0".
+    Values that fail `check` are rejected with "Expected `name` to {must}, but got ...", so `must` reads like "be > 0".
     """
     checked = {"check": check, "must": must} if check else {}
     return dataclasses.field(default=default, metadata={"help": help, **checked})
@@ -76,16 +78,16 @@ class Draws(Protocol):
     """Source of a step's random numbers; tests substitute recorded ones."""
 
     def noise(self, x: Tensor, count: int) -> Tensor:
-        """Return standard normal values [count, *x.shape]."""
+        """Return standard normal values of shape [count, *x.shape]."""
 
     def uniform(self, x: Tensor, count: int) -> Tensor:
-        """Return values in [0, 1), [images, count]."""
+        """Return uniform values in [0, 1), of shape [images, count]."""
 
     def direction(self, x: Tensor) -> Tensor:
         """Return standard normal values shaped like x, for images whose gradient vanishes."""
 
     def images(self, x: Tensor) -> int:
-        """Return the number of images in the whole mini-batch; x may be only a part of it."""
+        """Return the number of images in the whole mini-batch, of which `x` may be only a part."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class StepOutput:
 
     Args:
         loss: The scalar to minimize.
-        parts: Tensors by name; the scalars among them are averaged into `metrics.jsonl`.
+        parts: Tensors by name. Scalars are averaged over each epoch and recorded in `metrics.jsonl`.
 
     Example:
         >>> import torch
@@ -106,12 +108,12 @@ class StepOutput:
     parts: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
 
     def watched(self) -> dict[str, Tensor]:
-        """Return the loss and the scalar parts, detached; raise if loss or parts are not as expected."""
+        """Return the loss and scalar parts, detached. Raise if the loss is no scalar, or `parts` is invalid."""
         if self.loss.dim():
             raise UsageError(f"Expected a single number as the loss of a step, but got shape {list(self.loss.shape)}.")
         for name, part in self.parts.items():
             if name in _METRICS or not hasattr(part, "dim"):
-                kind = "a metric of every run" if name in _METRICS else f"a {type(part).__name__}"
+                kind = "a metric of every run" if name in _METRICS else kind_of(part)
                 raise UsageError(f"Expected `parts` to map new names to tensors, but {name!r} is {kind}.")
         scalars = {name: part.detach() for name, part in self.parts.items() if part.dim() == 0}
         return {"loss": self.loss.detach(), **scalars}
@@ -156,10 +158,10 @@ class Method(ABC):
         return 1
 
     def at_epoch(self, epoch: int) -> Self:
-        """Return the method for the steps of an epoch, by default the same for all.
+        """Return the method to use in an epoch; by default, this one.
 
-        A method whose passes change with the epoch overrides this. Each method that it returns is compiled and
-        captured on its own.
+        Override this if the passes through the network change with the epoch. Each distinct method that it returns is
+        compiled and captured separately.
         """
         return self
 
@@ -171,7 +173,7 @@ class Method(ABC):
 
         Args:
             model: The network in training mode; it returns scores [images, classes].
-            x: Images in [0, 1], [images, channels, height, width].
+            x: Inputs [images, ...]; images are in [0, 1], [images, channels, height, width].
             y: Labels, int64 [images].
             draws: The source of all random numbers.
             epoch: The number of the epoch, from 0: a tensor in training runs, so that steps can be captured.
@@ -184,11 +186,11 @@ class Method(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseSplitMethod(Method):
-    """A method whose published code splits each mini-batch into one SGD step per noise sample of an image."""
+    """A method whose published code splits each mini-batch into `num_noises` SGD steps."""
 
     num_noises: int
 
     @property
     def split(self) -> int:
-        """One SGD step per noise sample."""
+        """Number of SGD steps that each mini-batch is split into: as many as noise samples per image."""
         return self.num_noises

@@ -27,10 +27,10 @@ from smoothcert.methods.perturb import cross_entropies, divergence, frozen, grad
 class CatRs(NoiseSplitMethod):
     """Bottom-K loss for images of low confidence, worst-case loss for images of high confidence (Algorithm 1).
 
-    The bottom-K loss is over the K easiest of M noise samples, with K ~ Bin(M, p), where p is the accuracy over the
-    samples (Eq. 6). Images with K = M also have the worst-case loss (Eq. 7), with weight lambda (Eq. 8): the largest
-    over the M noise samples, each perturbed adversarially in T steps within radius epsilon. The paper's ablations are
-    options.
+    The bottom-K loss sums the cross-entropy over the K easiest of M noise samples and divides it by M. K is drawn from
+    Bin(M, p), where p is the accuracy over the samples, and is at least 1 (Eq. 6). Images with K = M also get the
+    worst-case loss (Eq. 7), with weight lambda (Eq. 8): the largest divergence from the soft label over the M noise
+    samples, each perturbed adversarially in T steps within radius epsilon. The paper's ablations are options.
     """
 
     name = "catrs"
@@ -42,13 +42,19 @@ class CatRs(NoiseSplitMethod):
     low: str = one_of(
         "low-confidence loss: bottom-k (the K easiest noise samples), mean (L_base) or none", "bottom-k", "mean", "none"
     )
-    high: str = one_of("worst-case loss: max over the noise samples, their mean, or none", "max", "mean", "none")
+    high: str = one_of("worst-case loss: max or mean over the noise samples, or none", "max", "mean", "none")
     mask: bool = option(True, "apply the worst-case loss only to images with K = M")
     target: str = one_of(
-        "target of worst-case predictions: soft label, mean prediction, hard label", "soft", "mean-prediction", "label"
+        "target of the worst-case loss: soft (the soft label), mean-prediction, or label (the hard label)",
+        "soft",
+        "mean-prediction",
+        "label",
     )
     confidence: str = one_of(
-        "confidence p: accuracy of the network under noise, or the soft label (ImageNet)", "network", "soft-label"
+        "confidence p: network (its accuracy under noise) or soft-label (the soft label's value for the true class; "
+        "used for ImageNet)",
+        "network",
+        "soft-label",
     )
     moments: str = one_of(
         "moments of the original noise that the attack preserves: rms-each-step (mean and root mean square, as in the "
@@ -152,7 +158,7 @@ class CatRs(NoiseSplitMethod):
 
 
 def _match(noise: Tensor, original: Tensor, size: Callable[[Tensor], Tensor]) -> Tensor:
-    """Rescale each noise sample to the mean and size of its original."""
+    """Shift and rescale each noise sample to the mean and `size` (root mean square or deviation) of its original."""
     return _mean(original) + size(original) * (noise - _mean(noise)) / size(noise)
 
 

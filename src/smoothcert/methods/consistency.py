@@ -24,7 +24,7 @@ from smoothcert.methods.perturb import (
 
 @dataclass(frozen=True, kw_only=True)
 class Consistency(NoiseSplitMethod):
-    """Cross-entropy under m noise samples, plus the divergence from the mean prediction, plus its entropy."""
+    """Cross-entropy under m noise samples, plus the divergence from their mean prediction, plus the mean's entropy."""
 
     name = "consistency"
 
@@ -56,8 +56,8 @@ class Consistency(NoiseSplitMethod):
 class SmoothAdvConsistency(Consistency):
     """Consistency on adversarial images, a strong baseline that the CAT-RS paper does not include.
 
-    The attack differs from SmoothAdv's: a step is g / (|g| + 1e-8), and each perturbation is first projected to the
-    ball and then clamped to [0, 1].
+    The attack differs from SmoothAdv's: steps go in the direction g / (|g| + 1e-8), and each step first projects the
+    image onto the ball, then clamps it to [0, 1].
     """
 
     name = "smoothadv-consistency"
@@ -78,7 +78,7 @@ class SmoothAdvConsistency(Consistency):
         return StepOutput(output.loss, {**output.parts, "adversarial": adversarial})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, images: int) -> Tensor:
-        """Return the images after T steps that increase the sum of their smoothed losses, divided by `images`."""
+        """Return the images after T steps up the gradient of their smoothed losses, summed and divided by `images`."""
         moved = x
         with frozen(model):
             for _ in range(self.attack_steps):

@@ -20,22 +20,22 @@ from smoothcert.methods.perturb import cross_entropies, frozen, gradient_and_val
 
 @dataclass(frozen=True, kw_only=True)
 class FirstFailure(Gaussian):
-    """Cross-entropy under noise that the network misclassifies, searched for from each noise sample.
+    """Cross-entropy under noise that the network misclassifies, found by a search from each noise sample.
 
-    From every noise sample, T steps of fixed length go up the gradient of the cross-entropy, on the sphere of the
-    sample's own norm. Training uses the first misclassified noise on this path, or the last one if there is none.
-    Without attack steps, this is Gaussian training.
+    From every noise sample, the search takes T steps of fixed length up the gradient of the cross-entropy, on the
+    sphere of the sample's own norm. Training uses the first misclassified noise on this path, or the last noise if none
+    is misclassified. Without attack steps, this is Gaussian training.
     """
 
     name = "first-failure"
 
     num_noises: int = at_least_one(4, "noise samples per image")
-    step_size: float = positive(0.5, "length of an attack step (epsilon); there is no projection to a ball")
+    step_size: float = positive(0.5, "length of an attack step (epsilon); there is no projection onto a ball")
     attack_steps: int = at_least_zero(4, "attack steps (T); 0: no attack")
     attack_epoch: int = at_least_zero(0, "epoch from which noise is attacked, counted from 0 (E_t)")
 
     def at_epoch(self, epoch: int) -> Self:
-        """Return the method of an epoch: before the attack begins, one without attack steps."""
+        """Return the method to use in an epoch: one without attack steps before `attack_epoch`."""
         return self if epoch >= self.attack_epoch else dataclasses.replace(self, attack_steps=0)
 
     def step(

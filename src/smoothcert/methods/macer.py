@@ -14,7 +14,10 @@ from smoothcert.methods.perturb import scores_under
 
 @dataclass(frozen=True, kw_only=True)
 class Macer(Method):
-    """Negative log of the mean probability over k noise samples, plus a hinge on the soft radius of correct images."""
+    """Negative log of the label's mean probability over k noise samples, plus a hinge on the soft radius.
+
+    The hinge applies to correctly classified images only.
+    """
 
     name = "macer"
 
@@ -27,7 +30,7 @@ class Macer(Method):
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the sum of both terms, per image."""
+        """Return the sum of both terms, averaged over the images."""
         scores = scores_under(model, x, self.sigma * draws.noise(x, self.num_noises))
         probability = scores.softmax(dim=-1).mean(dim=0).gather(1, y.unsqueeze(1)).squeeze(1)
         classification = -(probability + 1e-10).log().sum()
@@ -37,7 +40,10 @@ class Macer(Method):
         return StepOutput((classification + weight * robustness) / len(x), parts)
 
     def _robustness(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return sigma/2 times the sum of (gamma - xi) over images whose soft radius xi is finite and below gamma."""
+        """Return sigma/2 times the sum of gamma - xi over the correctly classified images.
+
+        Images whose soft radius xi is infinite or above gamma are left out.
+        """
         mean = (self.temperature * scores).softmax(dim=-1).mean(dim=0)
         values, classes = mean.topk(2, dim=1)
         with torch.no_grad():

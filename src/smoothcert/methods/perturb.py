@@ -27,7 +27,7 @@ def cross_entropies(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def smoothed_nll(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return -log of the label's mean probability over the noise samples, [images]: the loss of the soft vote."""
+    """Return, for each image, -log of the label's mean probability over the noise samples."""
     mean = scores.softmax(dim=-1).mean(dim=0)
     return -mean.gather(-1, labels.unsqueeze(-1)).squeeze(-1).clamp(min=_SMALLEST_PROBABILITY).log()
 
@@ -49,18 +49,18 @@ def lengths(tensor: Tensor, batch_dims: int = 1) -> Tensor:
 
 
 def within(delta: Tensor, radius: Tensor | float, batch_dims: int = 1) -> Tensor:
-    """Scale perturbations longer than `radius` down to it (to slightly less, as `torch.renorm` does)."""
+    """Scale perturbations longer than `radius` down to that length (to slightly less, as `torch.renorm` does)."""
     length = lengths(delta, batch_dims)
     return delta * torch.where(length > radius, radius / (length + 1e-7), torch.ones_like(length))
 
 
 def warmed_up(epoch: Tensor | int, epochs: int) -> Tensor:
-    """Return the fraction of an attack's full size in an epoch, counted from 0; it grows to 1 over `epochs` epochs."""
+    """Return the warm-up factor of an epoch, counted from 0: it grows linearly to 1 over `epochs` epochs."""
     return torch.as_tensor((epoch + 1) / epochs).clamp(max=1)
 
 
 def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """Return the gradient of a scalar objective; gradients of weights are neither computed nor changed."""
+    """Return the gradient of a scalar objective at a point, without changing the gradients stored with the weights."""
 
     def with_itself(point: Tensor) -> tuple[Tensor, Tensor]:
         value = objective(point)
@@ -90,7 +90,7 @@ def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """Put a network into eval mode during an attack, which keeps its BatchNorm statistics, and restore it afterward.
+    """Put a network into eval mode during an attack, so that BatchNorm statistics do not change; restore it afterward.
 
     Weights require no gradients during the block: a network compiled separately would compute them needlessly.
     """

@@ -31,12 +31,14 @@ class SmoothMix(NoiseSplitMethod):
     name = "smoothmix"
 
     num_noises: int = at_least_one(4, "noise samples per image (m)")
-    step_size: float = positive(1.0, "length of an attack step (alpha); there is no projection to a ball")
+    step_size: float = positive(1.0, "length of an attack step (alpha); there is no projection onto a ball")
     attack_steps: int = at_least_one(4, "attack steps (T)")
     weight: float = at_least_zero(5.0, "weight of the mixture loss (eta)")
-    one_step_adversary: bool = option(False, "mix from the image after one attack step instead of the image itself")
+    one_step_adversary: bool = option(
+        False, "use the image after one attack step instead of the image itself, for cross-entropy and mixture"
+    )
     warmup: int = at_least_one(
-        10, "epochs over which the weight and the radius of the one-step adversary grow to their full value"
+        10, "epochs over which eta, and the radius of the one-step adversary, grow to their full values"
     )
 
     def step(

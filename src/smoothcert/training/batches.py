@@ -62,7 +62,10 @@ class ResidentData:
 
 
 def as_floats(images: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return images as float32, scaled to [0, 1] if the dataset's `dtype` is uint8: augmented ones may be floats."""
+    """Return images as float32, scaled to [0, 1] if the dataset's `dtype` is uint8.
+
+    Augmented images of such a dataset may already be floats.
+    """
     return images.float() / 255 if dtype == torch.uint8 else images.float()
 
 

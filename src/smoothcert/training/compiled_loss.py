@@ -69,10 +69,12 @@ class CompiledLoss:
         return self.loss(inputs, share)
 
     def check_once(self, inputs: Inputs) -> None:
-        """Give up compilation if gradients differ from those of an uncompiled step by more than rounding explains.
+        """Fall back to uncompiled steps if compiled and uncompiled gradients differ by more than a tolerance.
 
-        An uncompiled step in float32 shows the effect of rounding, and of randomness beyond the step's draws, such as
-        dropout. Compilation is also given up if the compiled forward or backward pass fails.
+        The tolerance is a fixed fraction of the gradient norm or, if larger, three times the difference between
+        uncompiled gradients at this precision and in float32. That difference measures rounding, and randomness that
+        `inputs` does not fix, such as dropout. Compilation is also abandoned if the compiled forward or backward pass
+        fails.
         """
         if self._checked:
             return
@@ -112,7 +114,7 @@ class CompiledLoss:
 
 
 def _with_tensors(method: Method, like: Tensor) -> Method:
-    """Return a method whose real hyperparameters are tensors, so that runs that differ only in them compile once."""
+    """Return the method with its float hyperparameters as tensors: runs that differ only in these compile once."""
     changed = copy.copy(method)
     for field in dataclasses.fields(method):
         value = getattr(method, field.name)

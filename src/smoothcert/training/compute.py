@@ -12,7 +12,7 @@ from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.passes import passes_per_input, votes_per_image
 
-_PASSES_THAT_PAY = 150e6  # passes that take as long as compilation; measured, see benchmarks/README.md
+_PASSES_THAT_PAY = 150e6  # passes from which compilation saves time; measured, see benchmarks/README.md
 
 
 def method_of(config: TrainConfig) -> Method:
@@ -62,7 +62,7 @@ def passes(method: Method) -> int:
 
 
 def mean_passes(config: TrainConfig) -> float:
-    """Return the cost of a training step per input, averaged over the epochs of a run."""
+    """Return the cost of a training step per noisy input, averaged over the epochs of a run."""
     method = method_of(config)
     return sum(passes(method.at_epoch(epoch)) for epoch in range(config.epochs)) / config.epochs
 

@@ -1,4 +1,4 @@
-"""The configuration of a training run: a frozen value, checked when it is made, read from and written to TOML."""
+"""The configuration of a training run: immutable, checked on creation, read from and written to TOML."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
         return self.scheduled_rate(epoch, progress, self.warmup_epochs / self.epochs)
 
     def _check_optimization(self) -> None:
-        """Check that optimizer, schedule and warm-up fit together."""
+        """Check that optimizer, schedule and warm-up are consistent."""
         if self.warmup_epochs and self.schedule == "one-cycle":
             raise UsageError("Expected `warmup_epochs` to be 0 with `schedule='one-cycle'`, which has its own warm-up.")
         if self.warmup_epochs >= self.epochs:
@@ -89,7 +89,7 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
             raise UsageError(f"Expected `momentum` to be {default} with `optimizer='adamw'`, which does not use it.")
 
     def _check_sampling(self) -> None:
-        """Check that the settings of sampling fit together."""
+        """Check that the sampling settings are consistent."""
         if self.sampling == "shuffle":
             for name, default in _SAMPLING.items():
                 if getattr(self, name) != default:
@@ -145,7 +145,9 @@ def read_config(path: Path, **overrides: Any) -> TrainConfig:
     """Read a configuration from a TOML file. Overrides replace single fields."""
     values = read_toml(path)
     if not values:
-        raise SmoothcertError(f"{path} is not a recipe; `smoothcert train NAME --dry-run` prints one.")
+        raise SmoothcertError(
+            f"{path} has no settings; `smoothcert train NAME --dry-run` prints a recipe as an example."
+        )
     return make_config({"name": path.stem, **values}, str(path), **overrides)
 
 

@@ -17,7 +17,7 @@ def read_shares(path: str | Path, labels: Tensor) -> Tensor:
 
     Args:
         path: A `.npy` file with a number per image, or the counts file that `smoothcert predict` writes.
-        labels: The labels of the training images, which tell correct votes in a counts file.
+        labels: The labels of the training images, needed to find the correct votes in a counts file.
 
     Returns:
         Float64 [images].
@@ -35,14 +35,19 @@ def read_shares(path: str | Path, labels: Tensor) -> Tensor:
         reason = error.strerror or "it is not a .npy file"
         raise SmoothcertError(f"Expected `discard_file` to be readable, but {path} is not ({reason}).") from error
     except (ValueError, IndexError) as error:
-        raise SmoothcertError(f"Expected numbers or class counts in `discard_file`, but {path} has none.") from error
+        raise SmoothcertError(
+            f"Expected `discard_file` to have a number or class counts for each of the {len(labels):,} training "
+            f"images, but {path} does not."
+        ) from error
     if shares.shape != (len(labels),):
         raise SmoothcertError(
-            f"Expected {path} to have a number for each of the {len(labels):,} training images, but it has "
-            f"{shares.size:,}."
+            f"Expected {path} to have one number for each of the {len(labels):,} training images, but its values have "
+            f"shape {list(shares.shape)}."
         )
     if not bool(((shares >= 0) & (shares <= 1)).all()):
-        raise SmoothcertError(f"Expected the numbers in {path} to be between 0 and 1, but image {_bad(shares)} is not.")
+        bad = _bad(shares)
+        text = f"but that of image {bad} is {shares[bad]:g}"
+        raise SmoothcertError(f"Expected the shares of correct votes in {path} to be between 0 and 1, {text}.")
     return torch.from_numpy(shares)
 
 
@@ -59,4 +64,6 @@ def _from_counts(path: Path, labels: NDArray[np.int64]) -> NDArray[np.float64]:
             index, votes = line.rstrip("\n").split("\t")
             counts = np.array(votes.replace(":", " ").split(), dtype=np.int64).reshape(-1, 2)
             shares[int(index)] = counts[counts[:, 0] == labels[int(index)], 1].sum() / counts[:, 1].sum()
-    return np.array([shares[index] for index in sorted(shares)] if sorted(shares) == list(range(len(shares))) else [])
+    if sorted(shares) != list(range(len(shares))):
+        raise ValueError("some images are missing")
+    return np.array([shares[index] for index in range(len(shares))])

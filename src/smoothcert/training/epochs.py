@@ -29,7 +29,8 @@ def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
         size = min(batch, images - first) // split
         steps += [(first + number * size, size) for number in range(split) if size]
     if not steps:
-        raise UsageError(f"{images} images are too few for {split} steps per mini-batch; try `steps='whole'`.")
+        size = min(batch, images)
+        raise UsageError(f"Mini-batches of {size} images are too small for {split} steps each; try `steps='whole'`.")
     return steps
 
 

@@ -32,10 +32,10 @@ def fit(
 ) -> Path:
     """Train one run and return the file of its network.
 
-    An interrupted run is resumed and ends with the same weights. A finished run is left as it is; a folder with another
-    configuration is an error. `options` are the keyword arguments of `setup_run`. After `time_limit` seconds, the state
-    is saved and OutOfTimeError is raised. The first interrupt (Ctrl-C) also saves the state, and raises
-    KeyboardInterrupt; a second one is raised at once.
+    An interrupted run is resumed; on a CPU with the same number of threads, it ends with bit-identical weights. A
+    finished run is left as it is; a folder with a run of another configuration is an error. `options` are the keyword
+    arguments of `setup_run`. After `time_limit` seconds, the state is saved and OutOfTimeError is raised. The first
+    interrupt (Ctrl-C) also saves the state, and raises KeyboardInterrupt; a second one is raised at once.
     """
     run = setup_run(config, folder, train, test, **options)
     if run is not None:
@@ -48,7 +48,8 @@ def fit_together(
 ) -> None:
     """Train several runs at once, taking turns step by step. On a CUDA device each has its own stream.
 
-    A run that fails does not stop the others; its error is raised at the end.
+    A run that fails does not stop the others, and its error is raised at the end. With several ranks, it is raised at
+    once.
     """
     deadline, errors = Deadline(time_limit), list[SmoothcertError]()
     devices = [run.stepper.device for run in runs if run.stepper.device.type == "cuda"]

@@ -31,8 +31,8 @@ def count_correct(
 
     All samples of an image are added to one augmented view of it. The noise depends on (seed, epoch, image, sample)
     only, and the view on (seed, epoch, image, first sample). The ranks share the images, and all get the whole result,
-    which is 0 for images that are not kept. `on_progress` is called regularly with the number of images done and of all
-    images of this rank, and may raise to stop the votes.
+    which is 0 for images that are not kept. `on_progress` is called regularly with the number of this rank's images
+    that are done and their total, and may raise to stop the votes.
     """
     ranks, device, training = ranks or Ranks(), source.device, model.training
     correct = torch.zeros(len(kept), dtype=torch.int64, device=device)

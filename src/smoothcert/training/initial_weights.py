@@ -18,7 +18,7 @@ def load_initial_weights(model: NamedModel, source: str) -> None:
     """Fill a network with the weights of a run folder, a file or a bundled model.
 
     Raises:
-        SmoothcertError: If there is no such file, it is damaged, or its weights do not fit the network.
+        SmoothcertError: If there is no such file, it is damaged, or its weights do not match the network.
     """
     path = pretrained_path(source) if source in list_pretrained() else Path(source).expanduser()
     path = path / "model.safetensors" if path.is_dir() else path
@@ -30,6 +30,6 @@ def load_initial_weights(model: NamedModel, source: str) -> None:
     try:
         weights = read_tensors(path)[0] if path.suffix == ".safetensors" else read_weights(path)
     except (OSError, SafetensorError) as error:
-        raise SmoothcertError(f"{path} is damaged or not a safetensors file ({first_line(error)}).") from error
+        raise SmoothcertError(f"{path} is damaged or cannot be read ({first_line(error)}).") from error
     network = model.network if isinstance(model, UserModel) else model
     load_weights(network, weights, str(path), model.architecture)

@@ -29,7 +29,7 @@ class TrainProgress:
     """Progress of a run: `step` of `total` steps are done, `start` of them by earlier processes.
 
     `loss` is the mean over the epoch so far; `metrics` holds the epoch's metrics after its last step. While the network
-    votes on training images, `votes` is the number of images done and of all, and `loss` is NaN.
+    votes on training images, `votes` holds the number of images done and their total, and `loss` is NaN.
     """
 
     name: str
@@ -114,8 +114,8 @@ def _scheduled_inputs(
 def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline, on_progress: OnProgress | None) -> None:
     """Let the network vote on the training images, and give rank 0's image weights to all ranks.
 
-    The state was saved before, so an interrupt stops the votes, and they are cast again when the run is resumed. With
-    several ranks, all finish their votes first, since the others would wait for one that stops.
+    An interrupt stops the votes at once: the state was saved before, and a resumed run casts them again. With several
+    ranks, all finish their votes first, because the others would wait for one that stops.
     """
     steps = epoch * len(run.plan)
 
@@ -154,7 +154,7 @@ def _read_means(run: TrainingRun, steps: int) -> dict[str, float]:
     stepper = run.stepper
     if (bad := int(stepper.first_bad)) >= 0:
         state = run.folder.state
-        good = f"the last good state is {state}" if state.is_file() else "no state was saved before"
+        good = f"the last good state is {state}" if state.is_file() else "no state was saved before it"
         raise SmoothcertError(
             f"{run.config.name}: the loss of {run.config.method} diverged (NaN or above 1e6) at step {bad:,}; "
             f"{good}. A smaller `learning_rate` may help."

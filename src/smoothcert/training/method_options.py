@@ -1,4 +1,4 @@
-"""The options of training methods, without torch: from a table, or from the classes once they are loaded."""
+"""Read the options of training methods without importing torch: from a table, or from classes already loaded."""
 
 from __future__ import annotations
 

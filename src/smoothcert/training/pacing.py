@@ -19,9 +19,10 @@ class Clock:
         self._key = ranks.new_flag("interrupted")
 
     def tick(self, reason: str, due: bool) -> tuple[bool, str]:
-        """Count a step. Return True if a report is due, and the reason to stop after it, if there is one.
+        """Count a step. Return True if a report is due, and the reason to stop after it, or "".
 
-        Several ranks exchange messages only about once a second, estimated from the last second's steps.
+        `due` makes a report due in any case. Several ranks exchange messages only about once a second; the number of
+        steps until then is estimated from the previous second.
         """
         self._steps += 1
         if not due and self._steps < self._next:
@@ -37,7 +38,7 @@ class Clock:
         return True, reason
 
     def _reason_of_any_rank(self, reason: str) -> str:
-        """Tell rank 0 about an interrupt of another rank: rank 0 keeps the time, but a signal may reach any rank."""
+        """Report this rank's interrupt to rank 0. Return `reason` or, on rank 0, an interrupt of any rank."""
         if self.ranks.first:
             return INTERRUPTED if self.ranks.flag_is_set(self._key) else reason
         if reason == INTERRUPTED:

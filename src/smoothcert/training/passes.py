@@ -1,4 +1,4 @@
-"""The cost of training methods, in forward passes of one input; no torch.
+"""The cost of training methods, in forward passes of one input, computed without importing torch.
 
 A backward pass to the input counts as one forward pass, a backward pass to the weights as two.
 """
@@ -20,7 +20,7 @@ def passes_per_input(method: str, attack_steps: int = 0) -> int:
 
 
 def votes_per_image(config: TrainConfig) -> int:
-    """Return the number of votes per training image that choose images, as if none were discarded."""
+    """Return the votes per training image that are needed to choose images, as if none were discarded."""
     choices = sum(config.chooses_images_at(epoch) for epoch in range(config.epochs))
     discards = choices > 0 and config.discard_below > 0 and not config.discard_file
     reweights = choices if config.reweight_every else 0

@@ -1,4 +1,4 @@
-"""Preparation of runs before they train: images and, for CAT-RS, a teacher and its soft labels."""
+"""Preparation of runs before they train: images and, for methods that need them, a teacher and its soft labels."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def prepare_runs(
     on_stage: OnStage = silent,
     time_limit: float | None = None,
 ) -> None:
-    """Make the teachers and soft labels of several runs. Ranks share the teachers, then the images to be labeled."""
+    """Make the teachers and soft labels of several runs. Each rank trains some teachers and labels some images."""
     preparation = Preparation(runs, RunImages(data_dir), on_stage, Deadline(time_limit), {"device": device})
     labeled = [config for config in configs if uses_soft_labels(config)]
     by_name = {teacher.name: teacher for teacher in (teacher_config(c) for c in labeled if not c.teacher)}

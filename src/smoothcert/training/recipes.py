@@ -1,4 +1,4 @@
-"""Recipes: the rows of the paper as TOML files, and its tables as lists of recipes."""
+"""Recipes: the rows of the paper's tables as TOML files, and the tables as lists of recipes."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
 
 
 def load_images(config: TrainConfig, split: str, data_dir: str | Path | None) -> ImageData:
-    """Return the images of a run. Broken training images are skipped if the run allows it, broken test images never."""
+    """Return a run's training or test images. Its `skip_broken` applies to training images only."""
     return load_dataset(
         config.dataset,
         split,

@@ -72,7 +72,7 @@ class RunFolder:
             write_text(self.config, to_toml(with_defaults(config)))
 
     def check(self, config: TrainConfig) -> None:
-        """Raise if the folder holds a run with a different configuration, unless it failed before it began."""
+        """Raise if the folder holds a run with a different configuration, unless that run has no results yet."""
         if not self.begun:
             return
         before = self.read_config()
@@ -160,7 +160,7 @@ class RunFolder:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
                 return
-            # Remove lines of a killed process for this epoch and later ones.
+            # Remove the values that a killed process wrote for this epoch and later ones.
             self._board = SummaryWriter(str(self.path / "tensorboard"), purge_step=line["epoch"])
         for name, value in line.items():
             self._board.add_scalar(name, value, line["epoch"])
@@ -180,7 +180,7 @@ def _read_state(file: Path) -> tuple[dict[str, Tensor], int]:
     if not (step.isdecimal() and len(step) <= 15):
         raise SmoothcertError(f"{file} is damaged: expected `step` to be a number, but got {step[:40]!r}.")
     if header.get("sha256", hash_tensors(tensors)) != hash_tensors(tensors):
-        raise SmoothcertError(f"{file} is damaged: its values do not have the SHA-256 in its header.")
+        raise SmoothcertError(f"{file} is damaged: its values do not match the SHA-256 in its header.")
     return tensors, int(step)
 
 

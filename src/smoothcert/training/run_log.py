@@ -20,7 +20,7 @@ _SECONDS_BETWEEN_SAVES = 60.0
 
 
 class RunLog:
-    """Writes metrics after every epoch, the state and elapsed time between steps, and the network at the end."""
+    """Writes metrics after every epoch, the state and elapsed time regularly, and the network at the end."""
 
     def __init__(self, run: TrainingRun) -> None:
         self.config, self.folder, self.dataset = run.config, run.folder, run.dataset

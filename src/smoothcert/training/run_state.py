@@ -17,7 +17,7 @@ def take_state(stepper: Stepper, sampler: ImageSampler) -> dict[str, Tensor]:
     """Return everything that later steps depend on: weights, optimizer, the epoch's running sums and image weights."""
     tensors = {f"model.{name}": value for name, value in stepper.model.state_dict().items()}
     for name, buffer in stepper.model.named_buffers():
-        if f"model.{name}" not in tensors:  # PyTorch leaves it out of checkpoints, but it may change with every step
+        if f"model.{name}" not in tensors:  # not persistent in PyTorch, but it may change with every step
             tensors[f"buffer.{name}"] = buffer
     for name, parameter in stepper.model.named_parameters():
         for prefix, key in _MOMENTS.items():
@@ -31,7 +31,7 @@ def take_state(stepper: Stepper, sampler: ImageSampler) -> dict[str, Tensor]:
 def restore_state(
     saved: tuple[dict[str, Tensor], int] | None, stepper: Stepper, sampler: ImageSampler, epoch_steps: int
 ) -> int:
-    """Restore a saved state, if there is one, and return its number of steps.
+    """Restore a saved state, if there is one, and return the number of steps already taken.
 
     `epoch_steps` is the number of steps per epoch.
     """
@@ -48,7 +48,9 @@ def restore_state(
     wrong = shapes != {name: value.shape for name, value in weights.items()}
     wrong |= any(tensors[name].shape != shape for name, shape in expected.items() if name in tensors)
     if wrong or not any(name.startswith("sum.") and not value.dim() for name, value in tensors.items()):
-        raise SmoothcertError(f"The saved state does not fit a {model.architecture}; delete it to start over.")
+        raise SmoothcertError(
+            f"The saved state is incomplete or not that of a {model.architecture}; delete it to start over."
+        )
     model.load_state_dict(weights)
     for name, value in buffers.items():
         if (saved_value := tensors.get(f"buffer.{name}")) is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from smoothcert.distributed.ranks import Ranks, join
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import SmoothcertError, UsageError, quote
 from smoothcert.models import Factory
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.runtime.environment import choose_device, facts
@@ -73,10 +73,11 @@ def train_runs(
     data: RunData | None = None,
     factory: Factory | None = None,
 ) -> list[Path]:
-    """Train several runs at once: first everything they need, then one step of each in turn.
+    """Train several runs at once: prepare everything they need, then take one step of each in turn.
 
-    Finished runs are left as they are, interrupted ones are resumed and end with the same weights. A run that fails
-    does not stop the others; its error is raised at the end.
+    Finished runs are left as they are. Interrupted runs are resumed; on a CPU with the same number of threads, they end
+    with bit-identical weights. A run that fails does not stop the others, and its error is raised at the end. With
+    several ranks, it is raised at once.
 
     Args:
         configs: The runs, for example from `load_recipe`.
@@ -114,7 +115,7 @@ def train_runs(
         raise UsageError("Expected a list of configurations, but got a single one; use `train_run` for one run.")
     for config in configs:
         if not isinstance(config, TrainConfig):
-            raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {config!r}.")
+            raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {quote(config)}.")
     deadline, runs = Deadline(time_limit), Path(runs)
     place = choose_device(device) if isinstance(device, str) else device
     options: dict[str, Any] = {"device": place, "compile": compile, "workers": workers, "factory": factory}

@@ -27,7 +27,7 @@ _ALPHA = 0.1
 _STATE = "sampling.weights"
 
 Vote = Callable[[Tensor, range], Tensor]
-"""Takes a mask of images and the numbers of noise samples; returns each image's number of correct votes."""
+"""Takes a mask of images and a range of noise sample numbers; returns each image's number of correct votes."""
 
 
 def radius_weights(correct: ArrayLike, samples: int) -> NDArray[np.float64]:

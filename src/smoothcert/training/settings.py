@@ -22,7 +22,7 @@ _AT_LEAST_16: _Check = (lambda value: value >= 16, "be at least 16")
 _BELOW_2_63: _Check = (lambda value: value < 1 << 63, "be below 2**63")
 _FILE_NAME: _Check = (
     lambda name: name.replace("-", "").replace("_", "").replace(".", "").isalnum(),
-    "consist of letters, digits, '-', '_' and '.'",
+    "consist of letters, digits, '-', '_' and '.', with at least one letter or digit",
 )
 
 
@@ -56,8 +56,8 @@ class BatchSettings:
     batch: int = _field(256, "images per mini-batch", _AT_LEAST_ONE, _BELOW_2_31)
     steps: str = _choice(
         ("split", "whole"),
-        "split: cut each mini-batch into as many steps as the method has noise samples per image, as in the published "
-        "code; whole: one step per mini-batch",
+        "split: cut each mini-batch into steps as the method's published code does, usually one per noise sample; "
+        "whole: one step per mini-batch",
     )
 
 
@@ -86,7 +86,7 @@ class LearningRateSettings:
     def scheduled_rate(self, epoch: int, progress: float, warm_up: float) -> float:
         """Return the learning rate in an epoch, when a fraction `progress` of all steps is done.
 
-        It rises linearly over the first fraction `warm_up` of all steps, or over 0.3 of them for one-cycle.
+        It rises linearly from a tenth over the first fraction `warm_up` of all steps; for one-cycle, over 0.3 of them.
         """
         rising = 0.3 if self.schedule == "one-cycle" else warm_up
         if progress < rising:
@@ -136,7 +136,9 @@ class ImageSettings:
         _NOT_NEGATIVE,
         _BELOW_2_31,
     )
-    skip_broken: bool = _field(False, "image folders: replace training images that cannot be decoded with the next one")
+    skip_broken: bool = _field(
+        False, "image folders: replace each training image that cannot be decoded with the next one"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +178,7 @@ class SamplingSettings:
     sampling_epoch: int = _field(0, "first epoch that draws with replacement, counted from 0 (E_t)", _NOT_NEGATIVE)
     discard_below: float = _field(
         0.0,
-        "at sampling_epoch, drop the images that the network classifies correctly under less than this share of noise "
+        "at sampling_epoch, drop images that the network classifies correctly for less than this share of their noise "
         "samples (p_t; 0: keep all)",
         _SHARE,
     )
@@ -188,8 +190,8 @@ class SamplingSettings:
     )
     reweight_every: int = _field(
         0,
-        "epochs, from sampling_epoch on, after which images get new weights that grow with the network's accuracy on "
-        "them (0: all images have the same weight)",
+        "epochs between updates of the image weights, from sampling_epoch on; weights grow with the network's accuracy "
+        "on an image (0: all images have the same weight)",
         _NOT_NEGATIVE,
     )
     reweight_samples: int = _field(16, "noise samples per image for reweighting", _AT_LEAST_16)
@@ -212,7 +214,7 @@ class FineTuningSettings:
     optimizer: str = _choice(("sgd", "adamw"), "sgd; adamw: AdamW with betas 0.9 and 0.999")
     warmup_epochs: float = _field(
         0.0,
-        "epochs over which the learning rate rises to its initial value; for schedules other than one-cycle",
+        "epochs over which the learning rate rises to learning_rate; for schedules other than one-cycle",
         _NOT_NEGATIVE,
         _FINITE,
     )

@@ -40,8 +40,9 @@ class TrainingRun:
     """A run that is ready to train from step `start`.
 
     `measured` holds the sets of images on which accuracy is measured after every epoch, by their name in the metrics.
-    `plan` holds (first, size) of every step of an epoch, in the order of images that `sampler` returns. With several
-    ranks, every rank has the same run; each takes its share of every mini-batch, and rank 0 writes the folder.
+    `plan` holds, for every step of an epoch, the position of its first image in the order that `sampler` returns, and
+    its number of images. With several ranks, every rank has the same run; each takes its share of every mini-batch, and
+    rank 0 writes the folder.
     """
 
     config: TrainConfig
@@ -82,9 +83,14 @@ def setup_run(
     ranks, device = current_ranks(), torch.device(device)
     method, synced = method_of(config), config.batch_norm == "synced"
     if synced and not method.static and ranks.size > 1:
-        raise UsageError(f"{config.name}: `attack='masked'` cannot be used with `batch_norm='synced'`.")
+        cause = (
+            "`attack='masked'`"
+            if config.method == "catrs"
+            else f"{config.method}, whose shapes may vary between steps,"
+        )
+        raise UsageError(f"{config.name}: {cause} cannot be used with `batch_norm='synced'`; choose 'local'.")
     if len(train.classes) < 2:
-        raise UsageError(f"Expected training data of at least two classes, but {train.name} has one.")
+        raise UsageError(f"Expected training data with at least two classes, but {train.name} has one.")
     pool, aside = split_validation(len(train), config.validation)
     if config.validation and not len(aside):
         text = f"large enough for at least one of {len(train)} images"
@@ -127,10 +133,10 @@ def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | N
 
 
 def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, images: int, steps_left: int) -> bool:
-    """Compile steps on `images` images if requested, or if it pays off. Return True if they are compiled."""
+    """Compile steps on `images` images if `wanted` or, by default, if it saves time. Return True if compiled."""
     static = stepper.method.static
     if wanted and not static:
-        warnings.warn(f"{config.name}: steps run uncompiled: their shapes vary.", Notice, stacklevel=3)
+        warnings.warn(f"{config.name}: steps run uncompiled: shapes may vary between steps.", Notice, stacklevel=3)
     if not static or not (pays_to_compile(config, steps_left, stepper.device) if wanted is None else wanted):
         return False
     stepper.compile(images)
@@ -138,7 +144,7 @@ def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, i
 
 
 def new_model(config: TrainConfig, data: ImageData, factory: Factory | None = None) -> NamedModel:
-    """Return a network for `data` with initial weights that depend on the run's seed only."""
+    """Return a network for `data`. Random initial weights depend on the run's seed only."""
     options: dict[str, Any] = {"factory": factory, "mean": data.mean, "std": data.std}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -146,7 +152,7 @@ def new_model(config: TrainConfig, data: ImageData, factory: Factory | None = No
 
 
 def _take_weights_of_rank0(model: NamedModel, ranks: Ranks) -> None:
-    """Fill the network of every rank with rank 0's initial weights: those of users' modules may differ."""
+    """Copy rank 0's initial weights to every rank: those of a user's module may differ between ranks."""
     tensors = {name: tensor.detach() for name, tensor in chain(model.named_parameters(), model.named_buffers())}
     sent = ranks.broadcast_state(({name: tensor.contiguous() for name, tensor in tensors.items()}, 0))
     for name, value in sent[0].items() if sent else ():

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from smoothcert.distributed.ranks import BatchShare, Ranks
 from smoothcert.distributed.sync_batchnorm import BatchNorm, SyncedBatchNorm, sync_batchnorm
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, kind_of
 from smoothcert.methods import Method, StepOutput
 from smoothcert.models import Classifier
 from smoothcert.runtime.host_memory import keep_freed_memory
@@ -36,12 +36,13 @@ class Stepper:
     """Takes training steps. Owns all changing state: weights, optimizer, and sums of the watched values.
 
     All state stays on the device, and a step reads nothing back to the host, so that it can be captured as a CUDA graph
-    (see `GraphStepper`). Epochs whose `Method.at_epoch` differs are phases; each is compiled and captured on its own.
+    (see `GraphStepper`). Consecutive epochs with the same `Method.at_epoch` form a phase; each phase is compiled and
+    captured separately.
 
     If ranks share a mini-batch, the loss of each share is weighted by its size, and gradients, watched values and
     running statistics are summed over the ranks before the update: every rank has the same state after every step. With
     `sync`, BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the
-    shares. Other buffers are copied from rank 0.
+    shares. Other floating-point buffers are copied from rank 0.
 
     PyTorch's generator, from which dropout and other random layers of users' networks draw, is seeded by (seed, step,
     rank) before each step, so that there is no generator state to save.
@@ -86,7 +87,7 @@ class Stepper:
         self.compiled_loss = CompiledLoss(self.loss, self.model, self._phase, share, self.precision, self.device)
 
     def set_position(self, epoch: int, step: int, learning_rate: float) -> None:
-        """Set what the next step depends on besides its inputs. Captured steps read it from the device."""
+        """Set the epoch, number and learning rate of the next step. Captured steps read them from the device."""
         if epoch != self._phase_epoch:
             self._phase_epoch, phase = epoch, self.method.at_epoch(epoch)
             if phase != self._phase:
@@ -136,18 +137,18 @@ class Stepper:
     def loss(
         self, inputs: Inputs, share: BatchShare, *, model: nn.Module | None = None, method: Method | None = None
     ) -> Losses:
-        """Return the loss of a step and the values to watch. `model` and `method` may be compiled stand-ins."""
+        """Return the loss of a step and the values to watch. `model` and `method` replace the stepper's own."""
         x, y, soft = self.source.batch(inputs, self.seed, self._step, share.first)
         draws = StepDraws(self.seed, self._step, share)
         network, method = self.model if model is None else model, self._phase if method is None else method
         output = method.step(network, x, y, draws=draws, epoch=self._epoch, soft=soft)
         if not isinstance(output, StepOutput):
-            kind = type(output).__name__
-            raise UsageError(f"Expected the step of {method.name} to return a `StepOutput`, but got a {kind}.")
+            kind = kind_of(output)
+            raise UsageError(f"Expected the step of {method.name} to return a `StepOutput`, but got {kind}.")
         return output.loss, output.watched()
 
     def _sum_over_ranks(self, values: Tensor, share: BatchShare) -> None:
-        """Sum gradients, watched values and running statistics over the ranks, in one exchange."""
+        """Sum gradients, watched values and buffers over the ranks, in one exchange per dtype."""
         if self.ranks.size == 1:
             return
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]

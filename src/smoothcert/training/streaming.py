@@ -53,7 +53,7 @@ class StreamedData(Dataset[Inputs]):
             yield tuple(value.to(self.device, non_blocking=pinned) for value in inputs)
 
     def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
-        """Augment images, unless workers did, and scale them to [0, 1]."""
+        """Augment images, unless a worker has done so, and scale them to [0, 1]."""
         images, labels, *soft = inputs
         dtype = images.dtype
         if self.augmentation != "none" and not self._crops_in_workers:
@@ -96,9 +96,10 @@ def choose_source(
     seed: int = 0,
     workers: int | None = None,
 ) -> BatchSource:
-    """Return a source in device memory, or one that reads files if images are too large or cropped at random."""
+    """Return a source in device memory, or one that reads files if these are too large or cropped at random."""
     if augmentation != "none" and len(data.shape) != 3:
-        raise UsageError(f"Expected `augmentation` to be 'none' for inputs of shape {list(data.shape)}, not images.")
+        inputs = f"inputs of shape {list(data.shape)}, which are not images"
+        raise UsageError(f"Expected `augmentation` to be 'none' for {inputs}, but got {augmentation!r}.")
     if not isinstance(data.images, Tensor):
         large = data.images.shape.numel() > _MOST_RESIDENT
         if large or (augmentation == "resized-crop-flip" and isinstance(data.images, FolderImages)):

@@ -1,4 +1,4 @@
-"""`train`: any network on any data, by any method."""
+"""Train any network on any data by any method: `train`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from smoothcert.training.prepare import OnStage, silent
 from smoothcert.training.run_data import GivenData, RunData, RunImages
 from smoothcert.training.runs import join_ranks, train_runs
 
-_CHECKED = 16  # inputs, of data that is read on demand
+_CHECKED = 16  # inputs whose range is checked if the data is read on demand
 _LEARNING_RATES = {"sgd": 0.01, "adamw": 0.001}
 
 OnMetrics = Callable[[Mapping[str, Any]], None]
@@ -65,8 +65,8 @@ def train(
     """Train a network for randomized smoothing: any `nn.Module`, on any labeled data, by any method.
 
     The run has a folder with its configuration, metrics, state, final weights and model card. The same call resumes an
-    interrupted run, to the same weights on a CPU, and loads a finished one. Under torchrun, all processes share each
-    mini-batch.
+    interrupted run or loads a finished one. On a CPU with the same number of threads, a resumed run ends with
+    bit-identical weights. Under torchrun, all processes share each mini-batch.
 
     Args:
         model: A class or function that creates the network; a module, of which a copy is trained; or the name of an
@@ -77,27 +77,27 @@ def train(
         sigma: Standard deviation of the noise, on inputs in [0, 1] for images.
         method: The training method (see `list_methods`).
         options: The method's options that differ from its defaults.
-        test_data: Data whose accuracy under noise is measured after every epoch; for a dataset with a name, by default
-            its test images.
-        validation: Fraction of the training data to set aside; its accuracy is measured likewise.
+        test_data: Data on which accuracy under noise is measured after every epoch. Omit it if `train_data` is a name
+            or path: the dataset's own test images are used.
+        validation: Fraction of the training data to set aside for measuring accuracy in the same way.
         name: Name of the run and of its folder; default: architecture, method and sigma.
         runs: Folder of all runs. If the method uses a teacher, it is trained first and gets its own folder there.
         epochs: Passes over the training data.
-        batch: Inputs per mini-batch. Methods with several noise samples per input take several steps on each, as their
-            published code does; `steps="whole"` takes one.
+        batch: Inputs per mini-batch. Most methods with several noise samples per input take as many steps per
+            mini-batch, as their published code does; `steps="whole"` takes one.
         optimizer: `sgd`, with momentum 0.9, or `adamw`.
         learning_rate: Highest learning rate; default: 0.01 for SGD, 0.001 for AdamW.
         schedule: `cosine`, `step` or `one-cycle`.
         warmup_epochs: Epochs over which the learning rate rises; `one-cycle` has its own rise.
         weight_decay: Weight decay, applied to all parameters.
-        augmentation: `none`; `crop-flip` or `resized-crop-flip` for images.
+        augmentation: `none` or, for images, `crop-flip` or `resized-crop-flip`.
         init: Initial weights: a run folder, a file with a state dict, or the name of a bundled model.
         precision: `fp32`, `tf32` or `bf16`.
         seed: Seed of all random numbers.
         device: Where to train; default: on the GPU if there is one.
         compile: Compile the training steps; default: on a GPU, for long runs.
         workers: Number of processes that read images from files.
-        data_dir: Folder of datasets that have a name.
+        data_dir: Folder of the datasets that are given by name.
         time_limit: Seconds after which the state is saved and OutOfTimeError is raised.
         on_metrics: Called after every epoch, in one process only, with a dictionary of its metrics: `epoch`,
             `learning_rate`, `loss`, `test_accuracy` and `validation_accuracy` if measured, the method's own values, and
@@ -168,13 +168,13 @@ def _find_data(train_data: Any, test_data: Any, data_dir: str | Path | None) -> 
             _check_range(data)
     if test is not None and test.shape != train.shape:
         shapes = f"{list(train.shape)}, but got {list(test.shape)}"
-        raise UsageError(f"Expected `test_data` to have inputs of the shape of `train_data`, {shapes}.")
-    # Runs and teachers must not be continued with other data of the same name.
+        raise UsageError(f"Expected the inputs of `test_data` to have the shape of those of `train_data`, {shapes}.")
+    # The fingerprint prevents runs and teachers from being resumed with other data of the same name.
     return GivenData(train, test), f"{train.name}@{train.fingerprint[:12]}"
 
 
 def _check_range(data: ImageData) -> None:
-    """Raise if floats are not finite or, for images, not in [0, 1]. Of data that is read on demand, check a part."""
+    """Raise if floats are not finite or, for images, not in [0, 1]. If data is read on demand, check a few inputs."""
     inputs = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))[:_CHECKED]]
     if inputs.dtype == torch.uint8:
         return
@@ -187,7 +187,7 @@ def _check_range(data: ImageData) -> None:
 
 
 def _find_model(model: Any) -> tuple[Factory | None, str]:
-    """Return the factory of a user's network, None for one of the package, and the architecture's name."""
+    """Return the factory of a user's network, or None for a bundled architecture, and the architecture's name."""
     if isinstance(model, str):
         return find_factory(model), model
     factory = as_factory(model)
