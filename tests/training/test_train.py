@@ -286,6 +286,28 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
         smoothcert.export_checkpoint(loaded, tmp_path / "out.pth.tar")
 
 
+def test_networks_may_have_more_scores_than_the_data_has_classes(tmp_path):
+    """The factory gets the number of classes of the data again when a run, or the teacher of one, is loaded."""
+
+    def network(num_classes):
+        return nn.Linear(6, num_classes + 2)
+
+    trained = smoothcert.train(network, clouds(), sigma=0.25, method="catrs", label_samples=5, epochs=1, runs=tmp_path)
+    loaded = smoothcert.load_checkpoint(tmp_path / "network-catrs-0.25", model=network)
+    for model in (trained.model, loaded.model):
+        assert (model.num_classes, model.data_classes, model.network.out_features) == (5, 3, 5)
+    smoothcert.save_checkpoint(tmp_path / "copy.safetensors", loaded.model)
+    assert smoothcert.load_checkpoint(tmp_path / "copy.safetensors", model=network).model.data_classes == 3
+
+
+@pytest.mark.parametrize("value", ["", "0", "2.5", "9" * 12])
+def test_damaged_numbers_of_classes_are_refused(value, tmp_path):
+    header = {"format": "smoothcert-1", "architecture": "Mlp", "num_classes": "3", "input_shape": "[6]"}
+    save_file(Mlp().norm.state_dict(), tmp_path / "m.safetensors", header | ({"data_classes": value} if value else {}))
+    with pytest.raises(SmoothcertError, match="`data_classes`"):
+        smoothcert.load_checkpoint(tmp_path / "m.safetensors", model=Mlp)
+
+
 def test_the_validation_split_is_never_trained_on(tmp_path):
     kept, aside = split_validation(96, 0.25)
     assert sorted([*kept.tolist(), *aside.tolist()]) == list(range(96))

@@ -22,11 +22,15 @@ class UserModel(NamedModel):
 
     Losses are therefore computed in float32 even under bfloat16 autocast. If an output has several fields, as from
     the package transformers, `logits` are the scores. The weights are stored under the network's own names.
+
+    `num_classes` is the number of scores. `data_classes` is that of the data, which its factory got; it may be smaller.
     """
 
-    def __init__(self, network: nn.Module, architecture: str, *, num_classes: int, input_shape: Sequence[int]) -> None:
+    def __init__(
+        self, network: nn.Module, architecture: str, *, num_classes: int, data_classes: int, input_shape: Sequence[int]
+    ) -> None:
         super().__init__(architecture, num_classes)
-        self.network, self.input_shape = network, torch.Size(input_shape)
+        self.network, self.data_classes, self.input_shape = network, data_classes, torch.Size(input_shape)
 
     def check_shape(self, shape: Sequence[int]) -> None:
         """Raise if the network was made for inputs of another shape."""
@@ -71,7 +75,8 @@ def build_user_model(
         raise UsageError(f"Expected a model with parameters to train, but {kind} has none.")
     if odd := [key for key, value in network.state_dict().items() if not isinstance(value, Tensor)]:
         raise UsageError(f"Expected `state_dict()` of {kind} to contain tensors only, but entry {odd[0]!r} is not one.")
-    return UserModel(network, name or kind, num_classes=scores.shape[1], input_shape=input_shape)
+    shapes: dict[str, Any] = {"data_classes": num_classes, "input_shape": input_shape}
+    return UserModel(network, name or kind, num_classes=scores.shape[1], **shapes)
 
 
 def as_factory(model: Any) -> Factory:
