@@ -286,6 +286,28 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
         smoothcert.export_checkpoint(loaded, tmp_path / "out.pth.tar")
 
 
+class Placed(Mlp):
+    """An MLP that accepts inputs on the CPU only once it was moved there, like one that was created on a GPU."""
+
+    moved = False
+
+    def _apply(self, *args, **options):
+        self.moved = True
+        return super()._apply(*args, **options)
+
+    def forward(self, x):
+        if not self.moved:
+            raise RuntimeError("Expected all tensors to be on the same device")
+        return super().forward(x)
+
+
+def test_modules_may_be_on_another_device(tmp_path):
+    module = Placed()
+    smoothcert.train(module, clouds(), sigma=0.25, epochs=1, runs=tmp_path, name="run")
+    smoothcert.load_checkpoint(tmp_path / "run", model=module)
+    assert not module.moved, "a copy is moved"
+
+
 def test_networks_may_have_more_scores_than_the_data_has_classes(tmp_path):
     """The factory gets the number of classes of the data again when a run, or the teacher of one, is loaded."""
 

@@ -45,7 +45,7 @@ class UserModel(NamedModel):
 def build_user_model(
     factory: Factory, input_shape: Sequence[int], num_classes: int, *, name: str | None = None
 ) -> UserModel:
-    """Create a network for inputs of the given shape, and check it on a batch of two zero inputs.
+    """Create a network on the CPU for inputs of the given shape, and check it on a batch of two zero inputs.
 
     The check also initializes lazy layers. `name` is the name of the architecture (default: that of the class).
 
@@ -60,7 +60,7 @@ def build_user_model(
     training = network.training
     try:
         with torch.no_grad():
-            scores = _scores_of(network.eval()(torch.zeros(2, *input_shape)))
+            scores = _scores_of(network.cpu().eval()(torch.zeros(2, *input_shape)))
     except UsageError:
         raise
     except Exception as error:  # a user's network may raise anything
