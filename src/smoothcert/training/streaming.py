@@ -100,7 +100,8 @@ def choose_source(
     if augmentation != "none" and len(data.shape) != 3:
         raise UsageError(f"Expected `augmentation` to be 'none' for inputs of shape {list(data.shape)}, not images.")
     if not isinstance(data.images, Tensor):
-        large = data.images.shape.numel() > _MOST_RESIDENT
+        item = data.images[torch.arange(1)]
+        large = len(data) * item.numel() * item.element_size() > _MOST_RESIDENT
         if large or (augmentation == "resized-crop-flip" and isinstance(data.images, FolderImages)):
             count = usual_workers() if workers is None else workers
             return StreamedData(data, device, augmentation, soft, seed, count)
