@@ -334,6 +334,8 @@ def test_the_validation_split_is_never_trained_on(tmp_path):
     kept, aside = split_validation(96, 0.25)
     assert sorted([*kept.tolist(), *aside.tolist()]) == list(range(96))
     assert len(aside) == 24
+    assert [len(split_validation(100, part / 100)[1]) for part in range(100)] == list(range(100))
+    assert [len(part) for part in split_validation(96, 0.999)] == [1, 95]
     inputs, labels = clouds()
     labels[aside] = 0  # whoever trains on these cannot be right on the others
     options = {"sigma": 0.1, "validation": 0.25, "epochs": 30, "batch": 24, "optimizer": "adamw", "learning_rate": 0.01}
