@@ -22,6 +22,8 @@ from smoothcert.training.fit import fit
 from smoothcert.training.loop import TrainProgress
 from smoothcert.training.run_data import load_images
 from smoothcert.training.run_folder import RunFolder
+from smoothcert.training.sampling import split_validation
+from smoothcert.training.setup import new_model
 from smoothcert.training.teachers import teacher_config, uses_soft_labels
 
 _SECONDS = 4.0
@@ -102,9 +104,11 @@ def estimate_steps(
     The steps of the first epochs are timed. For later phases and votes on training images, the passes are counted.
     """
     data = load_images(config, "train", data_dir)
-    steps = config.epochs * len(plan_epoch(len(data), config.batch, split_of(config)))
+    images = len(split_validation(len(data), config.validation)[0])
+    steps = config.epochs * len(plan_epoch(images, config.batch, split_of(config)))
     compiled = pays_to_compile(config, steps, device) if compile is None else compile
-    soft = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
+    scores = new_model(config, data).num_classes  # a user's network may have more than the data has classes
+    soft = torch.full((len(data), scores), 1 / scores)
     times: list[tuple[int, float]] = []
 
     def watch(progress: TrainProgress) -> None:
@@ -121,5 +125,5 @@ def estimate_steps(
         except KeyboardInterrupt:  # drop its message about a saved state, which is deleted here
             raise KeyboardInterrupt from None
     (first, began), (last, ended) = times[0], times[-1]
-    whole_run = run_passes(config, len(data)) / first_phase_passes(config, len(data))
+    whole_run = run_passes(config, images) / first_phase_passes(config, images)
     return steps, whole_run * (ended - began) / max(1, last - first)
