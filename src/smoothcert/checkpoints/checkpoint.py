@@ -232,8 +232,8 @@ def _load_own(
     factory = REGISTERED.get(name) if own is None else as_factory(own)
     if factory is None:
         raise UsageError(
-            f"{path} holds the weights of your own network {name}; pass the function that creates it as `model`, or "
-            "register it with `register_model` in a plugin."
+            f"{path} holds the weights of your own network {name}; pass the function that creates it as `model` or, "
+            "on the command line, the file that registers it as `--plugin FILE`."
         )
     with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
         model = build_user_model(factory, shape, classes, name=name)
