@@ -468,6 +468,16 @@ def test_the_commands_of_the_documentation(tmp_path, plugin, monkeypatch, capsys
     sys.modules.pop("mine", None)
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_training_loop_of_the_documentation_prints_no_warning(capsys):
+    page = (Path(__file__).parents[2] / "docs/own-network.md").read_text()
+    data = page[page.index("import torch") : page.index("trained = ")]
+    loop = page.split("## In your own training loop")[1].split("```")[1].removeprefix("python\n")
+    torch.manual_seed(0)
+    exec(data + loop, {})
+    assert len(capsys.readouterr().out.splitlines()) == 4, "three epochs and a certificate"
+
+
 def test_plugins_in_other_commands(plugin, capsys):
     assert main(["list", "models", *plugin]) == 0
     assert {"conv-net", "mlp"} < set(capsys.readouterr().out.split())
