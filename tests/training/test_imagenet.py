@@ -12,6 +12,7 @@ import smoothcert
 from smoothcert.cli import main
 from smoothcert.data.crops import DRAWS, random_box
 from smoothcert.data.readers.folder import view_draws
+from smoothcert.data.user_data import DatasetImages
 from smoothcert.distributed.ranks import BatchShare, Ranks
 from smoothcert.errors import SmoothcertError
 from smoothcert.training.batches import ResidentData
@@ -121,10 +122,15 @@ def test_processes_of_one_machine_share_its_cores(monkeypatch):
         assert usual_workers() == workers
 
 
-def test_choice_of_the_batch_source(photographs, few):
+def test_choice_of_the_batch_source(photographs, few, monkeypatch):
     assert isinstance(choose_source(few, CPU, "crop-flip"), ResidentData)
     assert isinstance(choose_source(load(photographs), CPU, "none"), ResidentData)
     assert isinstance(choose_source(load(photographs), CPU, "resized-crop-flip"), StreamedData)
+    monkeypatch.setattr("smoothcert.training.streaming._MOST_RESIDENT", 3 * 10 * 6)  # bytes
+    for dtype, kind in ((torch.uint8, ResidentData), (torch.float32, StreamedData)):
+        on_demand = DatasetImages([(torch.ones(6, dtype=dtype), 0)] * 10, torch.Size((10, 6)))
+        data = smoothcert.ImageData("mine", "train", on_demand, torch.zeros(10, dtype=torch.long))
+        assert isinstance(choose_source(data, CPU, "none"), kind), "float32 takes four bytes per value"
 
 
 def test_a_broken_file_is_named_and_skipped_only_when_asked(photographs):

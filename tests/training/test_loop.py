@@ -109,8 +109,9 @@ def test_ranks_share_the_measurement_of_the_accuracy(few):
             return value
 
     model, config = smoothcert.create_model("lenet"), configure("gaussian")
-    parts = [noisy_accuracy(model, few, config, Unsummed(rank, 3)) for rank in range(3)]
-    assert sum(parts) == pytest.approx(noisy_accuracy(model, few, config))
+    for ranks, indices in ((3, torch.arange(len(few))), (5, torch.tensor([7, 30, 8]))):
+        parts = [noisy_accuracy(model, few, config, Unsummed(rank, ranks), indices) for rank in range(ranks)]
+        assert sum(parts) == pytest.approx(noisy_accuracy(model, few, config, indices=indices), abs=1e-3)
 
 
 def test_seeds_make_different_runs_and_the_same_one_again(few, tmp_path):

@@ -1,13 +1,18 @@
 """Training steps: compiled ones equal eager ones, and fall back to eager, with a notice, if need be."""
 
+import copy
 import dataclasses
 import functools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
 import smoothcert
+from smoothcert.distributed.ranks import Ranks
 from smoothcert.errors import Notice
 from smoothcert.methods import METHODS, create_method
 from smoothcert.methods.base import StepOutput
@@ -275,3 +280,70 @@ def test_the_comparison_leaves_no_trace_and_allows_dropout(monkeypatch):
     dropping = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.9), torch.nn.Linear(784, 10))  # noqa: E731
     train(Gaussian(sigma=0.25), compiled=True, network=dropping)  # asserts that it does not fall back
     torch._dynamo.reset()
+
+
+@dataclasses.dataclass(frozen=True)
+class ThreadRanks(Ranks):
+    """One of two ranks that are threads of this process."""
+
+    sent: dict[int, torch.Tensor] = dataclasses.field(default_factory=dict)
+    barrier: Any = None
+
+    def sum_in_place(self, tensors):
+        self.sent[self.rank] = torch.cat([tensor.flatten() for tensor in tensors])
+        self.barrier.wait()
+        total = self.sent[0] + self.sent[1]
+        self.barrier.wait()
+        for tensor, part in zip(tensors, total.split([tensor.numel() for tensor in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+
+class Skipping(torch.nn.Module):
+    """A network that skips different layers for each part of a mini-batch."""
+
+    skipped: tuple[set[int], ...]
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+        self.layers[0].bias.requires_grad_(False)
+
+    def forward(self, x):
+        parts = zip(x.chunk(len(self.skipped)), self.skipped, strict=True)
+        return torch.cat([self.part(x, skipped) for x, skipped in parts])
+
+    def part(self, x, skipped):
+        for place, layer in enumerate(self.layers):
+            x = x if place in skipped else x + layer(x)
+        return x
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_ranks_that_skip_different_layers_take_the_steps_of_one_process(kind):
+    """Layers that both skip get no weight decay and no momentum, as in one process."""
+    torch.manual_seed(0)
+    data, initial = ResidentData(torch.rand(24, 4), torch.arange(24) % 4, None, "none"), Skipping()
+    skipped = [({0, 2}, {1, 2}), ({2}, {2}), ({0}, {0, 1}), ({0, 2}, {0, 2})]
+
+    def train(ranks):
+        model = copy.deepcopy(initial)
+        options = {"momentum": 0.9} if kind is torch.optim.SGD else {}
+        optimizer = kind(model.parameters(), 0.1, weight_decay=0.1, **options)
+        stepper = Stepper(model, Gaussian(sigma=0.25), optimizer, data, seed=3, precision="fp32", ranks=ranks)
+        for step, by_rank in enumerate(skipped):
+            model.skipped = by_rank if ranks is None else by_rank[ranks.rank : ranks.rank + 1]
+            share = stepper.ranks.share_of(6)
+            stepper.set_position(0, step, 0.1)
+            stepper.take_step((6 * step + share.first + torch.arange(share.size),), 6)
+            if step == 1:
+                assert model.layers[2].weight.grad is None
+                assert torch.equal(model.layers[2].weight, initial.layers[2].weight)
+        return model.state_dict()
+
+    expected = train(None)
+    one = ThreadRanks(0, 2, barrier=threading.Barrier(2, timeout=10))
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(train, (one, dataclasses.replace(one, rank=1))))
+    for name, value in expected.items():
+        assert torch.equal(found[0][name], found[1][name]), name
+        torch.testing.assert_close(found[0][name], value, msg=lambda text, name=name: f"{name} {text}")

@@ -275,7 +275,7 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
     network.load_state_dict(load_file(path / "model.safetensors"))
     assert torch.equal(loaded.model.eval()(x), network.eval()(x))
     assert torch.equal(smoothcert.load_checkpoint(path, model=ConvNet()).model.eval()(x), network(x))
-    with pytest.raises(UsageError, match="your own network ConvNet; pass the function that creates it as `model`"):
+    with pytest.raises(UsageError, match=r"your own network ConvNet; pass the function .* as `--plugin FILE`\.$"):
         smoothcert.load_checkpoint(path)
     with pytest.raises(UsageError, match="Mlp cannot score inputs of shape"):
         smoothcert.load_checkpoint(path, model=Mlp)
@@ -286,10 +286,56 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
         smoothcert.export_checkpoint(loaded, tmp_path / "out.pth.tar")
 
 
+class Placed(Mlp):
+    """An MLP that accepts inputs on the CPU only once it was moved there, like one that was created on a GPU."""
+
+    moved = False
+
+    def _apply(self, *args, **options):
+        self.moved = True
+        return super()._apply(*args, **options)
+
+    def forward(self, x):
+        if not self.moved:
+            raise RuntimeError("Expected all tensors to be on the same device")
+        return super().forward(x)
+
+
+def test_modules_may_be_on_another_device(tmp_path):
+    module = Placed()
+    smoothcert.train(module, clouds(), sigma=0.25, epochs=1, runs=tmp_path, name="run")
+    smoothcert.load_checkpoint(tmp_path / "run", model=module)
+    assert not module.moved, "a copy is moved"
+
+
+def test_networks_may_have_more_scores_than_the_data_has_classes(tmp_path):
+    """The factory gets the number of classes of the data again when a run, or the teacher of one, is loaded."""
+
+    def network(num_classes):
+        return nn.Linear(6, num_classes + 2)
+
+    trained = smoothcert.train(network, clouds(), sigma=0.25, method="catrs", label_samples=5, epochs=1, runs=tmp_path)
+    loaded = smoothcert.load_checkpoint(tmp_path / "network-catrs-0.25", model=network)
+    for model in (trained.model, loaded.model):
+        assert (model.num_classes, model.data_classes, model.network.out_features) == (5, 3, 5)
+    smoothcert.save_checkpoint(tmp_path / "copy.safetensors", loaded.model)
+    assert smoothcert.load_checkpoint(tmp_path / "copy.safetensors", model=network).model.data_classes == 3
+
+
+@pytest.mark.parametrize("value", ["", "0", "2.5", "9" * 12])
+def test_damaged_numbers_of_classes_are_refused(value, tmp_path):
+    header = {"format": "smoothcert-1", "architecture": "Mlp", "num_classes": "3", "input_shape": "[6]"}
+    save_file(Mlp().norm.state_dict(), tmp_path / "m.safetensors", header | ({"data_classes": value} if value else {}))
+    with pytest.raises(SmoothcertError, match="`data_classes`"):
+        smoothcert.load_checkpoint(tmp_path / "m.safetensors", model=Mlp)
+
+
 def test_the_validation_split_is_never_trained_on(tmp_path):
     kept, aside = split_validation(96, 0.25)
     assert sorted([*kept.tolist(), *aside.tolist()]) == list(range(96))
     assert len(aside) == 24
+    assert [len(split_validation(100, part / 100)[1]) for part in range(100)] == list(range(100))
+    assert [len(part) for part in split_validation(96, 0.999)] == [1, 95]
     inputs, labels = clouds()
     labels[aside] = 0  # whoever trains on these cannot be right on the others
     options = {"sigma": 0.1, "validation": 0.25, "epochs": 30, "batch": 24, "optimizer": "adamw", "learning_rate": 0.01}
@@ -420,6 +466,16 @@ def test_the_commands_of_the_documentation(tmp_path, plugin, monkeypatch, capsys
         assert main([*line.split()[1:], *more]) == 0, capsys.readouterr().err
     assert "Consistency, mlp" in capsys.readouterr().out
     sys.modules.pop("mine", None)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_training_loop_of_the_documentation_prints_no_warning(capsys):
+    page = (Path(__file__).parents[2] / "docs/own-network.md").read_text()
+    data = page[page.index("import torch") : page.index("trained = ")]
+    loop = page.split("## In your own training loop")[1].split("```")[1].removeprefix("python\n")
+    torch.manual_seed(0)
+    exec(data + loop, {})
+    assert len(capsys.readouterr().out.splitlines()) == 4, "three epochs and a certificate"
 
 
 def test_plugins_in_other_commands(plugin, capsys):

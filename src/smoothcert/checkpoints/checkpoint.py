@@ -2,7 +2,7 @@
 
 The header has the architecture, the number of classes and, if known, the dataset, noise level and training method. The
 input normalization of the package's networks is stored as tensors. For users' own networks, the header has the shape of
-an input instead, and the weights have the network's own names.
+an input and the number of classes of the data instead, and the weights have the network's own names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,10 +23,11 @@ from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, 
 from smoothcert.model_names import REGISTERED
 from smoothcert.models import Classifier, NamedModel, UserModel, as_factory, build_user_model, create_model
 from smoothcert.runtime.atomic_files import file_hash
-from smoothcert.runtime.typed_files import Count, Index, Positive, check_type, parse_json
+from smoothcert.runtime.typed_files import Between, Count, Index, Positive, check_type, parse_json
 
 _FORMAT = "smoothcert-1"
-_INPUT_SHAPE = "input_shape"  # in the header of users' networks only
+_INPUT_SHAPE, _DATA_CLASSES = "input_shape", "data_classes"  # in the header of users' networks only
+_Classes = Annotated[int, Between(1, 1e9)]
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def save_checkpoint(path: str | Path, model: NamedModel, **about: Any) -> None:
         "about": text,
     }
     if isinstance(model, UserModel):
-        header[_INPUT_SHAPE] = json.dumps(list(model.input_shape))
+        header |= {_INPUT_SHAPE: json.dumps(list(model.input_shape)), _DATA_CLASSES: str(model.data_classes)}
     write_tensors(Path(path), _weights(model).state_dict(), header)
 
 
@@ -215,7 +216,8 @@ def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
     name = header["architecture"]
     if _INPUT_SHAPE in header:
         shape = parse_json(header[_INPUT_SHAPE], list[Count], f"{path}, `{_INPUT_SHAPE}`")
-        return _load_own(path, weights, name, int(classes), shape, own), about
+        given = parse_json(header.get(_DATA_CLASSES, ""), _Classes, f"{path}, `{_DATA_CLASSES}`")
+        return _load_own(path, weights, name, given, shape, own), about
     if own is not None:
         raise UsageError(f"{path} holds the built-in network {name}; omit `model`.")
     values = [weights[key] for key in ("normalize.mean", "normalize.std") if key in weights]
@@ -232,8 +234,8 @@ def _load_own(
     factory = REGISTERED.get(name) if own is None else as_factory(own)
     if factory is None:
         raise UsageError(
-            f"{path} holds the weights of your own network {name}; pass the function that creates it as `model`, or "
-            "register it with `register_model` in a plugin."
+            f"{path} holds the weights of your own network {name}; pass the function that creates it as `model` or, "
+            "on the command line, the file that registers it as `--plugin FILE`."
         )
     with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
         model = build_user_model(factory, shape, classes, name=name)

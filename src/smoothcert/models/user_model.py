@@ -22,11 +22,15 @@ class UserModel(NamedModel):
 
     Losses are therefore computed in float32 even under bfloat16 autocast. If an output has several fields, as from
     the package transformers, `logits` are the scores. The weights are stored under the network's own names.
+
+    `num_classes` is the number of scores. `data_classes` is that of the data, which its factory got; it may be smaller.
     """
 
-    def __init__(self, network: nn.Module, architecture: str, *, num_classes: int, input_shape: Sequence[int]) -> None:
+    def __init__(
+        self, network: nn.Module, architecture: str, *, num_classes: int, data_classes: int, input_shape: Sequence[int]
+    ) -> None:
         super().__init__(architecture, num_classes)
-        self.network, self.input_shape = network, torch.Size(input_shape)
+        self.network, self.data_classes, self.input_shape = network, data_classes, torch.Size(input_shape)
 
     def check_shape(self, shape: Sequence[int]) -> None:
         """Raise if the network was made for inputs of another shape."""
@@ -41,7 +45,7 @@ class UserModel(NamedModel):
 def build_user_model(
     factory: Factory, input_shape: Sequence[int], num_classes: int, *, name: str | None = None
 ) -> UserModel:
-    """Create a network for inputs of the given shape, and check it on a batch of two zero inputs.
+    """Create a network on the CPU for inputs of the given shape, and check it on a batch of two zero inputs.
 
     The check also initializes lazy layers. `name` is the name of the architecture (default: that of the class).
 
@@ -56,7 +60,7 @@ def build_user_model(
     training = network.training
     try:
         with torch.no_grad():
-            scores = _scores_of(network.eval()(torch.zeros(2, *input_shape)))
+            scores = _scores_of(network.cpu().eval()(torch.zeros(2, *input_shape)))
     except UsageError:
         raise
     except Exception as error:  # a user's network may raise anything
@@ -71,7 +75,8 @@ def build_user_model(
         raise UsageError(f"Expected a model with parameters to train, but {kind} has none.")
     if odd := [key for key, value in network.state_dict().items() if not isinstance(value, Tensor)]:
         raise UsageError(f"Expected `state_dict()` of {kind} to contain tensors only, but entry {odd[0]!r} is not one.")
-    return UserModel(network, name or kind, num_classes=scores.shape[1], input_shape=input_shape)
+    shapes: dict[str, Any] = {"data_classes": num_classes, "input_shape": input_shape}
+    return UserModel(network, name or kind, num_classes=scores.shape[1], **shapes)
 
 
 def as_factory(model: Any) -> Factory:

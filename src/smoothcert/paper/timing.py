@@ -22,6 +22,8 @@ from smoothcert.training.fit import fit
 from smoothcert.training.loop import TrainProgress
 from smoothcert.training.run_data import load_images
 from smoothcert.training.run_folder import RunFolder
+from smoothcert.training.sampling import split_validation
+from smoothcert.training.setup import new_model
 from smoothcert.training.teachers import teacher_config, uses_soft_labels
 
 _SECONDS = 4.0
@@ -103,9 +105,11 @@ def estimate_steps(
     phases of the method and for votes on training images.
     """
     data = load_images(config, "train", data_dir)
-    steps = config.epochs * len(plan_epoch(len(data), config.batch, split_of(config)))
+    images = len(split_validation(len(data), config.validation)[0])
+    steps = config.epochs * len(plan_epoch(images, config.batch, split_of(config)))
     compiled = pays_to_compile(config, steps, device) if compile is None else compile
-    soft = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
+    scores = new_model(config, data).num_classes  # a user's network may have more than the data has classes
+    soft = torch.full((len(data), scores), 1 / scores)
     times: list[tuple[int, float]] = []
 
     def watch(progress: TrainProgress) -> None:
@@ -122,5 +126,5 @@ def estimate_steps(
         except KeyboardInterrupt:  # drop its message about a saved state, which is deleted here
             raise KeyboardInterrupt from None
     (first, began), (last, ended) = times[0], times[-1]
-    whole_run = run_passes(config, len(data)) / first_phase_passes(config, len(data))
+    whole_run = run_passes(config, images) / first_phase_passes(config, images)
     return steps, whole_run * (ended - began) / max(1, last - first)

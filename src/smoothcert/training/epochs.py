@@ -53,8 +53,9 @@ def noisy_accuracy(
     correct = torch.zeros((), dtype=torch.int64, device=device)
     with torch.no_grad(), numerics(config.precision, device):
         of_this_rank = indices[ranks.rank :: ranks.size].to(data.labels.device)
-        most = 1000 if device.type == "cpu" else 10_000
-        for chosen in torch.split(of_this_rank, max(1, min(most, 2**24 // data.shape.numel()))):
+        most = max(1, min(1000 if device.type == "cpu" else 10_000, 2**24 // data.shape.numel()))
+        for first in range(0, len(of_this_rank), most):  # a rank may have no image
+            chosen = of_this_rank[first : first + most]
             images = data.floats(chosen, device)
             noise = normal(config.seed, (chosen.to(device), 0, Purpose.EVALUATION), images[0].numel(), device=device)
             scores = model(images + config.sigma * noise.view_as(images))

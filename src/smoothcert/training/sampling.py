@@ -84,13 +84,14 @@ def choose_weights(
 def split_validation(images: int, fraction: float) -> tuple[Tensor, Tensor]:
     """Return the indices of the images to train on, and of those set aside for validation, in order.
 
-    The split depends on the arguments only, so that a teacher and its student set aside the same images.
+    The split depends on the arguments only, so that a teacher and its student set aside the same images. At least one
+    image is left to train on.
 
-    >>> [len(part) for part in split_validation(10, 0.25)]
-    [8, 2]
+    >>> [len(part) for part in split_validation(100, 0.29)]
+    [71, 29]
     """
     shuffled = permutation(0, (0, 0, Purpose.VALIDATION), images)
-    aside = int(fraction * images)
+    aside = min(round(fraction * images), images - 1)
     return shuffled[aside:].sort().values, shuffled[:aside].sort().values
 
 

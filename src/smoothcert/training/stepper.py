@@ -44,6 +44,10 @@ class Stepper:
     `sync`, BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the
     shares. Other floating-point buffers are copied from rank 0.
 
+    If a network skips layers at random, ranks may use different parameters. A parameter that only other ranks used has
+    a zero gradient on this one. One that no rank used keeps none, so that the optimizer skips it, as in a single
+    process. Only to find these, a step reads a value back.
+
     PyTorch's generator, from which dropout and other random layers of users' networks draw, is seeded by (seed, step,
     rank) before each step, so that there is no generator state to save.
     """
@@ -151,16 +155,24 @@ class Stepper:
         """Sum gradients, watched values and buffers over the ranks, in one exchange per dtype."""
         if self.ranks.size == 1:
             return
-        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        unused = [place for place, parameter in enumerate(trained) if parameter.grad is None]
+        users = values.new_ones(len(trained))  # number of ranks that used each parameter, once it is summed
+        for place in unused:
+            trained[place].grad, users[place] = torch.zeros_like(trained[place]), 0
+        gradients = [parameter.grad for parameter in trained if parameter.grad is not None]
         weighted = [values, *self._statistics]  # not the gradients: their loss was weighted before
         torch._foreach_mul_(weighted, share.weight)
         for buffer in self._other_buffers if not self.ranks.first else ():
             buffer.zero_()
         by_dtype: dict[torch.dtype, list[Tensor]] = {}
-        for tensor in (*gradients, *weighted, *self._other_buffers):
+        for tensor in (*gradients, *weighted, *self._other_buffers, users):
             by_dtype.setdefault(tensor.dtype, []).append(tensor)
         for tensors in by_dtype.values():
             self.ranks.sum_in_place(tensors)
+        for place, count in zip(unused, users[unused].tolist() if unused else (), strict=True):
+            if not count:
+                trained[place].grad = None
 
 
 def _running(norm: BatchNorm) -> list[Tensor]:

@@ -101,7 +101,8 @@ def choose_source(
         inputs = f"inputs of shape {list(data.shape)}, which are not images"
         raise UsageError(f"Expected `augmentation` to be 'none' for {inputs}, but got {augmentation!r}.")
     if not isinstance(data.images, Tensor):
-        large = data.images.shape.numel() > _MOST_RESIDENT
+        item = data.images[torch.arange(1)]
+        large = len(data) * item.numel() * item.element_size() > _MOST_RESIDENT
         if large or (augmentation == "resized-crop-flip" and isinstance(data.images, FolderImages)):
             count = usual_workers() if workers is None else workers
             return StreamedData(data, device, augmentation, soft, seed, count)
