@@ -202,6 +202,31 @@ def test_steps_that_cannot_be_captured_run_one_by_one_with_the_same_numbers(monk
     assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
 
+class SkipsAtRandom(torch.nn.Module):
+    """Decides on the host which layers to apply, as networks with stochastic depth do."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(torch.nn.Linear(784, 784) for _ in range(3))
+        self.head = torch.nn.Linear(784, 10)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        for block in self.blocks:
+            if torch.rand(()) < 0.5:
+                x = x + block(x)
+        return self.head(x)
+
+
+def test_a_network_that_draws_on_the_host_is_not_captured():
+    expected = train(Gaussian(sigma=0.25), compiled=False, steps=6, network=SkipsAtRandom)
+    with pytest.warns(Notice, match="random numbers on the CPU") as notices:
+        actual = train(Gaussian(sigma=0.25), compiled=False, steps=6, graphs=True, network=SkipsAtRandom)
+    assert len(notices) == 1
+    for key, value in expected.items():
+        assert value is actual[key] is None or torch.equal(actual[key], value)
+
+
 def test_a_run_beyond_the_recompile_limit_runs_uncompiled_with_the_same_numbers(monkeypatch):
     monkeypatch.setattr(compiled_loss, "_MOST_COMPILED", 1)
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))

@@ -37,22 +37,32 @@ class GraphStepper(Stepper):
         """Take one step, replaying a graph if one has been captured or can be captured now."""
         share = self.ranks.share_of(images)
         self._taken[share] = self._taken.get(share, 0) + 1
-        if not self._replays or self._taken[share] <= _WARM_UP_STEPS:
+        if not self._replays:
             super().take_step(inputs, images)
+            return
+        if self._taken[share] <= _WARM_UP_STEPS:
+            drawn = torch.get_rng_state()
+            super().take_step(inputs, images)
+            if not torch.equal(drawn, torch.get_rng_state()):  # a graph would repeat one choice, as of skipped layers
+                self._give_up("the network draws random numbers on the CPU")
             return
         if share not in self._captured:
             try:
                 self._captured[share] = self._capture(inputs, images)
             except RuntimeError as error:
-                self._replays = False
-                text = f"Steps run without CUDA graphs, because they cannot be captured ({first_line(error)})."
-                warnings.warn(text, Notice, stacklevel=2)
+                self._give_up(first_line(error))
                 super().take_step(inputs, images)
                 return
         places, graph = self._captured[share]
         for place, value in zip(places, inputs, strict=True):
             place.copy_(value)
         graph.replay()
+
+    def _give_up(self, reason: str) -> None:
+        self._replays = False
+        warnings.warn(
+            f"Steps run without CUDA graphs, because they cannot be captured ({reason}).", Notice, stacklevel=3
+        )
 
     def _capture(self, inputs: Inputs, images: int) -> tuple[Inputs, torch.cuda.CUDAGraph]:
         places, graph = tuple(value.clone() for value in inputs), torch.cuda.CUDAGraph()
