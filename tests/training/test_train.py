@@ -328,6 +328,7 @@ def test_lazy_layers_and_functions_of_the_shape(tmp_path):
         (lambda: nn.Flatten(), shapes(), "Expected a model with parameters to train, but Flatten has none"),
         (lambda: 3, shapes(), "to return an `nn.Module`, but got an int"),
         (lambda: 1 / 0, shapes(), r"The model cannot be created \(division by zero\)"),
+        (lambda **names: names["num_classes"], shapes(), "only as parameters of these names"),
         (3, shapes(), "Expected `model` to be a module or a function that creates one, but got an int"),
         ("nonet", shapes(), "Unknown model 'nonet'"),
         ("nets/own.pt", shapes(), "Unknown model 'nets/own.pt'"),
@@ -486,3 +487,24 @@ def test_datasets_with_labels_are_read_on_demand(tmp_path):
              (("bytes", (pixels, labels)), ("floats", floats))]  # fmt: skip
     a, b = (file.model.state_dict() for file in files)
     torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile, lambda net: torch.compile(nn.DataParallel(net))])
+def test_wrapped_networks_are_trained_without_their_wrapper(wrap, tmp_path):
+    options = {"sigma": 0.25, "epochs": 1, "runs": tmp_path}
+    for name, model in (("module", wrap(Mlp())), ("function", lambda: wrap(Mlp()))):
+        trained = smoothcert.train(model, clouds(), name=name, **options)
+        assert isinstance(trained.model.network, Mlp)
+        again = smoothcert.load_checkpoint(tmp_path / name, model=Mlp)
+        assert again.model.architecture == ("Mlp" if name == "module" else "model")
+    tuned = smoothcert.train(again.model, clouds(), name="tuned", **options)
+    assert isinstance(tuned.model.network, Mlp), "not a UserModel in a UserModel"
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."])
+def test_initial_weights_of_a_wrapped_network(prefix, tmp_path):
+    source = Mlp()
+    torch.save({prefix + key: value for key, value in source.state_dict().items()}, tmp_path / "weights.pt")
+    options = {"init": tmp_path / "weights.pt", "epochs": 2, "learning_rate": 1e-12}
+    trained = own_networks.train("Mlp", "gaussian", tmp_path, **options)
+    torch.testing.assert_close(trained.model.network.head.weight, source.head.weight)

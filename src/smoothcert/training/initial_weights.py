@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
+from torch import Tensor, nn
 
 from smoothcert.checkpoints.checkpoint import load_weights
 from smoothcert.checkpoints.pretrained import list_pretrained, pretrained_path
@@ -12,6 +14,8 @@ from smoothcert.checkpoints.published import read_weights
 from smoothcert.checkpoints.tensor_files import read_tensors
 from smoothcert.errors import SmoothcertError, first_line, suggest
 from smoothcert.models import NamedModel, UserModel
+
+_WRAPPERS = ("module.", "_orig_mod.")
 
 
 def load_initial_weights(model: NamedModel, source: str) -> None:
@@ -32,4 +36,13 @@ def load_initial_weights(model: NamedModel, source: str) -> None:
     except (OSError, SafetensorError) as error:
         raise SmoothcertError(f"{path} is damaged or not a safetensors file ({first_line(error)}).") from error
     network = model.network if isinstance(model, UserModel) else model
-    load_weights(network, weights, str(path), model.architecture)
+    load_weights(network, _unwrapped(weights, network), str(path), model.architecture)
+
+
+def _unwrapped(weights: Mapping[str, Tensor], network: nn.Module) -> Mapping[str, Tensor]:
+    """Return weights without the prefixes of `DataParallel` and `torch.compile`, unless the network has them itself."""
+    own = network.state_dict().keys()
+    for prefix in (*_WRAPPERS, *_WRAPPERS):  # in any order
+        if weights.keys() != own and all(key.startswith(prefix) for key in weights):
+            weights = {key.removeprefix(prefix): value for key, value in weights.items()}
+    return weights

@@ -15,7 +15,7 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.data.user_data import Labeled, as_image_data
 from smoothcert.distributed.ranks import current_ranks, join, leave
 from smoothcert.errors import UsageError, takes
-from smoothcert.models import Factory, as_factory, find_factory
+from smoothcert.models import Factory, UserModel, as_factory, find_factory, unwrap
 from smoothcert.runtime.environment import choose_device
 from smoothcert.training.config import TrainConfig, make_config
 from smoothcert.training.loop import TrainProgress
@@ -187,11 +187,14 @@ def _check_range(data: ImageData) -> None:
 
 
 def _find_model(model: Any) -> tuple[Factory | None, str]:
-    """Return the factory of a user's network, None for one of the package, and the architecture's name."""
+    """Return the factory of a user's network, None for one that has a name, and the architecture's name."""
     if isinstance(model, str):
-        return find_factory(model), model
+        find_factory(model)  # raises if there is none
+        return None, model
     factory = as_factory(model)
-    name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
+    if isinstance(model, UserModel):
+        return factory, model.architecture
+    name = type(unwrap(model)).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
     return factory, name if name.isidentifier() else "model"
 
 
