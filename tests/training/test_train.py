@@ -489,6 +489,21 @@ def test_datasets_with_labels_are_read_on_demand(tmp_path):
     torch.testing.assert_close(a, b)
 
 
+def small(hidden):
+    return lambda: nn.Sequential(nn.Linear(6, hidden), nn.ReLU(), nn.Linear(hidden, 3))
+
+
+def test_the_teacher_of_another_registered_network(plugin, tmp_path):
+    """It is built by its own name, also if the run's network is registered or passed."""
+    for name, hidden in (("big", 8), ("small", 4)):
+        smoothcert.register_model(name, small(hidden))
+    options = {"sigma": 0.25, "epochs": 1, "runs": tmp_path}
+    smoothcert.train("big", clouds(), name="teach", **options)
+    options |= {"method": "catrs", "teacher": str(tmp_path / "teach"), "label_samples": 5}
+    for model, name in (("small", "registered"), (small(5), "passed")):
+        smoothcert.train(model, clouds(), name=name, **options)
+
+
 @pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile, lambda net: torch.compile(nn.DataParallel(net))])
 def test_wrapped_networks_are_trained_without_their_wrapper(wrap, tmp_path):
     options = {"sigma": 0.25, "epochs": 1, "runs": tmp_path}

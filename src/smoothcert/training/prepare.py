@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from smoothcert.checkpoints.checkpoint import find_own_factory
 from smoothcert.data import ImageData
 from smoothcert.distributed.ranks import as_single_process, current_ranks
 from smoothcert.runtime.deadline import Deadline
@@ -62,10 +63,11 @@ class Preparation:
 
     def soft_labels(self, config: TrainConfig, teacher: Path, train: ImageData) -> SoftLabels:
         """Return the teacher's soft labels of the training images."""
+        own = self.options.get("factory")
         return make_soft_labels(
             teacher,
             train,
-            factory=self.options.get("factory"),
+            factory=find_own_factory(teacher, default=own) if config.teacher else own,
             sigma=config.label_sigma,
             samples=config.label_samples,
             augmentation=config.augmentation if config.label_view == "augmented" else "none",
