@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -243,6 +244,57 @@ def test_other_data_or_settings_do_not_continue_a_run(tmp_path):
             Mlp, (inputs + 1e-3, labels), sigma=0.25, runs=tmp_path, name="run", epochs=6, batch=32,
             optimizer="adamw", learning_rate=0.01, warmup_epochs=1.0, label_samples=20,
         )  # fmt: skip
+
+
+def act(activation, width=8):
+    return lambda: nn.Sequential(nn.Linear(6, width), activation(), nn.Linear(width, 3))
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_another_network_does_not_continue_a_run(finished, tmp_path):
+    """Also if all of its weights have the same shapes."""
+    options = {"sigma": 0.25, "epochs": 2, "runs": tmp_path, "name": "act"}
+    with nullcontext() if finished else pytest.raises(_StopError):
+        smoothcert.train(act(nn.ReLU), clouds(), on_metrics=None if finished else _stop, **options)
+    with pytest.raises(UsageError, match=r"act holds a run .*\(different network\); choose another `name`"):
+        smoothcert.train(act(nn.Tanh), clouds(), **options)
+    smoothcert.train(act(nn.ReLU), clouds(), **options)
+
+
+def test_networks_of_the_same_name_have_their_own_teachers(tmp_path):
+    options = {"sigma": 0.25, "epochs": 1, "runs": tmp_path, "method": "catrs", "label_samples": 5}
+    for width in (8, 16):
+        smoothcert.train(act(nn.ReLU, width), clouds(), name=f"width-{width}", **options)
+    smoothcert.train(act(nn.ReLU, 8), clouds(), name="another-seed", seed=1, **options)
+    assert len(list(tmp_path.glob("*-teacher-*"))) == 2
+
+
+def test_another_module_does_not_continue_a_run(tmp_path):
+    module, options = ConvNet(), {"sigma": 0.25, "epochs": 1, "runs": tmp_path, "name": "run"}
+    for _ in range(2):
+        smoothcert.train(module, shapes(), **options)
+    for other in (ConvNet(), ConvNet):
+        with pytest.raises(UsageError, match=r"\(different initial_weights\); choose another `name`"):
+            smoothcert.train(other, shapes(), **options)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_other_contents_of_init_do_not_continue_a_run(own, tmp_path):
+    model = ConvNet if own else "cifar_resnet8"
+    config, weights = tmp_path / "run" / "config.toml", tmp_path / "weights.pt"
+    first, second = (ConvNet() if own else smoothcert.create_model(model, 3, in_channels=1) for _ in range(2))
+    torch.save(first.state_dict(), weights)
+    options = {"sigma": 0.25, "epochs": 1, "batch": 96, "runs": tmp_path, "name": "run", "init": weights}
+    smoothcert.train(model, shapes(), **options)
+    torch.save(second.state_dict(), weights)
+    with pytest.raises(UsageError, match=r"\(different initial_weights\); choose another `name`"):
+        smoothcert.train(model, shapes(), **options)
+    weights.unlink()
+    smoothcert.train(model, shapes(), **options)  # there is nothing to compare with
+    lines = config.read_text().splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if "initial_weights" not in line))  # as earlier versions wrote it
+    torch.save(second.state_dict(), weights)
+    smoothcert.train(model, shapes(), **options)
 
 
 def test_ranks_compare_the_training_data_itself(monkeypatch):

@@ -17,6 +17,7 @@ from smoothcert.training.settings import (
     BatchSettings,
     ComputeSettings,
     FineTuningSettings,
+    Fingerprints,
     ImageSettings,
     LearningRateSettings,
     OptimizerSettings,
@@ -26,12 +27,15 @@ from smoothcert.training.settings import (
 )
 
 _SAMPLING = {field.name: field.default for field in dataclasses.fields(SamplingSettings)}
-_FINE_TUNING = {field.name: field.default for field in dataclasses.fields(FineTuningSettings)}
+_OMITTED_DEFAULTS = {
+    field.name: field.default for group in (FineTuningSettings, Fingerprints) for field in dataclasses.fields(group)
+}
 _MOST_SAMPLED_EPOCHS = 1 << 16  # the epoch is part of an address of random numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(  # fields are ordered from the last base to the first; names of teachers depend on this
+    Fingerprints,
     FineTuningSettings,
     SamplingSettings,
     SoftLabelSettings,
@@ -102,7 +106,7 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
 
 
 def field_groups() -> dict[str, list[str]]:
-    """Return the fields that have a flag (all but `options`), by group title.
+    """Return the fields that have a flag (all but `options` and fingerprints), by group title.
 
     >>> field_groups()["Images"]
     ['augmentation', 'resize', 'crop', 'skip_broken']
@@ -122,9 +126,9 @@ def to_toml(config: TrainConfig) -> str:
     """Return a configuration as TOML.
 
     Names of teachers depend on the text, so it omits the sampling fields if images are shuffled, and fine-tuning fields
-    that have their default values.
+    and fingerprints that have their default values.
     """
-    unused = {name for name, default in _FINE_TUNING.items() if getattr(config, name) == default}
+    unused = {name for name, default in _OMITTED_DEFAULTS.items() if getattr(config, name) == default}
     omitted = {"options", "method", *unused, *(_SAMPLING if config.sampling == "shuffle" else ())}
     names = [field.name for field in dataclasses.fields(config) if field.name not in omitted]
     values = {name: getattr(config, name) for name in names}

@@ -15,6 +15,7 @@ from smoothcert.distributed.ranks import as_single_process, current_ranks
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.fit import fit
+from smoothcert.training.identity import identify
 from smoothcert.training.run_data import RunData, RunImages
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.setup import SoftLabels, TrainingRun, setup_run
@@ -42,6 +43,7 @@ class Preparation:
 
     def setup(self, config: TrainConfig) -> TrainingRun | None:
         """Make everything a run needs and set it up. Return None if it is finished."""
+        config = identify(config, self.images, self.options.get("factory"))
         folder = self.runs / config.name
         if current_ranks().broadcast_from_rank0(RunFolder(folder).finished):
             RunFolder(folder).check(config)
@@ -87,7 +89,7 @@ def prepare_runs(
 ) -> None:
     """Make the teachers and soft labels of several runs. Ranks share the teachers, then the images to be labeled."""
     preparation = Preparation(runs, RunImages(data_dir), on_stage, Deadline(time_limit), {"device": device})
-    labeled = [config for config in configs if uses_soft_labels(config)]
+    labeled = [identify(config, preparation.images) for config in configs if uses_soft_labels(config)]
     by_name = {teacher.name: teacher for teacher in (teacher_config(c) for c in labeled if not c.teacher)}
     teachers = list(by_name.values())
     for teacher in teachers:
