@@ -422,6 +422,22 @@ def test_wrong_settings_get_one_sentence(settings, message, tmp_path):
         smoothcert.train(Mlp, clouds(), **{"sigma": 0.25, "epochs": 6, "runs": tmp_path, **settings})
 
 
+@pytest.mark.parametrize("method", ["gaussian", "catrs", "stability"])
+def test_batch_norm_on_a_single_input_is_refused_before_the_first_step(method, tmp_path):
+    """The last mini-batch of 97 inputs has one input; for CAT-RS, only that of its teacher."""
+    options = {"sigma": 0.25, "epochs": 1, "batch": 32, "runs": tmp_path, "method": method, "label_samples": 5}
+    message = "Expected `batch` to give every step and process at least two inputs, which the BatchNorm of Mlp needs"
+    with pytest.raises(UsageError, match=f"{message}, but with 32 some get one"):
+        smoothcert.train(Mlp, clouds(count=97), **options)
+    assert not list(tmp_path.glob("*/metrics.jsonl"))
+    smoothcert.train(ConvNet, shapes(count=97), **options)  # it has several values per channel and input
+
+
+def test_several_noise_samples_are_enough_for_batch_norm(tmp_path):
+    options = {"sigma": 0.25, "epochs": 1, "batch": 32, "steps": "whole", "method": "consistency"}
+    smoothcert.train(Mlp, clouds(count=97), runs=tmp_path, **options)
+
+
 def test_schedules():
     cosine = smoothcert.TrainConfig(epochs=10, learning_rate=1.0, schedule="cosine", warmup_epochs=2.0)
     rates = [cosine.learning_rate_at(i // 10, i / 100) for i in range(100)]

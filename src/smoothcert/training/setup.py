@@ -29,6 +29,7 @@ from smoothcert.training.packed_labels import PackedLabels
 from smoothcert.training.run_folder import RunFolder, SilentRunFolder
 from smoothcert.training.run_state import restore_state
 from smoothcert.training.sampling import ImageSampler, split_validation
+from smoothcert.training.single_inputs import check_single_input, has_single_inputs
 from smoothcert.training.stepper import Stepper
 from smoothcert.training.streaming import choose_source
 
@@ -95,6 +96,8 @@ def setup_run(
         return None
     ranks.connect(device)
     plan = plan_epoch(len(pool), config.batch, split_of(config))
+    if has_single_inputs(plan, ranks, synced):
+        check_single_input(new_model(config, train, factory), method, train.shape, config.batch)
     saved = ranks.broadcast_state(run_folder.load_state())
     model = new_model(config, train, factory)
     if config.init and saved is None:
