@@ -414,6 +414,7 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         ({"validation": 0.001}, "large enough for at least one of 96 images, but got 0.001"),
         ({"lr_stepp": 3}, "Unknown field 'lr_stepp'; did you mean"),
         ({"augmentation": "crop-flip"}, r"Expected `augmentation` to be 'none' for inputs of shape \[6\]"),
+        ({"test_data": (clouds()[0], clouds()[1] + 1)}, "Expected test data with labels below 3, .* but got 3"),
         ({"test_data": shapes()}, "Expected `test_data` to have inputs of the shape of `train_data`"),
     ],
 )

@@ -86,6 +86,9 @@ def setup_run(
         raise UsageError(f"{config.name}: `attack='masked'` cannot be used with `batch_norm='synced'`.")
     if len(train.classes) < 2:
         raise UsageError(f"Expected training data of at least two classes, but {train.name} has one.")
+    if test is not None and (test.labels >= len(train.classes)).any():
+        text = f"labels below {len(train.classes)}, the number of classes of the training data"
+        raise UsageError(f"Expected test data with {text}, but got {int(test.labels.max())}.")
     pool, aside = split_validation(len(train), config.validation)
     if config.validation and not len(aside):
         text = f"large enough for at least one of {len(train)} images"
