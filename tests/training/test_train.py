@@ -412,7 +412,21 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         ({"schedule": "one-cycle", "warmup_epochs": 1.0}, "which has its own warm-up"),
         ({"warmup_epochs": 6.0}, "Expected `warmup_epochs` to be below `epochs`"),
         ({"validation": 0.001}, "large enough for at least one of 96 images, but got 0.001"),
-        ({"lr_stepp": 3}, "Unknown field 'lr_stepp'; did you mean"),
+        ({"lr_stepp": 3}, "Unknown argument 'lr_stepp'; did you mean 'lr_step'"),
+        ({"test_dat": clouds()}, "Unknown argument 'test_dat'; did you mean 'test_data'"),
+        ({"compil": True}, "Unknown argument 'compil'; did you mean 'compile'"),
+        ({"num_noise": 4}, r"did you mean 'num_noises'\?.* Options of the method belong in `options={...}`"),
+        ({"num_noises": 4}, r"Expected `num_noises`, an option of gaussian, in `options={...}`"),
+        ({"dataset": "mnist"}, "Expected no `dataset`: it is that of `train_data`"),
+        ({"architecture": "lenet"}, "Expected no `architecture`: it is that of `model`"),
+        ({"network": "0"}, "Unknown argument 'network'"),
+        ({"sigma": "0.25"}, "Expected `sigma` to be of type float, but got '0.25'"),
+        ({"sigma": None}, "Expected `sigma` to be of type float, but got None"),
+        ({"init": {"weight": torch.zeros(1)}}, "Expected `init` to be of type str or Path or None"),
+        ({"on_metrics": 3}, "Expected `on_metrics` to be of type Callable or None, but got 3"),
+        ({"workers": -1}, "Expected `workers` to be a whole number >= 0, but got -1"),
+        ({"workers": "2"}, "Expected `workers` to be a whole number >= 0, but got '2'"),
+        ({"compile": "yes"}, "Expected `compile` to be of type bool or None"),
         ({"augmentation": "crop-flip"}, r"Expected `augmentation` to be 'none' for inputs of shape \[6\]"),
         ({"test_data": (clouds()[0], clouds()[1] + 1)}, "Expected test data with labels below 3, .* but got 3"),
         ({"test_data": shapes()}, "Expected `test_data` to have inputs of the shape of `train_data`"),
@@ -437,6 +451,22 @@ def test_batch_norm_on_a_single_input_is_refused_before_the_first_step(method, t
 def test_several_noise_samples_are_enough_for_batch_norm(tmp_path):
     options = {"sigma": 0.25, "epochs": 1, "batch": 32, "steps": "whole", "method": "consistency"}
     smoothcert.train(Mlp, clouds(count=97), runs=tmp_path, **options)
+
+
+def test_settings_may_be_numbers_of_numpy_and_paths(tmp_path):
+    options = {
+        "sigma": np.float32(0.25),
+        "epochs": np.int64(1),
+        "batch": np.int32(48),
+        "seed": np.uint8(3),
+        "init": None,
+    }
+    options |= {"method": "consistency", "options": {"num_noises": np.int64(2), "weight": np.float64(5)}}
+    smoothcert.train(Mlp, clouds(), runs=tmp_path, validation=np.float64(0.25), **options)
+    config = RunFolder(tmp_path / "Mlp-consistency-0.25").read_config()
+    assert (config.sigma, config.epochs, config.batch, config.seed, config.validation) == (0.25, 1, 48, 3, 0.25)
+    teacher = tmp_path / "Mlp-consistency-0.25"
+    smoothcert.train(Mlp, clouds(), sigma=1, epochs=1, method="catrs", label_samples=5, teacher=teacher, runs=tmp_path)
 
 
 def test_schedules():

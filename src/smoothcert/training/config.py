@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +176,9 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
         raise UsageError(f"{message} Put the method's options in the dict `options`.")
     if overrides.get("method", plain.get("method")) != plain.get("method"):
         options = {}  # the recipe's options belong to another method
-    plain["options"] = {**options, **overrides.pop("options", {})}
-    plain.update(overrides)
+    given = {**options, **overrides.pop("options", {})}
+    plain = {name: _plain(value) for name, value in {**plain, **overrides}.items()}
+    plain["options"] = {name: _plain(value) for name, value in given.items()}
     for name, value in plain.items():
         expected = type(fields[name].default)
         if expected is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
@@ -185,3 +187,12 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
             entry = f"`{name}`" if name in overrides else f"{name} in {where}"
             raise UsageError(f"Expected {entry} to be of type {expected.__name__}, but got {quote(value)}.")
     return TrainConfig(**plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number, such as one of NumPy, or a path as a value that TOML has."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from smoothcert.distributed.ranks import Ranks, join
-from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.errors import SmoothcertError, UsageError, quote
 from smoothcert.models import Factory
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.runtime.environment import choose_device, facts
@@ -94,7 +95,7 @@ def train_runs(
         The files of the trained networks, which `load_checkpoint` reads, in the order of `configs`.
 
     Raises:
-        UsageError: If `configs` does not hold configurations only.
+        UsageError: If `configs` does not hold configurations only, or `workers` is invalid.
         SmoothcertError: If a run cannot be trained. The message names the run.
         OutOfTimeError: If `time_limit` has passed. The same call resumes the runs.
 
@@ -115,6 +116,8 @@ def train_runs(
     for config in configs:
         if not isinstance(config, TrainConfig):
             raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {config!r}.")
+    if workers is not None and not (isinstance(workers, Integral) and workers >= 0):
+        raise UsageError(f"Expected `workers` to be a whole number >= 0, but got {quote(workers)}.")
     deadline, runs = Deadline(time_limit), Path(runs)
     place = choose_device(device) if isinstance(device, str) else device
     options: dict[str, Any] = {"device": place, "compile": compile, "workers": workers, "factory": factory}
