@@ -26,7 +26,7 @@ from smoothcert.distributed.ranks import Ranks
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.runtime.deadline import OutOfTimeError
-from smoothcert.training import run_data
+from smoothcert.training import run_data, streaming
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.sampling import split_validation
 
@@ -186,6 +186,9 @@ def test_fine_tuning_starts_from_given_weights(mini, tmp_path):
     )  # fmt: skip
     assert RunFolder(tmp_path / "tuned").read_metrics()[-1]["test_accuracy"] > 95, "not trained from scratch"
     assert tuned.about["name"] == "tuned"
+    smoothed = smoothcert.SmoothedClassifier(tuned.model, sigma=0.25)
+    records = smoothcert.certify_dataset(smoothed, test, tmp_path / "c.tsv", n=100, indices=range(0, 100, 10))
+    assert smoothcert.metrics.average_certified_radius(records) > 0.2
     first = own_networks.train("ConvNet", "gaussian", tmp_path, name="first")
     torch.save({"state_dict": first.model.network.state_dict()}, tmp_path / "weights.pt")
     save_file(first.model.network.state_dict(), tmp_path / "weights.safetensors")
@@ -571,6 +574,17 @@ def test_installed_packages_are_plugins(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "theirs" in done.stdout.split()
     assert "The plugin bad (bad_plugin) is skipped: ZeroDivisionError: division by zero." in done.stderr
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_large_data_is_read_by_workers(workers, tmp_path, monkeypatch):
+    """With the weights of data in memory."""
+    options = {"sigma": 0.25, "epochs": 2, "batch": 32, "augmentation": "crop-flip", "name": "run"}
+    smoothcert.train(ConvNet, shapes(), runs=tmp_path / "resident", **options)
+    monkeypatch.setattr(streaming, "_MOST_RESIDENT", 0)
+    options |= {"workers": workers, "runs": tmp_path / "streamed"}
+    smoothcert.train(ConvNet, Lazy(*shapes()), **options)
+    assert same(*(tmp_path / place / "run" / "model.safetensors" for place in ("resident", "streamed")))
 
 
 def test_datasets_with_labels_are_read_on_demand(tmp_path):
