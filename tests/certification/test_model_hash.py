@@ -88,6 +88,15 @@ def test_models_have_the_same_fingerprint_only_if_they_are_equal(kind):
     assert fingerprint_model(first) == fingerprint_model(same) != fingerprint_model(other)
 
 
+def test_fingerprints_without_values():
+    def fingerprint(*layers):
+        return fingerprint_model(nn.Sequential(*layers), values=False)
+
+    assert fingerprint(nn.Linear(2, 3), nn.ReLU()) == fingerprint(nn.Linear(2, 3), nn.ReLU())
+    others = {fingerprint(nn.Linear(2, 3), layer) for layer in (nn.ReLU(), nn.Tanh(), nn.Dropout(0.1), nn.Dropout(0.2))}
+    assert len(others | {fingerprint(nn.Linear(2, 4), nn.ReLU())}) == 5
+
+
 def test_fingerprint_ignores_mode_and_use():
     network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout()).eval()
     before = fingerprint_model(network)

@@ -51,6 +51,10 @@ def test_teachers_are_shared_only_if_all_settings_are_the_same():
     assert teacher_config(configure("catrs", dataset="my data.npz", **labels)).name == name
     assert teacher_config(configure("catrs", dataset="other/my data.npz")).name != name
     assert teacher_config(configure("catrs", dataset="my data.npz", learning_rate=0.1)).name != name
+    assert teacher_config(configure("catrs", dataset="my data.npz", network="a1")).name != name
+    tuned = {"dataset": "my data.npz", "init": "weights.pt"}  # their names are those of earlier versions
+    earlier = teacher_config(configure("catrs", **tuned))
+    assert teacher_config(configure("catrs", initial_weights="a1", **tuned)).name == earlier.name
 
 
 def test_soft_labels_are_votes_made_once(trained_lenet, few, tmp_path):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from smoothcert.distributed.ranks import Ranks
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.runtime.deadline import OutOfTimeError
-from smoothcert.training import run_data
+from smoothcert.training import run_data, streaming
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.sampling import split_validation
 
@@ -185,6 +186,9 @@ def test_fine_tuning_starts_from_given_weights(mini, tmp_path):
     )  # fmt: skip
     assert RunFolder(tmp_path / "tuned").read_metrics()[-1]["test_accuracy"] > 95, "not trained from scratch"
     assert tuned.about["name"] == "tuned"
+    smoothed = smoothcert.SmoothedClassifier(tuned.model, sigma=0.25)
+    records = smoothcert.certify_dataset(smoothed, test, tmp_path / "c.tsv", n=100, indices=range(0, 100, 10))
+    assert smoothcert.metrics.average_certified_radius(records) > 0.2
     first = own_networks.train("ConvNet", "gaussian", tmp_path, name="first")
     torch.save({"state_dict": first.model.network.state_dict()}, tmp_path / "weights.pt")
     save_file(first.model.network.state_dict(), tmp_path / "weights.safetensors")
@@ -243,6 +247,57 @@ def test_other_data_or_settings_do_not_continue_a_run(tmp_path):
             Mlp, (inputs + 1e-3, labels), sigma=0.25, runs=tmp_path, name="run", epochs=6, batch=32,
             optimizer="adamw", learning_rate=0.01, warmup_epochs=1.0, label_samples=20,
         )  # fmt: skip
+
+
+def act(activation, width=8):
+    return lambda: nn.Sequential(nn.Linear(6, width), activation(), nn.Linear(width, 3))
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_another_network_does_not_continue_a_run(finished, tmp_path):
+    """Also if all of its weights have the same shapes."""
+    options = {"sigma": 0.25, "epochs": 2, "runs": tmp_path, "name": "act"}
+    with nullcontext() if finished else pytest.raises(_StopError):
+        smoothcert.train(act(nn.ReLU), clouds(), on_metrics=None if finished else _stop, **options)
+    with pytest.raises(UsageError, match=r"act holds a run .*\(different network\); choose another `name`"):
+        smoothcert.train(act(nn.Tanh), clouds(), **options)
+    smoothcert.train(act(nn.ReLU), clouds(), **options)
+
+
+def test_networks_of_the_same_name_have_their_own_teachers(tmp_path):
+    options = {"sigma": 0.25, "epochs": 1, "runs": tmp_path, "method": "catrs", "label_samples": 5}
+    for width in (8, 16):
+        smoothcert.train(act(nn.ReLU, width), clouds(), name=f"width-{width}", **options)
+    smoothcert.train(act(nn.ReLU, 8), clouds(), name="another-seed", seed=1, **options)
+    assert len(list(tmp_path.glob("*-teacher-*"))) == 2
+
+
+def test_another_module_does_not_continue_a_run(tmp_path):
+    module, options = ConvNet(), {"sigma": 0.25, "epochs": 1, "runs": tmp_path, "name": "run"}
+    for _ in range(2):
+        smoothcert.train(module, shapes(), **options)
+    for other in (ConvNet(), ConvNet):
+        with pytest.raises(UsageError, match=r"\(different initial_weights\); choose another `name`"):
+            smoothcert.train(other, shapes(), **options)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_other_contents_of_init_do_not_continue_a_run(own, tmp_path):
+    model = ConvNet if own else "cifar_resnet8"
+    config, weights = tmp_path / "run" / "config.toml", tmp_path / "weights.pt"
+    first, second = (ConvNet() if own else smoothcert.create_model(model, 3, in_channels=1) for _ in range(2))
+    torch.save(first.state_dict(), weights)
+    options = {"sigma": 0.25, "epochs": 1, "batch": 96, "runs": tmp_path, "name": "run", "init": weights}
+    smoothcert.train(model, shapes(), **options)
+    torch.save(second.state_dict(), weights)
+    with pytest.raises(UsageError, match=r"\(different initial_weights\); choose another `name`"):
+        smoothcert.train(model, shapes(), **options)
+    weights.unlink()
+    smoothcert.train(model, shapes(), **options)  # there is nothing to compare with
+    lines = config.read_text().splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if "initial_weights" not in line))  # as earlier versions wrote it
+    torch.save(second.state_dict(), weights)
+    smoothcert.train(model, shapes(), **options)
 
 
 def test_ranks_compare_the_training_data_itself(monkeypatch):
@@ -374,6 +429,7 @@ def test_lazy_layers_and_functions_of_the_shape(tmp_path):
         (lambda: nn.Flatten(), shapes(), "Expected a model with parameters to train, but Flatten has none"),
         (lambda: 3, shapes(), "to return an `nn.Module`, but got an int"),
         (lambda: 1 / 0, shapes(), r"The model cannot be created \(division by zero\)"),
+        (lambda **names: names["num_classes"], shapes(), "only as parameters of these names"),
         (3, shapes(), "Expected `model` to be a module or a function that creates one, but got an int"),
         ("nonet", shapes(), "Unknown model 'nonet'"),
         ("nets/own.pt", shapes(), "Unknown model 'nets/own.pt'"),
@@ -405,14 +461,61 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         ({"schedule": "one-cycle", "warmup_epochs": 1.0}, "which has its own warm-up"),
         ({"warmup_epochs": 6.0}, "Expected `warmup_epochs` to be below `epochs`"),
         ({"validation": 0.001}, "large enough for at least one of 96 images, but got 0.001"),
-        ({"lr_stepp": 3}, "Unknown field 'lr_stepp'; did you mean"),
+        ({"lr_stepp": 3}, "Unknown argument 'lr_stepp'; did you mean 'lr_step'"),
+        ({"test_dat": clouds()}, "Unknown argument 'test_dat'; did you mean 'test_data'"),
+        ({"compil": True}, "Unknown argument 'compil'; did you mean 'compile'"),
+        ({"num_noise": 4}, r"did you mean 'num_noises'\?.* Options of the method belong in `options={...}`"),
+        ({"num_noises": 4}, r"Expected `num_noises`, an option of gaussian, in `options={...}`"),
+        ({"dataset": "mnist"}, "Expected no `dataset`: it is that of `train_data`"),
+        ({"architecture": "lenet"}, "Expected no `architecture`: it is that of `model`"),
+        ({"network": "0"}, "Unknown argument 'network'"),
+        ({"sigma": "0.25"}, "Expected `sigma` to be of type float, but got '0.25'"),
+        ({"sigma": None}, "Expected `sigma` to be of type float, but got None"),
+        ({"init": {"weight": torch.zeros(1)}}, "Expected `init` to be of type str or Path or None"),
+        ({"on_metrics": 3}, "Expected `on_metrics` to be of type Callable or None, but got 3"),
+        ({"workers": -1}, "Expected `workers` to be a whole number >= 0, but got -1"),
+        ({"workers": "2"}, "Expected `workers` to be a whole number >= 0, but got '2'"),
+        ({"compile": "yes"}, "Expected `compile` to be of type bool or None"),
         ({"augmentation": "crop-flip"}, r"Expected `augmentation` to be 'none' for inputs of shape \[6\]"),
+        ({"test_data": (clouds()[0], clouds()[1] + 1)}, "Expected test data with labels below 3, .* but got 3"),
         ({"test_data": shapes()}, "Expected the inputs of `test_data` to have the shape of those of `train_data`"),
     ],
 )
 def test_wrong_settings_get_one_sentence(settings, message, tmp_path):
     with pytest.raises(SmoothcertError, match=message):
         smoothcert.train(Mlp, clouds(), **{"sigma": 0.25, "epochs": 6, "runs": tmp_path, **settings})
+
+
+@pytest.mark.parametrize("method", ["gaussian", "catrs", "stability"])
+def test_batch_norm_on_a_single_input_is_refused_before_the_first_step(method, tmp_path):
+    """The last mini-batch of 97 inputs has one input; for CAT-RS, only that of its teacher."""
+    options = {"sigma": 0.25, "epochs": 1, "batch": 32, "runs": tmp_path, "method": method, "label_samples": 5}
+    message = "Expected `batch` to give every step and process at least two inputs, which the BatchNorm of Mlp needs"
+    with pytest.raises(UsageError, match=f"{message}, but with 32 some get one"):
+        smoothcert.train(Mlp, clouds(count=97), **options)
+    assert not list(tmp_path.glob("*/metrics.jsonl"))
+    smoothcert.train(ConvNet, shapes(count=97), **options)  # it has several values per channel and input
+
+
+def test_several_noise_samples_are_enough_for_batch_norm(tmp_path):
+    options = {"sigma": 0.25, "epochs": 1, "batch": 32, "steps": "whole", "method": "consistency"}
+    smoothcert.train(Mlp, clouds(count=97), runs=tmp_path, **options)
+
+
+def test_settings_may_be_numbers_of_numpy_and_paths(tmp_path):
+    options = {
+        "sigma": np.float32(0.25),
+        "epochs": np.int64(1),
+        "batch": np.int32(48),
+        "seed": np.uint8(3),
+        "init": None,
+    }
+    options |= {"method": "consistency", "options": {"num_noises": np.int64(2), "weight": np.float64(5)}}
+    smoothcert.train(Mlp, clouds(), runs=tmp_path, validation=np.float64(0.25), **options)
+    config = RunFolder(tmp_path / "Mlp-consistency-0.25").read_config()
+    assert (config.sigma, config.epochs, config.batch, config.seed, config.validation) == (0.25, 1, 48, 3, 0.25)
+    teacher = tmp_path / "Mlp-consistency-0.25"
+    smoothcert.train(Mlp, clouds(), sigma=1, epochs=1, method="catrs", label_samples=5, teacher=teacher, runs=tmp_path)
 
 
 def test_schedules():
@@ -529,6 +632,17 @@ def test_installed_packages_are_plugins(tmp_path):
     assert "The plugin bad (bad_plugin) is skipped: ZeroDivisionError: division by zero." in done.stderr
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_large_data_is_read_by_workers(workers, tmp_path, monkeypatch):
+    """With the weights of data in memory."""
+    options = {"sigma": 0.25, "epochs": 2, "batch": 32, "augmentation": "crop-flip", "name": "run"}
+    smoothcert.train(ConvNet, shapes(), runs=tmp_path / "resident", **options)
+    monkeypatch.setattr(streaming, "_MOST_RESIDENT", 0)
+    options |= {"workers": workers, "runs": tmp_path / "streamed"}
+    smoothcert.train(ConvNet, Lazy(*shapes()), **options)
+    assert same(*(tmp_path / place / "run" / "model.safetensors" for place in ("resident", "streamed")))
+
+
 def test_datasets_with_labels_are_read_on_demand(tmp_path):
     trained = smoothcert.train(
         ConvNet, Lazy(*shapes()), sigma=0.25, epochs=2, runs=tmp_path, augmentation="resized-crop-flip", method="catrs",
@@ -542,3 +656,39 @@ def test_datasets_with_labels_are_read_on_demand(tmp_path):
              (("bytes", (pixels, labels)), ("floats", floats))]  # fmt: skip
     a, b = (file.model.state_dict() for file in files)
     torch.testing.assert_close(a, b)
+
+
+def small(hidden):
+    return lambda: nn.Sequential(nn.Linear(6, hidden), nn.ReLU(), nn.Linear(hidden, 3))
+
+
+def test_the_teacher_of_another_registered_network(plugin, tmp_path):
+    """It is built by its own name, also if the run's network is registered or passed."""
+    for name, hidden in (("big", 8), ("small", 4)):
+        smoothcert.register_model(name, small(hidden))
+    options = {"sigma": 0.25, "epochs": 1, "runs": tmp_path}
+    smoothcert.train("big", clouds(), name="teach", **options)
+    options |= {"method": "catrs", "teacher": str(tmp_path / "teach"), "label_samples": 5}
+    for model, name in (("small", "registered"), (small(5), "passed")):
+        smoothcert.train(model, clouds(), name=name, **options)
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile, lambda net: torch.compile(nn.DataParallel(net))])
+def test_wrapped_networks_are_trained_without_their_wrapper(wrap, tmp_path):
+    options = {"sigma": 0.25, "epochs": 1, "runs": tmp_path}
+    for name, model in (("module", wrap(Mlp())), ("function", lambda: wrap(Mlp()))):
+        trained = smoothcert.train(model, clouds(), name=name, **options)
+        assert isinstance(trained.model.network, Mlp)
+        again = smoothcert.load_checkpoint(tmp_path / name, model=Mlp)
+        assert again.model.architecture == ("Mlp" if name == "module" else "model")
+    tuned = smoothcert.train(again.model, clouds(), name="tuned", **options)
+    assert isinstance(tuned.model.network, Mlp), "not a UserModel in a UserModel"
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."])
+def test_initial_weights_of_a_wrapped_network(prefix, tmp_path):
+    source = Mlp()
+    torch.save({prefix + key: value for key, value in source.state_dict().items()}, tmp_path / "weights.pt")
+    options = {"init": tmp_path / "weights.pt", "epochs": 2, "learning_rate": 1e-12}
+    trained = own_networks.train("Mlp", "gaussian", tmp_path, **options)
+    torch.testing.assert_close(trained.model.network.head.weight, source.head.weight)

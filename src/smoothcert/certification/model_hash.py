@@ -21,9 +21,12 @@ _COMMON_ATTRIBUTES = frozenset(vars(nn.Module()))
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 
 
-def fingerprint_model(model: nn.Module) -> str:
-    """Return the fingerprint of a model; raise if its weights cannot be read."""
-    fingerprint = _Fingerprint()
+def fingerprint_model(model: nn.Module, *, values: bool = True) -> str:
+    """Return the fingerprint of a model; raise if its weights cannot be read.
+
+    Without `values`, only the types and shapes of tensors count.
+    """
+    fingerprint = _Fingerprint(values)
     try:
         fingerprint.add(model)
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
@@ -37,8 +40,8 @@ def fingerprint_model(model: nn.Module) -> str:
 class _Fingerprint:
     """SHA-256 of nested values: numbers and strings by `repr`, tensors by their bytes, other objects by name."""
 
-    def __init__(self) -> None:
-        self.sha256, self._seen = hashlib.sha256(), set[int]()
+    def __init__(self, values: bool) -> None:
+        self.sha256, self._seen, self._values = hashlib.sha256(), set[int](), values
 
     def _feed(self, *chunks: str | bytes) -> None:
         for chunk in chunks:
@@ -91,6 +94,9 @@ class _Fingerprint:
             self.add(list(attributes.get(hooks, {}).values()))
 
     def _add_tensor(self, tensor: Tensor) -> None:
+        if not self._values:
+            self._feed(f"{tensor.dtype} {list(tensor.shape)}")
+            return
         if hasattr(tensor, "__tensor_flatten__"):  # a subclass that wraps other tensors
             names, context = tensor.__tensor_flatten__()
             self.add(context)

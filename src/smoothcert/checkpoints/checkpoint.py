@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from smoothcert.checkpoints.tensor_files import read_tensors, write_tensors
 from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, takes
 from smoothcert.model_names import REGISTERED
-from smoothcert.models import Classifier, NamedModel, UserModel, as_factory, build_user_model, create_model
+from smoothcert.models import Classifier, Factory, NamedModel, UserModel, as_factory, build_user_model, create_model
 from smoothcert.runtime.atomic_files import file_hash
 from smoothcert.runtime.typed_files import Between, Count, Index, Positive, check_type, parse_json
 
@@ -187,14 +187,18 @@ class About(TypedDict, total=False):
     seed: Index
 
 
-def holds_user_model(path: Path) -> bool:
-    """Return True if a run folder or file holds the weights of a user's own network."""
+def find_own_factory(path: Path, default: Factory | None) -> Factory | None:
+    """Return the factory of the user's network that a run folder or file holds: the registered one, or else `default`.
+
+    For a network of the package, return None.
+    """
     file = path / "model.safetensors" if path.is_dir() else path
     try:
         with safe_open(file, framework="pt") as content:
-            return _INPUT_SHAPE in (content.metadata() or {})
+            header = content.metadata() or {}
     except (OSError, SafetensorError):  # loading it raises a more specific error
-        return False
+        return None
+    return REGISTERED.get(header.get("architecture", ""), default) if _INPUT_SHAPE in header else None
 
 
 def _weights(model: NamedModel) -> nn.Module:

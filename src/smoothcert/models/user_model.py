@@ -42,6 +42,35 @@ class UserModel(NamedModel):
         return _scores_of(self.network(x)).to(x.dtype)
 
 
+class ModuleCopies:
+    """A factory that returns copies of a module, with its weights.
+
+    The module is copied now, so that later changes to it have no effect.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        network = unwrap(module)
+        try:
+            self.original = copy.deepcopy(network)
+        except Exception as error:
+            kind, reason = type(network).__name__, first_line(error)
+            raise UsageError(f"{kind} cannot be copied ({reason}); pass a function that creates it.") from error
+
+    def __call__(self) -> nn.Module:
+        """Return a copy."""
+        return copy.deepcopy(self.original)
+
+
+def unwrap(module: nn.Module) -> nn.Module:
+    """Return the network inside `UserModel`, `torch.compile`, `DataParallel` and `DistributedDataParallel`."""
+    if isinstance(module, UserModel):
+        return unwrap(module.network)
+    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        return unwrap(module.module)
+    compiled = module._modules.get("_orig_mod")  # of torch.compile, whose class is slow to import
+    return module if compiled is None else unwrap(compiled)
+
+
 def build_user_model(
     factory: Factory, input_shape: Sequence[int], num_classes: int, *, name: str | None = None
 ) -> UserModel:
@@ -53,10 +82,11 @@ def build_user_model(
         UsageError: If the factory fails or does not return a module, the module has no parameters to train, or it
             cannot score inputs of this shape with at least `num_classes` scores each.
     """
-    network = _call(factory, num_classes=num_classes, input_shape=tuple(input_shape))
+    made = _call(factory, num_classes=num_classes, input_shape=tuple(input_shape))
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"Expected the factory of a model to return an `nn.Module`, but got {kind_of(made)}.")
+    network = unwrap(made)
     kind = type(network).__name__
-    if not isinstance(network, nn.Module):
-        raise UsageError(f"Expected the factory of a model to return an `nn.Module`, but got {kind_of(network)}.")
     training = network.training
     try:
         with torch.no_grad():
@@ -80,17 +110,9 @@ def build_user_model(
 
 
 def as_factory(model: Any) -> Factory:
-    """Return a factory of networks: a function or class itself; for a module, a function that copies it.
-
-    The module is copied now, so that later changes to it have no effect.
-    """
+    """Return a factory of networks: a function or class itself, or copies of a module."""
     if isinstance(model, nn.Module):
-        try:
-            original = copy.deepcopy(model)
-        except Exception as error:
-            kind, reason = type(model).__name__, first_line(error)
-            raise UsageError(f"{kind} cannot be copied ({reason}); pass a function that creates it.") from error
-        return lambda: copy.deepcopy(original)
+        return ModuleCopies(model)
     if not callable(model):
         raise UsageError(f"Expected `model` to be a module or a function that creates one, but got {kind_of(model)}.")
     return model  # type: ignore[no-any-return]
@@ -105,6 +127,10 @@ def _call(factory: Factory, **arguments: Any) -> Any:
         return factory(**{name: value for name, value in arguments.items() if name in parameters})
     except UsageError:
         raise
+    except KeyError as error:  # as of a function that expects the name in its **kwargs, which may belong to others
+        names = " and ".join(f"`{name}`" for name in arguments)
+        text = f"there is no {first_line(error)}; a function gets {names} only as parameters of these names"
+        raise UsageError(f"The model cannot be created ({text}).") from error
     except Exception as error:
         raise UsageError(f"The model cannot be created ({first_line(error)}).") from error
 

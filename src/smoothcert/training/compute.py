@@ -11,6 +11,7 @@ from smoothcert.errors import UsageError
 from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.passes import passes_per_input, votes_per_image
+from smoothcert.training.settings import Fingerprints
 
 _PASSES_THAT_PAY = 150e6  # passes from which compilation saves time; measured, see benchmarks/README.md
 
@@ -37,6 +38,8 @@ def with_defaults(config: TrainConfig) -> TrainConfig:
 def different_fields(before: TrainConfig, config: TrainConfig) -> list[str]:
     """Return the names of the fields and options in which two configurations differ in meaning.
 
+    Unknown fingerprints do not differ: earlier versions recorded none, and initial weights may have been deleted.
+
     >>> default = TrainConfig(method="consistency")
     >>> different_fields(default, TrainConfig(method="consistency", options={"weight": 10.0}, seed=1))
     ['seed']
@@ -48,7 +51,9 @@ def different_fields(before: TrainConfig, config: TrainConfig) -> list[str]:
         for whole in (before, with_defaults(config))
     )
     names = sorted((values.keys() | others.keys()) - {"options"})
-    return [name for name in names if values.get(name) != others.get(name)]
+    fingerprints = {field.name for field in dataclasses.fields(Fingerprints)}
+    unknown = {name for name in fingerprints if not (values[name] and others[name])}
+    return [name for name in names if name not in unknown and values.get(name) != others.get(name)]
 
 
 def split_of(config: TrainConfig) -> int:

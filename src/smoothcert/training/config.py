@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from smoothcert.training.settings import (
     BatchSettings,
     ComputeSettings,
     FineTuningSettings,
+    Fingerprints,
     ImageSettings,
     LearningRateSettings,
     OptimizerSettings,
@@ -26,12 +28,15 @@ from smoothcert.training.settings import (
 )
 
 _SAMPLING = {field.name: field.default for field in dataclasses.fields(SamplingSettings)}
-_FINE_TUNING = {field.name: field.default for field in dataclasses.fields(FineTuningSettings)}
+_OMITTED_DEFAULTS = {
+    field.name: field.default for group in (FineTuningSettings, Fingerprints) for field in dataclasses.fields(group)
+}
 _MOST_SAMPLED_EPOCHS = 1 << 16  # the epoch is part of an address of random numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(  # fields are ordered from the last base to the first; names of teachers depend on this
+    Fingerprints,
     FineTuningSettings,
     SamplingSettings,
     SoftLabelSettings,
@@ -102,7 +107,7 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
 
 
 def field_groups() -> dict[str, list[str]]:
-    """Return the fields that have a flag (all but `options`), by group title.
+    """Return the fields that have a flag (all but `options` and fingerprints), by group title.
 
     >>> field_groups()["Images"]
     ['augmentation', 'resize', 'crop', 'skip_broken']
@@ -122,9 +127,9 @@ def to_toml(config: TrainConfig) -> str:
     """Return a configuration as TOML.
 
     Names of teachers depend on the text, so it omits the sampling fields if images are shuffled, and fine-tuning fields
-    that have their default values.
+    and fingerprints that have their default values.
     """
-    unused = {name for name, default in _FINE_TUNING.items() if getattr(config, name) == default}
+    unused = {name for name, default in _OMITTED_DEFAULTS.items() if getattr(config, name) == default}
     omitted = {"options", "method", *unused, *(_SAMPLING if config.sampling == "shuffle" else ())}
     names = [field.name for field in dataclasses.fields(config) if field.name not in omitted]
     values = {name: getattr(config, name) for name in names}
@@ -173,8 +178,9 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
         raise UsageError(f"{message} Put the method's options in the dict `options`.")
     if overrides.get("method", plain.get("method")) != plain.get("method"):
         options = {}  # the recipe's options belong to another method
-    plain["options"] = {**options, **overrides.pop("options", {})}
-    plain.update(overrides)
+    given = {**options, **overrides.pop("options", {})}
+    plain = {name: _plain(value) for name, value in {**plain, **overrides}.items()}
+    plain["options"] = {name: _plain(value) for name, value in given.items()}
     for name, value in plain.items():
         expected = type(fields[name].default)
         if expected is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
@@ -183,3 +189,12 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
             entry = f"`{name}`" if name in overrides else f"{name} in {where}"
             raise UsageError(f"Expected {entry} to be of type {expected.__name__}, but got {quote(value)}.")
     return TrainConfig(**plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number, such as one of NumPy, or a path as a value that TOML has."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)

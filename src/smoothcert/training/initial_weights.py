@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
+from torch import Tensor, nn
 
 from smoothcert.checkpoints.checkpoint import load_weights
 from smoothcert.checkpoints.pretrained import list_pretrained, pretrained_path
 from smoothcert.checkpoints.published import read_weights
-from smoothcert.checkpoints.tensor_files import read_tensors
+from smoothcert.checkpoints.tensor_files import hash_tensors, read_tensors
 from smoothcert.errors import SmoothcertError, first_line, suggest
 from smoothcert.models import NamedModel, UserModel
+
+_WRAPPERS = ("module.", "_orig_mod.")
+
+
+def hash_initial_weights(source: str) -> str:
+    """Return the SHA-256 of the weights of a run folder, a file or a bundled model, or nothing if there is no file."""
+    path = _path_of(source)
+    return hash_tensors(_read(path)) if path.is_file() else ""
 
 
 def load_initial_weights(model: NamedModel, source: str) -> None:
@@ -20,16 +30,32 @@ def load_initial_weights(model: NamedModel, source: str) -> None:
     Raises:
         SmoothcertError: If there is no such file, it is damaged, or its weights do not match the network.
     """
-    path = pretrained_path(source) if source in list_pretrained() else Path(source).expanduser()
-    path = path / "model.safetensors" if path.is_dir() else path
+    path = _path_of(source)
     if not path.is_file():
         near = suggest(source, list_pretrained())
         raise SmoothcertError(
             f"Expected `init` to be a run folder, a file or a bundled model, but {source} is not{near}"
         )
+    network = model.network if isinstance(model, UserModel) else model
+    load_weights(network, _unwrapped(_read(path), network), str(path), model.architecture)
+
+
+def _path_of(source: str) -> Path:
+    path = pretrained_path(source) if source in list_pretrained() else Path(source).expanduser()
+    return path / "model.safetensors" if path.is_dir() else path
+
+
+def _read(path: Path) -> Mapping[str, Tensor]:
     try:
-        weights = read_tensors(path)[0] if path.suffix == ".safetensors" else read_weights(path)
+        return read_tensors(path)[0] if path.suffix == ".safetensors" else read_weights(path)
     except (OSError, SafetensorError) as error:
         raise SmoothcertError(f"{path} is damaged or cannot be read ({first_line(error)}).") from error
-    network = model.network if isinstance(model, UserModel) else model
-    load_weights(network, weights, str(path), model.architecture)
+
+
+def _unwrapped(weights: Mapping[str, Tensor], network: nn.Module) -> Mapping[str, Tensor]:
+    """Return weights without the prefixes of `DataParallel` and `torch.compile`, unless the network has them itself."""
+    own = network.state_dict().keys()
+    for prefix in (*_WRAPPERS, *_WRAPPERS):  # in any order
+        if weights.keys() != own and all(key.startswith(prefix) for key in weights):
+            weights = {key.removeprefix(prefix): value for key, value in weights.items()}
+    return weights

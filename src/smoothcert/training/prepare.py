@@ -9,11 +9,13 @@ from typing import Any
 
 import torch
 
+from smoothcert.checkpoints.checkpoint import find_own_factory
 from smoothcert.data import ImageData
 from smoothcert.distributed.ranks import as_single_process, current_ranks
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.fit import fit
+from smoothcert.training.identity import identify
 from smoothcert.training.run_data import RunData, RunImages
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.setup import SoftLabels, TrainingRun, setup_run
@@ -41,6 +43,7 @@ class Preparation:
 
     def setup(self, config: TrainConfig) -> TrainingRun | None:
         """Make everything a run needs and set it up. Return None if it is finished."""
+        config = identify(config, self.images, self.options.get("factory"))
         folder = self.runs / config.name
         if current_ranks().broadcast_from_rank0(RunFolder(folder).finished):
             RunFolder(folder).check(config)
@@ -62,10 +65,11 @@ class Preparation:
 
     def soft_labels(self, config: TrainConfig, teacher: Path, train: ImageData) -> SoftLabels:
         """Return the teacher's soft labels of the training images."""
+        own = self.options.get("factory")
         return make_soft_labels(
             teacher,
             train,
-            factory=self.options.get("factory"),
+            factory=find_own_factory(teacher, default=own) if config.teacher else own,
             sigma=config.label_sigma,
             samples=config.label_samples,
             augmentation=config.augmentation if config.label_view == "augmented" else "none",
@@ -85,7 +89,7 @@ def prepare_runs(
 ) -> None:
     """Make the teachers and soft labels of several runs. Each rank trains some teachers and labels some images."""
     preparation = Preparation(runs, RunImages(data_dir), on_stage, Deadline(time_limit), {"device": device})
-    labeled = [config for config in configs if uses_soft_labels(config)]
+    labeled = [identify(config, preparation.images) for config in configs if uses_soft_labels(config)]
     by_name = {teacher.name: teacher for teacher in (teacher_config(c) for c in labeled if not c.teacher)}
     teachers = list(by_name.values())
     for teacher in teachers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def train_runs(
         The files of the trained networks, which `load_checkpoint` reads, in the order of `configs`.
 
     Raises:
-        UsageError: If `configs` does not hold configurations only.
+        UsageError: If `configs` does not hold configurations only, or `workers` is invalid.
         SmoothcertError: If a run cannot be trained. The message names the run.
         OutOfTimeError: If `time_limit` has passed. The same call resumes the runs.
 
@@ -116,6 +117,8 @@ def train_runs(
     for config in configs:
         if not isinstance(config, TrainConfig):
             raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {quote(config)}.")
+    if workers is not None and not (isinstance(workers, Integral) and workers >= 0):
+        raise UsageError(f"Expected `workers` to be a whole number >= 0, but got {quote(workers)}.")
     deadline, runs = Deadline(time_limit), Path(runs)
     place = choose_device(device) if isinstance(device, str) else device
     options: dict[str, Any] = {"device": place, "compile": compile, "workers": workers, "factory": factory}

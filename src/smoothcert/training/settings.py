@@ -226,6 +226,14 @@ class FineTuningSettings:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fingerprints:
+    """Fingerprints of the network, which training records; empty if unknown. See `smoothcert.training.identity`."""
+
+    network: str = _field("", "layer types, settings and shapes of a user's network")
+    initial_weights: str = _field("", "initial weights: a hash of given ones, or `random`")
+
+
 GROUPS = {
     "Run": RunSettings,
     "Mini-batches": BatchSettings,

@@ -29,6 +29,7 @@ from smoothcert.training.packed_labels import PackedLabels
 from smoothcert.training.run_folder import RunFolder, SilentRunFolder
 from smoothcert.training.run_state import restore_state
 from smoothcert.training.sampling import ImageSampler, split_validation
+from smoothcert.training.single_inputs import check_single_input, has_single_inputs
 from smoothcert.training.stepper import Stepper
 from smoothcert.training.streaming import choose_source
 
@@ -91,6 +92,9 @@ def setup_run(
         raise UsageError(f"{config.name}: {cause} cannot be used with `batch_norm='synced'`; choose 'local'.")
     if len(train.classes) < 2:
         raise UsageError(f"Expected training data with at least two classes, but {train.name} has one.")
+    if test is not None and (test.labels >= len(train.classes)).any():
+        text = f"labels below {len(train.classes)}, the number of classes of the training data"
+        raise UsageError(f"Expected test data with {text}, but got {int(test.labels.max())}.")
     pool, aside = split_validation(len(train), config.validation)
     if config.validation and not len(aside):
         text = f"large enough for at least one of {len(train)} images"
@@ -101,6 +105,8 @@ def setup_run(
         return None
     ranks.connect(device)
     plan = plan_epoch(len(pool), config.batch, split_of(config))
+    if has_single_inputs(plan, ranks, synced):
+        check_single_input(new_model(config, train, factory), method, train.shape, config.batch)
     saved = ranks.broadcast_state(run_folder.load_state())
     model = new_model(config, train, factory)
     if config.init and saved is None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from smoothcert.certification.dataset import predict_dataset
 from smoothcert.certification.job import Progress
-from smoothcert.checkpoints.checkpoint import holds_user_model, load_checkpoint
+from smoothcert.checkpoints.checkpoint import load_checkpoint
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.folder import FolderImages, FolderViews
 from smoothcert.distributed.ranks import current_ranks
@@ -52,12 +52,12 @@ def make_soft_labels(
 ) -> Tensor | PackedLabels:
     """Return soft labels [images, classes]: each class's share of the teacher's votes under `samples` noise samples.
 
-    `teacher` is a run folder or checkpoint; `factory` creates its network if it is not registered. With an
+    `teacher` is a run folder or checkpoint; `factory` creates its network if it is a user's own. With an
     augmentation, the votes are on one random view of each image, as in the published code. Votes are counted in the
     fastest form and precision for the device. Labels that would not fit into memory are returned as `PackedLabels`,
     which read rows from the file.
     """
-    checkpoint = load_checkpoint(teacher, model=factory if holds_user_model(teacher) else None)
+    checkpoint = load_checkpoint(teacher, model=factory)
     shown = data if augmentation == "none" else one_view(data, augmentation, seed)
     model = checkpoint.model.to(device)
     form, precision = choose_deployment(model, data.shape, samples * len(data))

@@ -23,8 +23,10 @@ def teacher_config(config: TrainConfig) -> TrainConfig:
     changes: dict[str, Any] = {"method": "gaussian", "options": {}, "sigma": config.label_sigma, "seed": 0}
     changes |= {"name": "teacher", "label_samples": 1, "label_view": "clean"}  # the teacher uses no soft labels
     teacher = without_sampling(config, **changes)
-    # Runs share a teacher if all its settings are the same: its name ends in a hash of them, written in ASCII.
-    text = re.sub(r"[^\x00-\x7f]+", lambda match: json.dumps(match[0])[1:-1], to_toml(teacher))
+    # Runs share a teacher if all its settings are the same: its name ends in a hash of them, written in ASCII. Names of
+    # teachers with a network of the package are those of earlier versions, which recorded no fingerprints.
+    named = teacher if teacher.network else dataclasses.replace(teacher, initial_weights="")
+    text = re.sub(r"[^\x00-\x7f]+", lambda match: json.dumps(match[0])[1:-1], to_toml(named))
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
     stem = re.sub(r"[^\w.-]", "-", Path(config.dataset).stem, flags=re.ASCII)
     return dataclasses.replace(teacher, name=f"{stem}-{config.architecture}-teacher-{digest}")

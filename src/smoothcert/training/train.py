@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
@@ -14,23 +17,38 @@ from smoothcert.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from smoothcert.data.image_data import ImageData
 from smoothcert.data.user_data import Labeled, as_image_data
 from smoothcert.distributed.ranks import current_ranks, join, leave
-from smoothcert.errors import UsageError, takes
-from smoothcert.models import Factory, as_factory, find_factory
+from smoothcert.errors import UsageError, takes, unknown_name
+from smoothcert.models import Factory, UserModel, as_factory, find_factory, unwrap
 from smoothcert.runtime.environment import choose_device
-from smoothcert.training.config import TrainConfig, make_config
+from smoothcert.training.config import TrainConfig, field_groups, make_config
 from smoothcert.training.loop import TrainProgress
+from smoothcert.training.method_options import known_methods
 from smoothcert.training.prepare import OnStage, silent
 from smoothcert.training.run_data import GivenData, RunData, RunImages
 from smoothcert.training.runs import join_ranks, train_runs
 
 _CHECKED = 16  # inputs whose range is checked if the data is read on demand
+_FROM_ARGUMENT = {"dataset": "train_data", "architecture": "model"}
 _LEARNING_RATES = {"sgd": 0.01, "adamw": 0.001}
 
 OnMetrics = Callable[[Mapping[str, Any]], None]
 """Called after every epoch with its metrics, as `metrics.jsonl` records them."""
 
 
-@takes(method=str, options=(Mapping, type(None)), name=(str, type(None)), runs=(str, Path))
+@takes(
+    method=str,
+    options=(Mapping, NoneType),
+    name=(str, NoneType),
+    runs=(str, Path),
+    optimizer=str,
+    init=(str, Path, NoneType),
+    device=(str, torch.device),
+    compile=(bool, NoneType),
+    data_dir=(str, Path, NoneType),
+    time_limit=(int, float, NoneType),
+    on_metrics=(Callable, NoneType),  # type: ignore[arg-type]
+    on_stage=Callable,  # type: ignore[arg-type]
+)
 def train(
     model: str | nn.Module | Callable[..., nn.Module],
     train_data: str | Labeled,
@@ -50,7 +68,7 @@ def train(
     warmup_epochs: float = 0.0,
     weight_decay: float = 1e-4,
     augmentation: str = "none",
-    init: str | Path = "",
+    init: str | Path | None = None,
     precision: str = "fp32",
     seed: int = 0,
     device: torch.device | str = "auto",
@@ -91,7 +109,7 @@ def train(
         warmup_epochs: Epochs over which the learning rate rises; `one-cycle` has its own rise.
         weight_decay: Weight decay, applied to all parameters.
         augmentation: `none` or, for images, `crop-flip` or `resized-crop-flip`.
-        init: Initial weights: a run folder, a file with a state dict, or the name of a bundled model.
+        init: Initial weights: a run folder, a file with a state dict, or the name of a bundled model; default: random.
         precision: `fp32`, `tf32` or `bf16`.
         seed: Seed of all random numbers.
         device: Where to train; default: on the GPU if there is one.
@@ -129,17 +147,19 @@ def train(
     """
     if join().size > 1:
         atexit.register(leave)
+    _check_settings(settings, method)
     data, dataset = _find_data(train_data, test_data, data_dir)
     factory, architecture = _find_model(model)
     fields = {
-        "name": f"{architecture}-{method}-{sigma:g}" if name is None else name,
         **{"dataset": dataset, "architecture": architecture, "method": method, "sigma": sigma, "seed": seed},
         **{"epochs": epochs, "batch": batch, "schedule": schedule, "warmup_epochs": warmup_epochs},
         "learning_rate": _LEARNING_RATES.get(optimizer, 0.01) if learning_rate is None else learning_rate,
         **{"optimizer": optimizer, "weight_decay": weight_decay, "augmentation": augmentation},
-        **{"precision": precision, "init": str(init), "validation": validation, "options": dict(options or {})},
+        **{"precision": precision, "init": init or "", "validation": validation, "options": dict(options or {})},
     }
-    config = make_config({}, "`train`", **{**fields, **settings})
+    config = make_config({}, "`train`", **fields, **settings)
+    name = f"{architecture}-{method}-{config.sigma:g}" if name is None else name
+    config = dataclasses.replace(config, name=name)
     place = choose_device(device) if isinstance(device, str) else device
     join_ranks([config], Path(runs), place)
     paths = train_runs(
@@ -154,6 +174,21 @@ def train(
         time_limit=time_limit,
     )
     return load_checkpoint(paths[0], model=factory)
+
+
+def _check_settings(settings: Mapping[str, Any], method: str) -> None:
+    """Raise if a setting is not a field of the configuration, or follows from an argument."""
+    arguments = inspect.signature(train).parameters.keys() - {"settings"}
+    fields = {name for names in field_groups().values() for name in names} - _FROM_ARGUMENT.keys()
+    options = known_methods().get(method, {})
+    for name in settings:
+        if name in _FROM_ARGUMENT:
+            raise UsageError(f"Expected no `{name}`: it is that of `{_FROM_ARGUMENT[name]}`.")
+        if name in options:
+            raise UsageError(f"Expected `{name}`, an option of {method}, in `options={{...}}`.")
+        if name not in fields:
+            error = unknown_name("argument", name, {*arguments, *fields, *options})
+            raise UsageError(f"{error} Options of the method belong in `options={{...}}`.")
 
 
 def _find_data(train_data: Any, test_data: Any, data_dir: str | Path | None) -> tuple[RunData, str]:
@@ -187,11 +222,14 @@ def _check_range(data: ImageData) -> None:
 
 
 def _find_model(model: Any) -> tuple[Factory | None, str]:
-    """Return the factory of a user's network, or None for a bundled architecture, and the architecture's name."""
+    """Return the factory of a user's network, or None for a named architecture, and the architecture's name."""
     if isinstance(model, str):
-        return find_factory(model), model
+        find_factory(model)  # raises if there is none
+        return None, model
     factory = as_factory(model)
-    name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
+    if isinstance(model, UserModel):
+        return factory, model.architecture
+    name = type(unwrap(model)).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
     return factory, name if name.isidentifier() else "model"
 
 

@@ -1,0 +1,49 @@
+"""Steps on a single input, on which some networks cannot be trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from smoothcert.distributed.ranks import Ranks
+from smoothcert.distributed.sync_batchnorm import BatchNorm
+from smoothcert.errors import UsageError
+from smoothcert.methods import Method
+from smoothcert.models import NamedModel
+from smoothcert.training.step_draws import StepDraws
+
+
+def has_single_inputs(plan: Sequence[tuple[int, int]], ranks: Ranks, synced: bool) -> bool:
+    """Return True if BatchNorm gets a single input, times the noise samples of the method, in a step of an epoch.
+
+    >>> plan = [(0, 4), (4, 2)]
+    >>> has_single_inputs(plan, Ranks(), synced=False), has_single_inputs([*plan, (6, 1)], Ranks(), synced=False)
+    (False, True)
+    >>> [has_single_inputs(plan, Ranks(0, size), synced) for size, synced in ((2, False), (2, True), (3, False))]
+    [True, False, True]
+    """
+    # With fewer inputs than ranks, every rank takes all of them.
+    return any(images == 1 or (not synced and ranks.size <= images < 2 * ranks.size) for _, images in plan)
+
+
+def check_single_input(model: NamedModel, method: Method, shape: Sequence[int], batch: int) -> None:
+    """Raise if a network cannot be trained on a single input, because a BatchNorm layer gets one value per channel.
+
+    A step is tried, since that depends on the network and on the passes of the method. It changes the network.
+    """
+    if not any(isinstance(module, BatchNorm) for module in model.modules()):
+        return
+    x, y = torch.zeros(1, *shape), torch.zeros(1, dtype=torch.int64)
+    soft = torch.full((1, model.num_classes), 1 / model.num_classes)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            method.step(model.train(), x, y, draws=StepDraws(0, 0), epoch=torch.zeros(()), soft=soft)
+    except UsageError:
+        raise
+    except ValueError as error:
+        kind = type(model.network).__name__
+        raise UsageError(
+            "Expected `batch` to give every step and process at least two inputs, which the BatchNorm of "
+            f"{kind} needs, but with {batch} some get one."
+        ) from error
