@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatch
 from typing import Any
 
-from smoothcert.errors import UsageError, suggest, takes, unknown_name
+from smoothcert.errors import UsageError, quote, suggest, takes, unknown_name
 from smoothcert.methods.base import Draws, Method, StepOutput
 from smoothcert.methods.catrs import CatRs
 from smoothcert.methods.consistency import Consistency, SmoothAdvConsistency
@@ -122,7 +122,8 @@ def create_method(name: str, sigma: float, options: Mapping[str, Any] | None = N
         near = suggest(unknown[0], fields)
         raise UsageError(f"Method {name} has no option {', '.join(unknown)}{near} Its options: {known}.")
     for key, value in options.items():
-        kind = int if fields[key].default is None else type(fields[key].default)
-        if value is not None and not (type(value) is kind or (kind is float and type(value) is int)):
-            raise UsageError(f"Expected `{key}` to be of type {kind.__name__}, but got {value!r}.")
+        default = fields[key].default
+        kind = int if default is None else type(default)
+        if not (type(value) is kind or (kind is float and type(value) is int) or value is default is None):
+            raise UsageError(f"Expected `{key}` to be of type {kind.__name__}, but got {quote(value)}.")
     return METHODS[name](sigma=sigma, **options)
