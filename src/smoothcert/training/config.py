@@ -171,9 +171,12 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     if unknown := sorted(set(overrides) - set(fields)):
         message = unknown_name("field", unknown[0], set(fields) - {"options"})
         raise UsageError(f"{message} Put the method's options in the dict `options`.")
+    own = overrides.pop("options", {})
+    if not isinstance(own, Mapping):
+        raise UsageError(f"Expected `options` to be of type Mapping, but got {quote(own)}.")
     if overrides.get("method", plain.get("method")) != plain.get("method"):
         options = {}  # the recipe's options belong to another method
-    plain["options"] = {**options, **overrides.pop("options", {})}
+    plain["options"] = {**options, **own}
     plain.update(overrides)
     for name, value in plain.items():
         expected = type(fields[name].default)
