@@ -14,6 +14,7 @@ R = TypeVar("R")
 
 _MAX_LISTED_NAMES = 40
 _LONGEST_QUOTE = 400
+_OUT_OF_MEMORY = ("OutOfMemoryError", "DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
 
 class SmoothcertError(Exception):
@@ -149,3 +150,12 @@ def first_line(error: BaseException) -> str:
     first, *others = str(error).strip().split("\n")
     text = " ".join([first, *others[: first.endswith(":")]]).rstrip(".")
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."  # it may quote a damaged file
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return True if an error means out of memory; only PyTorch's GPU allocator has an exception type for it.
+
+    >>> is_out_of_memory(RuntimeError("CUDA error: out of memory")), is_out_of_memory(RuntimeError("Connection reset"))
+    (True, False)
+    """
+    return isinstance(error, MemoryError) or any(sign in repr(error) for sign in _OUT_OF_MEMORY)
