@@ -289,9 +289,19 @@ def as_floats(name: str, values: Any) -> Floats:
 def _as_counts(name: str, counts: ArrayLike) -> NDArray[Any]:
     """Return class counts [..., classes], or raise UsageError naming the argument."""
     array = np.asarray(as_floats(name, counts))
-    if not array.ndim or not array.shape[-1] or not ((array >= 0) & (array < _LARGEST_COUNT)).all():
-        raise UsageError(f"Expected `{name}` to be votes per class, from 0 to 2**53 - 1, but got {quote(counts)}.")
+    possible = (array >= 0) & (array < _LARGEST_COUNT) & (array == np.floor(array))
+    if not array.ndim or not array.shape[-1] or not possible.all():
+        text = "whole numbers of votes per class, from 0 to 2**53 - 1"
+        raise UsageError(f"Expected `{name}` to be {text}, but got {quote(counts)}.")
     return array.astype(np.int64)
+
+
+def check_number(name: str, value: float) -> float:
+    """Return `value` as a finite float, or raise UsageError naming the argument."""
+    number = _as_float(value)
+    if not math.isfinite(number):
+        raise UsageError(f"Expected `{name}` to be a finite number, but got {quote(value)}.")
+    return number
 
 
 def check_count(name: str, value: int) -> int:

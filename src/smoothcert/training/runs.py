@@ -117,7 +117,7 @@ def train_runs(
         if not isinstance(config, TrainConfig):
             raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {quote(config)}.")
     deadline, runs = Deadline(time_limit), Path(runs)
-    place = choose_device(device) if isinstance(device, str) else device
+    place = choose_device(device)
     options: dict[str, Any] = {"device": place, "compile": compile, "workers": workers, "factory": factory}
     preparation = Preparation(runs, data or RunImages(data_dir), on_stage, deadline, options)
     ready, errors = list[TrainingRun](), list[SmoothcertError]()

@@ -140,7 +140,7 @@ def train(
         **{"precision": precision, "init": str(init), "validation": validation, "options": dict(options or {})},
     }
     config = make_config({}, "`train`", **{**fields, **settings})
-    place = choose_device(device) if isinstance(device, str) else device
+    place = choose_device(device)
     join_ranks([config], Path(runs), place)
     paths = train_runs(
         [config],
