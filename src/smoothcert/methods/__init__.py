@@ -62,7 +62,7 @@ def register_method(method: type[Method]) -> type[Method]:
         >>> del METHODS["clean"]
     """
     if not (isinstance(method, type) and issubclass(method, Method) and "__dataclass_params__" in vars(method)):
-        raise UsageError(f"Expected a dataclass that extends Method, but got {method!r}.")
+        raise UsageError(f"Expected a dataclass that extends Method, but got {quote(method)}.")
     name = getattr(method, "name", None)
     if not isinstance(name, str) or not name:
         raise UsageError(f"{method.__name__} needs a class attribute `name`, a non-empty string.")

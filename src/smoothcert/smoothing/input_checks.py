@@ -81,10 +81,10 @@ def _check_resolution(batch: Tensor, sigma: float) -> None:
 
 def check_range(limits: Any) -> None:
     """Raise if `limits` is not a valid `input_range`."""
-    if limits is None or (isinstance(limits, str) and limits == AUTO):  # an array compares by element
+    if limits is None or (isinstance(limits, str) and limits == AUTO):
         return
     try:
-        low, high = limits
+        low, high = limits if isinstance(limits, tuple | list) else ()
         ordered = float(low) < float(high)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         ordered = False

@@ -246,6 +246,7 @@ def largest_radius(sigma: float, n: int, alpha: float) -> float:
         >>> round(largest_radius(1.0, 100_000, 0.001), 4)
         3.8115
     """
+    check_count("n", n)
     return float(gaussian_radius(failure_upper_bound(n, n, alpha), sigma))
 
 
@@ -255,10 +256,10 @@ def check_sigma(sigma: float) -> None:
         raise UsageError(f"Expected `sigma` to be > 0 and finite, but got {quote(sigma)}.")
 
 
-def check_alpha(alpha: float) -> None:
-    """Raise UsageError if `alpha` is not a number between 0 and 1, exclusive."""
+def check_alpha(alpha: float, name: str = "alpha") -> None:
+    """Raise UsageError if `alpha`, or another probability of this name, is not between 0 and 1, exclusive."""
     if not 0 < _as_float(alpha) < 1:
-        raise UsageError(f"Expected `alpha` to be between 0 and 1, exclusive, but got {quote(alpha)}.")
+        raise UsageError(f"Expected `{name}` to be between 0 and 1, exclusive, but got {quote(alpha)}.")
 
 
 def check_seed(seed: int) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
-from smoothcert.errors import SmoothcertError, UsageError, quote, suggest, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, quote, suggest, takes, unknown_name
 from smoothcert.runtime.typed_files import read_toml
 from smoothcert.training.settings import (
     GROUPS,
@@ -74,8 +75,12 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
         self._check_sampling()
         self._check_optimization()
 
+    @takes(epoch=Integral, progress=Real)
     def learning_rate_at(self, epoch: int, progress: float = 0.0) -> float:
         """Return the learning rate in an epoch, when a fraction `progress` of all steps is done."""
+        if not (0 <= epoch < 1 << 31 and 0 <= progress <= 1):
+            got = f"{quote(epoch)} and {quote(progress)}"
+            raise UsageError(f"Expected `epoch` to be from 0 to 2**31 - 1 and `progress` from 0 to 1, but got {got}.")
         return self.scheduled_rate(epoch, progress, self.warmup_epochs / self.epochs)
 
     def _check_optimization(self) -> None:
@@ -128,7 +133,10 @@ def to_toml(config: TrainConfig) -> str:
     omitted = {"options", "method", *unused, *(_SAMPLING if config.sampling == "shuffle" else ())}
     names = [field.name for field in dataclasses.fields(config) if field.name not in omitted]
     values = {name: getattr(config, name) for name in names}
-    return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})
+    try:
+        return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})
+    except TypeError as error:
+        raise UsageError(f"Expected `options` to hold numbers and text only, but {first_line(error)}.") from None
 
 
 def describe(config: TrainConfig) -> dict[str, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from smoothcert.distributed.ranks import Ranks, join
-from smoothcert.errors import SmoothcertError, UsageError, quote
+from smoothcert.errors import SmoothcertError, UsageError, quote, takes
 from smoothcert.models import Factory
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.runtime.environment import choose_device, facts
@@ -60,6 +61,17 @@ def join_ranks(configs: Sequence[TrainConfig], runs: Path, device: torch.device)
     return ranks
 
 
+@takes(
+    runs=(str, Path),
+    data_dir=(str, Path, type(None)),
+    device=(str, torch.device),
+    compile=(bool, type(None)),
+    workers=(Integral, type(None)),
+    on_stage=Callable,
+    time_limit=(Real, type(None)),
+    data=(RunData, type(None)),
+    factory=(Callable, type(None)),
+)
 def train_runs(
     configs: Sequence[TrainConfig],
     runs: str | Path,
@@ -113,6 +125,7 @@ def train_runs(
     """
     if isinstance(configs, TrainConfig):
         raise UsageError("Expected a list of configurations, but got a single one; use `train_run` for one run.")
+    configs = list(configs) if isinstance(configs, Iterable) else [configs]
     for config in configs:
         if not isinstance(config, TrainConfig):
             raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {quote(config)}.")

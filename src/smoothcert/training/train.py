@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,22 @@ OnMetrics = Callable[[Mapping[str, Any]], None]
 """Called after every epoch with its metrics, as `metrics.jsonl` records them."""
 
 
-@takes(method=str, options=(Mapping, type(None)), name=(str, type(None)), runs=(str, Path))
+@takes(
+    sigma=Real,
+    method=str,
+    options=(Mapping, type(None)),
+    name=(str, type(None)),
+    runs=(str, Path),
+    optimizer=str,
+    init=(str, Path),
+    data_dir=(str, Path, type(None)),
+    device=(str, torch.device),
+    compile=(bool, type(None)),
+    workers=(Integral, type(None)),
+    on_stage=Callable,
+    time_limit=(Real, type(None)),
+    on_metrics=(Callable, type(None)),
+)
 def train(
     model: str | nn.Module | Callable[..., nn.Module],
     train_data: str | Labeled,
