@@ -7,13 +7,15 @@ import functools
 import inspect
 import reprlib
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from numbers import Integral, Real
+from typing import Any, TypeVar, cast
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _MAX_LISTED_NAMES = 40
 _LONGEST_QUOTE = 400
+_WORDS: dict[type, str] = {type(None): "None", Integral: "int", Real: "float"}
+_OUT_OF_MEMORY = ("OutOfMemoryError", "DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
 
 class SmoothcertError(Exception):
@@ -67,35 +69,47 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"Unknown {kind} {name!r}{hint} Known: {', '.join(choices)}.")
 
 
-def takes(**kinds: type | tuple[type, ...]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator that raises UsageError if a named argument is not an instance of the given classes.
+def takes(**kinds: Any) -> Callable[[F], F]:
+    """Return a decorator that raises UsageError if a named argument is not an instance of the given class or classes.
 
-    >>> @takes(name=str)
-    ... def greet(name): return f"hello {name}"
+    It decorates functions, and classes, whose constructor it then checks. A bool is not accepted as a number.
+
+    >>> @takes(name=str, times=int)
+    ... def greet(name, times=1): return f"hello {name}" * times
     >>> greet(3)
     Traceback (most recent call last):
     smoothcert.errors.UsageError: Expected `name` to be of type str, but got 3.
+    >>> greet("you", times=True)
+    Traceback (most recent call last):
+    smoothcert.errors.UsageError: Expected `times` to be of type int, but got True.
     """
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def decorate(function: F) -> F:
+        if isinstance(function, type):
+            function.__init__ = decorate(function.__init__)  # type: ignore[misc]
+            return function
         signature = inspect.signature(function)
 
         @functools.wraps(function)
-        def call(*arguments: P.args, **named: P.kwargs) -> R:
+        def call(*arguments: Any, **named: Any) -> Any:
             try:
                 given = signature.bind(*arguments, **named).arguments
             except TypeError:  # the call below raises it, too
                 given = {}
             for name, kind in kinds.items():
-                if name in given and not isinstance(given[name], kind):
-                    classes = kind if isinstance(kind, tuple) else (kind,)
-                    words = " or ".join("None" if one is type(None) else one.__name__ for one in classes)
+                classes = kind if isinstance(kind, tuple) else (kind,)
+                if name in given and not _is_one_of(given[name], classes):
+                    words = " or ".join(_WORDS.get(one, one.__name__) for one in classes)
                     raise UsageError(f"Expected `{name}` to be of type {words}, but got {quote(given[name])}.")
             return function(*arguments, **named)
 
-        return call
+        return cast(F, call)
 
     return decorate
+
+
+def _is_one_of(value: object, classes: tuple[type, ...]) -> bool:
+    return bool in classes if isinstance(value, bool) else isinstance(value, classes)
 
 
 def quote(value: object) -> str:
@@ -149,3 +163,12 @@ def first_line(error: BaseException) -> str:
     first, *others = str(error).strip().split("\n")
     text = " ".join([first, *others[: first.endswith(":")]]).rstrip(".")
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."  # it may quote a damaged file
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return True if an error means out of memory; only PyTorch's GPU allocator has an exception type for it.
+
+    >>> is_out_of_memory(RuntimeError("CUDA error: out of memory")), is_out_of_memory(RuntimeError("Connection reset"))
+    (True, False)
+    """
+    return isinstance(error, MemoryError) or any(sign in repr(error) for sign in _OUT_OF_MEMORY)

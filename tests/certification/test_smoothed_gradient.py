@@ -47,7 +47,7 @@ def test_the_network_is_left_as_it_was(smoothed):
 
 
 def test_wrong_arguments(smoothed):
-    with pytest.raises(UsageError, match="one entry per input, 2, but got 1"):
+    with pytest.raises(UsageError, match=r"integers of shape \[2\], but got torch.int64 of shape \[1\]"):
         smoothcert.smoothed_gradient(smoothed, torch.rand(2, 3).double(), torch.tensor([0]))
     function = smoothcert.SmoothedClassifier(lambda x: x, sigma=0.5, num_classes=3)
     with pytest.raises(UsageError, match="a module with Gaussian noise"):

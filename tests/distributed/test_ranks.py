@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from launching import HANGS
 from torch.distributed import HashStore
 from training_child import configure, train
@@ -339,3 +340,20 @@ def test_each_process_of_a_machine_has_its_own_gpu(monkeypatch):
         "cuda:1",
     ]
     assert tried == ["cuda:3", "cuda:3", "cuda:1"], "each is tried before it is used"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."), torch.OutOfMemoryError),
+        (RuntimeError("[pair.cc:534] Connection closed by peer"), PeerError),
+    ],
+)
+def test_an_error_of_a_collective_is_only_blamed_on_others_if_it_can_be_theirs(error, kind, monkeypatch):
+    def fail(tensor):
+        raise error
+
+    monkeypatch.setattr(torch.distributed, "all_reduce", fail)
+    with pytest.raises(kind) as raised:
+        LaunchedRanks(0, 2, HashStore()).total(torch.zeros(1))
+    assert type(raised.value) is kind

@@ -429,6 +429,7 @@ def test_draws_are_named_by_seed_step_and_position():
         ("macer", {"weight": -1.0}, "`weight` to be >= 0"),
         ("macer", {"weight": "2"}, "`weight` to be of type float, but got '2'"),
         ("macer", {"num_noises": 2.5}, "`num_noises` to be of type int, but got 2.5"),
+        ("consistency", {"weight": None}, "`weight` to be of type float, but got None"),
     ],
 )
 def test_bad_hyperparameters(name, options, message):

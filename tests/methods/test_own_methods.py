@@ -78,8 +78,9 @@ def test_methods_that_cannot_be_registered(known_methods):
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({}, r"Expected a single number as the loss of a step, but got shape \[4\]"),
+        ({}, r"Expected a tensor with a single number as the loss of a step, but got shape \[4\]"),
         ({"share": 0.5}, "but 'share' is a float"),
+        ([0.5], "Expected `parts` to map new names to tensors, but got a list"),
         ({"loss": torch.tensor(0.0)}, "but 'loss' is a metric of every run"),
         ({"epoch": torch.tensor(0.0)}, "but 'epoch' is a metric of every run"),
     ],
@@ -88,6 +89,12 @@ def test_what_a_step_must_return(parts, message):
     losses = torch.ones(4, requires_grad=True)
     with pytest.raises(UsageError, match=message):
         StepOutput(losses.mean() if parts else losses, parts).watched()
+
+
+@pytest.mark.parametrize("loss", [None, 0.5, [torch.tensor(1.0)]])
+def test_a_loss_that_is_not_a_tensor(loss):
+    with pytest.raises(UsageError, match="Expected a tensor with a single number as the loss of a step, but got a"):
+        StepOutput(loss).watched()
 
 
 def test_what_is_watched_holds_no_step_in_memory():

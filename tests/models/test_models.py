@@ -5,7 +5,7 @@ from torch.nn import functional as F
 import smoothcert
 from smoothcert import kernels
 from smoothcert.errors import UsageError
-from smoothcert.models import Normalize
+from smoothcert.models import Normalize, build_user_model
 from smoothcert.models.pooled_convolution import banded_conv_relu_pool, blocked_conv_relu_pool, conv_relu_pool
 
 
@@ -118,7 +118,7 @@ def test_lenet_is_plain_convolutions():
         (lambda: smoothcert.create_model("lenet", 0), "`num_classes` to be an int from 1 to 10,000,000, but got 0"),
         (
             lambda: smoothcert.create_model("lenet", True),
-            "`num_classes` to be an int from 1 to 10,000,000, but got True",
+            "`num_classes` to be of type int or None, but got True",
         ),
         (
             lambda: smoothcert.create_model("lenet", mean=(0.1, 0.2), std=(1.0, 1.0)),
@@ -147,3 +147,10 @@ def test_networks_run_by_kernels_where_their_tiles_have_room(monkeypatch, triton
     monkeypatch.setattr(kernels, "triton_kernels", lambda: triton)
     monkeypatch.setattr(kernels, "_shared_memory", lambda: room)
     assert kernels.network_kernels() is expected
+
+
+def test_a_network_that_cannot_be_used_keeps_its_mode():
+    network = torch.nn.Sequential(torch.nn.Linear(3, 2))
+    with pytest.raises(UsageError, match="cannot score inputs of shape"):
+        build_user_model(lambda: network, (5,), 2)
+    assert all(module.training for module in network.modules())

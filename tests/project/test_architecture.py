@@ -33,7 +33,7 @@ ALLOWED = {
     "runtime": "distributed errors __version__",
     "distributed": "errors",
     "methods": "statistics errors",
-    "models": "model_names kernels errors",
+    "models": "model_names kernels statistics errors",
     "plugins": "errors",
     "philox": "kernels",
     "kernels": "",

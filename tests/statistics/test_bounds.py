@@ -128,3 +128,10 @@ def test_predict_abstains_on_a_close_vote():
 def test_impossible_counts_are_refused(call):
     with pytest.raises(UsageError, match="successes"):
         call()
+
+
+@pytest.mark.parametrize("votes", [[0.9, 1.0], [float("nan"), 1], [-1, 2], []])
+def test_votes_are_whole_numbers(votes):
+    with pytest.raises(UsageError, match="`counts` to be whole numbers of votes per class"):
+        bounds.predict_counts(votes, 0.001)
+    assert bounds.predict_counts([0.0, 100.0], 0.001) == 1

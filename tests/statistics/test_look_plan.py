@@ -276,3 +276,9 @@ def test_rules_take_keywords_only(rule):
     """A radius must not end up in `skip_wrong`."""
     with pytest.raises(TypeError, match="positional"):
         rule(1.0)
+
+
+@pytest.mark.parametrize("radius", ["x", None, [0.5], float("nan"), float("inf"), -1.0])
+def test_a_rule_names_its_own_argument(radius):
+    with pytest.raises(UsageError, match="Expected `radius` to be"):
+        RadiusStop(radius=radius)

@@ -21,7 +21,7 @@ from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError
 from smoothcert.paper.jobs import Workplace, list_jobs
 from smoothcert.paper.reproduce import reproduce
-from smoothcert.runtime.deadline import Deadline
+from smoothcert.runtime.deadline import Deadline, OutOfTimeError
 from smoothcert.training import image_votes
 from smoothcert.training.fit import fit, fit_together
 from smoothcert.training.run_folder import RunFolder
@@ -345,3 +345,36 @@ def test_an_interrupt_stops_the_votes_that_choose_images(few, tmp_path, monkeypa
     assert len(seen) == 3
     weights, expected = (load_file(path) for path in (fit(config, tmp_path / "run", few, few), whole))
     assert all(torch.equal(weights[name], expected[name]) for name in expected)
+
+
+def test_votes_stopped_before_the_first_step_leave_no_state(few, tmp_path, monkeypatch):
+    """The message doesn't claim that a state was saved."""
+    monkeypatch.setattr(image_votes, "_IMAGES", 10)
+    count = image_votes._correct_votes
+
+    def interrupt(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return count(*arguments)
+
+    monkeypatch.setattr(image_votes, "_correct_votes", interrupt)
+    config = configure("gaussian", **{**SAMPLED, "sampling_epoch": 0})
+    with pytest.raises(KeyboardInterrupt, match="interrupted after 0 of 12 steps; there is no state to save yet"):
+        fit(config, tmp_path / "run", few, few)
+    assert not RunFolder(tmp_path / "run").state.is_file()
+
+
+def test_a_time_limit_stops_the_votes_but_for_those_a_process_begins_with(few, tmp_path, monkeypatch):
+    monkeypatch.setattr(image_votes, "_IMAGES", 10)
+    config, count, times = configure("gaussian", **SAMPLED), image_votes._correct_votes, []
+
+    def run_out_of_time(*arguments):
+        times.append(Deadline.left)
+        monkeypatch.setattr(Deadline, "left", 0.0)
+        return count(*arguments)
+
+    monkeypatch.setattr(image_votes, "_correct_votes", run_out_of_time)
+    with pytest.raises(OutOfTimeError, match="time is up after 8 of 12 steps; the state is saved"):
+        fit(config, tmp_path / "run", few, few)
+    assert len(times) == 1
+    with pytest.raises(OutOfTimeError, match="time is up after 9 of 12 steps"):
+        fit(config, tmp_path / "run", few, few)

@@ -313,6 +313,7 @@ def test_overrides():
         ({"epoch": 5}, "^Unknown field 'epoch'; did you mean 'epochs'?"),
         ({"num_noises": 2}, "Put the method's options in the dict `options`.$"),
         ({"epochs": "many"}, "^Expected `epochs` to be of type int, but got 'many'"),
+        ({"options": 5}, "^Expected `options` to be of type Mapping, but got 5"),
     ],
 )
 def test_wrong_overrides(overrides, message):

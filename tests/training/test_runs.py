@@ -24,8 +24,8 @@ from smoothcert.training.teachers import teacher_config
 
 
 def test_a_methods_loss_is_five_frames_below_train_run(tmp_path, monkeypatch):
-    """The road that a reader follows: the frames between `train_run` and `Method.step`, without these two."""
-    roads = []
+    """The road that a reader follows: the frames between `train_run` and `Method.step`, but for checks of arguments."""
+    roads, takes_frame = [], "call"
 
     @dataclass(frozen=True, kw_only=True)
     class Traced(Gaussian):
@@ -33,7 +33,7 @@ def test_a_methods_loss_is_five_frames_below_train_run(tmp_path, monkeypatch):
 
         def step(self, *args, **more):
             names = [frame.f_code.co_name for frame, _ in traceback.walk_stack(sys._getframe(1))]
-            roads.append(names[: names.index("train_run")][::-1])
+            roads.append([name for name in names[: names.index("train_run")][::-1] if name != takes_frame])
             return super().step(*args, **more)
 
     monkeypatch.setitem(METHODS, "traced", Traced)

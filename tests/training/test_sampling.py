@@ -314,9 +314,10 @@ def test_files_of_shares(few, tmp_path):
     np.save(path, [0.0, 1.5, 1.0])
     with pytest.raises(SmoothcertError, match="to be between 0 and 1, but that of image 1 is 1.5"):
         read_shares(path, labels)
-    path.write_text("no array")
-    with pytest.raises(SmoothcertError, match="discard_file"):
-        read_shares(path, labels)
+    for damaged in (b"no array", b"", b"PK\x03\x04 half an archive"):
+        path.write_bytes(damaged)
+        with pytest.raises(SmoothcertError, match="discard_file"):
+            read_shares(path, labels)
     config = configure("gaussian", **SAMPLED, discard_file=str(tmp_path / "missing.npy"))
     with pytest.raises(SmoothcertError, match=r"Expected `discard_file` to be readable, but .*missing.npy is not \(No"):
         setup_run(config, tmp_path / "run", few, few)

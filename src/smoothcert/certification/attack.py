@@ -114,7 +114,7 @@ def smoothed_gradient(
         A tensor of the shape of `x`. A step along it makes the class less likely.
 
     Raises:
-        UsageError: If the base classifier is not a module, its noise is not Gaussian, or `classes` has another length.
+        UsageError: If the base classifier is not a module, its noise is not Gaussian, or `classes` does not match.
 
     Example:
         >>> network = nn.Linear(2, 2, bias=False)
@@ -123,8 +123,11 @@ def smoothed_gradient(
         >>> bool(slope[0, 0] < 0), float(slope[0, 1])
         (True, 0.0)
     """
-    if len(classes) != len(x):
-        raise UsageError(f"Expected `classes` to have one entry per input, {len(x)}, but got {len(classes)}.")
+    bounds.check_count("num_noises", num_noises)
+    bounds.check_seed(seed)
+    got = f"{classes.dtype} of shape {list(classes.shape)}"
+    if classes.shape != x.shape[:1] or classes.is_floating_point() or classes.is_complex():
+        raise UsageError(f"Expected `classes` to be integers of shape {list(x.shape[:1])}, but got {got}.")
     network = _network_of(classifier)
     noise = classifier.sigma * _noise(x, range(len(x)), num_noises, seed)
     with frozen(network):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, quote
 from smoothcert.statistics import bounds
 from smoothcert.statistics.certify import check_bound
 from smoothcert.statistics.look_plan import Plan, fixed_plan
@@ -30,7 +30,7 @@ class SamplingProtocol:
         bounds.check_seed(self.seed)
         if not (self.stop is None or isinstance(self.stop, StopRule)):
             expected = "a rule of `smoothcert.stopping`, such as TableStop()"
-            raise UsageError(f"Expected `stop` to be {expected}, but got {self.stop!r}.")
+            raise UsageError(f"Expected `stop` to be {expected}, but got {quote(self.stop)}.")
         if self.stop and self.bound != "one-sided":
             raise UsageError(
                 f"Expected `bound` to be 'one-sided' with a stopping rule, but got {self.bound!r}; `smoothcert "

@@ -93,7 +93,7 @@ def save_checkpoint(path: str | Path, model: NamedModel, **about: Any) -> None:
     write_tensors(Path(path), _weights(model).state_dict(), header)
 
 
-@takes(path=(str, Path))
+@takes(path=(str, Path), architecture=(str, type(None)), normalization=(str, type(None)))
 def load_checkpoint(
     path: str | Path,
     *,

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, overload
+from typing import Protocol, overload, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from smoothcert.errors import SmoothcertError, UsageError, counted, kind_of, quo
 from smoothcert.statistics.bounds import check_count
 
 
+@runtime_checkable
 class Images(Protocol):
     """Images that are read from files on demand, used in place of a tensor."""
 
@@ -30,6 +31,10 @@ class Images(Protocol):
         """Return a hash that identifies the images without reading all of them."""
 
 
+_NAMES = (tuple, list)
+
+
+@takes(name=str, split=str, classes=_NAMES, mean=_NAMES, std=_NAMES, severities=int)
 @dataclass(frozen=True)
 class ImageData:
     """Labeled images, or inputs of any other shape, of one split of a dataset.
@@ -71,11 +76,15 @@ class ImageData:
 
     def __post_init__(self) -> None:
         dtype = getattr(self.images, "dtype", torch.uint8)
-        if dtype != torch.uint8 and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        fits = isinstance(dtype, torch.dtype) and (dtype == torch.uint8 or dtype.is_floating_point)
+        if not (fits and isinstance(self.images, Tensor | Images) and len(self.images.shape)):
             kind = f"{kind_of(self.images)} of {dtype}"
             raise UsageError(f"{self.name}: expected images to be a tensor of uint8 or floats, but got {kind}.")
         if not isinstance(self.labels, Tensor):
             raise UsageError(f"{self.name}: expected labels to be a tensor, but got {kind_of(self.labels)}.")
+        if self.labels.dim() != 1 or self.labels.is_floating_point() or self.labels.is_complex():
+            kind = f"{self.labels.dtype} of shape {list(self.labels.shape)}"
+            raise UsageError(f"{self.name}: expected labels to be integers, one per image, but got {kind}.")
         if len(self.labels) != self.images.shape[0]:
             raise SmoothcertError(
                 f"{self.name}: {counted(self.images.shape[0], 'image')} but {counted(len(self.labels), 'label')}."

@@ -23,7 +23,7 @@ from smoothcert.data.readers.folder import read_folder
 from smoothcert.data.readers.idx import find_idx
 from smoothcert.data.user_data import as_image_data
 from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, REGISTERED, canonical_name
-from smoothcert.errors import SmoothcertError, UsageError, first_line, takes, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, quote, takes, unknown_name
 
 SPLITS = ("train", "test")
 _GRAY = ((0.0,), (1.0,))
@@ -133,7 +133,7 @@ def register_dataset(name: str, loader: Callable[[str], Any]) -> Callable[[str],
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise UsageError(f"Expected `name` to consist of letters, digits, '-', '_' and '.', but got {name!r}.")
     if not callable(loader):
-        raise UsageError(f"Expected `loader` to be a function that takes the split, but got {loader!r}.")
+        raise UsageError(f"Expected `loader` to be a function that takes the split, but got {quote(loader)}.")
     known = REGISTERED.get(name, loader)
     if canonical_name(name) in (*DIMENSIONS, *CORRUPTED) or known.__qualname__ != loader.__qualname__:
         raise UsageError(f"There is already a dataset {name!r}; choose another name.")

@@ -28,7 +28,7 @@ from smoothcert.distributed import consensus, work_queue
 from smoothcert.distributed.heartbeats import Heartbeats, end_process
 from smoothcert.distributed.peer_errors import leave_group
 from smoothcert.distributed.ranks import PeerError, Ranks, TrainingState
-from smoothcert.errors import SmoothcertError, first_line
+from smoothcert.errors import SmoothcertError, first_line, is_out_of_memory
 
 T = TypeVar("T")
 _RENDEZVOUS_TIMEOUT = timedelta(minutes=10)  # launchers may start their processes one after the other
@@ -166,4 +166,6 @@ def _peer_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
         raise PeerError(f"Another rank has disappeared ({first_line(error)}).") from error

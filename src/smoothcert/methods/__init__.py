@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatch
 from typing import Any
 
-from smoothcert.errors import UsageError, suggest, takes, unknown_name
+from smoothcert.errors import UsageError, quote, suggest, takes, unknown_name
 from smoothcert.methods.base import Draws, Method, StepOutput
 from smoothcert.methods.catrs import CatRs
 from smoothcert.methods.consistency import Consistency, SmoothAdvConsistency
@@ -62,7 +62,7 @@ def register_method(method: type[Method]) -> type[Method]:
         >>> del METHODS["clean"]
     """
     if not (isinstance(method, type) and issubclass(method, Method) and "__dataclass_params__" in vars(method)):
-        raise UsageError(f"Expected a dataclass that extends Method, but got {method!r}.")
+        raise UsageError(f"Expected a dataclass that extends Method, but got {quote(method)}.")
     name = getattr(method, "name", None)
     if not isinstance(name, str) or not name:
         raise UsageError(f"{method.__name__} needs a class attribute `name`, a non-empty string.")
@@ -122,7 +122,8 @@ def create_method(name: str, sigma: float, options: Mapping[str, Any] | None = N
         near = suggest(unknown[0], fields)
         raise UsageError(f"Method {name} has no option {', '.join(unknown)}{near} Its options: {known}.")
     for key, value in options.items():
-        kind = int if fields[key].default is None else type(fields[key].default)
-        if value is not None and not (type(value) is kind or (kind is float and type(value) is int)):
-            raise UsageError(f"Expected `{key}` to be of type {kind.__name__}, but got {value!r}.")
+        default = fields[key].default
+        kind = int if default is None else type(default)
+        if not (type(value) is kind or (kind is float and type(value) is int) or value is default is None):
+            raise UsageError(f"Expected `{key}` to be of type {kind.__name__}, but got {quote(value)}.")
     return METHODS[name](sigma=sigma, **options)

@@ -109,10 +109,13 @@ class StepOutput:
 
     def watched(self) -> dict[str, Tensor]:
         """Return the loss and scalar parts, detached. Raise if the loss is no scalar, or `parts` is invalid."""
-        if self.loss.dim():
-            raise UsageError(f"Expected a single number as the loss of a step, but got shape {list(self.loss.shape)}.")
+        if not isinstance(self.loss, Tensor) or self.loss.dim():
+            got = f"shape {list(self.loss.shape)}" if isinstance(self.loss, Tensor) else kind_of(self.loss)
+            raise UsageError(f"Expected a tensor with a single number as the loss of a step, but got {got}.")
+        if not isinstance(self.parts, Mapping):
+            raise UsageError(f"Expected `parts` to map new names to tensors, but got {kind_of(self.parts)}.")
         for name, part in self.parts.items():
-            if name in _METRICS or not hasattr(part, "dim"):
+            if name in _METRICS or not isinstance(part, Tensor):
                 kind = "a metric of every run" if name in _METRICS else kind_of(part)
                 raise UsageError(f"Expected `parts` to map new names to tensors, but {name!r} is {kind}.")
         scalars = {name: part.detach() for name, part in self.parts.items() if part.dim() == 0}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from smoothcert.errors import UsageError, kind_of
+from smoothcert.errors import UsageError, kind_of, quote, takes
+from smoothcert.statistics.bounds import check_sigma
 
 
+@takes(noise_level=(Real, type(None)))
 class Denoised(nn.Module):
     """A classifier behind a denoiser (Salman et al., NeurIPS 2020). Smooth it like any other model.
 
@@ -51,6 +54,7 @@ class Denoised(nn.Module):
         return self.classifier(clean.clamp(0, 1))
 
 
+@takes(predict_noise=Callable)
 class OneStepDiffusion(nn.Module):
     """The denoiser of a diffusion model: one call of its noise predictor (Carlini et al., ICLR 2023).
 
@@ -75,18 +79,20 @@ class OneStepDiffusion(nn.Module):
         self, predict_noise: Callable[[Tensor, Tensor], Tensor], alphas_cumprod: Sequence[float] | Tensor, sigma: float
     ) -> None:
         super().__init__()
-        if not sigma > 0:
-            raise UsageError(f"Expected `sigma` to be > 0, but got {sigma}.")
-        schedule = torch.as_tensor(alphas_cumprod, dtype=torch.float64).reshape(-1)
-        if not len(schedule) or bool((schedule.diff() >= 0).any() | (schedule <= 0).any() | (schedule >= 1).any()):
+        check_sigma(sigma)
+        try:
+            schedule = torch.as_tensor(alphas_cumprod, dtype=torch.float64).reshape(-1)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            schedule = torch.empty(0)
+        if not len(schedule) or not bool((schedule.diff() < 0).all() & (schedule > 0).all() & (schedule < 1).all()):
             raise UsageError(
                 "Expected `alphas_cumprod` to be a non-empty, decreasing sequence of values between 0 and 1."
             )
         levels = ((1 - schedule) / schedule).sqrt()
-        reached = torch.nonzero(levels >= 2 * sigma)
+        reached = torch.nonzero(levels >= 2 * float(sigma))
         if not len(reached):
             most = float(levels[-1]) / 2
-            raise UsageError(f"Expected `sigma` to be at most {most:.4g} for this schedule, but got {sigma}.")
+            raise UsageError(f"Expected `sigma` to be at most {most:.4g} for this schedule, but got {quote(sigma)}.")
         self.predict_noise, self.sigma, self.step = predict_noise, sigma, int(reached[0])
         self.alpha = float(schedule[self.step])
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from smoothcert.errors import UsageError, kind_of, quote
+from smoothcert.errors import UsageError, kind_of, quote, takes
 from smoothcert.models.layers import Classifier, NamedModel
 
 
+@takes(models=Iterable)
 class Ensemble(nn.Module):
     """An ensemble of models, as one model (Horvath et al., 2022).
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, quote, takes
+from smoothcert.statistics.bounds import check_number
 
 
 class Normalize(nn.Module):
@@ -19,13 +20,16 @@ class Normalize(nn.Module):
 
     def __init__(self, mean: Sequence[float] = (0.0,), std: Sequence[float] = (1.0,)) -> None:
         super().__init__()
-        listed = hasattr(mean, "__len__") and hasattr(std, "__len__")
-        if not listed or len(mean) != len(std) or any(not value > 0 for value in std):
-            raise UsageError(
-                f"Expected `mean` and `std` to have one value per channel, with `std` > 0, but got {mean} and {std}."
-            )
-        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
-        self.register_buffer("std", torch.tensor(std, dtype=torch.float32))
+        try:
+            means, deviations = (torch.as_tensor(values, dtype=torch.float32).clone() for values in (mean, std))
+            fit = means.dim() == 1 and means.shape == deviations.shape and bool((deviations > 0).all())
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            fit = False
+        if not fit:
+            text = f"with `std` > 0, but got {quote(mean)} and {quote(std)}"
+            raise UsageError(f"Expected `mean` and `std` to have one value per channel, {text}.")
+        self.register_buffer("mean", means)
+        self.register_buffer("std", deviations)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalize a batch of images per channel, or of vectors per feature."""
@@ -96,6 +100,7 @@ class AdaptedModel(nn.Module):
         return self.model(self.normalize(x))
 
 
+@takes(model=Callable)
 def adapt_inputs(
     model: Callable[[Tensor], Tensor],
     *,
@@ -128,7 +133,11 @@ def adapt_inputs(
         return AdaptedModel(model, Normalize(mean, std))
     if value_range is None or mean is not None or std is not None:
         raise UsageError("Expected either `value_range` or both `mean` and `std`.")
-    low, high = value_range
-    if not high > low:
-        raise UsageError(f"Expected `value_range` to be (low, high) with low < high, but got {value_range}.")
+    try:
+        low, high = (check_number("value_range", limit) for limit in value_range)
+        ordered = low < high
+    except (TypeError, ValueError):  # UsageError, too
+        ordered = False
+    if not ordered:
+        raise UsageError(f"Expected `value_range` to be (low, high) with low < high, but got {quote(value_range)}.")
     return AdaptedModel(model, Normalize((-low / (high - low),), (1 / (high - low),)))

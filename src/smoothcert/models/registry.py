@@ -136,10 +136,10 @@ def create_model(
         272474
     """
     for argument, number in (("num_classes", num_classes), ("in_channels", in_channels)):
-        if isinstance(number, bool) or (number is not None and not 1 <= number <= _LARGEST):
+        if number is not None and not 1 <= number <= _LARGEST:
             raise UsageError(f"Expected `{argument}` to be an int from 1 to {_LARGEST:,}, but got {quote(number)}.")
     channels = in_channels or (1 if name == "lenet" else 3)
-    normalize = Normalize(mean or (0.0,) * channels, std or (1.0,) * channels)
+    normalize = Normalize((0.0,) * channels if mean is None else mean, (1.0,) * channels if std is None else std)
     if len(normalize.mean) not in (1, channels):
         given = len(normalize.mean)
         raise UsageError(f"Expected `mean` and `std` to have one value per channel ({channels}), but got {given}.")

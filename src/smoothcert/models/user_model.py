@@ -95,7 +95,8 @@ def build_user_model(
         raise
     except Exception as error:  # a user's network may raise anything
         raise UsageError(f"{kind} cannot score inputs of shape {list(input_shape)} ({first_line(error)}).") from error
-    network.train(training)
+    finally:
+        network.train(training)
     if scores.dim() != 2 or len(scores) != 2 or scores.shape[1] < max(2, num_classes):
         raise UsageError(
             f"Expected {kind} to return at least {max(2, num_classes)} scores per input, one per class, but got shape "

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, UsageError, quote, takes
 from smoothcert.results.records import Prediction, Record, Results
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
 
+@takes(results=(Results, Iterable))
 def to_frame(results: Results | Sequence[Record] | Sequence[Prediction]) -> pandas.DataFrame:
     """Return results as a DataFrame with one row per image. Needs pandas.
 
@@ -23,6 +24,7 @@ def to_frame(results: Results | Sequence[Record] | Sequence[Prediction]) -> pand
         The columns of the results file; for records, also the votes.
 
     Raises:
+        UsageError: If `results` is something else.
         SmoothcertError: If pandas is not installed.
 
     Example:
@@ -38,5 +40,8 @@ def to_frame(results: Results | Sequence[Record] | Sequence[Prediction]) -> pand
         left_out = ("name", "about")
         columns = [field.name for field in dataclasses.fields(results) if field.name not in left_out]
         return pandas.DataFrame({name: getattr(results, name) for name in columns})
-    rows: list[dict[str, Any]] = [{**vars(record), "correct": bool(record.correct)} for record in results]
+    records: list[Any] = list(results)
+    if other := [record for record in records if not isinstance(record, Record | Prediction)]:
+        raise UsageError(f"Expected `results` to hold records of `certify_dataset`, but got {quote(other[0])}.")
+    rows: list[dict[str, Any]] = [{**vars(record), "correct": bool(record.correct)} for record in records]
     return pandas.DataFrame(rows)

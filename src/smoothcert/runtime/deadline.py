@@ -23,7 +23,8 @@ class Deadline:
     """A time limit in seconds from now, or no limit. An interrupt within `heeding_interrupts` ends it at once."""
 
     def __init__(self, seconds: float | None) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
+        endless = seconds is None or seconds > threading.TIMEOUT_MAX
+        self._end = None if endless else time.monotonic() + float(seconds or 0.0)
         self.interrupted = False
 
     @property

@@ -15,7 +15,7 @@ import scipy
 import torch
 
 from smoothcert import __version__
-from smoothcert.errors import UsageError, first_line
+from smoothcert.errors import UsageError, first_line, takes
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -60,11 +60,16 @@ def source_hash() -> str:
     return digest.hexdigest()[:12]
 
 
-def choose_device(name: str = "auto") -> torch.device:
+@takes(device=(str, torch.device))
+def choose_device(device: str | torch.device = "auto") -> torch.device:
     """Return the named device, or the best one for "auto". Raise if it cannot be used.
 
-    If a launcher started several processes on this machine, each gets the GPU of its local rank.
+    If a launcher started several processes on this machine, each gets the GPU of its local rank. A `torch.device` is
+    returned as it is.
     """
+    if isinstance(device, torch.device):
+        return device
+    name = device
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
         if "LOCAL_RANK" not in os.environ:
@@ -72,14 +77,14 @@ def choose_device(name: str = "auto") -> torch.device:
     if name == "cuda" and "LOCAL_RANK" in os.environ:
         name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-        if device.type == "cuda" and device.index is not None:
-            torch.cuda.set_device(device)  # the default for streams and kernels
+        found = torch.device(name)
+        torch.empty(1, device=found)
+        if found.type == "cuda" and found.index is not None:
+            torch.cuda.set_device(found)  # the default for streams and kernels
     except (RuntimeError, AssertionError) as error:
         reason = first_line(error)
         raise UsageError(f"The device {name!r} cannot be used here ({reason}); try `device='cpu'`.") from error
-    return device
+    return found
 
 
 def _processor() -> str:

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from smoothcert.errors import SmoothcertError, UsageError, first_line, kind_of, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, is_out_of_memory, kind_of, unknown_name
 from smoothcert.models.unaltered import is_unaltered
-from smoothcert.smoothing.counting import Voter, is_out_of_memory
+from smoothcert.smoothing.counting import Voter
 from smoothcert.smoothing.deploy import COMPILED, FORMS, Deployed, input_dtype, is_packaged
 from smoothcert.smoothing.precision import check_precision, numerics
 from smoothcert.smoothing.workers import copy_module, single_threaded

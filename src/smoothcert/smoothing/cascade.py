@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, takes
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.input_checks import as_batch, as_indices
 from smoothcert.statistics import bounds
@@ -36,6 +37,7 @@ class CascadeCertificate:
     level: Any
 
 
+@takes(classifiers=Iterable, p0=Real, first_share=Real)
 class Cascade:
     """Smoothed classifiers of decreasing sigma; the first one confident enough answers (Jeong and Shin, 2023).
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, is_out_of_memory
 from smoothcert.smoothing.gathering import gather_votes
 from smoothcert.smoothing.noising import add_noise
 from smoothcert.smoothing.workers import share_out
@@ -28,7 +28,6 @@ Classify = Callable[[Tensor], Tensor]
 """Maps one micro-batch of noisy inputs to scores [micro_batch, classes]."""
 Work = tuple[Tensor, Tensor]
 """Micro-batches to count: the position of each one's input, and its number among that input's micro-batches."""
-_OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
 
 @dataclass(frozen=True)
@@ -120,11 +119,6 @@ def count_within_memory(
         batch = max(micro_batch, batch // 2)
         if inputs.is_cuda:
             torch.cuda.empty_cache()
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return True if an error means out of memory; only PyTorch's GPU allocator has an exception type for it."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
 def all_work(count: int, edges: Sequence[int], micro_batch: int) -> Work:

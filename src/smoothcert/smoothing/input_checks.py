@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smoothcert.errors import UsageError, kind_of
+from smoothcert.errors import UsageError, kind_of, quote
 from smoothcert.smoothing.noising import check_grid
 from smoothcert.statistics.bounds import check_seed
 from smoothcert.statistics.noise import GridNoise, Noise
@@ -81,23 +81,23 @@ def _check_resolution(batch: Tensor, sigma: float) -> None:
 
 def check_range(limits: Any) -> None:
     """Raise if `limits` is not a valid `input_range`."""
-    if limits is None or limits == AUTO:
+    if limits is None or (isinstance(limits, str) and limits == AUTO):
         return
     try:
-        low, high = limits
+        low, high = limits if isinstance(limits, tuple | list) else ()
         ordered = float(low) < float(high)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         ordered = False
     if not ordered:
-        raise UsageError(f"Expected `input_range` to be (low, high) with low < high, or None, but got {limits!r}.")
+        raise UsageError(f"Expected `input_range` to be (low, high) with low < high, or None, but got {quote(limits)}.")
 
 
 def as_shape(shape: Sequence[int]) -> torch.Size:
     """Return the shape of one input."""
     try:
         return torch.Size(shape)
-    except TypeError:
-        raise UsageError(f"Expected `input_shape` to be a shape such as (3, 32, 32), but got {shape!r}.") from None
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise UsageError(f"Expected `input_shape` to be a shape such as (3, 32, 32), but got {quote(shape)}.") from None
 
 
 def as_indices(index: Any, inputs: Tensor) -> Tensor:
@@ -108,9 +108,9 @@ def as_indices(index: Any, inputs: Tensor) -> Tensor:
     count = len(inputs)
     try:
         indices = _hash_rows(inputs) if index is None else torch.as_tensor(index).reshape(-1)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected `index` to hold one integer per input, but got {index!r}.") from error
-    if indices.is_floating_point() or indices.is_complex():
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise UsageError(f"Expected `index` to hold one integer per input, but got {quote(index)}.") from error
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
         raise UsageError(f"Expected `index` to hold one integer per input, but got {indices.dtype}.")
     if len(indices) != count:
         raise UsageError(f"Expected one `index` per input ({count}), but got {len(indices)}.")

@@ -246,6 +246,7 @@ def largest_radius(sigma: float, n: int, alpha: float) -> float:
         >>> round(largest_radius(1.0, 100_000, 0.001), 4)
         3.8115
     """
+    check_count("n", n)
     return float(gaussian_radius(failure_upper_bound(n, n, alpha), sigma))
 
 
@@ -255,10 +256,10 @@ def check_sigma(sigma: float) -> None:
         raise UsageError(f"Expected `sigma` to be > 0 and finite, but got {quote(sigma)}.")
 
 
-def check_alpha(alpha: float) -> None:
-    """Raise UsageError if `alpha` is not a number between 0 and 1, exclusive."""
+def check_alpha(alpha: float, name: str = "alpha") -> None:
+    """Raise UsageError if `alpha`, or another probability of this name, is not between 0 and 1, exclusive."""
     if not 0 < _as_float(alpha) < 1:
-        raise UsageError(f"Expected `alpha` to be between 0 and 1, exclusive, but got {quote(alpha)}.")
+        raise UsageError(f"Expected `{name}` to be between 0 and 1, exclusive, but got {quote(alpha)}.")
 
 
 def check_seed(seed: int) -> None:
@@ -289,9 +290,19 @@ def as_floats(name: str, values: Any) -> Floats:
 def _as_counts(name: str, counts: ArrayLike) -> NDArray[Any]:
     """Return class counts [..., classes], or raise UsageError naming the argument."""
     array = np.asarray(as_floats(name, counts))
-    if not array.ndim or not array.shape[-1] or not ((array >= 0) & (array < _LARGEST_COUNT)).all():
-        raise UsageError(f"Expected `{name}` to be votes per class, from 0 to 2**53 - 1, but got {quote(counts)}.")
+    possible = (array >= 0) & (array < _LARGEST_COUNT) & (array == np.floor(array))
+    if not array.ndim or not array.shape[-1] or not possible.all():
+        text = "whole numbers of votes per class, from 0 to 2**53 - 1"
+        raise UsageError(f"Expected `{name}` to be {text}, but got {quote(counts)}.")
     return array.astype(np.int64)
+
+
+def check_number(name: str, value: float) -> float:
+    """Return `value` as a finite float, or raise UsageError naming the argument."""
+    number = _as_float(value)
+    if not math.isfinite(number):
+        raise UsageError(f"Expected `{name}` to be a finite number, but got {quote(value)}.")
+    return number
 
 
 def check_count(name: str, value: int) -> int:

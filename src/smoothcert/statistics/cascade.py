@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, quote
 from smoothcert.statistics.bounds import ABSTAIN, Floats, check_alpha, check_sigma, failure_upper_bound
 
 
@@ -63,9 +63,11 @@ class CascadeRule:
             given = " ".join(f"{sigma:g}" for sigma in self.sigmas)
             raise UsageError(f"Expected the levels of a cascade to be in order of decreasing sigma, but got {given}.")
         if not 0.5 <= self.p0 < 1:
-            raise UsageError(f"Expected `p0` to be at least 0.5 and below 1, but got {self.p0}.")
+            raise UsageError(f"Expected `p0` to be at least 0.5 and below 1, but got {quote(self.p0)}.")
         if not 0 < self.first_share < 1:
-            raise UsageError(f"Expected `first_share` to be between 0 and 1, exclusive, but got {self.first_share}.")
+            raise UsageError(
+                f"Expected `first_share` to be between 0 and 1, exclusive, but got {quote(self.first_share)}."
+            )
 
     def lower_alpha(self, level: int) -> float:
         """Return the part of alpha spent on a level's lower bound."""

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smoothcert.errors import UsageError, quote
+from smoothcert.errors import UsageError, quote, takes
 from smoothcert.statistics.bootstrap import resample_blocks
-from smoothcert.statistics.bounds import as_floats
+from smoothcert.statistics.bounds import as_floats, check_alpha, check_count, check_seed
 
 Floats = NDArray[np.float64]
 
@@ -134,6 +134,7 @@ def linf_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike, dimensio
         >>> linf_accuracy([1.0, 2.0], [True, True], [0.25, 0.5], dimensions=16).tolist()
         [1.0, 0.5]
     """
+    check_count("dimensions", dimensions)
     return certified_accuracy(radius, correct, as_floats("at", at) * math.sqrt(dimensions))
 
 
@@ -173,6 +174,9 @@ def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rh
         >>> float(high_probability_accuracy(0.6, images=500, alpha=0.001).round(4))
         0.5891
     """
+    check_count("images", images)
+    check_alpha(alpha)
+    check_alpha(rho, "rho")
     surprise = math.log(1 / rho)
     slack = alpha + math.sqrt(2 * alpha * (1 - alpha) * surprise / images) + surprise / (3 * images)
     return np.maximum(as_floats("accuracy", accuracy) - slack, 0.0)
@@ -220,8 +224,9 @@ def estimate(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10
         (1.0, 0.408, 0.25, 1.75)
     """
     sample = as_floats("values", values)
-    if not 0 < confidence < 1:
-        raise UsageError(f"Expected `confidence` to be between 0 and 1, exclusive, but got {confidence}.")
+    if sample.ndim != 1 or not len(sample):
+        raise UsageError(f"Expected `values` to have one value per image, but got shape {sample.shape}.")
+    _check_bootstrap(confidence, resamples, seed)
     error = float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else math.nan
     ordered = np.sort(sample)  # so that the interval does not depend on the order of the images
     means = np.concatenate([block @ ordered for block in resample_blocks(len(sample), resamples, seed)]) / len(sample)
@@ -248,11 +253,18 @@ def cluster_estimate(
     Returns:
         The mean, its standard error and the interval.
 
+    Raises:
+        UsageError: If the shapes differ, or an argument is out of range.
+
     Example:
         >>> cluster_estimate([[1.0, 3.0], [2.0, 4.0]], [[1, 1], [1, 1]]).value
         2.5
     """
     sums, numbers = as_floats("totals", totals), as_floats("counts", counts)
+    if sums.ndim != 2 or sums.shape != numbers.shape or not sums.size:
+        shapes = f"{sums.shape} and {numbers.shape}"
+        raise UsageError(f"Expected `totals` and `counts` to be of one shape [groups, images], but got {shapes}.")
+    _check_bootstrap(confidence, resamples, seed)
     means = []
     for drawn in resample_blocks(sums.shape[1], resamples, seed):
         present = drawn @ numbers.T
@@ -265,6 +277,13 @@ def cluster_estimate(
     return Estimate(value, float(spread.std(ddof=1)), float(low), float(high))
 
 
+def _check_bootstrap(confidence: float, resamples: int, seed: int) -> None:
+    check_alpha(confidence, "confidence")
+    check_count("resamples", resamples)
+    check_seed(seed)
+
+
+@takes(first=(tuple, list), second=(tuple, list))
 def paired_difference(
     first: tuple[ArrayLike, ArrayLike, ArrayLike], second: tuple[ArrayLike, ArrayLike, ArrayLike]
 ) -> Estimate:
@@ -288,6 +307,9 @@ def paired_difference(
         >>> paired_difference(first, second).value
         0.375
     """
+    for name, results in (("first", first), ("second", second)):
+        if len(results) != 3 or as_floats(name, results[0]).shape != as_floats(name, results[1]).shape:
+            raise UsageError(f"Expected `{name}` to be (indices, radii, correctness), but got {quote(results)}.")
     (idx1, values1), (idx2, values2) = ((np.asarray(i), robust_radius(r, c)) for i, r, c in (first, second))
     _, at1, at2 = np.intersect1d(idx1, idx2, return_indices=True)
     if not len(at1):
@@ -295,6 +317,7 @@ def paired_difference(
     return estimate(values1[at1] - values2[at2])
 
 
+@takes(dataset=(str, type(None)))
 def radius_grid(dataset: str | None) -> Sequence[float]:
     """Return the radii of the paper's tables for a dataset.
 

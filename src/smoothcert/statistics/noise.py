@@ -135,7 +135,7 @@ class GridNoise(GaussianNoise):
 def make_noise(name: str, sigma: float) -> Noise:
     """Return the noise distribution with a given name and standard deviation."""
     known: dict[str, type[Noise]] = {kind.name: kind for kind in (GaussianNoise, UniformNoise)}
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise unknown_name("noise", name, known)
     return known[name](sigma)
 

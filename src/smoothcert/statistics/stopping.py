@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from smoothcert.errors import UsageError, quote
-from smoothcert.statistics.bounds import Floats, as_floats, check_count
+from smoothcert.statistics.bounds import Floats, as_floats, check_count, check_number
 from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, grid_needs, table_plan
 from smoothcert.statistics.noise import Noise
 
@@ -99,7 +99,8 @@ class RadiusStop(StopRule):
 
     def __post_init__(self) -> None:
         """Check the radius."""
-        check_radii([self.radius])
+        if check_number("radius", self.radius) < 0:
+            raise UsageError(f"Expected `radius` to be at least 0, but got {self.radius}.")
 
     def plan(self, n: int, alpha: float) -> Plan:
         """Return looks that are 10% apart."""

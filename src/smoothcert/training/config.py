@@ -11,7 +11,7 @@ from typing import Any
 
 import tomli_w
 
-from smoothcert.errors import SmoothcertError, UsageError, quote, suggest, unknown_name
+from smoothcert.errors import SmoothcertError, UsageError, first_line, quote, suggest, takes, unknown_name
 from smoothcert.runtime.typed_files import read_toml
 from smoothcert.training.settings import (
     GROUPS,
@@ -79,8 +79,12 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
         self._check_sampling()
         self._check_optimization()
 
+    @takes(epoch=Integral, progress=Real)
     def learning_rate_at(self, epoch: int, progress: float = 0.0) -> float:
         """Return the learning rate in an epoch, when a fraction `progress` of all steps is done."""
+        if not (0 <= epoch < 1 << 31 and 0 <= progress <= 1):
+            got = f"{quote(epoch)} and {quote(progress)}"
+            raise UsageError(f"Expected `epoch` to be from 0 to 2**31 - 1 and `progress` from 0 to 1, but got {got}.")
         return self.scheduled_rate(epoch, progress, self.warmup_epochs / self.epochs)
 
     def _check_optimization(self) -> None:
@@ -133,7 +137,10 @@ def to_toml(config: TrainConfig) -> str:
     omitted = {"options", "method", *unused, *(_SAMPLING if config.sampling == "shuffle" else ())}
     names = [field.name for field in dataclasses.fields(config) if field.name not in omitted]
     values = {name: getattr(config, name) for name in names}
-    return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})
+    try:
+        return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})
+    except TypeError as error:
+        raise UsageError(f"Expected `options` to hold numbers and text only, but {first_line(error)}.") from None
 
 
 def describe(config: TrainConfig) -> dict[str, str]:
@@ -176,11 +183,13 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     if unknown := sorted(set(overrides) - set(fields)):
         message = unknown_name("field", unknown[0], set(fields) - {"options"})
         raise UsageError(f"{message} Put the method's options in the dict `options`.")
+    own = overrides.pop("options", {})
+    if not isinstance(own, Mapping):
+        raise UsageError(f"Expected `options` to be of type Mapping, but got {quote(own)}.")
     if overrides.get("method", plain.get("method")) != plain.get("method"):
         options = {}  # the recipe's options belong to another method
-    given = {**options, **overrides.pop("options", {})}
     plain = {name: _plain(value) for name, value in {**plain, **overrides}.items()}
-    plain["options"] = {name: _plain(value) for name, value in given.items()}
+    plain["options"] = {name: _plain(value) for name, value in {**options, **own}.items()}
     for name, value in plain.items():
         expected = type(fields[name].default)
         if expected is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:

@@ -34,7 +34,7 @@ def read_shares(path: str | Path, labels: Tensor) -> Tensor:
     except OSError as error:
         reason = error.strerror or "it is not a .npy file"
         raise SmoothcertError(f"Expected `discard_file` to be readable, but {path} is not ({reason}).") from error
-    except (ValueError, IndexError) as error:
+    except Exception as error:  # a damaged file can raise anything
         raise SmoothcertError(
             f"Expected `discard_file` to have a number or class counts for each of the {len(labels):,} training "
             f"images, but {path} does not."

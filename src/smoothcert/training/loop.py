@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from smoothcert.distributed.ranks import BatchShare
-from smoothcert.errors import SmoothcertError
+from smoothcert.errors import SmoothcertError, is_out_of_memory
 from smoothcert.runtime.deadline import INTERRUPTED, Deadline, OutOfTimeError
-from smoothcert.smoothing.counting import is_out_of_memory
 from smoothcert.training.batches import Inputs
 from smoothcert.training.epochs import noisy_accuracy
 from smoothcert.training.image_votes import count_correct
@@ -114,14 +113,16 @@ def _scheduled_inputs(
 def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline, on_progress: OnProgress | None) -> None:
     """Let the network vote on the training images, and give rank 0's image weights to all ranks.
 
-    An interrupt stops the votes at once: the state was saved before, and a resumed run casts them again. With several
-    ranks, all finish their votes first, because the others would wait for one that stops.
+    An interrupt stops the votes at once: the state of all steps was saved before, and a resumed run casts the votes
+    again. So does the time limit, unless this process began with the votes: like a first step, they are finished, so
+    that every process makes progress. With several ranks, all finish their votes first, because the others would wait
+    for one that stops.
     """
     steps = epoch * len(run.plan)
 
     def report(done: int, total: int) -> None:
-        if deadline.interrupted and run.ranks.size == 1:
-            raise _stopped(run, INTERRUPTED, steps)
+        if run.ranks.size == 1 and (deadline.interrupted or (deadline.reason and steps > run.start)):
+            raise _stopped(run, deadline.reason, steps)
         if on_progress:
             place = steps, run.total, run.start, epoch
             on_progress(TrainProgress(run.config.name, *place, loss=math.nan, votes=(done, total)))
@@ -134,7 +135,8 @@ def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline, on_progress
 
 
 def _stopped(run: TrainingRun, reason: str, done: int) -> OutOfTimeError:
-    return OutOfTimeError(f"{run.config.name}: {reason} after {done:,} of {run.total:,} steps; the state is saved.")
+    state = "the state is saved" if done else "there is no state to save yet"
+    return OutOfTimeError(f"{run.config.name}: {reason} after {done:,} of {run.total:,} steps; {state}.")
 
 
 def batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int, BatchShare, Tensor]]:

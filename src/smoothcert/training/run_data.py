@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from smoothcert.errors import Notice, SmoothcertError
 from smoothcert.training.config import TrainConfig
 
 
+@runtime_checkable
 class RunData(Protocol):
     """Finds the data of runs."""
 

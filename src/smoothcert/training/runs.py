@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from numbers import Integral
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from smoothcert.distributed.ranks import Ranks, join
-from smoothcert.errors import SmoothcertError, UsageError, quote
+from smoothcert.errors import SmoothcertError, UsageError, quote, takes
 from smoothcert.models import Factory
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.runtime.environment import choose_device, facts
@@ -61,6 +61,16 @@ def join_ranks(configs: Sequence[TrainConfig], runs: Path, device: torch.device)
     return ranks
 
 
+@takes(
+    runs=(str, Path),
+    data_dir=(str, Path, type(None)),
+    device=(str, torch.device),
+    compile=(bool, type(None)),
+    on_stage=Callable,
+    time_limit=(Real, type(None)),
+    data=(RunData, type(None)),
+    factory=(Callable, type(None)),
+)
 def train_runs(
     configs: Sequence[TrainConfig],
     runs: str | Path,
@@ -114,13 +124,14 @@ def train_runs(
     """
     if isinstance(configs, TrainConfig):
         raise UsageError("Expected a list of configurations, but got a single one; use `train_run` for one run.")
+    configs = list(configs) if isinstance(configs, Iterable) else [configs]
     for config in configs:
         if not isinstance(config, TrainConfig):
             raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {quote(config)}.")
     if workers is not None and not (isinstance(workers, Integral) and workers >= 0):
         raise UsageError(f"Expected `workers` to be a whole number >= 0, but got {quote(workers)}.")
     deadline, runs = Deadline(time_limit), Path(runs)
-    place = choose_device(device) if isinstance(device, str) else device
+    place = choose_device(device)
     options: dict[str, Any] = {"device": place, "compile": compile, "workers": workers, "factory": factory}
     preparation = Preparation(runs, data or RunImages(data_dir), on_stage, deadline, options)
     ready, errors = list[TrainingRun](), list[SmoothcertError]()

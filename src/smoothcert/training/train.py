@@ -6,6 +6,7 @@ import atexit
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
+from numbers import Real
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -45,9 +46,9 @@ OnMetrics = Callable[[Mapping[str, Any]], None]
     device=(str, torch.device),
     compile=(bool, NoneType),
     data_dir=(str, Path, NoneType),
-    time_limit=(int, float, NoneType),
-    on_metrics=(Callable, NoneType),  # type: ignore[arg-type]
-    on_stage=Callable,  # type: ignore[arg-type]
+    time_limit=(Real, NoneType),
+    on_metrics=(Callable, NoneType),
+    on_stage=Callable,
 )
 def train(
     model: str | nn.Module | Callable[..., nn.Module],
@@ -160,7 +161,7 @@ def train(
     config = make_config({}, "`train`", **fields, **settings)
     name = f"{architecture}-{method}-{config.sigma:g}" if name is None else name
     config = dataclasses.replace(config, name=name)
-    place = choose_device(device) if isinstance(device, str) else device
+    place = choose_device(device)
     join_ranks([config], Path(runs), place)
     paths = train_runs(
         [config],
