@@ -68,7 +68,7 @@ def test_budgets_are_shared_by_shards(checkpoint, tmp_path, capsys):
         (["--stop", "budget", "--budget", "30s"], "whole number of samples > 0, such as 5e8, but got '30s'"),
         (["--stop", "budget", "--budget", "nan"], "such as 5e8"),
         (["--stop", "budget", "--budget", "inf"], "such as 5e8"),
-        (["--stop", "budget", "--budget", "5e5", "--shard", "1/5"], "8, 12, 24, but got 5"),
+        (["--stop", "budget", "--budget", "5e5", "--shard", "1/5"], "8, 12, 24 with a sample budget, but got 5"),
         (["--stop", "budget", "--budget", "5e5", "--shard", "0/0"], "1 <= i <= n, but got (0, 0)"),
         (["--stop", "radius", "--radius", "-1"], "at least 0"),
         (["--stop", "table", "--grid", "-1"], "at least 0"),

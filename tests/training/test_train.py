@@ -330,7 +330,7 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
     network.load_state_dict(load_file(path / "model.safetensors"))
     assert torch.equal(loaded.model.eval()(x), network.eval()(x))
     assert torch.equal(smoothcert.load_checkpoint(path, model=ConvNet()).model.eval()(x), network(x))
-    with pytest.raises(UsageError, match=r"your own network ConvNet; pass the function .* as `--plugin FILE`\.$"):
+    with pytest.raises(UsageError, match=r"your own network ConvNet; pass the function .* with `plugin`\.$"):
         smoothcert.load_checkpoint(path)
     with pytest.raises(UsageError, match="Mlp cannot score inputs of shape"):
         smoothcert.load_checkpoint(path, model=Mlp)

@@ -239,7 +239,7 @@ def _load_own(
     if factory is None:
         raise UsageError(
             f"{path} holds the weights of your own network {name}; pass the function that creates it as `model` or, "
-            "on the command line, the file that registers it as `--plugin FILE`."
+            "on the command line, the file that registers it with `plugin`."
         )
     with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
         model = build_user_model(factory, shape, classes, name=name)
