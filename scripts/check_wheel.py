@@ -24,7 +24,7 @@ NEEDED = {  # pattern: fewest files, in case the same rule drops files from both
     "smoothcert/training/recipe_files/*.toml": 100,
     "smoothcert/training/method_options.json": 1,
     "smoothcert/checkpoints/zoo/*.safetensors": 7,
-    "smoothcert/checkpoints/zoo/checksums.json": 1,
+    "smoothcert/checkpoints/zoo/networks.json": 1,
     "smoothcert/data/mnist-mini.npz": 1,
     "smoothcert/report/page/assets/page.html.j2": 1,
     "smoothcert/report/page/assets/js/*.js": 10,

@@ -1,5 +1,6 @@
 """Store the project's own results, generate RESULTS.md from them, and check both on the CPU.
 
+python scripts/results.py round RUN...           round the weights of finished runs to bfloat16 before certifying them
 python scripts/results.py keep RUNS TABLE...     copy finished runs of these tables from a folder of runs
 python scripts/results.py write                  generate RESULTS.md
 python scripts/results.py verify                 recompute every row and RESULTS.md, and run the kept networks again
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from kept.keeping import keep_runs
 from kept.page import results_page, verify_page
+from kept.rounding import round_run
 from kept.verifying import verify_all
 from smoothcert.checkpoints.pretrained import FOLDER as ZOO
 from smoothcert.errors import SmoothcertError
@@ -23,6 +25,8 @@ RESULTS, PAGE = ROOT / "results", ROOT / "RESULTS.md"
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
+    rounding = verbs.add_parser("round")
+    rounding.add_argument("runs", nargs="+", type=Path)
     keep = verbs.add_parser("keep")
     keep.add_argument("runs", type=Path)
     keep.add_argument("tables", nargs="+")
@@ -35,7 +39,10 @@ def main():
     )
     args = parser.parse_args()
     try:
-        if args.verb == "keep":
+        if args.verb == "round":
+            for run in args.runs:
+                round_run(run)
+        elif args.verb == "keep":
             if not args.runs.is_dir():
                 raise SmoothcertError(f"Expected `runs` to be a folder, but got {args.runs}.")
             for table in args.tables:

@@ -10,8 +10,10 @@ from kept.shelf import SPARSER, WITH_WEIGHTS, clean_folders, every, network_of
 from kept.verifying import verify_rows
 from smoothcert.report.corrupted.files import is_corrupted
 from smoothcert.results.naming import certificates_in, counts_path, sidecar_path
+from smoothcert.results.reader import read_results
 from smoothcert.runtime.atomic_files import file_hash, write_text
 from smoothcert.runtime.bounded_files import read_text
+from smoothcert.statistics.metrics import average_certified_radius
 from smoothcert.training.run_folder import RunFolder
 
 
@@ -38,7 +40,7 @@ def keep_runs(place, jobs, folder, zoo):
         target = folder / job.config.name
         _copy(run, job, [*paths, *_clean_paths(place, job, folder.parent, every(paths[0]))], target)
         if job.config.method in WITH_WEIGHTS:
-            _keep_weights(run.model, zoo / f"{job.config.name}.safetensors")
+            _keep_weights(run.model, zoo / f"{job.config.name}.safetensors", None if job.data else paths[0])
         print(f"kept {_shown(target)}")
 
 
@@ -94,11 +96,17 @@ def _copy(run, job, paths, target):
             (target / f"{file.name}.gz").write_bytes(packed)
 
 
-def _keep_weights(model, target):
-    """Copy a network into the package and update the checksums."""
+def _keep_weights(model, target, certificates):
+    """Copy a network into the package and list it with its hash and, if given, the ACR of its certificates."""
     shutil.copyfile(model, target)
-    known = {path.stem: file_hash(path) for path in sorted(target.parent.glob("*.safetensors"))}
-    write_text(target.with_name("checksums.json"), json.dumps(known, indent=2) + "\n")
+    listed = target.with_name("networks.json")
+    known = json.loads(listed.read_text()) if listed.is_file() else {}
+    entry = known.get(target.stem, {}) | {"sha256": file_hash(target)}
+    if certificates:
+        results = read_results(certificates)
+        entry |= {"acr": round(average_certified_radius(results), 4), "images": len(results)}
+    known[target.stem] = entry
+    write_text(listed, json.dumps(dict(sorted(known.items())), indent=2) + "\n")
 
 
 def _shown(folder):

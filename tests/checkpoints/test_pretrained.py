@@ -1,5 +1,6 @@
 """Bundled pretrained models."""
 
+import json
 import shutil
 
 import pytest
@@ -14,7 +15,7 @@ def test_a_damaged_list_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
     for text in (None, "{", "\xff"):
         if text:
-            (tmp_path / "checksums.json").write_bytes(text.encode("latin-1"))
+            (tmp_path / "networks.json").write_bytes(text.encode("latin-1"))
         assert main(["list", "pretrained"]) == 1
         assert "install smoothcert again" in capsys.readouterr().err
 
@@ -25,6 +26,15 @@ def test_every_network_is_what_its_recipe_says(name):
     assert checkpoint.about["sigma"] == recipe.sigma
     assert (checkpoint.about["method"], checkpoint.about["dataset"]) == (recipe.method, recipe.dataset)
     assert checkpoint.model.architecture == recipe.architecture
+
+
+def test_the_list_shows_the_acr(capsys):
+    assert main(["list", "pretrained", "*resnet20*"]) == 0
+    line = capsys.readouterr().out.splitlines()[-1].split()
+    expected = ["cifar10-resnet20-catrs-0.50", "CIFAR-10", "cifar_resnet20", "CAT-RS", "0.50", "0.708", "1,000"]
+    assert line == expected
+    assert main(["list", "pretrained", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == smoothcert.list_pretrained()
 
 
 def test_a_network_classifies(mini):

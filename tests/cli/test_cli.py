@@ -215,8 +215,8 @@ KINDS = ["datasets", "models", "methods", "recipes", "tables", "pretrained", "no
 
 @pytest.mark.parametrize("kind", ["datasets", "models", "methods", "pretrained"])
 def test_listed_names_are_those_of_the_library(kind, capsys):
-    assert main(["list", kind]) == 0
-    assert capsys.readouterr().out.split() == getattr(smoothcert, f"list_{kind}")()
+    assert main(["list", kind, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == getattr(smoothcert, f"list_{kind}")()
 
 
 def test_listed_normalizations_are_those_of_checkpoints():

@@ -14,16 +14,20 @@ import torch
 import smoothcert
 from kept.corruptions import corruption_lines, read_networks
 from kept.keeping import keep_runs
+from kept.rounding import round_run
 from kept.shelf import certificates, every, kept_rows
 from kept.verifying import WrongResultError, verify_all
 from smoothcert.checkpoints.checkpoint import save_checkpoint
+from smoothcert.checkpoints.tensor_files import read_tensors
 from smoothcert.data.corruptions import make_corrupted
-from smoothcert.errors import UsageError
+from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.paper.jobs import Workplace, list_jobs
 from smoothcert.paper.reproduce import reproduce
 from smoothcert.results.naming import counts_path, sidecar_path
 from smoothcert.results.reader import read_results
 from smoothcert.runtime.atomic_files import file_hash
+from smoothcert.statistics.metrics import average_certified_radius
+from smoothcert.training.runs import train_run
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "results.py"
 
@@ -111,13 +115,39 @@ def test_weights_of_catrs_are_kept_with_their_hash(shelf, place):
     (job,) = shelf.jobs("mnist", "catrs-0.25")
     reproduce([job], place, on_stage=quiet)
     shelf.keep(place, "mnist", [job])
-    known = json.loads((shelf.root / "checksums.json").read_text())
+    known = json.loads((shelf.root / "networks.json").read_text())
     network = place.runs / "mnist-catrs-0.25" / "model.safetensors"
-    assert known == {"mnist-catrs-0.25": file_hash(network)}
+    acr = round(average_certified_radius(read_results(place.results_paths(job)[0])), 4)
+    assert known == {"mnist-catrs-0.25": {"sha256": file_hash(network), "acr": acr, "images": 4}}
+
+
+def test_weights_are_rounded_before_they_are_certified(shelf, place):
+    (job,) = shelf.jobs("mnist")
+    folder = place.runs / job.config.name
+    with pytest.raises(SmoothcertError, match="holds no finished run"):
+        round_run(folder)
+    train_run(job.config, place.runs)
+    before, size = read_tensors(folder / "model.safetensors"), (folder / "model.safetensors").stat().st_size
+    round_run(folder)
+    after = read_tensors(folder / "model.safetensors")
+    assert after[1] == before[1]
+    assert {name: weight.dtype for name, weight in after[0].items() if "normalize" in name or "bias" in name} == {
+        name: weight.dtype for name, weight in before[0].items() if "normalize" in name or "bias" in name
+    }
+    assert (folder / "model.safetensors").stat().st_size < 0.6 * size
+    loaded = smoothcert.load_checkpoint(folder).model.state_dict()
+    for name, weight in before[0].items():
+        expected = weight.bfloat16().float() if weight.dim() > 1 else weight
+        assert torch.equal(loaded[name], expected), name
+    reproduce([job], place, on_stage=quiet)
+    (path,) = place.results_paths(job)
+    assert read_results(path).about["settings"]["model"]["sha256"] == file_hash(folder / "model.safetensors")
+    with pytest.raises(SmoothcertError, match="round networks before certifying them"):
+        round_run(folder)
 
 
 def test_a_damaged_run_leaves_the_package_whole(shelf, place, monkeypatch):
-    """The checksums list the networks that were kept before."""
+    """The list has the networks that were kept before."""
     monkeypatch.setattr("kept.keeping.WITH_WEIGHTS", ("gaussian",))
     jobs = shelf.jobs("variance")[:2]
     reproduce(jobs, place, on_stage=quiet)
@@ -126,7 +156,8 @@ def test_a_damaged_run_leaves_the_package_whole(shelf, place, monkeypatch):
     with pytest.raises(WrongResultError, match="seed1.*: column `correct` contradicts the label"):
         shelf.keep(place, "variance", jobs)
     network = place.runs / "mnist-gaussian-0.25" / "model.safetensors"
-    assert json.loads((shelf.root / "checksums.json").read_text()) == {"mnist-gaussian-0.25": file_hash(network)}
+    known = json.loads((shelf.root / "networks.json").read_text())
+    assert {name: entry["sha256"] for name, entry in known.items()} == {"mnist-gaussian-0.25": file_hash(network)}
 
 
 def test_what_is_not_finished_is_left_out(shelf, place, capsys):

@@ -15,9 +15,10 @@ from kept.corruptions import against_paper, means, on_common_images, swapped_met
 from kept.costs import certification_seconds
 from kept.page import results_page, verify_page
 from kept.published import pair_with_published, published_lines
-from kept.shelf import certificates, shown_tables
+from kept.shelf import certificates, has_corrupted_images, network_of, shown_tables
 from kept.verifying import WrongResultError, check_precision, replay_selection, verify_all, verify_rows, vote_again
 from smoothcert.certification.cascade import certify_cascade
+from smoothcert.checkpoints.pretrained import bundled_models
 from smoothcert.cli import main
 from smoothcert.data.corruptions import make_corrupted
 from smoothcert.paper.jobs import list_jobs
@@ -40,6 +41,18 @@ def test_the_page_is_up_to_date():
 def test_rows_follow_from_their_votes(capsys):
     verify_all(ROOT / "results", images=0, n=0)
     assert "rows follow from their votes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", smoothcert.list_pretrained())
+def test_the_list_of_bundled_networks_has_the_acr_of_their_certificates(name):
+    listed = bundled_models()[name]
+    found = [
+        (round(average_certified_radius(results), 4), len(results))
+        for path in certificates(ROOT / "results")
+        if not has_corrupted_images(path.parent.parent.name) and network_of(path) == listed["sha256"]
+        for results in [read_results(path)]
+    ]
+    assert (listed["acr"], listed["images"]) in found
 
 
 @pytest.mark.slow

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from smoothcert.errors import SmoothcertError, first_line, takes, unknown_name
 from smoothcert.runtime.atomic_files import file_hash
-from smoothcert.runtime.typed_files import read_json
+from smoothcert.runtime.typed_files import Between, Count, read_json
 
 if TYPE_CHECKING:
     from smoothcert.checkpoints.checkpoint import Checkpoint
 
 FOLDER = Path(__file__).with_name("zoo")
+
+
+class _Hashed(TypedDict):
+    sha256: str
+
+
+class Bundled(_Hashed, total=False):
+    """The hash of a bundled model, its average certified radius, and the number of certified test images."""
+
+    acr: Annotated[float, Between(0, 1e9)]
+    images: Count
 
 
 @takes(pattern=str)
@@ -30,13 +41,13 @@ def list_pretrained(pattern: str = "*") -> list[str]:
         >>> list_pretrained("mnist-catrs-0.5*")
         ['mnist-catrs-0.50']
     """
-    return [name for name in sorted(checksums()) if fnmatch(name, pattern)]
+    return [name for name in sorted(bundled_models()) if fnmatch(name, pattern)]
 
 
-def checksums() -> dict[str, str]:
-    """Return the SHA-256 of every bundled model, by name."""
+def bundled_models() -> dict[str, Bundled]:
+    """Return the bundled models by name."""
     try:
-        known: dict[str, str] = read_json(FOLDER / "checksums.json", dict[str, str])
+        known: dict[str, Bundled] = read_json(FOLDER / "networks.json", dict[str, Bundled])
     except SmoothcertError as error:
         raise SmoothcertError(f"{first_line(error)}; install smoothcert again.") from error
     return known
@@ -44,11 +55,11 @@ def checksums() -> dict[str, str]:
 
 def pretrained_path(name: str) -> Path:
     """Return the file of a bundled model after verifying its checksum."""
-    known = checksums()
+    known = bundled_models()
     if name not in known:
         raise unknown_name("pretrained model", name, known)
     path = FOLDER / f"{name}.safetensors"
-    if not path.is_file() or file_hash(path) != known[name]:
+    if not path.is_file() or file_hash(path) != known[name]["sha256"]:
         raise SmoothcertError(f"{path} is missing or damaged; install smoothcert again.")
     return path
 

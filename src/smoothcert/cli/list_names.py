@@ -53,20 +53,30 @@ def run(args: argparse.Namespace) -> None:
     names = fnmatch.filter(_names(args.kind), args.pattern)
     if not names:
         say(f"No {args.kind} match {args.pattern!r}.")
-    elif args.kind == "recipes" and not args.json:
-        _print_recipes(names)
+    elif args.kind in _TABLES and not args.json:
+        _TABLES[args.kind](names)
         return
     sys.stdout.write(json.dumps(names) + "\n" if args.json else "".join(f"{name}\n" for name in names))
 
 
 def _print_recipes(names: Sequence[str]) -> None:
     """Print the recipes with their method, noise level, the paper's ACR and their cost."""
+    _print_table(["recipe", "method", "sigma", "paper's ACR", "cost"], map(_recipe_texts, names))
+    say("cost: forward passes per epoch, as a multiple of Gaussian training.")
+
+
+def _print_pretrained(names: Sequence[str]) -> None:
+    """Print the bundled models with their dataset, network, noise level and ACR."""
+    _print_table(["model", "dataset", "network", "method", "sigma", "ACR", "images"], map(_pretrained_texts, names))
+
+
+_TABLES: dict[str, Callable[[Sequence[str]], None]] = {"recipes": _print_recipes, "pretrained": _print_pretrained}
+
+
+def _print_table(titles: list[str], rows: Iterable[Iterable[str]]) -> None:
     from smoothcert.report.tables.formats import Cell, Sheet, to_text
 
-    titles = ["recipe", "method", "sigma", "paper's ACR", "cost"]
-    lines = [[Cell(text) for text in _recipe_texts(name)] for name in names]
-    sys.stdout.write(to_text(Sheet(titles, [lines])))
-    say("cost: forward passes per epoch, as a multiple of Gaussian training.")
+    sys.stdout.write(to_text(Sheet(titles, [[[Cell(text) for text in row] for row in rows]])))
 
 
 def _recipe_texts(name: str) -> list[str]:
@@ -85,3 +95,15 @@ def _recipe_texts(name: str) -> list[str]:
         acr,
         f"{relative_cost(config):.1f}x",
     ]
+
+
+def _pretrained_texts(name: str) -> list[str]:
+    from smoothcert.checkpoints.pretrained import bundled_models
+    from smoothcert.report.tables.formats import dataset_title
+    from smoothcert.report.tables.paper_numbers import METHODS
+    from smoothcert.training.recipes import load_recipe
+
+    config, model = load_recipe(name), bundled_models()[name]
+    acr, images = (f"{model['acr']:.3f}", f"{model['images']:,}") if "acr" in model else ("-", "-")
+    method = METHODS.get(config.method, config.method)
+    return [name, dataset_title(config.dataset), config.architecture, method, f"{config.sigma:.2f}", acr, images]

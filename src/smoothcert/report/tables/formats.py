@@ -33,7 +33,7 @@ class Cell:
 
 Lines = list[list[Cell]]
 
-TEXT_COLUMNS = ("dataset", "method", "curve", "corruption", "recipe")
+TEXT_COLUMNS = ("dataset", "method", "curve", "corruption", "recipe", "model", "network")
 """Titles of left-aligned columns; all others hold numbers."""
 
 
