@@ -1,4 +1,4 @@
-"""The program `smoothcert`, also `python -m smoothcert`."""
+"""Entry point of `smoothcert` and `python -m smoothcert`."""
 
 import signal
 import sys
@@ -7,7 +7,7 @@ from smoothcert.runtime.interrupts import raise_interrupt
 
 
 def main() -> int:
-    """Run the command line. Importing it takes a while; Ctrl-C works during the import, too."""
+    """Run the command line and return its exit code. Ctrl-C also interrupts the import, which takes a while."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, raise_interrupt)
     from smoothcert.cli import main

@@ -1,4 +1,4 @@
-"""Public path of `smoothcert.statistics.bounds`."""
+"""Public alias of the module `smoothcert.statistics.bounds`."""
 
 import sys
 

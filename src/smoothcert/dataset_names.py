@@ -1,4 +1,4 @@
-"""Names, titles and sizes of the known datasets, available without importing torch."""
+"""Names, sizes and corruptions of the known datasets, available without importing torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TITLES = {name: title for name, (_, _, title) in _FACTS.items()}
 """Display names, by dataset."""
 
 MOST_CLASSES = 100_000
-"""Largest number of classes in a dataset or a results file; ImageNet-21k has 21,841."""
+"""Largest accepted number of classes in a dataset or a results file; ImageNet-21k has 21,841."""
 
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")
 """Names of the corrupted datasets; `cifar10-c/fog` is a single corruption of one."""
@@ -38,13 +38,13 @@ CORRUPTIONS = {
         *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
     ),
 }
-"""Corruptions of each published corrupted dataset; its means are over them."""
+"""Corruptions of each published corrupted dataset; mACR and mAcc are means over them."""
 
 REGISTERED: dict[str, Callable[[str], Any]] = {}
 """Loaders of users' datasets by name; `smoothcert.register_dataset` adds them."""
 
 NORMALIZATIONS = ("none", "cifar10", "cifar10-center", "cifar100", "imagenet", "imagenet-center")
-"""Names of the normalizations of published networks; `smoothcert.checkpoints.published` has their values."""
+"""Names of the normalizations of published networks; `smoothcert.checkpoints.published` defines their values."""
 
 
 def canonical_name(name: str) -> str:

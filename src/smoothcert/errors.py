@@ -1,4 +1,4 @@
-"""Exceptions and warnings shown to users; a message says what was expected, what was found and what to do."""
+"""Exceptions and warnings shown to users, and helpers that phrase their messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Notice(UserWarning):
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name: a question with the closest known one, or a period.
+    """Return the end of a sentence about an unknown name: a question that suggests the closest known name, or a period.
 
     >>> suggest("epoch", ["epochs", "sigma"]), suggest("x", ["epochs", "sigma"])
     ("; did you mean 'epochs'?", '.')
@@ -54,7 +54,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for an unknown name, suggesting the closest known one.
+    """Return the error for an unknown name, with the closest known name as a suggestion.
 
     >>> print(unknown_name("model", "lenett", ["lenet", "resnet50"]))
     Unknown model 'lenett'; did you mean 'lenet'? Known: lenet, resnet50.
@@ -72,7 +72,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
 def takes(**kinds: Any) -> Callable[[F], F]:
     """Return a decorator that raises UsageError if a named argument is not an instance of the given class or classes.
 
-    It decorates functions, and classes, whose constructor it then checks. A bool is not accepted as a number.
+    Applied to a class, it checks the arguments of the constructor. A bool is not accepted as a number.
 
     >>> @takes(name=str, times=int)
     ... def greet(name, times=1): return f"hello {name}" * times
@@ -94,7 +94,7 @@ def takes(**kinds: Any) -> Callable[[F], F]:
         def call(*arguments: Any, **named: Any) -> Any:
             try:
                 given = signature.bind(*arguments, **named).arguments
-            except TypeError:  # the call below raises it, too
+            except TypeError:  # the call below raises the same error
                 given = {}
             for name, kind in kinds.items():
                 classes = kind if isinstance(kind, tuple) else (kind,)
@@ -125,7 +125,9 @@ def quote(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Escape characters that move the cursor, change colors or reverse the text; names in files may contain them.
+    r"""Escape unprintable characters except line breaks.
+
+    In names from files, they could move the cursor, change colors or reverse the text of a terminal.
 
     >>> printable("a\x1b[31mb\n")
     'a\\x1b[31mb\n'
@@ -155,6 +157,8 @@ def kind_of(value: object) -> str:
 def first_line(error: BaseException) -> str:
     r"""Return the first line of an error message without its period, for quoting in another message.
 
+    If it ends in a colon, the second line is included. A long result is cut off.
+
     >>> first_line(RuntimeError("No such device.\nTraceback follows."))
     'No such device'
     >>> first_line(RuntimeError("backend='inductor' raised:\nNo working C++ compiler found."))
@@ -166,7 +170,7 @@ def first_line(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if an error means out of memory; only PyTorch's GPU allocator has an exception type for it.
+    """Return True if an error means that memory ran out; in PyTorch, only the GPU allocator has an error type for this.
 
     >>> is_out_of_memory(RuntimeError("CUDA error: out of memory")), is_out_of_memory(RuntimeError("Connection reset"))
     (True, False)

@@ -1,4 +1,4 @@
-"""Public path of `smoothcert.statistics.metrics`."""
+"""Public alias of the module `smoothcert.statistics.metrics`."""
 
 import sys
 

@@ -13,7 +13,7 @@ REGISTERED: dict[str, Callable[..., Any]] = {}
 
 
 def is_bundled(name: str) -> bool:
-    """Return True for the name of a built-in network, such as a CIFAR ResNet of any depth.
+    """Return True for the name of a built-in network, including a CIFAR ResNet of any depth.
 
     >>> is_bundled("cifar_resnet56"), is_bundled("mine")
     (True, False)

@@ -25,7 +25,7 @@ Words = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class Purpose(IntEnum):
-    """Last word of an address; keeps the random numbers of different uses disjoint."""
+    """Offsets of the last address word, which keep the random numbers of different uses disjoint."""
 
     CERTIFY = 0
     PREDICT = 1 << 16
@@ -100,7 +100,7 @@ def _words(seed: int, address: tuple[Word, Word, Word], size: int, device: torch
 
 
 def _box_muller(radius_word: Tensor, angle_word: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn two 32-bit words into two normal values; the half step keeps the logarithm finite (at most 6.77 sigma)."""
+    """Convert two 32-bit words to two normal values (at most 6.77); the half step keeps the logarithm finite."""
     radius = (radius_word.float() * _UNIT + _UNIT / 2).log().mul(-2).sqrt()
     angle = angle_word.float() * (2 * math.pi * _UNIT)
     return radius * angle.cos(), radius * angle.sin()

@@ -1,7 +1,7 @@
 """Plugins: Python files and installed packages that register models, methods and datasets.
 
 A plugin is a module that calls `smoothcert.register_model`, `register_method` or `register_dataset` when it is
-imported. Files are passed to a command as `--plugin FILE`. A package names its module as an entry point:
+imported. Files are passed to a command as `--plugin FILE`. A package declares its module as an entry point:
 
     [project.entry-points."smoothcert.plugins"]
     mine = "my_package.smoothcert_plugin"
@@ -44,7 +44,7 @@ def load_plugins(files: Iterable[str]) -> None:
     A package that fails is skipped with a notice, so that it does not break commands that do not need it.
 
     Raises:
-        UsageError: If a file is missing, fails, or has the name of another module.
+        UsageError: If a file is missing or fails, is not named like a Python module, or has the name of another one.
     """
     for entry in entry_points(group=GROUP):
         try:

@@ -1,4 +1,4 @@
-"""Public path of `smoothcert.statistics.stopping`."""
+"""Public alias of the module `smoothcert.statistics.stopping`."""
 
 import sys
 

@@ -325,7 +325,7 @@ def test_unusable_files_raise(tmp_path, capsys):
         read_folder(tmp_path / "b")
     write(tmp_path / "c" / "zigzag.tsv", [0], [0.1], [True])
     write(tmp_path / "c" / "snow.tsv", [0], [0.1], [True])
-    with pytest.raises(SmoothcertError, match="Neither mnist-c nor cifar10-c has all of the corruptions snow, zigzag"):
+    with pytest.raises(SmoothcertError, match="Neither mnist-c nor cifar10-c contains all of .* snow, zigzag"):
         read_folder(tmp_path / "c")
     (tmp_path / "d").mkdir()
     assert main(["report", str(tmp_path / "d")]) == 2

@@ -15,12 +15,12 @@ ORDINARY = "ordinary"
 
 
 def network_names() -> list[str]:
-    """Return the names of all networks of the page, such as `catrs-0.50`."""
+    """Return the names of all networks on the page, such as `catrs-0.50`."""
     return [f"{method}-{sigma:.2f}" for method in METHODS for sigma in SIGMAS] + [ORDINARY]
 
 
 def packed_network(name: str) -> bytes:
-    """Return a network's file: safetensors, compressed with gzip."""
+    """Return the bytes of a network's file, safetensors compressed with gzip."""
     return (FOLDER / f"{name}.safetensors.gz").read_bytes()
 
 

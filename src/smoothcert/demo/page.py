@@ -19,8 +19,8 @@ _ENGINE = ("statistics", "philox", "kernel", "network", "attacks")
 _SCRIPTS = ("dom", "readers", "pad", "cards", "board", "push", "main")
 
 DIGITS = (3, 716, 77, 874, 139, 952, 21, 36, 956, 20)
-"""Test images of mnist-mini that the page offers, one of each digit."""
-_FIRST = 5  # the digit that the page opens with: easy to read, and the ordinary network is fooled inside both balls
+"""Indices of the page's test images in mnist-mini, one image per digit from 0 to 9."""
+_FIRST = 5  # the digit shown first: easy to read, and the ordinary network is fooled inside both certified balls
 _ALPHA = 0.001  # a certificate is wrong with at most this probability
 
 
@@ -52,7 +52,7 @@ def render_demo() -> str:
 
 
 def _content() -> dict[str, object]:
-    # Read directly: smoothcert.data imports torch.
+    # Read the file directly, since smoothcert.data imports torch.
     with np.load(_ASSETS.parents[1] / "data" / "mnist-mini.npz") as data:
         images, labels = data["test_images"], data["test_labels"]
     digits = [{"index": i, "label": int(labels[i]), "pixels": _text(images[i].tobytes())} for i in DIGITS]
@@ -74,7 +74,7 @@ def _facts() -> list[str]:
         "in, bound and radius are only a preview.",
         f"All networks are LeNets with 431,080 weights of 8 bits, trained on MNIST: CAT-RS for {trained['catrs']} "
         f"epochs, Gaussian for {trained['gaussian']}, and the ordinary one for {epochs[ORDINARY]}. CAT-RS and "
-        "Gaussian have one network per noise level. The certificates are those of the networks with 8-bit weights, "
+        "Gaussian have one network per noise level. The certificates hold for the networks with 8-bit weights, "
         "computed in 32-bit floating point.",
         "The noise is generated as in smoothcert: with the seed in this page's address, the Python package counts the "
         "same votes, up to rounding.",

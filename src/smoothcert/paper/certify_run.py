@@ -29,10 +29,10 @@ def certify_run(
     time_limit: float | None = None,
     **protocol: Any,
 ) -> None:
-    """Certify a trained run on every `skip`-th image of the given datasets, in the fastest form for the device.
+    """Certify a trained run on every `skip`-th image of the given datasets, in the fastest form and precision.
 
     Results are written to the run folder; unfinished ones are resumed. Raises OutOfTimeError after the time limit.
-    `protocol` holds `n0` and `alpha` for `certify_dataset`.
+    `protocol` contains further arguments of `certify_dataset`, such as `n0` and `alpha`.
     """
     checkpoint, deadline = load_checkpoint(run), Deadline(time_limit)
     model, sigma = checkpoint.model.to(device), checkpoint.about["sigma"]

@@ -27,9 +27,10 @@ PROTOCOL: dict[str, Any] = {"n0": 100, "alpha": 0.001}
 
 @dataclass(frozen=True)
 class Job:
-    """A run that a table needs, for the row `setup` of paper.csv. Every `skip`-th image is certified.
+    """A run in a table of the paper, and the images to certify: every `skip`-th one.
 
-    `data` names a corrupted dataset to certify instead of the run's own test images.
+    `setup` selects the run's row in paper.csv. `data` names a corrupted dataset to certify instead of the clean test
+    images.
     """
 
     config: TrainConfig
@@ -39,14 +40,14 @@ class Job:
 
     @property
     def label(self) -> str:
-        """Name in the table."""
+        """Name of the job's row in the table."""
         name = {**METHODS, **OTHER_METHODS}.get(self.config.method, self.config.method)
         return name if self.setup in ("", "-", "5 seeds") else f"{name}, {self.setup}"
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """The part of a job that is done: `images` of `total` images are certified."""
+    """Progress of a job: its run is `trained` or not, and `images` of `total` images are certified."""
 
     job: Job
     trained: bool
@@ -68,9 +69,10 @@ def find_table(name: str) -> PaperTable:
 
 
 def list_jobs(name: str, *only: str, skip: int | None = None, **overrides: Any) -> list[Job]:
-    """Return the jobs of a table. `only` are globs for recipe or run names, with or without the dataset's name.
+    """Return the jobs of a table.
 
-    `skip` replaces the table's own. `overrides` replace fields of the configurations.
+    `only` contains glob patterns for the names of recipes or runs, with or without the dataset's name; without
+    patterns, all rows are returned. `skip` overrides the table's value, and `overrides` fields of the configurations.
 
     >>> [job.config.name for job in list_jobs("variance", "catrs-0.25")][:2]
     ['mnist-catrs-0.25', 'mnist-catrs-0.25-seed1']
@@ -102,7 +104,7 @@ class Workplace:
     n: int = 100_000
 
     def test_sets(self, job: Job) -> list[ImageData]:
-        """Return the datasets a job certifies: its test images, or all corruptions of them."""
+        """Return the datasets that a job certifies: the clean test images, or one dataset per corruption."""
         config = job.config
         return _test_sets(config.dataset, config.resize, config.crop, job.data, self.data_dir)
 
@@ -115,16 +117,16 @@ class Workplace:
         ]
 
     def as_begun(self, job: Job) -> Job:
-        """Return the job with the precision of its existing run, if there is one. A table may mix precisions."""
+        """Return the job with the precision of its existing run, if there is one (a table may mix precisions)."""
         existing = RunFolder(self.runs / job.config.name).read_config()
         if existing is None:
             return job
         return dataclasses.replace(job, config=dataclasses.replace(job.config, precision=existing.precision))
 
     def progress(self, job: Job) -> JobStatus:
-        """Return the status of a job from its files. Raise if they were made with different settings."""
+        """Determine the status of a job from its files. Raise UsageError if they were made with different settings."""
         run = RunFolder(self.runs / job.config.name)
-        if run.config.is_file():  # if it is missing, only the training of this run fails, not the whole table
+        if run.config.is_file():  # without it, training this run fails, but not the whole table
             run.check(job.config)
         network = file_hash(run.model) if run.finished else None
         done = total = 0
@@ -134,7 +136,7 @@ class Workplace:
         return JobStatus(job, run.finished, done, total)
 
     def _rows(self, path: Path, data: ImageData, network: str | None) -> int:
-        """Return the number of images in a results file that have a row and votes."""
+        """Return the number of images with a row and votes in a results file; raise if its settings differ."""
         files = (path, counts_path(path))
         if not all(file.is_file() for file in (*files, sidecar_path(path))):
             return 0

@@ -17,7 +17,7 @@ from smoothcert.training.teachers import teacher_config, uses_soft_labels
 
 @dataclass(frozen=True)
 class PlanLine:
-    """The remaining work of a run or teacher: its stages, the images to certify or label, and the seconds."""
+    """The remaining work of a run or teacher: stages (`left`), images to certify or label, and estimated seconds."""
 
     run: str
     left: str
@@ -28,10 +28,10 @@ class PlanLine:
 def plan(
     jobs: Sequence[Job], place: Workplace, device: torch.device, on_trial: Callable[[str], None]
 ) -> Iterator[PlanLine]:
-    """Yield a line for every run, preceded by one for its teacher if that or its soft labels are not finished.
+    """Yield a line for every run, preceded by a line for its teacher if the teacher or its soft labels are missing.
 
-    Runs with the same network, method and length are timed once, as if trained alone. `on_trial` is called with the
-    name of a run before it is timed.
+    Runs with equal dataset, network, method, options, epochs and batch size are timed once, as if trained alone.
+    `on_trial` is called with the name of a run or teacher before its training is timed.
     """
     steps_and_seconds, seconds_per_image = dict[Any, tuple[int, float]](), dict[Any, float]()
     teachers = set[str]()

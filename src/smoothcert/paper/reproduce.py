@@ -1,4 +1,4 @@
-"""Reproducing the paper's tables: train and certify their runs, then read the results."""
+"""Reproduces the paper's tables: trains and certifies their runs, then reads the results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from smoothcert.training.prepare import OnStage, prepare_runs
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.runs import train_runs
 
-_SMALL_TOGETHER = 6  # LeNet runs to train at once on a GPU; more are not faster, see benchmarks/README.md
+_SMALL_TOGETHER = 6  # LeNet runs to train at once on a GPU; more do not save time, see benchmarks/README.md
 
 
 def reproduce(
@@ -42,8 +42,8 @@ def reproduce(
     """Train and certify the unfinished jobs, `together` runs at a time; each group is certified once it is trained.
 
     By default, several small networks train together on a GPU, and other runs one by one. A run that fails does not
-    stop the others; its error is raised at the end. After `time_limit` seconds OutOfTimeError is raised, and everything
-    made so far is kept.
+    stop the others; its error is raised at the end. After `time_limit` seconds, OutOfTimeError is raised; a later call
+    resumes the work.
 
     Several ranks share the work: each trains whole groups of runs or, with `data_parallel`, all train each run
     together. Then they share the images of every certification.
@@ -79,7 +79,7 @@ def reproduce(
 def _train_on_free_ranks(
     groups: Sequence[Sequence[Job]], place: Workplace, deadline: Deadline, options: dict[str, Any]
 ) -> list[SmoothcertError]:
-    """Make teachers and soft labels, then train each group of runs on the next free rank. Return the errors."""
+    """Prepare teachers and soft labels, then train each group of runs on the next free rank. Return the errors."""
     configs = [[job.config for job in group] for group in groups]
     prepare_runs([config for group in configs for config in group], place.runs, time_limit=deadline.left, **options)
 
@@ -95,7 +95,7 @@ def _train_on_free_ranks(
 
 
 def _groups(jobs: Sequence[Job], together: int | None, device: torch.device) -> Iterator[list[Job]]:
-    """Yield jobs that train together: consecutive ones with the same dataset and network."""
+    """Yield groups of jobs to train together: consecutive jobs with the same dataset and network."""
     for (_, network), same in groupby(jobs, key=lambda job: (job.config.dataset, job.config.architecture)):
         members = list(same)
         small = device.type == "cuda" and network == "lenet"
@@ -105,13 +105,13 @@ def _groups(jobs: Sequence[Job], together: int | None, device: torch.device) -> 
 
 
 def read_entries(name: str, jobs: Sequence[Job], place: Workplace) -> list[Entry]:
-    """Return the results of the finished jobs, each with its row in the paper."""
+    """Return a table entry for each finished job, linked to its row in the paper."""
     finished = [job for job in jobs if place.progress(job).finished]
     return [row_of(name, job, read_results(place.results_paths(job)[0])) for job in finished]
 
 
 def row_of(name: str, job: Job, results: Results) -> Entry:
-    """Return a job's results with its row in the paper. The l_inf table uses rows of the main table."""
+    """Return the table entry for a job's results, linked to its row in the paper (for `linf`, of the main table)."""
     table = find_table(name)
     paper = (None, "") if linf_of(name) else (table.paper, job.setup)
     seed = job.config.seed if len(table.seeds) > 1 else None
@@ -119,12 +119,12 @@ def row_of(name: str, job: Job, results: Results) -> Entry:
 
 
 def linf_of(name: str) -> tuple[float, ...]:
-    """Return the l_inf radii for which a table has columns."""
+    """Return the l_inf radii of a table's columns, empty for all tables but `linf`."""
     return (2 / 255,) if name == "linf" else ()
 
 
 def read_corrupted_entries(jobs: Sequence[Job], place: Workplace) -> list[CorruptedResults]:
-    """Return the finished results of a table of corrupted images, with those of clean images if they exist."""
+    """Return the results of finished jobs on corrupted images, with results on clean images where they exist."""
     entries = []
     for job in jobs:
         if place.progress(job).finished:

@@ -1,4 +1,4 @@
-"""Estimates of a run's cost from a few real steps."""
+"""Estimates the time to train and certify a run, from short trials."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SECONDS = 4.0
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Steps of a run, seconds per step, and seconds for its teacher and its soft labels (0 if not needed)."""
+    """Steps of a run, seconds per step, and seconds to make its teacher and soft labels (0 if they are not needed)."""
 
     steps: int
     seconds_per_step: float
@@ -108,7 +108,7 @@ def estimate_steps(
     images = len(split_validation(len(data), config.validation)[0])
     steps = config.epochs * len(plan_epoch(images, config.batch, split_of(config)))
     compiled = pays_to_compile(config, steps, device) if compile is None else compile
-    scores = new_model(config, data).num_classes  # a user's network may have more than the data has classes
+    scores = new_model(config, data).num_classes  # a user's network may have more outputs than the data has classes
     soft = torch.full((len(data), scores), 1 / scores)
     times: list[tuple[int, float]] = []
 
@@ -123,7 +123,7 @@ def estimate_steps(
         try:
             with suppress(_EnoughError):
                 fit(trial, Path(folder), data, data.subset([0]), soft=soft, **options)
-        except KeyboardInterrupt:  # drop its message about a saved state, which is deleted here
+        except KeyboardInterrupt:  # drop the message about the saved state, which is deleted here
             raise KeyboardInterrupt from None
     (first, began), (last, ended) = times[0], times[-1]
     whole_run = run_passes(config, images) / first_phase_passes(config, images)

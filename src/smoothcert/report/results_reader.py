@@ -13,11 +13,11 @@ from smoothcert.results.verify import read_verified, verify_limit
 
 
 class ResultsReader:
-    """Reader that reads each results file once and, unless `unverified`, raises if its rows cannot be true.
+    """Reads each results file once and, unless `unverified`, raises if its rows are invalid.
 
-    Rows must follow from the votes and the sidecar beside them. Published files have neither; their radii must be
-    possible at their noise level, taken from `given` or the file name. `on_read` is called with the number of files
-    read so far.
+    Rows must agree with the votes and the sidecar beside the file. Published files have neither; their radii must be
+    possible at the noise level in `given` or in the file name, if it is stated. `on_read` is called with the number of
+    files read so far.
     """
 
     def __init__(

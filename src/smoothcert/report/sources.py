@@ -35,7 +35,7 @@ _LONGEST_LINE = 10_000  # characters of a header or row
 
 @dataclass(frozen=True)
 class Run:
-    """A results file and the contents of its run folder; `epochs` and `segments` are as written by training."""
+    """A results file and the contents of its run folder; `epochs` and `segments` are training's records."""
 
     entry: Entry
     path: Path
@@ -76,10 +76,10 @@ def read_findings(
     progress: Callable[[int, int], None] | None = None,
     **given: Any,
 ) -> Findings:
-    """Read the results that `find_results` finds.
+    """Read the results files found by `find_results`.
 
-    `given` holds the `dataset` and `sigma` of files without a sidecar. Raise if rows contradict the votes or the
-    settings beside them, unless `unverified`. `progress` is called with the number of files read and the total.
+    `given` may contain `dataset` and `sigma`, for files without a sidecar. Unless `unverified`, raise if the rows of a
+    file contradict its votes or settings. `progress` is called with the number of files read and the total.
     """
     files = find_results(texts)
     on_read = (lambda done: progress(done, len(files))) if progress else None
@@ -166,9 +166,12 @@ def _training_cost(run: Run) -> float | None:
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:
-    """Return the run's entry; if its recipe is in no main table of the paper, with that other row and its name."""
+    """Return the run's entry; if its recipe is in no main table of the paper, link it to its row in another table.
+
+    Unless there is a `name`, such an entry is renamed after its method and setup.
+    """
     place = paper_places().get(recipe_of(run))
-    if place is None or run.entry.protocol or not run.entry.method:  # the paper's rows have the published protocol
+    if place is None or run.entry.protocol or not run.entry.method:  # all rows of the paper use the published protocol
         return run.entry
     table, setup = place
     label = name or f"{METHODS.get(run.entry.method or '', run.entry.name)}, {setup}"
@@ -176,13 +179,13 @@ def _match_paper_row(run: Run, name: str | None) -> Entry:
 
 
 def recipe_of(run: Run) -> str:
-    """Return the name of the run's recipe without a seed suffix, empty without a configuration."""
+    """Return the name of the run's recipe: the configuration's name without a seed suffix, empty without one."""
     return re.sub(r"-seed\d+$", "", run.config.name) if run.config else ""
 
 
 @cache
 def paper_places() -> dict[str, tuple[str, str]]:
-    """Return the table and setup in the paper of each recipe that is in no main table."""
+    """Map each recipe that is in no main table of the paper to its table and setup."""
     rows = [(recipe, table.paper, setup) for table in paper_tables().values() for recipe, setup in table.rows]
     main = {recipe for recipe, _, setup in rows if setup in ("", "5 seeds")}
     return {recipe: (table, setup) for recipe, table, setup in reversed(rows) if recipe not in main}

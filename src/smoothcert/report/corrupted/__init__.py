@@ -1,1 +1,1 @@
-"""Results on corrupted images: reading files, averaging over corruptions, and their tables."""
+"""Results on corrupted images: reads files, averages over corruptions, and builds tables."""

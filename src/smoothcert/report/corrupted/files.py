@@ -1,8 +1,9 @@
 """Reads one results file on corrupted images, and finds the network, corruption and severities of its rows.
 
-A file holds one corruption. Files written by smoothcert state the rows of each severity in their sidecar. Published
-files are recognized by name, in one folder per method: `fog.tsv` with the rows of all severities; `fog-3.tsv`,
-`fog_severity_3.tsv` or `3/fog.tsv` with those of one; or below a severity's folder, as in `severity_3/cat_rs/fog.tsv`.
+A file contains one corruption. For files written by smoothcert, the sidecar states the number of severities and rows.
+Published files are recognized by name, with one folder per method: `fog.tsv` contains all severities; `fog-3.tsv`,
+`fog_severity_3.tsv` and `3/fog.tsv` contain one. The method's folder may also be inside the severity's folder, as in
+`severity_3/cat_rs/fog.tsv`.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class CorruptedFile:
 
 
 def read_file(path: Path, reader: ResultsReader) -> CorruptedFile:
-    """Read a results file."""
+    """Read a results file on corrupted or clean images."""
     folder, severity = folder_and_severity(path)
     results, given = reader.read(path, folder.name), reader.given
     if results.about:
@@ -95,7 +96,7 @@ def read_file(path: Path, reader: ResultsReader) -> CorruptedFile:
 
 
 def is_corrupted(path: Path) -> bool:
-    """Return True if a results file is on corrupted images, judged by its sidecar, else by its name."""
+    """Return True if a results file is on corrupted images, according to its sidecar or, without one, its name."""
     sidecar = sidecar_path(path)
     if sidecar.is_file():
         _, corruption = _split_name(read_sidecar(sidecar).get("settings", {}).get("data", {}).get("name", ""))
@@ -104,7 +105,7 @@ def is_corrupted(path: Path) -> bool:
 
 
 def make_part(results: Results, images: NDArray[np.int64], chosen: Any = slice(None)) -> CorruptionPart:
-    """Return the chosen rows as a part; `images` holds the image index of every row."""
+    """Return the chosen rows as a part; `images` contains the image index of every row."""
     radius = metrics.robust_radius(results.radius, results.correct)
     return CorruptionPart(images[chosen], radius[chosen], results.correct[chosen])
 
@@ -116,7 +117,7 @@ def _split_name(name: str) -> tuple[str, str]:
 
 
 def folder_and_severity(path: Path) -> tuple[Path, int | None]:
-    """Return the folder that identifies a file's network, and the severity if a folder of published files names it."""
+    """Return the folder that identifies a file's network, and the severity if a folder of published files states it."""
     folder = path.absolute().parent  # `.` has no name
     if sidecar_path(path).is_file():
         return folder, None

@@ -19,12 +19,12 @@ from smoothcert.report.results_reader import ResultsReader
 def read_corrupted(
     paths: Iterable[str | Path], reader: ResultsReader | None = None, **given: Any
 ) -> list[CorruptedResults]:
-    """Read results files on corrupted images and join those of each network.
+    """Read results files on corrupted images and combine the files of each network.
 
     Files belong to one network if folder, dataset, weights, noise level, protocol and n agree. Several files of one
     corruption, such as shards, are merged. Files on clean images are matched by folder name, dataset, weights, noise
-    level, protocol, n and labels. `given` holds the `dataset` and `sigma` of files without a sidecar; it is ignored if
-    there is a `reader`.
+    level, protocol, n and labels. `given` may contain `dataset` and `sigma`, for files without a sidecar; it is ignored
+    if there is a `reader`.
     """
     reader = reader or ResultsReader(given)
     files = [read_file(Path(path), reader) for path in paths]
@@ -63,12 +63,12 @@ def _merge(parts: Sequence[CorruptionPart]) -> CorruptionPart:
 
 
 def _find_suite(parts: Mapping[tuple[str, int], CorruptionPart], dataset: str | None) -> str:
-    """Return the suite with these corruptions; if both have them, decide by dataset, then by severity."""
+    """Return the suite that contains these corruptions; if both do, decide by dataset, then by severity."""
     names = {corruption for corruption, _ in parts}
     matching = [suite for suite, known in CORRUPTIONS.items() if names <= set(known)]
     if not matching:
         known_suites = " nor ".join(CORRUPTIONS)
-        raise SmoothcertError(f"Neither {known_suites} has all of the corruptions {', '.join(sorted(names))}.")
+        raise SmoothcertError(f"Neither {known_suites} contains all of the corruptions {', '.join(sorted(names))}.")
     by_name = canonical_name(dataset or "").removesuffix("-c") + "-c"
     if by_name in matching:
         return by_name

@@ -16,10 +16,10 @@ KINDS = {"acr": ("ACR", "radius", 1.0, ".3f"), "accuracy": ("acc %", "correct", 
 
 @dataclass(frozen=True)
 class Summary:
-    """One measure of a network: mean over corruptions with its interval over images, and the values it averages.
+    """One measure of a network: mean over corruptions, with its interval over images, and the averaged values.
 
     In `by_corruption`, corruptions held out of the mean come last. `clean` is the value on the same images before
-    corruption, None if some of them have no result.
+    corruption, or None if some of these images have no result.
     """
 
     mean: metrics.Estimate

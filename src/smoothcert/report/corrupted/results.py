@@ -28,7 +28,7 @@ class CorruptedResults:
     """Results of one network by corruption and severity.
 
     `suite` is the published benchmark ("mnist-c" or "cifar10-c") that defines the corruptions of the mean. Other
-    corruptions are held out of the mean, unless only those have results.
+    corruptions are held out of the mean, unless no corruption of the suite has results.
     """
 
     name: str
@@ -70,7 +70,7 @@ class CorruptedResults:
 
     @property
     def uneven(self) -> list[str]:
-        """Corruptions without results for some images or severities that others have."""
+        """Corruptions without results for some of the images or severities that other corruptions have."""
         complete = {(level, len(self.images)) for level in self.severities}
         counts = [(name, (level, len(part.images))) for (name, level), part in self.parts.items()]
         return [name for name in self.corruptions if {count for other, count in counts if other == name} != complete]
@@ -82,9 +82,10 @@ def same_images(members: Sequence[CorruptedResults]) -> bool:
 
 
 def on_shared_images(members: Sequence[CorruptedResults]) -> list[CorruptedResults]:
-    """Return the networks with, for each corruption and severity, only the images that all networks with it share.
+    """Restrict networks to shared images, separately for each corruption and severity.
 
-    If there are no shared images for some corruption, the networks are returned unchanged.
+    Networks without results for a corruption and severity do not count there. If some corruption and severity has no
+    shared images, the networks are returned unchanged.
     """
     shared = {
         key: reduce(np.intersect1d, [entry.parts[key].images for entry in members if key in entry.parts])

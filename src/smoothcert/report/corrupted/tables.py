@@ -16,7 +16,7 @@ _SHORT = {"canny_edges": "edges", "dotted_line": "line", "brightness": "bright",
 
 
 def short_name(corruption: str) -> str:
-    """Return the paper's short name of a corruption.
+    """Return the paper's short name for a corruption.
 
     >>> short_name("gaussian_noise"), short_name("canny_edges")
     ('gaussian', 'edges')
@@ -65,7 +65,7 @@ def _texts(values: Mapping[str, float | None], columns: Sequence[str], form: str
 
 
 def _by_column(entry: CorruptedResults, summary: Summary) -> dict[str, float | None]:
-    """Return the values by column, as `paper_values` does; corruptions that the suite lacks keep their full names."""
+    """Return the values by column title, as in `paper_values`; corruptions outside the suite keep their full names."""
     known = CORRUPTIONS[entry.suite]
     by_type = {short_name(name) if name in known else name: value for name, value in summary.by_corruption.items()}
     by_severity = {f"sev {level}": value for level, value in summary.by_severity.items()}
@@ -73,13 +73,13 @@ def _by_column(entry: CorruptedResults, summary: Summary) -> dict[str, float | N
 
 
 def paper_values(entry: CorruptedResults, kind: str) -> dict[str, float]:
-    """Return the paper's numbers for a network; they exist for MNIST-C and CIFAR-10-C at sigma 0.25 only."""
+    """Return the paper's numbers for a network, by column (MNIST-C and CIFAR-10-C at sigma 0.25 only)."""
     published = canonical_name(entry.dataset or entry.suite) == entry.suite and entry.sigma in (None, 0.25)
     return paper_corruptions(entry.suite, entry.method, kind) if published and not entry.protocol else {}
 
 
 def corruptions_json(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[dict[str, Any]]:
-    """Return the means (mACR, mAcc) with their intervals, and all values they average, as plain values."""
+    """Return JSON-compatible values: the means (mACR, mAcc) with their intervals, and all values they average."""
     return [_entry_json(entry, paper) for entry in entries]
 
 

@@ -1,4 +1,4 @@
-"""Selects the figures for a set of runs: those per dataset and noise level, and figures 2 to 6 of the paper."""
+"""Selects figures for a set of runs: one or two per dataset and noise level, and figures 2 to 6 of the paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _SIGMAS = (0.25, 0.5, 1.0)
 
 
 def write_figures(runs: Sequence[Run], folder: Path, *, paper: bool = False) -> list[Path]:
-    """Write all figures for the runs as PDF, SVG and PNG; `paper` adds the paper's numbers to trade-offs."""
+    """Write all figures for the runs as PDF, SVG and PNG; return the paths.
+
+    `paper` adds the paper's numbers to the trade-offs.
+    """
     figures = own_figures(runs) | paper_figures(runs, paper=paper)
     return [path for name, panels in figures.items() for path in write_figure(panels, folder / name)]
 
@@ -53,7 +56,7 @@ def paper_figures(runs: Sequence[Run], *, paper: bool = False) -> dict[str, list
 
 
 def _ablation(runs: Sequence[Run], table: str, symbol: str) -> list[Panel]:
-    """Return a curve for each row of an ablation, if there are at least two."""
+    """Return a panel with a curve for each row of an ablation, if there are at least two curves."""
     results = {recipe_of(run): run.entry.results for run in reversed(runs)}
     rows = paper_tables()[table].rows
     curves = {setup.replace("lambda", r"$\lambda$"): results[recipe] for recipe, setup in rows if recipe in results}
@@ -61,7 +64,7 @@ def _ablation(runs: Sequence[Run], table: str, symbol: str) -> list[Panel]:
 
 
 def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
-    """Return the methods' curves at each noise level of a main table, for the first of several seeds."""
+    """Return a panel per noise level of a main table, with a curve per method: the first run, if there are several."""
     panels: list[Panel] = []
     for sigma in _SIGMAS:
         members = {
@@ -77,7 +80,7 @@ def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
 
 
 def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -> list[Panel]:
-    """Return robustness by clean accuracy for the settings of each method, if some method has at least two."""
+    """Return a panel per radius with robustness by clean accuracy, if some method has results for several settings."""
     entries = {recipe_of(run): run.entry for run in reversed(runs)}
     table = paper_tables()["tradeoff"]
     lines: dict[str, list[Point]] = {}
@@ -91,7 +94,7 @@ def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -
 
 
 def file_name(text: str) -> str:
-    """Replace all characters that a file system may reject.
+    """Replace with hyphens all characters that a file system might reject.
 
     >>> file_name("my data/CAT-RS, lambda=0.25")
     'my-data-CAT-RS-lambda-0.25'

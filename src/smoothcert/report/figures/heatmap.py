@@ -41,7 +41,7 @@ def draw_heat_map(networks: Sequence[CorruptedResults], path: Path) -> None:
 
 
 def _color_map() -> Any:
-    """Return the page's colors of heat maps."""
+    """Return the colors of the page's heat maps in the light scheme."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("heat", HEAT["light"])

@@ -1,4 +1,4 @@
-"""An image with all its corruptions: figures 7 and 8 of the paper."""
+"""Draws an image with all its corruptions, as in figures 7 and 8 of the paper."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _picture(data: ImageData, row: int) -> Picture:
 
 
 def draw_montage(pictures: Mapping[str, Picture], path: Path, columns: int = 4) -> None:
-    """Draw images on a grid, each below its name, to a file of any type that matplotlib supports."""
+    """Draw images in a grid, each below its name, and save them as a file of any type that matplotlib supports."""
     rows = -(-len(pictures) // columns)
     figure = new_figure(1.25 * columns, 1.45 * rows)
     grid = figure.subplots(rows, columns, squeeze=False)

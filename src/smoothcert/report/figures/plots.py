@@ -1,4 +1,4 @@
-"""Panels of certified accuracy curves and of accuracy-robustness trade-offs; runs differ in color and dashes."""
+"""Draws panels of certified accuracy, of p_A, and of the trade-off between clean accuracy and robustness."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from smoothcert.results.records import Results
 from smoothcert.statistics.evaluation import share_up_to
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 
-# The page's colors, in the order of the methods; line styles and markers help in print.
+# The page's colors, in the order of the methods; line styles and markers tell runs apart in black and white.
 _COLORS = tuple(LIGHT[METHOD_COLORS[method]] for method in METHODS)
 _STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-")
 _MARKERS = "osD^vPX"
@@ -36,7 +36,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Point:
-    """A run of a trade-off, its setting as a label, and the paper's numbers if they are drawn too."""
+    """A point in a trade-off panel: a run's results, its setting as a label, and the paper's numbers, if drawn."""
 
     results: Results
     setting: str = ""
@@ -63,7 +63,7 @@ Panel = Curves | Tradeoff | Distributions
 
 
 def plot_certified_accuracy(entries: Sequence[Entry], path: Path, title: str = "") -> None:
-    """Draw certified accuracy by radius, one curve per entry, to a file of any type that matplotlib supports."""
+    """Draw certified accuracy by radius, one curve per entry, and save a file of any type that matplotlib supports."""
     save_figure(_draw([Curves(title, {entry.name: entry.results for entry in entries})], (5.2, 3.6)), path)
 
 
@@ -96,7 +96,10 @@ def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
 
 
 def _add_legend(figure: Any) -> None:
-    """Add a legend below the figure if all panels have the same lines, or one panel has many; else one per panel."""
+    """Add a legend to each panel, or a common one below the figure.
+
+    The common one is used if a panel shows all lines, and there are several panels or more than four lines.
+    """
     lines = [axes.get_legend_handles_labels() for axes in figure.axes]
     named = {name: handle for handles, names in lines for handle, name in zip(handles, names, strict=True)}
     most = max((len(names) for _, names in lines), default=0)
@@ -123,9 +126,10 @@ def _add_legend_below(figure: Any, named: Mapping[str, Any]) -> None:
 
 
 def _line_styles(names: Iterable[str]) -> list[tuple[int, Any]]:
-    """Return a color index and a dash pattern for each curve, the same for a method in every figure.
+    """Return a color index and a dash pattern for each curve.
 
-    Variants of a method share its color and differ in dashes; other runs get colors that no method in the plot uses.
+    A method has the same color in every figure. Its variants share this color and differ in dashes; other runs have
+    colors that no method in the plot uses, as long as there are any.
     """
     methods = [_method_index(name) for name in names]
     free = [index for index in range(len(_COLORS)) if index not in methods] or list(range(len(_COLORS)))

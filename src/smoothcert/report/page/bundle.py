@@ -12,9 +12,10 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function) (?P<name>\w+))",
 
 
 def bundle(folder: Path) -> str:
-    """Return all modules of a folder as one script: each is a function that returns its exports, dependencies first.
+    """Return all modules of a folder as one script: each becomes a function that returns its exports.
 
-    Modules import names of other modules of the folder, without renaming, and export constants and functions.
+    Dependencies come first. Modules may import names from other modules of the folder, without renaming, and export
+    constants and functions.
     """
     sources = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.js"))}
     needs = {name: {found["file"] for found in _IMPORT.finditer(source)} for name, source in sources.items()}

@@ -1,4 +1,4 @@
-"""The page's data as plain values. Its scripts draw them, and compute the statistics of what the reader selects."""
+"""Builds the page's data as JSON-compatible values, from which its scripts draw charts and compute statistics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHARE_EDGES = (
 )
 """Edges of the histograms of vote shares: finer toward 1, where the radius grows without bound."""
 
-_LONGEST_TEXT = 5000  # longer ones are encoded images
+_LONGEST_TEXT = 5000  # longer texts are encoded images
 
 
 def build_content(
@@ -90,7 +90,10 @@ def build_content(
 
 
 def varied_options(runs: Sequence[Run]) -> list[Json | None]:
-    """Return, for each run, the only option that varies among runs of its method, dataset and noise level, or None."""
+    """Return, for each run, the only option that varies among runs of its method, dataset and noise level.
+
+    The value is None unless exactly one numerical option varies.
+    """
     groups: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
     for position, run in enumerate(runs):
         if run.config and run.entry.method:
@@ -113,7 +116,7 @@ def _cells(row: TableRow, table: Table) -> list[list[str]]:
 
 
 def _all_options(config: TrainConfig) -> Mapping[str, Any]:
-    """Return the options of a run's method, with defaults for those that its configuration does not state."""
+    """Return the options of a run's method, with defaults for options that the configuration does not state."""
     options = known_methods().get(config.method, {})
     return {**{name: option["default"] for name, option in options.items()}, **config.options}
 
@@ -154,7 +157,7 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
 
 
 def _images_json(runs: Sequence[Run], grid: RadiusGrid) -> Json:
-    """Return the compressed image codes of all runs, the distinct lists of image indices, and the list of each run."""
+    """Return the compressed image codes of all runs, the distinct lists of image indices, and each run's list."""
     lists: dict[tuple[int, ...], int] = {}
     which, codes = [], []
     for run in runs:
@@ -174,7 +177,7 @@ def _compact(indices: Sequence[int]) -> Json | list[int]:
 
 
 def without_folders(content: Any) -> Any:
-    """Replace the absolute paths in all texts by their last part: the page is meant to be shared.
+    """Replace absolute paths in all texts with their last part, since the page is meant to be shared.
 
     >>> without_folders({"a": ["no file /home/me/data/mnist.npz here", "1/2"]})
     {'a': ['no file mnist.npz here', '1/2']}

@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 def without_clean_run(networks: Sequence[CorruptedResults], entries: Sequence[Entry]) -> dict[str, list[str]]:
-    """Return the names of networks that have no run on clean images, by the name of the clean dataset."""
+    """Return the names of networks that have no results on clean images, by the name of the clean dataset."""
 
     def key(result: CorruptedResults | Entry) -> tuple[str, str, float | None]:
         return _clean_name(result.dataset), result.method or result.name, result.sigma
@@ -42,8 +42,8 @@ def _clean_name(dataset: str | None) -> str:
 def corruption_message(networks: Sequence[CorruptedResults], runs: Sequence[Run] = ()) -> Json | None:
     """Return the message on corrupted images for the largest group of networks, or None if there are no networks.
 
-    All numbers are on the images that the networks of the group share, if they share any. `runs` are the runs on clean
-    images; they have the training configurations of the networks.
+    All numbers are for the images that the networks of the group share, if they share any. `runs` are the runs on clean
+    images, whose training configurations determine the networks' training cost.
     """
     if not networks:
         return None
@@ -87,9 +87,9 @@ def _trained(network: CorruptedResults, runs: Sequence[Run]) -> Trained:
 
 
 def _by_corruption(first: CorruptedResults, own: Summary, others: Mapping[str, Summary]) -> str:
-    """Count the corruptions on which a network is best, and name the one on which it is furthest behind.
+    """Count the corruptions on which a network is best, and name the corruption on which it is furthest behind.
 
-    Values are compared as printed; equal ones are ties.
+    Values are compared as printed; equal values are ties.
     """
     digits = KINDS["acr"][-1]
     gaps: dict[str, tuple[float, str]] = {}

@@ -19,12 +19,12 @@ Json = dict[str, Any]
 Load = Callable[[str], Pictures]
 """Returns the test images of a dataset; raises SmoothcertError if they are not available."""
 
-_BUDGET = 320_000  # bytes of images in a page
-_CLASSES = 5  # with the most votes, per image
+_BUDGET = 320_000  # bytes of images in a page, of all datasets together
+_CLASSES = 5  # classes shown per image: the ones with the most votes
 
 
 def build_gallery(runs: Sequence[Run], votes: Sequence[Votes | None], load: Load | None) -> Json:
-    """Return the image sheets, the images each run shows, and why images of a dataset are missing."""
+    """Return the image sheets, the images that each run shows, and the reasons for missing images."""
     content: Json = {"kinds": list(KINDS), "sheets": [], "runs": [None] * len(runs), "missing": []}
     names = list(dict.fromkeys(run.entry.dataset for run in runs if run.entry.dataset))
     if any(not run.entry.dataset for run in runs):
@@ -83,7 +83,7 @@ def _picks_json(run: Run, votes: Votes | None, picks: Picks, indices: Sequence[i
 
 
 def _verdicts(run: Run, indices: Sequence[int]) -> Json:
-    """Return the run's radius and prediction for each image, None for images it was not certified on."""
+    """Return the run's radius and prediction for each image; None for images that the run did not certify."""
     results = run.entry.results
     row_of = {int(index): row for row, index in enumerate(results.idx)}
     rows = [row_of.get(index) for index in indices]
@@ -94,5 +94,5 @@ def _verdicts(run: Run, indices: Sequence[int]) -> Json:
 
 
 def _round_down(radius: float) -> float:
-    """Round a radius down to three digits, tolerating binary rounding errors of up to 1e-9."""
+    """Round a radius down to three decimals, tolerating binary rounding errors of up to 1e-9."""
     return math.floor(radius * 1000 + 1e-6) / 1000

@@ -18,7 +18,7 @@ HeatMapValues = Mapping[tuple[str, int | str], float]
 def heat_map(title: str, results: HeatMapValues) -> dict[str, Any]:
     """Arrange values in rows of corruptions and columns of severities (sorted) or networks (in the given order).
 
-    `means` are over severities, empty if there is a single one.
+    `means` contains each row's mean over severities; it is empty unless there are several severities.
 
     >>> heat_map("accuracy", {("fog", 1): 80.0, ("fog", 2): 60.0, ("snow", 1): 70.0})["values"]
     [[80.0, 60.0], [70.0, None]]
@@ -34,10 +34,10 @@ def heat_map(title: str, results: HeatMapValues) -> dict[str, Any]:
 
 
 def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, HeatMapValues]:
-    """Return the values of all heat maps by title: per network by severity, or of all networks for one severity.
+    """Return the values of all heat maps by title: one per network, or one for all networks with a single severity.
 
-    Corruptions are in the suite's order, followed by those held out of the mean. Networks in one map are compared on
-    the images that they share; if they share none, their names state the numbers of images.
+    Corruptions are in the suite's order, followed by corruptions held out of the mean. Networks in one map are compared
+    on the images that they share; if they share none, their names state the numbers of images.
     """
     maps: dict[str, dict[tuple[str, int | str], float]] = {}
     columns = sorted(_columns(entries), key=lambda column: method_rank(column[0].method))
@@ -61,7 +61,10 @@ def _one_severity(entry: CorruptedResults) -> bool:
 
 
 def _columns(entries: Sequence[CorruptedResults]) -> Iterator[tuple[CorruptedResults, str, str]]:
-    """Yield all networks, those in one map on shared images, with a column title and a suffix of the map's title."""
+    """Yield each network with its column title and a suffix for its map's title.
+
+    Networks in one map are restricted to the images that they share, if there are any.
+    """
     for group in corruption_groups(entries):
         together = [entry for entry in group if _one_severity(entry)]
         shared = on_shared_images(together)
@@ -79,7 +82,7 @@ def _by_severity(entry: CorruptedResults, summary: Summary) -> HeatMapValues:
 
 
 def _by_network(entry: CorruptedResults, summary: Summary, column: str, printed: float | None) -> HeatMapValues:
-    """Return a network's column: corruptions that count toward the mean, their mean, the paper's, other corruptions."""
+    """Return a network's column: corruptions of the mean, the mean, the paper's mean, and then other corruptions."""
     means = [("mean", summary.mean.value)] + ([] if printed is None else [("mean (paper)", printed)])
     rows = [(name, summary.by_corruption[name]) for name in (*entry.corruptions, *entry.held_out)]
     rows[len(entry.corruptions) : len(entry.corruptions)] = means

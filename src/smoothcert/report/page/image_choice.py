@@ -1,7 +1,7 @@
 """Chooses the test images in the page's gallery.
 
-All runs of a dataset share one set of images. Among equally interesting images, those that several runs can show are
-preferred, which keeps a page of many runs small.
+All runs of a dataset share one set of images. Images that are candidates of several runs are preferred, which keeps a
+page of many runs small.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def candidates(results: Results) -> Picks:
     """Return the rows of each kind, most interesting first.
 
     These are the correct images with the largest and with the smallest radii, the wrong images with the largest radii
-    (2 % of all images for each of these kinds, at least 8), and all abstentions.
+    (2 % of all images for each of these kinds, at least 8), and all abstentions. The most robust images include all
+    ties for the largest radius.
     """
     correct = np.flatnonzero(results.correct & (results.predict >= 0))
     wrong = np.flatnonzero(~results.correct & (results.predict >= 0))
@@ -44,7 +45,7 @@ def candidates(results: Results) -> Picks:
 
 
 def choose(runs: Sequence[Results], room: int) -> list[Picks]:
-    """Return the rows each run shows, as many per kind as possible with at most `room` different images."""
+    """Return the rows that each run shows: as many per kind, up to 8, as fit into `room` different images."""
     offered = [candidates(results) for results in runs]
     popularity = Counter(_kinds_and_images(runs, offered))
     ranked = [
@@ -66,7 +67,7 @@ def choose(runs: Sequence[Results], room: int) -> list[Picks]:
 
 
 def shown_images(runs: Sequence[Results], chosen: Sequence[Picks]) -> list[int]:
-    """Return the indices of all shown images, those shown most often first."""
+    """Return the indices of all shown images, the most frequently shown first."""
     frequency = Counter(index for _, index in _kinds_and_images(runs, chosen))
     return sorted(frequency, key=lambda index: (-frequency[index], index))
 

@@ -39,7 +39,7 @@ def check_same_dataset(results: Results, pictures: Pictures) -> None:
 def make_sheet(indices: ArrayLike, pictures: Pictures) -> tuple[bytes, list[int], int]:
     """Return images in one column as PNG, the [width, height] of each, and the factor by which they are shrunk.
 
-    A side has at most 64 pixels.
+    A shrunk image has at most 64 pixels per side.
     """
     pixels = pictures.pixels(np.asarray(indices, dtype=np.int64))
     shrink = -(-max(pixels.shape[1:3]) // _LARGEST_SIDE)

@@ -22,7 +22,7 @@ Json = dict[str, Any]
 def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Sequence[str]]) -> list[Json]:
     """Return the message and the best run per radius of each dataset; runs are in the order of the table's rows.
 
-    `absent` names, by dataset, networks that have results on its corrupted images only.
+    `absent` contains, by dataset, the names of networks that have results on its corrupted images only.
     """
     positions = {id(row): position for position, row in enumerate(table.rows)}
     configs = {id(row): run.config for row, run in zip(table.rows, runs, strict=True)}
@@ -96,7 +96,7 @@ def _headline(leads: Sequence[Lead], dataset: str | None) -> str:
 
 
 def _acr_lines(leads: Sequence[Lead]) -> list[Json]:
-    """Return a line per noise level: the largest ACR, and by how much it exceeds that of the next method."""
+    """Return a line per noise level: the method with the largest ACR, and its lead over the next method."""
     lines = []
     for lead in leads:
         text = f"{_name(lead.first)} {lead.first.acr.value:.3f}"
@@ -133,7 +133,7 @@ def _radius_sentence(best: Sequence[BestAt]) -> list[Json]:
 
 
 def _winners(at: BestAt) -> str:
-    """Name the best row at a radius, and the next one if both values are equal as printed."""
+    """Name the best row at a radius, and the best row of another method if both values are equal as printed."""
     level = at.second is not None and f"{at.accuracy:.1f}" == f"{at.second_accuracy:.1f}"
     return listed([_name(row) for row in (at.first, at.second if level else None) if row])
 

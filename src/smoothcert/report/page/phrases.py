@@ -10,7 +10,7 @@ SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 
 
 def at_sigma(sigmas: Iterable[float | None]) -> str:
-    """List noise levels, empty if they are unknown."""
+    """Return a list of noise levels as text, empty if they are unknown."""
     known = [f"{sigma:.2f}" for sigma in sigmas if sigma]
     return f"{SIGMA} {listed(known)}" if known else ""
 
@@ -21,6 +21,6 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def ahead_text(ahead: Estimate, second: str) -> str:
-    """Return a paired difference with its interval."""
+    """Return a paired difference with its interval as text."""
     gap, low, high = (f"{value:.4f}".replace("-", "\N{MINUS SIGN}") for value in (ahead.value, ahead.low, ahead.high))
     return f"{gap} above {second} (paired 95 % interval {low} to {high})"

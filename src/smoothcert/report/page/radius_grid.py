@@ -1,7 +1,7 @@
-"""Certified accuracy as stored in the page: the number of images whose radius falls into each step of a common grid.
+"""Counts images by radius on a common grid, from which the page computes certified accuracy.
 
-The step divides 0.25, so that the paper's radii lie on the grid. At the grid's radii, all curves, bands, envelopes and
-paired differences that the page computes are exact.
+The step divides 0.25, so that the paper's radii lie on the grid. (If the largest radius exceeds 62, the step is a
+multiple of 0.25.) At the grid's radii, all curves, bands, envelopes and paired differences on the page are exact.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def choose_grid(largest: float) -> RadiusGrid:
 
 
 def grid_for(entries: Sequence[Entry]) -> RadiusGrid:
-    """Return a common grid for several entries."""
+    """Return a common grid that covers the radii of all entries."""
     return choose_grid(max(float(entry.results.radius.max()) for entry in entries))
 
 

@@ -39,11 +39,11 @@ def render_page(
 
     Args:
         runs: The runs, as returned by `read_runs`.
-        table: The table of the same runs.
+        table: The table of these runs.
         title: Title of the page.
         load: Returns the test images of a dataset by its name; None omits the images from the page.
         corruptions: Values of heat maps by title, as returned by `corruption_maps`.
-        networks: Results on corrupted images; if the page is mostly about them, it begins with them.
+        networks: Results on corrupted images; at least half as many as runs make the page begin with them.
 
     Raises:
         SmoothcertError: If jinja2 is not installed.

@@ -29,7 +29,7 @@ def training_curves(run: Run, points: int = 100) -> Json | None:
 
 
 def cost(run: Run, paper_hours: float | None) -> Json:
-    """Return the seconds and devices of training and certification (None if unknown), and the paper's hours."""
+    """Return seconds and devices of training and certification (None if unknown), and the paper's training hours."""
     results = run.entry.results
     segments = results.about.get("segments", [])
     certification = sum(float(segment.get("seconds", 0.0)) for segment in segments)
@@ -84,5 +84,5 @@ def _devices(segments: Any) -> str | None:
 
 
 def _round(value: Any) -> float | None:
-    """Round to four digits; return None for NaN and infinity, which JSON does not have."""
+    """Round to four significant digits; return None for NaN and infinity, which JSON does not have."""
     return float(f"{value:.4g}") if isinstance(value, int | float) and math.isfinite(value) else None

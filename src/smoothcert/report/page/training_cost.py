@@ -13,7 +13,7 @@ from smoothcert.training.recipes import list_recipes, load_recipe
 
 @dataclass(frozen=True)
 class Trained:
-    """A network whose training cost follows from its configuration or, without one, the recipe for its settings."""
+    """A network whose training cost is computed from its configuration or, without one, from its recipe."""
 
     name: str
     dataset: str | None
@@ -29,7 +29,7 @@ class Trained:
 
 
 def cost_sentence(networks: Sequence[Trained]) -> str:
-    """Return the cost of networks relative to Gaussian training, and which of them did not record it."""
+    """Return a text on the networks' cost relative to Gaussian training, which names networks with unrecorded cost."""
     settings = {network.name: network.config or network.recipe for network in networks}
     parts = [f"{name} {relative_cost(config):.1f}" for name, config in settings.items() if config]
     if not parts:

@@ -1,4 +1,4 @@
-"""Votes for the predicted class, from the counts file next to a results file."""
+"""Reads the votes of the estimation stage from the counts file next to a results file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Votes:
-    """Votes in the estimation stage: entry i has `count[i]` votes for class `label[i]` on the image in row `row[i]`."""
+    """Votes in the estimation stage: the image in row `row[i]` has `count[i]` votes for class `label[i]`."""
 
     row: Ints
     label: Ints
@@ -32,7 +32,7 @@ class Votes:
 
 
 def read_estimation(path: Path, images: int) -> Votes | None:
-    """Return the votes of a results file, or None if they do not exist for every image."""
+    """Return the estimation votes of a results file, or None unless they exist for every image."""
     if not counts_path(path).is_file():
         return None
     table = read_vote_table(path)

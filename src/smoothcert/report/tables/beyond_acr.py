@@ -27,7 +27,7 @@ _GRID = np.linspace(0, 1, 101)
 
 
 def best_annex(table: Table) -> Annex:
-    """Return the best method and noise level at each radius, among rows of one dataset, protocol and set of images."""
+    """Return a table of the best method and noise level at each radius, per dataset, protocol and set of images."""
     groups: dict[Any, list[TableRow]] = {}
     for row in table.rows:
         groups.setdefault((row.entry.dataset, row.entry.protocol, row.entry.image_set), []).append(row)
@@ -47,7 +47,7 @@ def best_annex(table: Table) -> Annex:
 
 
 def fewer_votes_annex(runs: Sequence[Run], table: Table) -> Annex:
-    """Return the training cost of runs, and their expected ACR at fewer votes where votes and settings allow it."""
+    """Return a table of training costs and, where `acr_at_fewer` can compute it, expected ACR at fewer votes."""
     order = {id(row.entry): place for place, row in enumerate(table.rows)}
     titles = [
         *(["dataset"] if table.several_sets else []),
@@ -71,9 +71,9 @@ def fewer_votes_annex(runs: Sequence[Run], table: Table) -> Annex:
 
 
 def acr_at_fewer(run: Run) -> dict[int, float]:
-    """Return the expected ACR by number of votes.
+    """Return the expected ACR at each number of votes in `FEWER` that is less than n.
 
-    The result is empty unless the run used CERTIFY with a fixed n and kept its votes.
+    The result is empty unless the run used the standard CERTIFY with a fixed n and stored its votes.
     """
     settings, results = run.entry.settings, run.entry.results
     unusual = {"stop", "bound", "top_k", "cascade"} & set(settings)

@@ -21,7 +21,7 @@ _FILE_NAME = re.compile(r"(?P<method>.+)-(?P<sigma>\d+(\.\d+)?)")
 
 @dataclass(frozen=True)
 class Entry:
-    """Results of one run, with the properties the table needs."""
+    """Results of one run, with the properties that the table shows, sorts or groups by."""
 
     results: Results
     name: str
@@ -49,12 +49,12 @@ class Entry:
 
     @property
     def rivals(self) -> tuple[str, float, str]:
-        """Dataset, noise level and protocol: rows with equal values are ranked against each other."""
+        """Dataset, noise level and protocol: rows with equal values, on equal images, are ranked against each other."""
         return (*self.group, self.protocol)
 
     @cached_property
     def image_set(self) -> bytes:
-        """Identifies the images: rows with equal values can be ranked against each other."""
+        """Key of the set of images: rows with equal keys can be ranked against each other."""
         return np.sort(self.results.idx).tobytes()
 
     @property
@@ -72,7 +72,7 @@ def stated_sigma(name: str, given: Mapping[str, Any]) -> float | None:
 
 
 def _own_name(results: Results) -> str | None:
-    """Return the name of a user's model: the one given in `model`, or else that of its class or function."""
+    """Return the name of a user's model: its name in the settings, or else the name of its class or function."""
     given = results.about.get("settings", {}).get("model", {}).get("name")
     segment = (results.about.get("segments") or [{}])[-1]
     named = segment.get("module") or segment.get("function") or {}
@@ -83,8 +83,8 @@ def _own_name(results: Results) -> str | None:
 def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     """Return the table entry for results, by default named after their method.
 
-    Published files have no sidecar: method and noise level are in the file name, METHOD-SIGMA.tsv. `given` holds
-    the `dataset` and `sigma` of files that do not state them.
+    Published files have no sidecar: method and noise level are in the file name, METHOD-SIGMA.tsv. `given` may
+    contain `dataset` and `sigma`, for files that do not state them.
     """
     settings = results.about.get("settings", {})
     file_name = _FILE_NAME.fullmatch(results.name)
@@ -94,7 +94,7 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     stated = settings.get("model", {}).get("method")
     method = (stated or (file_name["method"] if file_name else results.name)).lower()
     method = ALIASES.get(method, method)
-    own = stated or _own_name(results)  # name of a method or model that the paper does not have
+    own = stated or _own_name(results)  # name of a method or model that is not in the paper
     protocol = protocol_of(settings)
     ensemble = settings.get("model", {}).get("ensemble")
     label = name or {**METHODS, **OTHER_METHODS}.get(method) or own or results.name

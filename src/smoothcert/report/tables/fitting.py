@@ -15,9 +15,9 @@ _READABLE_NAME, _SHORTEST_NAME = 20, 12
 def fit_table(table: Table, fits: Callable[[Sheet], bool], *, curves: bool = True) -> Sheet:
     """Return the most complete form of a table that fits, or the narrowest one if none does.
 
-    It omits, in this order: radii at which no image is certified; the columns `images` and `n`, which the note
-    states; the columns of dataset and noise level, which become headings; the sparklines; letters of long names; the
-    standard error; more letters; every second radius, repeatedly.
+    Shorter forms omit, in this order: radii at which no image is certified; the columns `images` and `n`, whose values
+    move to the note; the columns of dataset and noise level, which become headings; the sparklines; letters of long
+    names; the standard error; more letters; every second radius, repeatedly.
     """
     for printed in _narrower(table, curves):
         if fits(printed):
@@ -107,7 +107,7 @@ def _headings(table: Table) -> tuple[str, ...]:
 
 
 def sizes(rows: Sequence[TableRow]) -> str:
-    """Return the numbers of images and noise samples as a sentence."""
+    """Return the numbers of images and noise samples as text."""
     images = sorted({len(row.entry.results) for row in rows}, reverse=True)
     samples = sorted({row.entry.n for row in rows if row.entry.n}, reverse=True)
     text = f"{' or '.join(f'{number:,}' for number in images)} images"
@@ -115,7 +115,7 @@ def sizes(rows: Sequence[TableRow]) -> str:
 
 
 def fit_corruptions(printed: Sheet, fits: Callable[[Sheet], bool]) -> list[Sheet]:
-    """Return a table of corrupted images, or, if it is too wide, tables with a row per corruption for each measure."""
+    """Return the table or, if it is too wide, tables with a row per corruption, one or more for each measure."""
     if fits(printed):
         return [printed]
     shown = []

@@ -34,7 +34,7 @@ class Cell:
 Lines = list[list[Cell]]
 
 TEXT_COLUMNS = ("dataset", "method", "curve", "corruption", "recipe", "model", "network")
-"""Titles of left-aligned columns; all others hold numbers."""
+"""Titles of left-aligned columns; all others contain numbers."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def sheet(table: Table | Sheet) -> Sheet:
 
 
 def row_lines(row: TableRow, table: Table, paper: PaperRow | None = None) -> Lines:
-    """Return the line of a row, and one with the paper's numbers if the row has them or they are given."""
+    """Return the line of a row, followed by the paper's numbers if `paper` or the row contains them."""
     entry = row.entry
     dataset = [Cell(dataset_title(entry.dataset))] if table.several_sets else []
     cells = [
@@ -101,7 +101,7 @@ def row_lines(row: TableRow, table: Table, paper: PaperRow | None = None) -> Lin
 
 
 def dataset_title(name: str | None) -> str:
-    """Return the usual name of a dataset."""
+    """Return the display name of a dataset."""
     return TITLES.get(name or "", name or "?")
 
 
@@ -109,7 +109,7 @@ _MARKS = {"best": "*", "second": "_", "worse": "-", "": " "}
 
 
 def to_text(table: Table | Sheet) -> str:
-    """Return an aligned table; `*` marks the best of a column, `_` the second best and `-` grayed values."""
+    """Return an aligned table; `*` marks the best value of a column, `_` the second best, and `-` grayed values."""
     printed = sheet(table)
     lines = aligned_lines(printed, _MARKS, "-")
     texts = ["".join(text for text, _ in line).rstrip() for line in lines]

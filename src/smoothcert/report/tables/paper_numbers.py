@@ -1,7 +1,7 @@
 """Numbers printed in the paper's tables, for comparison.
 
-`paper.csv` holds the tables of "Confidence-aware Training of Smoothed Classifiers for Certified Robustness" (Jeong, Kim
-and Shin, AAAI 2023), one number per line.
+`paper.csv` contains the tables of "Confidence-aware Training of Smoothed Classifiers for Certified Robustness" (Jeong,
+Kim and Shin, AAAI 2023), one number per line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OTHER_METHODS = {"smoothadv-consistency": "SmoothAdv + Consistency", "first-fail
 ALIASES = {"cat-rs": "catrs", "cat_rs": "catrs", "cohen": "gaussian", "salman": "smoothadv", "stab": "stability"}
 """Method names used by published results files."""
 
-_LINF_TABLE = "tab:l_infty_robustness"  # l_inf columns for rows of the main table
+_LINF_TABLE = "tab:l_infty_robustness"  # additional l_inf columns for rows of the main table
 _METRICS = ("acr", "certified_accuracy", "acr_std", "titanx_pascal_hours", "linf_certified_accuracy")
 
 
@@ -66,7 +66,8 @@ def paper_row(
 ) -> PaperRow | None:
     """Return the printed row of a method at a noise level, or None if the paper has no such row.
 
-    `table` is the dataset's main table by default; `setup` selects one of several rows of a method.
+    By default, `table` is the dataset's main table together with its l_inf numbers. `setup` selects one of several rows
+    of a method.
 
     >>> paper_row("cifar10", 0.5, "catrs").acr
     0.757

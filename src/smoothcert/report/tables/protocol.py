@@ -1,4 +1,4 @@
-"""Certification protocol of results: its differences from the published one, and checks before comparisons."""
+"""Describes how a protocol differs from the published CERTIFY, and checks whether results can be compared."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def _cascade(cascade: Mapping[str, Any]) -> str:
 
 
 def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> None:
-    """Raise if the entries cannot share a table; a different protocol is allowed, as it is part of the row's name."""
+    """Raise if the entries cannot share a table.
+
+    Protocols may differ, since the rows' names state them; with `paper`, all must be the published protocol.
+    """
     norms = {entry.settings.get("norm", "l2") for entry in entries}
     if len(norms) > 1:
         raise UsageError(f"Radii in {' and '.join(sorted(norms))} cannot be in one table; report each norm separately.")
@@ -69,7 +72,7 @@ def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> No
 
 
 def check_same_protocol(entry: Entry, other: Entry) -> None:
-    """Raise if two results were certified differently or on different images, so that they cannot be compared."""
+    """Raise if two results cannot be compared: their protocols or n differ, or the labels of shared images."""
     both = f"{entry.name} and {other.name}"
     if entry.protocol != other.protocol:
         raise UsageError(f"{both} cannot be compared: they were certified with different protocols.")

@@ -17,7 +17,7 @@ from smoothcert.statistics import metrics
 
 @dataclass(frozen=True)
 class TableRow:
-    """Numbers of one run, accuracies in percent; `marks` maps a column to "best" or "second"."""
+    """Numbers of one run, accuracies in percent; `marks` maps a column to "best", "second" or "worse"."""
 
     entry: Entry
     acr: metrics.Estimate
@@ -30,7 +30,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with the radii of their accuracies; `baseline` names the entry that differences refer to."""
+    """Rows and the radii of their accuracies; `baseline` names the entry that is subtracted in differences."""
 
     rows: tuple[TableRow, ...]
     radii: tuple[float, ...]
@@ -43,7 +43,7 @@ class Table:
         return len({row.entry.dataset for row in self.rows}) > 1
 
     def rivals(self) -> list[list[TableRow]]:
-        """Return the rows grouped by images and protocol: those that are ranked against each other."""
+        """Return the groups of rows to rank against each other: equal dataset, noise level, protocol and images."""
         return self._grouped(lambda entry: (entry.rivals, entry.image_set))
 
     def groups(self) -> list[list[TableRow]]:
@@ -70,9 +70,9 @@ def build_table(
 
     Args:
         entries: The runs, as returned by `describe`.
-        radii: l2 radii of the accuracy columns; by default the paper's grid for the dataset.
+        radii: l2 radii of the accuracy columns; by default the paper's grid for the dataset (the longest of several).
         linf: l_inf radii of further accuracy columns.
-        baseline: Name or method of the entry to compare ACR with, on the images both have.
+        baseline: Name or method of the entry to compare ACR with, on the images they share.
         paper: Attach the paper's numbers to the rows.
         gray: Mark accuracies that Gaussian training of at most the same cost exceeds.
 
@@ -95,7 +95,7 @@ def build_table(
 
 
 def _row_order(entry: Entry) -> tuple[Any, ...]:
-    """Sort by dataset, noise level, number of images (descending) and method."""
+    """Return a key that sorts by dataset, noise level, number of images (descending) and method."""
     return (entry.group, -len(entry.results), entry.image_set, method_rank(entry.method))
 
 
@@ -124,7 +124,7 @@ def _build_row(
 
 
 def _find_baseline(entries: Sequence[Entry], baseline: str | None, entry: Entry) -> Entry | None:
-    """Return the baseline in the entry's group; None for the baseline itself and for groups without one."""
+    """Return the baseline in the entry's group; None for the baseline itself and for groups without a baseline."""
     if baseline is None:
         return None
     names = [(other.name, other.name.partition(" [")[0], other.method, other.results.name) for other in entries]
@@ -149,7 +149,7 @@ def _mark_rows(rows: Sequence[TableRow]) -> None:
 
 
 def _mark_worse(rows: Sequence[TableRow]) -> None:
-    """Mark accuracies below those of the costliest Gaussian training that costs no more, else of the cheapest one."""
+    """Mark accuracies below the costliest Gaussian run that costs at most as much, else below the cheapest one."""
     gaussians = sorted((row for row in rows if row.entry.method == "gaussian"), key=lambda row: row.entry.cost or 0.0)
     for row in rows:
         affordable = [other for other in gaussians if (other.entry.cost or 0.0) <= (row.entry.cost or math.inf)]
@@ -171,7 +171,7 @@ def rank_marks(values: Sequence[float | None]) -> list[str]:
 
 
 def to_json(table: Table) -> list[dict[str, Any]]:
-    """Return the table as plain values, with standard errors and high-probability bounds."""
+    """Return the table as JSON-compatible values, with standard errors and high-probability bounds."""
     return [_row_json(row, table) for row in table.rows]
 
 

@@ -42,7 +42,7 @@ def _distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _without_common_start(names: Sequence[str]) -> list[str]:
-    """Cut off the leading words that all names share; a name without other words becomes empty.
+    """Remove the leading words that all names share; a name without other words becomes empty.
 
     >>> _without_common_start(["mnist-macer-1.00", "mnist-macer-1.00-lambda4", "mnist-macer-1.00-lambda8"])
     ['', 'lambda4', 'lambda8']

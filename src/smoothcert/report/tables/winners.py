@@ -45,7 +45,7 @@ def comparable_rows(table: Table, dataset: str | None) -> list[TableRow]:
 
 
 def leads_by_sigma(rows: Sequence[TableRow]) -> list[Lead]:
-    """Return the lead at each noise level, in increasing order."""
+    """Return the lead at each noise level, from the lowest to the highest level."""
     leads = []
     for sigma in sorted({row.entry.sigma or 0.0 for row in rows}):
         members = [row for row in rows if (row.entry.sigma or 0.0) == sigma]
@@ -72,7 +72,7 @@ def _best_at(rows: Sequence[TableRow], number: int, radius: float) -> BestAt:
 
 
 def method_name(row: TableRow) -> str:
-    """Return the method of a row, or its name if it is not one of the paper's."""
+    """Return the method of a row, or the row's name if its method is unknown."""
     return row.entry.method or row.entry.name
 
 
