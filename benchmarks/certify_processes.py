@@ -1,8 +1,8 @@
-"""Speedup of certification with several processes over one, each with one thread, in alternating rounds.
+"""Measure the speedup of certification by several processes, each with one thread, in alternating rounds.
 
     python benchmarks/certify_processes.py [--processes 2] [--n 5000] [--rounds 3]
 
-A LeNet with random weights is certified on mnist-mini. The time is that of the voting, from the sidecar: it excludes
+A LeNet with random weights is certified on mnist-mini. The times are read from the sidecar; they exclude
 starting Python and joining the process group.
 """
 

@@ -1,11 +1,11 @@
-"""Votes and training steps per second on the CPU, by number of threads and load of the machine.
+"""Measure votes and training steps per second on the CPU, by number of threads and load of the machine.
 
     python benchmarks/cpu_load.py [--before SRC] [--loads 0 1 2 4] [--rounds 4] [--seconds 0.6] [--json FILE]
 
-`--before` names the folder `src` of an earlier version, to measure it in the same run. Every setting has a process of
-its own, which waits while the others are measured. They take turns, round after round, while `--loads` other processes
-each keep a core busy. The numbers are medians over the rounds. The published loop (`published.py`) runs at the fastest
-of several batch sizes.
+`--before` names the folder `src` of an earlier version, to measure it in the same run. Every setting has its own
+process, which waits while other settings are measured. For each of the `--loads`, the settings take turns for several
+rounds while that number of busy processes runs. The results are medians over the rounds. The published loop
+(`published.py`) runs at the fastest of several batch sizes.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def voting(network):
 
 
 def published(network):
-    """Return the same for the published loop, at the batch size that is fastest now."""
+    """Return a function that runs the published loop at its fastest batch size, and the number of votes."""
     import torch
     from published import certify_counts, published_lenet
 
@@ -193,7 +193,7 @@ def print_ratios(settings, loads):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, metavar="SRC", help="sources of an earlier version")
+    parser.add_argument("--before", type=Path, metavar="SRC", help="folder `src` of an earlier version")
     parser.add_argument("--loads", type=int, nargs="+", default=[0, 1, 2, 4], help="numbers of busy processes")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=4)

@@ -2,8 +2,8 @@
 
     python benchmarks/decode.py FOLDER [--workers 1 2] [--seconds 5]
 
-FOLDER holds full-size photographs, one folder per class. Workers are the processes that training uses; one worker uses
-one core.
+FOLDER contains full-size photographs, one folder per class. Workers are the processes that decode images for training;
+one worker uses one core.
 """
 
 import argparse

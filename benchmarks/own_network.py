@@ -2,11 +2,11 @@
 
     python benchmarks/own_network.py [--device cuda] [--compile] [--images 10000] [--epochs 3] [--certify 100]
 
-First come milliseconds per CAT-RS step (64 images, 4 noise samples, 4 attack steps), all in the same precision,
-bfloat16 autocast by default: eager PyTorch as published (`published.py`), `method.step` in an eager loop, the step of
-`smoothcert.train` (on a GPU, a CUDA graph) and, with `--compile`, the compiled step. Then the network is trained on
-CIFAR-10 and certified. With few label samples and a teacher trained for the same few epochs, this takes about a
-minute on a GPU; the accuracy after such a short training means nothing.
+The script first measures milliseconds per CAT-RS step (64 images, 4 noise samples, 4 attack steps), all in the same
+precision, bfloat16 autocast by default: eager PyTorch as published (`published.py`), `method.step` in an eager loop,
+the step of `smoothcert.train` (on a GPU, a CUDA graph) and, with `--compile`, the compiled step. Then the network is
+trained on CIFAR-10 and certified. With few label samples and a teacher trained for the same few epochs, this takes
+about a minute on a GPU; the accuracy after such a short training means nothing.
 """
 
 import argparse
@@ -188,7 +188,7 @@ def main():
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--compile", action="store_true", help="also measure compiled steps, and train with them")
     parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
-    parser.add_argument("--width", type=int, default=64, help="channels of the first stage; fewer to try it on a CPU")
+    parser.add_argument("--width", type=int, default=64, help="channels of the first stage; use fewer on a CPU")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     device = choose_device(args.device)

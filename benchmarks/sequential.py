@@ -1,11 +1,11 @@
-"""Noise samples saved by sequential certification, simulated on the published CIFAR-10 confidences of CAT-RS.
+"""Simulate how many noise samples sequential certification saves, with the published CIFAR-10 results of CAT-RS.
 
     SMOOTHCERT_TEST_DATA=FOLDER python benchmarks/sequential.py [--sigmas 0.25 0.5 1.0] [--no-radius] [--json FILE]
 
-FOLDER holds published/cifar10/cat-rs-SIGMA.tsv as published by its authors. The share of votes behind an image's radius
-is taken as its true probability; images that abstained get one from U(0.3, 0.5). Every stopping rule draws votes with
-these probabilities. Its table is compared with the table from all 100,000 votes of the same draw (fixed), in the worst
-of three draws, and with the published table, which is another draw.
+FOLDER contains published/cifar10/cat-rs-SIGMA.tsv as published by the authors of CAT-RS. The probability of a vote for
+the predicted class is taken from the published radius; for abstentions, it is drawn from U(0.3, 0.5). Every stopping
+rule certifies with votes drawn with these probabilities. Its results table is compared with the table from all 100,000
+votes of the same draw ("fixed"; the largest difference in three draws) and with the published table.
 """
 
 import argparse

@@ -2,8 +2,9 @@
 
     python benchmarks/stopping.py [--device cuda] [--pretrained mnist-catrs-0.50] [--data mnist] [--skip 20]
 
-Targets: the speedup of `--stop table` is at least 80 % of its factor in samples, and sound certification takes less
-than 1.5 times as long as ordinary certification. (With `--form compiled`, sound certification uses `pinned`.)
+Targets: the speedup of `--stop table` is at least 80 % of the factor by which it reduces the samples, and sound
+certification takes less than 1.5 times as long as ordinary certification. (With `--form compiled`, sound certification
+uses `pinned`.)
 """
 
 import argparse
@@ -34,7 +35,7 @@ def main():
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--skip", type=int, default=20)
     parser.add_argument("--n", type=int, default=100_000)
-    parser.add_argument("--precision", help="default: bf16 on a GPU")
+    parser.add_argument("--precision", help="default: bf16 on a GPU, otherwise fp32")
     parser.add_argument("--form", default="folded", help="with `compiled`, the sound run uses `pinned`")
     parser.add_argument("--micro-batch", type=int, help="noisy inputs per forward pass")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")

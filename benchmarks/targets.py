@@ -1,11 +1,11 @@
-"""Measure the speed targets, as ratios to the reference (`published.py`) in the same run.
+"""Compare speeds with their targets, as ratios to the reference (`published.py`) in the same run.
 
     python benchmarks/targets.py [--seconds 3] [--networks lenet cifar_resnet20] [--json FILE]
 
-Milliseconds per CAT-RS step (64 images, 4 noise samples, 4 attack steps), noise samples per second in certification,
-and eight LeNet runs at once. On a GPU, smoothcert runs compiled in bfloat16 (TF32 for LeNet's steps), the reference
-eager in float32. On a CPU, only LeNet's certification has a target. Both sides are warmed up; warm-up, with
-compilation, is timed separately.
+The script measures milliseconds per CAT-RS step (64 images, 4 noise samples, 4 attack steps), noise samples per second
+in certification, and the speed of eight LeNet runs at once. On a GPU, smoothcert runs compiled in bfloat16 (TF32 for
+LeNet's steps), the reference eager in float32. On a CPU, only LeNet's certification has a target. Both sides are warmed
+up; warm-up, with compilation, is timed separately.
 """
 
 import argparse

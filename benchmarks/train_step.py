@@ -5,7 +5,7 @@
 
 A step includes everything: gathering and augmenting images, noise, attack, loss, backward pass, optimizer. On a CUDA
 device it is replayed as a graph. Images are random. `--together` trains several runs at once, each on its own stream;
-the milliseconds are then the time divided by the steps of all of them.
+the time is then divided by the total number of steps of all runs.
 """
 
 import argparse
@@ -83,7 +83,9 @@ def main():
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--together", nargs="+", type=int, default=[1], help="numbers of runs to train at once")
+    parser.add_argument(
+        "--together", nargs="+", type=int, default=[1], help="numbers of runs to train at once (default: 1)"
+    )
     parser.add_argument("--seconds", type=float, default=3.0, help="time spent on each measurement")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Measure the time of two whole commands: certifying 100 images of MNIST, and one epoch of CAT-RS on it.
+"""Measure the time of two whole commands: certifying 100 images of MNIST, and training one epoch with CAT-RS.
 
     python benchmarks/whole.py [--device cuda] [--data mnist] [--n 100000] [--json FILE]
 
 Each is compared with a script that works like the published code (`published.py`). Both run as new processes, so that
-imports, data, GPU start and compilation count. Computing soft labels is excluded on both sides.
+imports, loading data, GPU initialization and compilation are included. Computing soft labels is excluded on both sides.
 """
 
 import argparse

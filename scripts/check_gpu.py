@@ -1,4 +1,4 @@
-"""Check on a CUDA device what cannot be tested without one: kernels against the CPU, graphs against eager steps.
+"""Run the checks that need a CUDA device: kernels against references, graphs and compiled steps against eager ones.
 
 python scripts/check_gpu.py [--parts steps votes] [--networks lenet] [--compiled catrs]
 """
@@ -143,7 +143,7 @@ def check_resident():
 
 @torch.no_grad()
 def check_bottleneck():
-    """Compare the fused convolution, bias, shortcut and ReLU with the same in double precision."""
+    """Compare the fused convolution, bias, shortcut and ReLU with separate layers in double precision."""
     from smoothcert.kernels.bottleneck_convolution import convolve
     from smoothcert.models.cuda.bottleneck import Convolution
 
@@ -450,9 +450,13 @@ def check_memory():
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=("noise", "kernels", "steps", "votes"), help="default: all")
-    parser.add_argument("--networks", nargs="*", default=["lenet", "cifar_resnet20"], help="networks to check steps of")
-    parser.add_argument("--compiled", nargs="*", default=list(METHODS), help="methods to check compiled steps of")
+    parser.add_argument(
+        "--parts", nargs="+", choices=("noise", "kernels", "steps", "votes"), help="parts to run (default: all)"
+    )
+    parser.add_argument(
+        "--networks", nargs="*", default=["lenet", "cifar_resnet20"], help="check steps of these networks"
+    )
+    parser.add_argument("--compiled", nargs="*", default=list(METHODS), help="check compiled steps of these methods")
     args = parser.parse_args()
     # After a fallback, plain execution would be compared with itself, so a fallback is an error.
     warnings.filterwarnings("error", message="Steps run")

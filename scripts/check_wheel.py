@@ -2,9 +2,10 @@
 
     python scripts/check_wheel.py dist/smoothcert-0.1.0-py3-none-any.whl --same-as OTHER.whl --environment FOLDER
 
-1. The wheel is below 25 MB and holds the package's files that Git tracks, no others, and the licenses.
-2. With `--same-as`: the other wheel, built from the checkout instead of the sdist, has the same files.
-3. With `--environment`: installed in a new virtual environment, it runs the code of README.md in an empty folder.
+1. The wheel is smaller than 25 MB, and contains exactly the package's files that Git tracks, and the licenses.
+2. With `--same-as`: the other wheel, built from the checkout instead of the sdist, contains identical files.
+3. With `--environment`: the wheel, installed in a new virtual environment, runs the code of README.md in an
+   empty folder.
 """
 
 import argparse
@@ -103,8 +104,10 @@ def run_quickstart(wheel: Path, environment: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Check a wheel before it is uploaded.")
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--same-as", type=Path, metavar="WHEEL", help="wheel that must have the same files")
-    parser.add_argument("--environment", type=Path, metavar="FOLDER", help="virtual environment to create for the run")
+    parser.add_argument("--same-as", type=Path, metavar="WHEEL", help="wheel that must contain identical files")
+    parser.add_argument(
+        "--environment", type=Path, metavar="FOLDER", help="virtual environment to create for running README.md"
+    )
     arguments = parser.parse_args()
     wheel: Path = arguments.wheel
     problems = file_problems(wheel, tracked_files())

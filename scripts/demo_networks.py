@@ -1,11 +1,11 @@
-"""Make the quantized networks of the demo page: train the missing ones, round their weights, and certify the result.
+"""Make the quantized networks of the demo page: train missing networks, and round the weights of all.
 
     python scripts/demo_networks.py RUNS [--data-dir DIR]
 
-CAT-RS networks are the bundled pretrained ones (150 epochs). The Gaussian networks are trained here for 20 epochs, and
-an ordinary one for 6 with noise too weak to matter; RUNS keeps them, and a second call does not train again. Weights
-become whole numbers of 8 bits with a step per output; a step that is coarse compared with the spread of the weights
-makes them compress well. The script prints how often float and quantized networks vote for the correct class.
+The CAT-RS networks are the bundled pretrained models (150 epochs). The Gaussian networks are trained here for 20
+epochs, and an ordinary network for 6 epochs with negligible noise. They are stored in RUNS, and a second call does not
+train them again. Weights are rounded to 8-bit integers, with one step size per output; coarse steps compress well. The
+script prints the accuracy under noise of the original and of the quantized networks.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def quantize(checkpoint, name, sigma, data_dir):
         "sigma": str(about["sigma"]),
         "sha256": checkpoint.sha256,
     }
-    # Use a gzip container (31), but no search for repetitions, of which weights have none.
+    # Use a gzip container (31), but do not search for repetitions: weights have none.
     packing = zlib.compressobj(9, zlib.DEFLATED, 31, 9, zlib.Z_HUFFMAN_ONLY)
     packed = packing.compress(save(tensors, metadata=facts)) + packing.flush()
     (FOLDER / f"{name}.safetensors.gz").write_bytes(packed)

@@ -1,6 +1,6 @@
 """Make src/smoothcert/data/mnist-mini.npz: the first 600 training and 100 test images of each MNIST digit.
 
-    python scripts/make_mnist_mini.py DATA_DIR     (the folder that holds mnist/)
+    python scripts/make_mnist_mini.py DATA_DIR     (the folder that contains mnist/)
 
 The images keep the order of the original files; their positions in those files are stored beside them.
 """

@@ -32,7 +32,7 @@ def main():
     keep.add_argument("tables", nargs="+")
     verbs.add_parser("write")
     verify = verbs.add_parser("verify")
-    verify.add_argument("--images", type=int, default=3, help="images per network to vote on again (default: 3)")
+    verify.add_argument("--images", type=int, default=3, help="images per network to count votes on again (default: 3)")
     verify.add_argument("--n", type=int, default=10_000, help="fresh noise samples per image (default: 10,000)")
     verify.add_argument(
         "--replayed", type=int, default=100, help="images per network to check the precision on (default: 100)"

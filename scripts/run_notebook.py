@@ -2,8 +2,8 @@
 
 python scripts/run_notebook.py NOTEBOOK [--out FILE]
 
-Each cell shows what it prints, the value of its last line, and its figures, as in Jupyter. Relative paths start
-from the current folder.
+Each cell shows what it prints, the value of its last line, and its figures, as in Jupyter. Paths are relative
+to the current folder.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def _run_cell(source, names, where):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("notebook", type=Path)
-    parser.add_argument("--out", type=Path, help="default: the notebook itself")
+    parser.add_argument("--out", type=Path, help="notebook to write (default: overwrite NOTEBOOK)")
     args = parser.parse_args()
     text = json.dumps(run_notebook(args.notebook), indent=1, ensure_ascii=False) + "\n"
     (args.out or args.notebook).write_text(text, encoding="utf-8")

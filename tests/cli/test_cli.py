@@ -295,7 +295,8 @@ def test_import_and_export(tmp_path, capsys, trained_lenet):
     assert loaded.about == {"epoch": 5, "dataset": "mnist-mini", "sigma": 0.25}
     written = ours.read_bytes()
     assert main([*arguments[:4], "--sigma", "0.5"]) == 2
-    assert "ours.safetensors exists; choose another `--out`, or overwrite it with `--force`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "ours.safetensors already exists; choose another `--out`, or overwrite it with `--force`" in said
     assert ours.read_bytes() == written
     assert main([*arguments[:4], "--sigma", "0.5", "--force"]) == 0
     assert smoothcert.load_checkpoint(ours).about == {"epoch": 5, "sigma": 0.5}

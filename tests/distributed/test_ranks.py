@@ -195,7 +195,7 @@ def test_a_key_written_by_a_stranger_executes_nothing(key, rank, read, tmp_path)
     payload = pickle.dumps(Malicious(tmp_path / "executed"))
     ranks = LaunchedRanks(rank, 2, HashStore())
     ranks.store.set(key, payload)
-    with pytest.raises(SmoothcertError, match="The ranks' store has a value that is not JSON"):
+    with pytest.raises(SmoothcertError, match="The ranks' store contains a value that is not JSON"):
         read(ranks)
     assert not (tmp_path / "executed").exists()
     pickle.loads(payload)

@@ -67,7 +67,7 @@ def test_a_bomb_takes_little_memory(tmp_path):
 
 
 def test_an_endless_file_ends():
-    with pytest.raises(SmoothcertError, match="holds more than"):
+    with pytest.raises(SmoothcertError, match="contains more than"):
         read_bytes(Path("/dev/zero"))
 
 

@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(f"the output cannot be written ({error.strerror or error}).")
         return 1
     except MemoryError:
-        _complain("out of memory; choose fewer or smaller images, samples or batches.")
+        _complain("out of memory; use fewer images or noise samples, smaller images or smaller batches.")
         return 1
     finally:
         if "smoothcert.distributed.ranks" in sys.modules:
@@ -152,7 +152,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _limit_spinning() -> None:
-    """Let idle OpenMP threads sleep early, unless the user has set a policy. Call before torch loads.
+    """Let idle OpenMP threads sleep early, unless the user has set a policy. Call before torch is loaded.
 
     By default they spin for milliseconds, and on a busy machine take that time from the threads that they wait for.
     """
@@ -172,7 +172,7 @@ def _discard_stdout() -> None:
 
 
 def _reported_by_another_rank(error: SmoothcertError) -> bool:
-    """Return True if another process of a launched group reports the error, so that users read it once."""
+    """Return True if another process of a launched group reports the error, so that users see it only once."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return False
     from smoothcert.distributed.launched import LaunchedRanks

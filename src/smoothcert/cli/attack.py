@@ -1,4 +1,4 @@
-"""`smoothcert attack`."""
+"""The command `smoothcert attack`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
     )
     add_input_options(parser)
     parser.add_argument(
-        "--certificates", type=Path, metavar="FILE", help="results file from `certify` (default: the one in RUN)"
+        "--certificates", type=Path, metavar="FILE", help="results file from `certify` (default: the only one in RUN)"
     )
     group = parser.add_argument_group("protocol")
     add_several(group, "--radii", type=float, metavar="R", help="l2 radii of the attack (default: 0.25 0.5 1)")
@@ -56,7 +56,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Attack, write every trial, print the summary, and raise if too many certificates were broken."""
+    """Attack images, write every trial, print a summary, and raise if too many certificates were broken."""
     from smoothcert.certification.attack import COLUMNS, attack_dataset, surprise
     from smoothcert.results.reader import read_results
     from smoothcert.runtime.atomic_files import check_replaceable, write_text
@@ -109,12 +109,14 @@ def _find_certificates(args: argparse.Namespace) -> Path:
     folder = Path(args.checkpoint or Path("runs", args.pretrained))
     files = certificates_in(folder)
     if len(files) != 1:
-        raise UsageError(f"{folder} holds {len(files)} results files from `certify`; name one with `--certificates`.")
+        raise UsageError(
+            f"{folder} contains {len(files)} results files from `certify`; name one with `--certificates`."
+        )
     return files[0]
 
 
 def _check_settings(certificates: Results, inputs: CommandInputs, data: ImageData) -> dict[str, Any]:
-    """Return the settings of the certificates, or raise if they belong to a different model or dataset."""
+    """Return the settings of the certificates; raise if they are for another model, other images or another norm."""
     settings: dict[str, Any] = dict(certificates.about.get("settings", {}))
     if settings.get("task") != "certify":
         raise UsageError(f"{certificates.name} has no sidecar from `certify` beside it.")

@@ -24,20 +24,20 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
         "--stop",
         choices=("fixed", "table", "radius", "budget"),
         default="fixed",
-        help="fixed: draw --n samples per image (default); table: stop once it is known at which "
-        "radii of the table an image is certified; radius: the same for --radius only; budget: spend --budget samples "
-        "on the most uncertain images",
+        help="fixed: draw --n samples per image (default); table: stop sampling an image once every radius of the "
+        "results table is decided for it; radius: stop once --radius is decided; budget: spend --budget samples on "
+        "the most uncertain images",
     )
-    text = "--stop table or budget: radii of the table (default: the paper's)"
+    text = "with --stop table or budget: radii of the results table (default: the paper's)"
     add_several(group, "--grid", dest="radii", type=float, metavar="R", help=text)
     group.add_argument("--radius", type=float, metavar="R", help="with --stop radius: the radius to decide")
-    text = "--stop budget: total number of samples for the dataset, e.g. 5e8"
+    text = "with --stop budget: total number of samples for the dataset, such as 5e8"
     group.add_argument("--budget", dest="samples", metavar="B", help=text)
-    text = "stop sampling an image if its selected class is wrong; tables are not affected"
+    text = "stop sampling an image if its selected class is wrong; this does not change the results table"
     group.add_argument("--skip-wrong", action="store_true", help=text)
     group = parser.add_argument_group("kind of certificate")
-    group.add_argument("--noise", default="gaussian", help="gaussian for l2 (default) or uniform for l1")
-    text = "integer noise, with which certificates of 8-bit images hold despite floating-point rounding"
+    group.add_argument("--noise", default="gaussian", help="gaussian (default), for l2 radii, or uniform, for l1 radii")
+    text = "use integer noise, so that certificates of 8-bit images hold despite floating-point rounding"
     group.add_argument("--sound", action="store_true", help=text)
     group.add_argument("--bound", default="one-sided", help="one-sided (default), randomised or two-sided")
 
@@ -89,7 +89,7 @@ def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> S
 
 
 def _read_budget(text: str) -> int:
-    """Read a number of samples.
+    """Parse a number of samples.
 
     >>> _read_budget("5e8")
     500000000
@@ -114,7 +114,7 @@ def most_samples(rule: StopRule | None, images: int, samples_per_image: int) -> 
 
 
 def largest_radius(rule: StopRule | None, n: int, alpha: float, noise: Noise) -> float:
-    """Return the radius certified if all n votes agree, rounded down to four digits."""
+    """Return the radius certified if all n votes agree, rounded down to four decimal places."""
     from smoothcert.statistics.look_plan import fixed_plan
 
     plan = rule.plan(n, alpha) if rule else fixed_plan(n, alpha)
@@ -139,7 +139,7 @@ def name_parts(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def report_samples(outs: Collection[Path], fixed: int) -> None:
-    """Print the mean samples per image of sequential runs, compared with those of `--stop fixed`."""
+    """Print the mean number of samples per image in sequential runs, and the number that `--stop fixed` draws."""
     from smoothcert.results.naming import sidecar_path
     from smoothcert.results.reader import read_results
     from smoothcert.results.sidecar import read_sidecar

@@ -1,4 +1,4 @@
-"""`smoothcert certify`."""
+"""The command `smoothcert certify`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_command(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "certify",
-        help="certify a radius within which predictions are constant",
+        help="certify, for each image, a radius within which the prediction is constant",
         description="Certify the images of a dataset. Run the same command again to resume an interrupted run.",
     )
     add_voting_options(parser, n=100_000, selects=True)
@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Certify, and print the table."""
+    """Certify images and print the results table."""
     from smoothcert.certification.dataset import certify_dataset
     from smoothcert.statistics import bounds
 

@@ -1,4 +1,4 @@
-"""The model and datasets of a command, loaded after its numeric options were checked."""
+"""The model and datasets of a command, loaded after its numeric options are checked."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _load_datasets(args: argparse.Namespace, default: str | None) -> list[ImageD
     if not (args.corruption or corrupted.available):
         raise UsageError(f"{corrupted.folder} contains only held-out corruptions; select them with `--corruption`.")
     if not args.corruption and corrupted.missing:
-        say(f"{corrupted.name}: no {', '.join(corrupted.missing)} in {corrupted.folder}; using the others.")
+        say(f"{corrupted.name}: no {', '.join(corrupted.missing)} in {corrupted.folder}; using the other corruptions.")
     return [corrupted.load(name) for name in dict.fromkeys(args.corruption or corrupted.available)]
 
 

@@ -1,4 +1,4 @@
-"""Options shared by several commands, and readers of their values."""
+"""Options shared by several commands, and parsers of their values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
         "checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors file or published checkpoint"
     )
     parser.add_argument("--pretrained", metavar="NAME", help="bundled model (see `smoothcert list pretrained`)")
-    text = "checkpoints of an ensemble that votes by mean scores, instead of RUN"
+    text = "instead of RUN: checkpoints of an ensemble, which votes by mean scores"
     add_several(parser, "--ensemble", metavar="RUN", help=text)
-    text = "ask the other members of the ensemble only if the first K disagree"
+    text = "evaluate the other members of the ensemble only if the first K disagree"
     parser.add_argument("--consensus", type=int, metavar="K", help=text)
     names = "see `smoothcert list normalizations`"
     parser.add_argument(
@@ -65,7 +65,7 @@ def add_force(parser: argparse._ActionsContainer) -> None:
 def check_may_write(args: argparse.Namespace) -> None:
     """Raise if the file of `--out` exists and `--force` was not given."""
     if args.out.exists() and not args.force:
-        raise UsageError(f"{args.out} exists; choose another `--out`, or overwrite it with `--force`.")
+        raise UsageError(f"{args.out} already exists; choose another `--out`, or overwrite it with `--force`.")
 
 
 def add_sample_options(group: argparse._ActionsContainer) -> None:
@@ -73,7 +73,8 @@ def add_sample_options(group: argparse._ActionsContainer) -> None:
     group.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
     group.add_argument("--skip", type=int, default=1, metavar="K", help="use only every K-th image (default: 1)")
     group.add_argument("--max", dest="limit", type=int, metavar="I", help="use only images with an index below I")
-    group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="use only part I of N (default: 1/1)")
+    text = "use only shard I of N of the images (default: 1/1)"
+    group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help=text)
 
 
 def add_device(group: argparse._ActionsContainer) -> None:
@@ -97,7 +98,7 @@ def add_run_options(group: argparse._ActionsContainer) -> None:
 
 
 def shard(text: str) -> tuple[int, int]:
-    """Read `3/8` as the third of eight parts."""
+    """Parse `3/8` as (3, 8), the third of eight shards."""
     part, _, parts = text.partition("/")
     try:
         return int(part), int(parts)
@@ -106,12 +107,12 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def batch_size(text: str) -> int | None:
-    """Read a number, or `auto` as None."""
+    """Parse a batch size; return None for `auto`."""
     return None if text == "auto" else int(text)
 
 
 def seconds(text: str) -> float:
-    """Read `90`, `90s`, `9m` or `1.5h` as seconds."""
+    """Parse a time such as `90`, `90s`, `9m` or `1.5h`, and return it in seconds."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     try:
         value = float(text[:-1]) * units[text[-1]] if text[-1:] in units else float(text)
@@ -123,7 +124,7 @@ def seconds(text: str) -> float:
 
 
 def fraction(text: str) -> float:
-    """Read `2/255` or `0.0078`."""
+    """Parse a number such as `2/255` or `0.0078`."""
     top, _, bottom = text.partition("/")
     try:
         value = float(top) / (float(bottom) if bottom else 1.0)

@@ -1,4 +1,4 @@
-"""`smoothcert compare-precision`."""
+"""The command `smoothcert compare-precision`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def add_command(commands: Any) -> None:
         "compare-precision",
         help="compare the votes of a model in two precisions",
         description="Count how often a model votes differently in two precisions on the same noise samples, bound "
-        "the probability of a different vote, and compute the radius at which certificates of the first precision "
-        "hold for the second.",
+        "the probability of a different vote, and compute for each certificate of the first precision a radius that "
+        "holds for the second.",
     )
     add_voting_options(parser, n=10_000, selects=True, precision="fp32", form="folded")
     parser.add_argument(
@@ -29,7 +29,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Compare, and print the summary."""
+    """Compare two precisions and print a summary."""
     from smoothcert.certification.compare_precision import compare_precision
     from smoothcert.smoothing.classifier import SmoothedClassifier
     from smoothcert.smoothing.precision import check_precision

@@ -7,7 +7,7 @@ import os
 
 
 def complete_arguments(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks for completions, and exit; do nothing without argcomplete."""
+    """Print completions and exit if the shell asks for them and argcomplete is installed."""
     if "_ARGCOMPLETE" in os.environ:
         try:
             import argcomplete

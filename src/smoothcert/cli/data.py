@@ -1,4 +1,4 @@
-"""`smoothcert data`: get, make, list, show and montage."""
+"""The command `smoothcert data`, with the subcommands get, make, list, show and montage."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def _add_make(verbs: Any) -> None:
         "at five severities. The same seed gives the same images.",
     )
     make.add_argument("name", metavar="NAME", help="mnist-c, cifar10-c, ..., an .npz file or an image folder")
-    text = "corruptions to make (default: all that count toward the mean)"
+    text = "corruptions to apply (default: all that count toward the mean accuracy)"
     add_several(make, "--corruption", metavar="TYPE", help=text)
     make.add_argument("--seed", type=int, default=0, help="seed of the corruptions (default: 0)")
-    text = "folder to write (default: in the folder of datasets)"
+    text = "folder to write (default for mnist-c, cifar10-c, ...: NAME in the folder of datasets)"
     make.add_argument("--out", dest="folder", type=Path, metavar="DIR", help=text)
     make.add_argument("--workers", type=int, metavar="N", help="number of processes (default: one per core)")
     add_data_dir(make)
@@ -126,7 +126,7 @@ def run_get(args: argparse.Namespace) -> None:
 
 
 def run_list(args: argparse.Namespace) -> None:
-    """List all datasets."""
+    """Print all datasets and whether they are present."""
     from smoothcert.data import data_dir
     from smoothcert.data.registry import DATASETS, IMAGENET_ABOUT
 
@@ -154,7 +154,7 @@ def _is_present(name: str, root: Path) -> bool:
 
 
 def run_show(args: argparse.Namespace) -> None:
-    """Describe a dataset."""
+    """Print a description of a dataset."""
     from smoothcert.data import load_dataset
 
     data = load_dataset(args.data, args.split, args.data_dir, resize=args.resize, crop=args.crop)

@@ -1,4 +1,4 @@
-"""`smoothcert demo`."""
+"""The command `smoothcert demo`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def describe_run(
     parts: Sequence[tuple[ImageData, list[int], Path]],
     device: torch.device,
 ) -> str:
-    """Return the settings, the number of samples, and a time estimate from a short trial."""
+    """Return the settings, the number of samples and a time estimate from a short trial, as text or JSON."""
     data, indices, _ = parts[0]
     samples_per_image = args.n + getattr(args, "n0", 0)
     rules = [choose_rule(args, data.name, len(select_images(args, data))) for data, _, _ in parts]

@@ -1,4 +1,4 @@
-"""`smoothcert export`."""
+"""The command `smoothcert export`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add_command(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "export",
-        help="write a checkpoint for the published code",
+        help="convert a checkpoint to .pth.tar, for the papers' published code",
         description="Convert a .safetensors checkpoint to a .pth.tar file that the papers' published code can load.",
     )
     parser.add_argument("checkpoint", type=Path, metavar="RUN", help="run folder or .safetensors file")
@@ -25,7 +25,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the checkpoint."""
+    """Convert the checkpoint."""
     from smoothcert.checkpoints.checkpoint import export_checkpoint, load_checkpoint
 
     if args.checkpoint.is_file() and args.checkpoint.suffix != ".safetensors":

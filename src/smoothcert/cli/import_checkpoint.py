@@ -1,4 +1,4 @@
-"""`smoothcert import`."""
+"""The command `smoothcert import`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--normalization", metavar="NAME", help="input normalization (see `smoothcert list normalizations`)"
     )
-    parser.add_argument("--architecture", metavar="NAME", help="fail unless the file holds this architecture")
+    parser.add_argument("--architecture", metavar="NAME", help="fail unless the checkpoint has this architecture")
     add_force(parser)
     group = parser.add_argument_group("facts to record in the file")
     group.add_argument("--dataset", metavar="NAME", help="training dataset")
     group.add_argument("--sigma", type=float, help="noise level used in training")
     group.add_argument("--method", metavar="NAME", help="training method")
     group = parser.add_argument_group("check")
-    text = f"measure the accuracy on {_CHECKED_IMAGES} images of --dataset"
+    text = f"measure the accuracy on {_CHECKED_IMAGES} test images of --dataset, under noise of level --sigma"
     group.add_argument("--check", action="store_true", help=text)
     add_data_dir(group)
     parser.set_defaults(run=run)
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check_accuracy(model: Any, dataset: str, sigma: float, data_dir: str | None) -> None:
-    """Print the accuracy under noise, which is close to chance if the normalization is wrong."""
+    """Print the accuracy under noise; warn if it is close to chance, as with a wrong normalization."""
     import torch
 
     from smoothcert.data import load_dataset

@@ -1,4 +1,4 @@
-"""`smoothcert list`."""
+"""The command `smoothcert list`."""
 
 from __future__ import annotations
 

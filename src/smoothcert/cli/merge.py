@@ -1,4 +1,4 @@
-"""`smoothcert merge`."""
+"""The command `smoothcert merge`."""
 
 from __future__ import annotations
 

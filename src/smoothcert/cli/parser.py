@@ -1,4 +1,4 @@
-"""The argument parser: short usage lines, and errors of one sentence."""
+"""Argument parser with short usage lines and one-line error messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports errors in one line and names the nearest option for an unknown one."""
+    """A parser that reports errors in one line and suggests the closest option if one is unknown."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _HelpFormatter, **options})

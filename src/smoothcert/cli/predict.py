@@ -1,4 +1,4 @@
-"""`smoothcert predict`."""
+"""The command `smoothcert predict`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Predict, and print a summary."""
+    """Classify images and print a summary."""
     from smoothcert.certification.dataset import predict_dataset
     from smoothcert.statistics import bounds
 

@@ -27,14 +27,14 @@ def is_reporting() -> bool:
 class ProgressBar:
     """Shows the progress of a task with its speed and the time left.
 
-    The speed is that of the last 30 seconds and, at the end, of the whole task.
+    The speed is measured over the last 30 seconds and, at the end, over the whole task.
 
     Args:
         title: The name of the task.
         total: The number of units to do, None if unknown.
         unit: The unit, in plural, such as "images".
         start: Units done by an earlier run, which do not count toward the speed.
-        transient: Leave nothing behind when done, for tasks whose result speaks for itself.
+        transient: Remove the bar when done, and do not log the end of the task.
     """
 
     def __init__(self, title: str, total: int | None, unit: str, start: int = 0, *, transient: bool = False) -> None:
@@ -55,7 +55,7 @@ class ProgressBar:
             self._bar.stop()
 
     def update(self, done: int, note: str = "") -> None:
-        """Show that `done` units are done, followed by a note."""
+        """Show the number of units done, followed by a note."""
         if not is_reporting():
             return
         now = time.monotonic()
@@ -78,7 +78,9 @@ class ProgressBar:
         if now - then < 0.5 or gained == before:
             return "", ""
         speed, left = (gained - before) / (now - then), ""
-        if self.total and not finished and 1000 * gained >= self.total - self.start:  # before that, too uncertain
+        if (
+            self.total and not finished and 1000 * gained >= self.total - self.start
+        ):  # earlier estimates are too uncertain
             left = f"{duration(round((self.total - done) / speed))} left"
         return f"{_number(speed)} {self.unit}/s", left
 

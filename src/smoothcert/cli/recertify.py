@@ -1,4 +1,4 @@
-"""`smoothcert recertify`."""
+"""The command `smoothcert recertify`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_command(commands: Any) -> None:
         "results file, without the model. Choose these settings before looking at the results: the best of "
         "several attempts is not a valid certificate.",
     )
-    text = "results file of `smoothcert certify`; votes files that a shell pattern also matches are skipped"
+    text = "results files of `smoothcert certify`; votes files matched by a shell pattern are skipped"
     parser.add_argument("file", nargs="*", type=Path, metavar="FILE", help=text)
     parser.add_argument("--out", type=Path, metavar="FILE", help="results file to write (default: beside FILE)")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -39,7 +39,12 @@ def add_command(commands: Any) -> None:
     group = parser.add_argument_group("cascade of several noise levels, instead of FILE")
     text = "results files for the same images, from the largest sigma to the smallest"
     add_several(group, "--cascade", type=Path, default=[], metavar="FILE", help=text)
-    group.add_argument("--p0", type=float, metavar="P", help="probability above which a level answers (default: 0.5)")
+    group.add_argument(
+        "--p0",
+        type=float,
+        metavar="P",
+        help="probability that a class must exceed for a level to answer (default: 0.5)",
+    )
     text = "share of alpha for the first level's lower bound (default: 0.8)"
     group.add_argument("--first-share", type=float, metavar="S", help=text)
     parser.set_defaults(run=run)

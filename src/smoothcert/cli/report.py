@@ -1,4 +1,4 @@
-"""`smoothcert report`."""
+"""The command `smoothcert report`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_command(commands: Any) -> None:
         help="tabulate results",
         description="Print a table of ACR, its standard error, and certified accuracy (%) per radius.",
     )
-    parser.add_argument("files", nargs="+", metavar="[NAME=]RUN", help="results file, run folder, or folder of those")
+    parser.add_argument("files", nargs="+", metavar="[NAME=]RUN", help="results file, run folder, or folder of runs")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     formats = "also write to a .md, .tex, .csv, .json or .txt file; can be repeated"
     parser.add_argument("--out", action="append", default=[], type=Path, metavar="FILE", help=formats)
@@ -38,7 +38,7 @@ def add_command(commands: Any) -> None:
     add_several(
         group, "--linf", type=fraction, default=[], metavar="EPS", help="add columns for l_inf radii, such as 2/255"
     )
-    group.add_argument("--baseline", metavar="NAME", help="compare ACR with this result, on the images both have")
+    group.add_argument("--baseline", metavar="NAME", help="compare ACR with this result, on the images in both")
     group.add_argument("--paper", action="store_true", help="also show the paper's numbers")
     text = "also show the best row per radius, ACR at fewer votes, and training cost"
     group.add_argument("--beyond-acr", action="store_true", help=text)
@@ -138,7 +138,7 @@ def show(
     paper: bool = False,
     annexes: Sequence[Annex] = (),
 ) -> None:
-    """Print tables, corrupted datasets first, and write them to `outputs` in the formats of their extensions."""
+    """Print tables, corrupted datasets first, and write them to each output in the format of its extension."""
     from smoothcert.cli.rich_table import show_tables
     from smoothcert.report.corrupted.results import corruption_groups, same_images
     from smoothcert.runtime.atomic_files import write_text

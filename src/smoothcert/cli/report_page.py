@@ -77,7 +77,7 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
 
 
 def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping[str, Picture]]:
-    """Return the paper's figures 7 and 8, for certified corrupted datasets whose images are available."""
+    """Return the pictures of the paper's figures 7 and 8, for corrupted datasets with results and available images."""
     from smoothcert.data import find_corrupted
     from smoothcert.report.figures.montage import corruption_pictures
 
@@ -94,7 +94,7 @@ def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping
 
 
 def find_test_images(data_dir: str | Path | None) -> Load:
-    """Return a function that loads the test images of a dataset by name, as the page needs them."""
+    """Return a function that loads the test images of a dataset by name, in the form that the page needs."""
 
     def load(name: str) -> Any:
         import torch

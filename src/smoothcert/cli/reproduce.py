@@ -1,4 +1,4 @@
-"""`smoothcert reproduce`."""
+"""The command `smoothcert reproduce`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "reproduce",
         help="reproduce a table of the paper: train, certify, compare",
-        description="Train and certify all runs of a table that are not finished, and print the table with the "
-        "paper's numbers. Run the same command again to resume.",
+        description="Train and certify all runs of a table that are not finished, and print the results next to "
+        "the paper's numbers. Run the same command again to resume.",
     )
     parser.add_argument("table", metavar="TABLE", help="mnist, cifar10, ... (see `smoothcert list tables`)")
     text = "only matching rows, such as 'catrs-*', or seeds, such as '*-seed1'; can be repeated"
@@ -41,7 +41,9 @@ def add_command(commands: Any) -> None:
     )
     text = "noise samples per image (default: 100,000)"
     group.add_argument("--n", "--N", type=int, default=100_000, metavar="N", help=text)
-    group.add_argument("--skip", type=int, metavar="K", help="certify only every K-th image (default: the table's)")
+    group.add_argument(
+        "--skip", type=int, metavar="K", help="certify only every K-th image (default: depends on TABLE)"
+    )
     group = parser.add_argument_group("execution")
     add_run_options(group)
     group.add_argument(

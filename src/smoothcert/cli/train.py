@@ -1,4 +1,4 @@
-"""`smoothcert train`."""
+"""The command `smoothcert train`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,18 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="train a base classifier",
-        description="Train from recipes, from flags, or from both: flags override recipes, and the defaults below "
-        "apply to what neither sets. Run the same command again to resume an interrupted run.",
+        description="Train from recipes, from flags, or from both. Flags override recipes, and the defaults below "
+        "apply to all other settings. Run the same command again to resume an interrupted run.",
     )
     parser.add_argument(
         "recipe", nargs="*", metavar="RECIPE", help="recipe name (see `smoothcert list recipes`) or TOML file"
     )
     parser.add_argument(
-        "--recipe", dest="recipe_flag", action="append", metavar="RECIPE", help="recipe as a flag; can be repeated"
+        "--recipe",
+        dest="recipe_flag",
+        action="append",
+        metavar="RECIPE",
+        help="same as the argument RECIPE; can be repeated",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the configuration and a time estimate, and exit")
     parser.add_argument(
@@ -101,7 +105,7 @@ def _add_flag(group: Any, name: str, kind: type, help: str) -> None:
 
 
 def resolve(args: argparse.Namespace) -> list[TrainConfig]:
-    """Return the configurations of all recipes, with the flags applied."""
+    """Return the configuration of each recipe with the flags applied, or of the flags alone if there is no recipe."""
     from smoothcert.training.compute import method_of
     from smoothcert.training.recipes import load_recipe
 
@@ -135,7 +139,7 @@ def run(args: argparse.Namespace) -> None:
     if args.dry_run:
         _print_estimates(resolve(args), args, choose_device(args.device))
         return
-    join()  # before anything fails, so that users read an error once
+    join()  # before anything can fail, so that users see an error only once
     configs, device = resolve(args), choose_device(args.device)
     ranks = join_ranks(configs, args.runs, device)
     folders = [RunFolder(args.runs / config.name) for config in configs]

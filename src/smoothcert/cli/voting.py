@@ -30,7 +30,10 @@ def add_voting_options(
     precision: str = "fp32 on a CPU, bf16 on a GPU",
     form: str = "folded; compiled for large runs on a GPU",
 ) -> None:
-    """Add the options of commands that count votes; `selects` adds `--n0`, and the help shows the given defaults."""
+    """Add the options of commands that count votes; `selects` adds `--n0`.
+
+    `precision` and `form` are the defaults that the help shows.
+    """
     add_input_options(parser)
     group = parser.add_argument_group("protocol")
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
@@ -64,7 +67,7 @@ def run_on_datasets(
     choose_noise: Callable[[float, int], Noise | str] = lambda sigma, dimensions: "gaussian",
     name_parts: tuple[str, ...] = (),
 ) -> dict[str, Path]:
-    """Evaluate the smoothed classifier on every dataset that the options name.
+    """Evaluate the smoothed classifier on every dataset that the options select.
 
     Args:
         args: The parsed command line.
@@ -73,7 +76,7 @@ def run_on_datasets(
         name_parts: Parts to append to the names of results files.
 
     Returns:
-        The results file of each dataset; none after `--dry-run` and on ranks other than the first.
+        The results file of each dataset, by name; empty after `--dry-run` and on ranks other than the first.
     """
     from smoothcert.distributed.ranks import join
     from smoothcert.smoothing.deploy import COMPILED

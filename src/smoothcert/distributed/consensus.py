@@ -51,7 +51,7 @@ def _raise_if_silent(ranks: LaunchedRanks) -> None:
     """Raise if a watched rank is silent, unless the guard thread is already reporting it."""
     silent = ranks.heartbeats.silent()
     if silent and ranks.heartbeats.claim_report():
-        raise (SmoothcertError if ranks.first else PeerError)(ranks.heartbeats.say_silent(silent[0]))
+        raise (SmoothcertError if ranks.first else PeerError)(ranks.heartbeats.silence_message(silent[0]))
 
 
 def _exists(ranks: LaunchedRanks, key: str) -> bool:
@@ -71,7 +71,7 @@ def broadcast_from_rank0(ranks: LaunchedRanks, value: T) -> T:
 
 
 def require_same_on_all_ranks(ranks: LaunchedRanks, facts: Mapping[str, Any]) -> None:
-    """Wait for all ranks; raise if their facts differ, with the advice in `ADVICE`."""
+    """Wait for all ranks; raise if their facts differ, with advice from `ADVICE`."""
     here = f"same/{next(ranks.numbers)}"
     ours = {name: str(value) for name, value in facts.items()}
     ranks.store.set(f"{here}/{ranks.rank}", encode(ours))
@@ -89,7 +89,7 @@ def require_same_on_all_ranks(ranks: LaunchedRanks, facts: Mapping[str, Any]) ->
 
 
 def _difference(ours: str, theirs: str, rank: int) -> str:
-    """Describe a difference; for long lists, name the first words that only one rank has.
+    """Describe a difference; for long lists, name the first words that one of the ranks lacks.
 
     >>> _difference("0", "3", 1)
     '0 on rank 0, 3 on rank 1'

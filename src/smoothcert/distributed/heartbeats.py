@@ -1,9 +1,10 @@
 """Heartbeats: every rank increments a counter in the store; a rank whose counter stops is silent.
 
-Each rank runs two threads. The first writes this rank's counter and reads those of the watched ranks: rank 0 watches
-all ranks, the others watch rank 0. It blocks if the store does not answer, whatever timeout the store has. The second
-thread, the guard, makes no store calls. It ends the process if the main thread may be waiting for a silent rank in a
-call that no exception can interrupt: a collective, a CUDA synchronization, or a store call.
+Each rank runs two threads. The first thread writes this rank's counter and reads the counters of the watched ranks:
+rank 0 watches all ranks, the others watch rank 0. This thread blocks if the store does not answer, regardless of the
+store's timeout. The second thread, the guard, makes no store calls. It ends the process if the main thread might be
+waiting for a silent rank in a call that no exception can interrupt: a collective, a CUDA synchronization, or a store
+call.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Heartbeats:
         self.rank, self.limit = rank, rank_timeout()
         self.uses_collectives = False  # if True, no rank can continue without the others
         self.failure_is_known = False
-        self._store = store.clone()  # a connection of its own: calls on a shared one wait for each other
+        self._store = store.clone()  # separate: calls on a shared connection wait for each other
         not_started = min(0.0, self.limit - _SECONDS_TO_START)
         self._silence = dict.fromkeys(range(size) if rank == 0 else (0, rank), not_started)
         self._beats: dict[int, bytes] = {}
@@ -89,7 +90,7 @@ class Heartbeats:
         all_needed = self.uses_collectives or under_torchrun()
         return [rank for rank in self.silent() if rank != self.rank and (rank in self._left or not all_needed)]
 
-    def say_silent(self, rank: int) -> str:
+    def silence_message(self, rank: int) -> str:
         """Return the error message about a silent rank."""
         return f"{self._name(rank)} has not responded for {self.limit:.0f} seconds; stopping."
 
@@ -98,7 +99,7 @@ class Heartbeats:
         return self._report.acquire(blocking=False)
 
     def exchange(self, number: int) -> None:
-        """Write this rank's heartbeat and read those of the watched ranks."""
+        """Write this rank's heartbeat and read the heartbeats of the watched ranks."""
         self._store.set(f"beat/{self.rank}", str(number))
         for rank in self._silence:
             key = f"beat/{rank}"
@@ -116,14 +117,14 @@ class Heartbeats:
         self._seconds_since_failure += seconds if self.failure_is_known else 0.0
 
     def reason_to_end(self) -> str | None:
-        """Return why the process must end: a message, "" if another rank reports it, or None to continue."""
+        """Return the reason to end the process: a message, "" if another rank reports it, or None to continue."""
         silent = self.silent()
         if self.rank in silent or 0 in silent:
-            return "" if self.failure_is_known else self.say_silent(min(silent))
+            return "" if self.failure_is_known else self.silence_message(min(silent))
         if self.uses_collectives and self._seconds_since_failure > _SECONDS_TO_END:
             return ""
         needed = sorted({*silent}.difference(self.dispensable()))
-        return self.say_silent(needed[0]) if needed else None
+        return self.silence_message(needed[0]) if needed else None
 
     def _name(self, rank: int) -> str:
         if self.rank in self.silent():  # the store does not answer
@@ -159,11 +160,14 @@ class Heartbeats:
 
 
 def end_process(reason: str, before: Callable[[], None] | None = None) -> None:
-    """Print a message and end the process without waiting for the main thread, which may be blocked."""
+    """Print a message and end the process, even if the main thread is blocked.
+
+    `before`, if given, is called in a new thread, two seconds before the process ends.
+    """
     with suppress(OSError, ValueError):
         sys.stderr.write(f"smoothcert: {reason}\n")
         sys.stderr.flush()
     if before:
-        threading.Thread(target=before, daemon=True).start()  # the store may not answer
+        threading.Thread(target=before, daemon=True).start()  # the store might not answer
         time.sleep(_SECONDS_TO_BE_READ)
     os._exit(1)

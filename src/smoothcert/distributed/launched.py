@@ -37,7 +37,7 @@ _on_disconnect: list[Callable[[], None]] = []
 
 @dataclass(frozen=True)
 class LaunchedRanks(Ranks):
-    """This process as one of several that a launcher started."""
+    """This process, one of several that a launcher started."""
 
     store: Any = None
     numbers: Iterator[int] = field(default_factory=count, compare=False, repr=False)
@@ -49,7 +49,7 @@ class LaunchedRanks(Ranks):
         return Heartbeats(self.rank, self.size, self.store)
 
     def broadcast_from_rank0(self, value: T) -> T:
-        """Send rank 0's value through the store."""
+        """Share rank 0's value through the store."""
         return consensus.broadcast_from_rank0(self, value)
 
     def wait_for_rank0(self) -> None:
@@ -57,7 +57,7 @@ class LaunchedRanks(Ranks):
         consensus.broadcast_from_rank0(self, True)
 
     def require_same_on_all_ranks(self, facts: Mapping[str, Any]) -> None:
-        """Compare the facts of all ranks."""
+        """Compare the facts of all ranks; raise if they differ."""
         consensus.require_same_on_all_ranks(self, facts)
 
     def require_shared_folder(self, folder: Path) -> None:
@@ -79,14 +79,14 @@ class LaunchedRanks(Ranks):
         self.store.set(key, "")
 
     def flag_is_set(self, key: str) -> bool:
-        """Look the key up in the store."""
+        """Return True if the key is in the store."""
         return bool(self.store.check([key]))
 
     def connect(self, device: torch.device) -> None:
         """Initialize torch's process group: NCCL for tensors on a GPU, Gloo for others."""
         self.heartbeats.uses_collectives = True
         if not dist.is_initialized():
-            import_module("torch._dynamo")  # a later import would keep the group after it is destroyed
+            import_module("torch._dynamo")  # a later import would keep the group alive after its destruction
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             store = dist.PrefixStore("group", self.store)  # type: ignore[attr-defined]
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size)
@@ -107,7 +107,7 @@ class LaunchedRanks(Ranks):
         return summed
 
     def broadcast_state(self, state: TrainingState | None) -> TrainingState | None:
-        """Send rank 0's tensors through the collectives, in the safetensors format."""
+        """Share rank 0's tensors through the collectives, in the safetensors format."""
         packed = torch.frombuffer(bytearray(save(state[0])), dtype=torch.uint8) if state and self.first else None
         header = self.broadcast_from_rank0((packed.numel(), state[1]) if packed is not None and state else None)
         if header is None:

@@ -23,7 +23,7 @@ def store_lost() -> PeerError:
 
 
 def raise_if_peer_failed(ranks: LaunchedRanks) -> None:
-    """Raise if another rank has failed; rank 0 repeats its error."""
+    """Raise if another rank has failed; on rank 0, the error contains the message of the failed rank."""
     try:
         failed = bool(ranks.store.check(["failed"]))
     except RuntimeError as error:
@@ -41,7 +41,7 @@ def raise_if_peer_failed(ranks: LaunchedRanks) -> None:
 
 
 def rank0_reports(ranks: LaunchedRanks, error: SmoothcertError) -> bool:
-    """Tell the other ranks about an error of this rank; return True if rank 0 reports it to the user."""
+    """Tell the other ranks about an error of this rank; return True if another rank reports it to the user."""
     if isinstance(error, PeerError):
         try:
             return error.reported or ranks.heartbeats.failure_is_known or bool(ranks.store.check(["failed"]))

@@ -1,8 +1,8 @@
 """Ranks: the processes that work on one job, and their operations.
 
-`Ranks` is a job of one process: its operations are trivial, and no other module of this package is imported.
+`Ranks` is a job of one process: its operations are trivial and need no other module of this package.
 `LaunchedRanks` (`smoothcert.distributed.launched`) performs the same operations among the processes that torchrun or
-another launcher started. Rank 0 writes files, keeps the time and prints.
+another launcher started. Rank 0 writes files, checks the time limit and prints.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BatchShare(NamedTuple):
 
     @property
     def is_partial(self) -> bool:
-        """True if other ranks have the other images."""
+        """True if the share does not contain all images of the mini-batch."""
         return self.size < self.images
 
 
@@ -114,7 +114,7 @@ class Ranks:
         return value
 
     def broadcast_state(self, state: TrainingState | None) -> TrainingState | None:
-        """Return rank 0's tensors and step number on every rank, or None if rank 0 has none. Needs `connect`."""
+        """Return rank 0's tensors and step number on every rank, or None if rank 0 has none. Call `connect` first."""
         return state
 
 

@@ -17,17 +17,17 @@ BatchNorm = nn.modules.batchnorm._BatchNorm
 class SyncedBatchNorm(BatchNorm):
     """BatchNorm with training statistics over the inputs of all ranks, for inputs [batch, channels, ...].
 
-    With `together` off, and always in eval mode, it is ordinary BatchNorm. It shares weights and statistics with the
-    layer that it replaces.
+    If `together` is False, and always in eval mode, it acts as ordinary BatchNorm. It shares weights and statistics
+    with the layer that it replaces.
     """
 
     def __init__(self, norm: BatchNorm, ranks: Ranks) -> None:
         super().__init__(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
-        self._parameters, self._buffers = norm._parameters, norm._buffers  # shared: an optimizer may hold them
+        self._parameters, self._buffers = norm._parameters, norm._buffers  # shared: an optimizer may refer to them
         self.ranks, self.together = ranks, True
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize by the statistics over all ranks."""
+        """Normalize the inputs, in training by the statistics over all ranks."""
         if not (self.training and self.together):
             return super().forward(input)
         mean, variance, count = _statistics(input.to(torch.promote_types(input.dtype, torch.float32)), self.ranks)

@@ -12,7 +12,7 @@ from smoothcert.errors import SmoothcertError, kind_of
 
 
 def encode(value: Any) -> str:
-    """Return a value as JSON. Tuples and arrays become lists, and dataclasses become lists of their fields.
+    """Encode a value as JSON. Tuples and arrays become lists, and dataclasses become lists of their fields.
 
     >>> encode((1, np.array([2, 3]), None))
     '[1, [2, 3], null]'
@@ -21,11 +21,11 @@ def encode(value: Any) -> str:
 
 
 def decode(text: str | bytes) -> Any:
-    """Return the value encoded in a JSON text."""
+    """Decode a JSON text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SmoothcertError(f"The ranks' store has a value that is not JSON ({error}); stopping.") from error
+        raise SmoothcertError(f"The ranks' store contains a value that is not JSON ({error}); stopping.") from error
 
 
 def _plain(value: Any) -> Any:

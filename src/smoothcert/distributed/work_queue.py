@@ -31,7 +31,7 @@ def map_in_order(
 ) -> Iterator[T]:
     """Yield work(0), work(1), ... in this order on rank 0; other ranks do their share and yield nothing.
 
-    Results are sent as JSON, and `restore` rebuilds them. No rank returns before all items are done.
+    Results are sent as JSON, and `restore`, if given, rebuilds them. No rank returns before all items are done.
     """
     queue = _Queue(ranks, f"queue/{next(ranks.numbers)}", count)
     if ranks.first:
@@ -85,7 +85,7 @@ class _Queue:
             ticket = self._draw_ticket()
 
     def close(self) -> None:
-        """Release the other ranks."""
+        """Tell the other ranks that all items are done."""
         self._set("end", "")
 
     def _draw_ticket(self) -> int:
@@ -104,7 +104,7 @@ class _Queue:
         return int(self._get(key)) if self._has(key) else None
 
     def _take(self, item: int) -> str | bytes | None:
-        """Return a result and delete it, here and in the store."""
+        """Return the result of an item, or None if there is none yet; delete it, also in the store."""
         if item in self._results:
             return self._results.pop(item)
         key = f"result/{item}"

@@ -20,7 +20,7 @@ _noise: Any = None
 
 
 def network_kernels() -> bool:
-    """Return True if our kernels can run networks: Triton is installed, and the GPU has enough shared memory."""
+    """Return True if Triton is installed and the GPU has enough shared memory for the kernels of networks."""
     global _fitting  # torch.compile would trace through functools.cache
     if _fitting is None:
         _fitting = bool(triton_kernels()) and _shared_memory() >= _NEEDED_SHARED_MEMORY

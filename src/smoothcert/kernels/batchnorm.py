@@ -1,4 +1,4 @@
-"""Triton kernels for BatchNorm with ReLU and its gradient, between the convolutions of `convolution`.
+"""Triton kernels for BatchNorm with ReLU and its gradient, for use between the convolutions of `convolution`.
 
 All sums are computed in float32 in a fixed order, so that results are reproducible to the bit.
 """
@@ -19,7 +19,7 @@ _PARTS = 256  # partial statistics read at a time
 
 @triton.jit
 def _parts(parts, first, programs, channel, channels: tl.constexpr, places: tl.constexpr, chunk: tl.constexpr):
-    """Return one of the two statistics of `chunk` parts [programs, 2, positions * channels], and their programs."""
+    """Load a statistic of `chunk` parts from [programs, 2, positions * channels]; also return their programs."""
     part = first + tl.arange(0, chunk)
     where = part // places * (2 * places * channels) + part % places * channels
     known = (part < programs * places)[:, None]
@@ -83,7 +83,7 @@ def _normalize_kernel(
 def _arrive_kernel(
     out, parts, gradient, kept, normal, moments, pixels, channels: tl.constexpr, block: tl.constexpr
 ):  # fmt: skip
-    """Pass gradients where `kept`, if given, is positive, and compute the same sums as `convolve`."""
+    """Zero gradients where `kept`, if given, is not positive, and sum them for the gradient of BatchNorm."""
     pixel, channel = tl.program_id(0) * block + tl.arange(0, block), tl.arange(0, channels)
     value, known = pixel[:, None] * channels + channel[None, :], (pixel < pixels)[:, None]
     arrived = tl.load(gradient + value, mask=known, other=0.0)
@@ -111,7 +111,7 @@ def _denormalize_kernel(
 
 
 def moments_of(parts: Tensor, images: Tensor, block: int, epsilon: float, out: Tensor) -> None:
-    """Write mean, variance and 1 / deviation per channel, from the `parts` of `convolve`, `block` rows each."""
+    """Write mean, variance and 1 / deviation per channel, from the `parts` of `convolve`, each of `block` rows."""
     programs, channels = len(parts), images.shape[3]
     places = parts.shape[2] // channels
     with torch.cuda.device_of(parts):
@@ -155,7 +155,7 @@ def arrive(gradient: Tensor, kept: Tensor | None, normal: Tensor, moments: Tenso
 
 
 def denormalize(gradient: Tensor, images: Tensor, moments: Tensor, scale: Tensor, sums: Tensor) -> Tensor:
-    """Return the gradient of images, from the gradient of batch_norm(images) and the sums of `sums_of`."""
+    """Return the gradient of `images`, given the gradient of batch_norm(images) and the sums that `sums_of` writes."""
     out = torch.empty_like(gradient)
     with torch.cuda.device_of(images):
         _denormalize_kernel[(triton.cdiv(images.numel(), _BLOCK),)](

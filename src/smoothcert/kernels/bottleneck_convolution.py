@@ -1,8 +1,8 @@
 """Triton kernel for the convolutions of ResNet-50, fused with bias, shortcut and ReLU, for voting in bfloat16.
 
-A convolution is a matrix product: each row holds the inputs that a filter covers at one output pixel, and each column
-is a filter. Bias, shortcut (projected or not) and ReLU are applied before the result is stored, so that every value is
-written once, and read once by each convolution that needs it.
+A convolution is a matrix product: each row contains the inputs that a filter covers at one output pixel, and each
+column is a filter. Bias, shortcut (projected or not) and ReLU are applied before the result is stored, so that every
+value is written once, and read once by each convolution that needs it.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -28,7 +28,7 @@ TILES = {
     (768, 1024, 1): PointwiseTile(128, 128, 64, 8, 3),
     (1536, 2048, 1): PointwiseTile(128, 256, 64, 8, 3),
 }
-"""Faster tiles for ResNet-50, by input channels (including those of a projection), filters and kernel size."""
+"""Faster tiles for ResNet-50, by input channels (including projected ones), filters and kernel size."""
 
 
 @triton.jit
@@ -60,9 +60,9 @@ def _convolve_kernel(
     if given:
         line = image * given_height + pixel // across * given_stride
         origin = (line * given_width + pixel % across * given_stride) * given - channels
-    elif adding:  # added before the products: registers cannot hold both at the end
+    elif adding:  # added first: at the end, registers could not also hold the shortcut
         total += tl.load(shortcut + target, mask=known[:, None], other=0.0)
-    for turn in tl.range(values // depth):  # a constant number: otherwise, products of wide tiles wait for each other
+    for turn in tl.range(values // depth):  # a constant number: otherwise, products of wide tiles run one after another
         source, inside = images, known[:, None]
         if narrow:
             across_line = x[:, None] + (place // channels)[None, :]
@@ -91,7 +91,7 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | No
 
     `weight` is [filters, size, size, channels] or, for images with few channels, [filters, size, 32], each row of the
     kernel padded with zeros to 32 values. Image borders are padded with zeros. If a 1x1 weight has more input channels
-    than the images, the additional ones are a projection of the shortcut, with the stride that makes the sizes match.
+    than the images, the additional ones project the shortcut, with the stride that makes the sizes match.
     """
     images, (filters, size), narrow = images.contiguous(), weight.shape[:2], weight.dim() == 3
     height, width, channels = images.shape[1:]

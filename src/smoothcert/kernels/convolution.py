@@ -1,10 +1,10 @@
 """Triton kernels for 3x3 convolutions of narrow layers and their gradients, as matrix products.
 
-A row is a block of `step` lines by two pixels; its values are the patch of `step` + 2 lines by four pixels around it,
-each line contiguous in memory. The columns are the filters at every position in the block. In this way, few channels
-fill a tile, and patches overlap less. The gradient of the input is the same product with rotated (`turned`) filters;
-that of the filters is the product of patches with the gradients of blocks. Bias, shortcut, ReLU and partial statistics
-are computed before values leave the registers.
+A row stands for a block of `step` lines by two pixels; its values are the patch of `step` + 2 lines by four pixels
+around the block, each line contiguous in memory. The columns are the filters at every position in the block. In this
+way, even few channels fill a tile, and patches overlap less. The gradient of the input is the same product with rotated
+(`turned`) filters. The gradient of the filters is the product of the patches with the gradients of the blocks. Bias,
+shortcut, ReLU and partial statistics are computed before values leave the registers.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -20,9 +20,9 @@ from torch import Tensor
 
 
 class ConvolutionTile(NamedTuple):
-    """Tiling of products: lines per block of pixels (`step`), rows (`block`) and depth of a tile, and launch options.
+    """Tiling of a matrix product: lines per block of pixels (`step`), rows (`block`) and depth of a tile.
 
-    `stages` tiles are loaded ahead; `programs` share a multiprocessor.
+    The other fields are launch options: `stages` tiles are loaded ahead, `programs` programs share a multiprocessor.
     """
 
     step: int
@@ -71,7 +71,7 @@ def _patches(
     source, row, known, turn,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, step: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    """Return `depth` values of the patches around blocks, starting at `turn` * `depth`."""
+    """Load `depth` values of the patches around blocks, starting at value `turn` * `depth`."""
     run: tl.constexpr = 4 * channels
     runs: tl.constexpr = run // depth if run > depth else 1  # parts of a line
     pixel, down, right = _block_of_pixels(row, height, width, step)
@@ -88,7 +88,7 @@ def _patches(
 def _factors(
     weight, turn, channels: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, turned: tl.constexpr
 ):  # fmt: skip
-    """Return the weights of the values of `_patches` in each column, from filters [filter, line, pixel, channel]."""
+    """Load the weight of each value of `_patches` in each column, from filters [filter, line, pixel, channel]."""
     run: tl.constexpr = 4 * channels
     runs: tl.constexpr = run // depth if run > depth else 1
     column, place = tl.arange(0, columns), tl.arange(0, depth)
@@ -124,7 +124,7 @@ def _convolve_kernel(
     total = tl.zeros([block, columns], tl.float32)
     if bias is not None:
         total += tl.load(bias + channel)[None, :]
-    if added is not None:  # added before the products: registers cannot hold both at the end
+    if added is not None:  # added first: at the end, registers could not also hold the shortcut
         total += tl.load(added + put, mask=known[:, None], other=0.0)
     for turn in tl.range(turns, num_stages=stages):
         patches = _patches(source, row, known, turn, height, width, channels, step, depth)

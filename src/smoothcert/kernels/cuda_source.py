@@ -1,4 +1,4 @@
-"""CUDA C++ kernels, compiled at run time by NVRTC, which comes with PyTorch."""
+"""Compile CUDA C++ kernels at run time with NVRTC, which comes with PyTorch, and launch them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CudaFunction:
 
 
 def compile_source(path: Path, constants: Mapping[str, int], capability: tuple[int, int]) -> bytes:
-    """Return the binary of a source file with these macros, for devices of a compute capability."""
+    """Compile a source file with `constants` as macros for a compute capability, and return the binary."""
     nvrtc, program = _nvrtc(), ctypes.c_void_p()
     major, minor = capability
     options = [
@@ -82,7 +82,7 @@ def compile_source(path: Path, constants: Mapping[str, int], capability: tuple[i
 
 @cache
 def _nvrtc() -> ctypes.CDLL:
-    """Return the NVRTC library of PyTorch's CUDA version, or raise an OSError."""
+    """Load the NVRTC library of PyTorch's CUDA version, or raise an OSError."""
     name = f"libnvrtc.so.{(torch.version.cuda or '').partition('.')[0]}"
     try:
         return ctypes.CDLL(name)

@@ -1,7 +1,7 @@
 """Triton kernels for the random numbers of `smoothcert.philox`, and for noisy copies of images.
 
-The random words are identical; normal values differ by a few units in the last place, since logarithm and cosine are
-the device's own.
+The random words are bit-identical to those of `smoothcert.philox`. Normal values differ from the CPU's by a few
+units in the last place, because the device computes logarithm and cosine in its own way.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -141,7 +141,7 @@ def _grid_kernel(
 
 @operator("smoothcert::draw")
 def draw(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gaussian: bool) -> Tensor:
-    """Draw `size` standard normal values, or uniform ones in [0, 1), for every element of the address words."""
+    """Draw `size` standard normal values, or uniform ones in [0, 1), for every address (`first`, `second`, `third`)."""
     words = torch.broadcast_tensors(first, second, third)
     flat = [word.reshape(-1).contiguous() for word in words]
     out = torch.empty(*words[0].shape, size, device=flat[0].device)
@@ -182,7 +182,7 @@ def grid_copies(
 ) -> Tensor:  # fmt: skip
     """Return inputs[image] plus integer noise on the grid of 8-bit images, clipped, divided by 255, cast to `dtype`.
 
-    `table` has the thresholds for `sigma` (see `smoothcert.statistics.integer_noise`).
+    `table` contains the thresholds for `sigma` (see `smoothcert.statistics.integer_noise`).
     """
     size, block = inputs[0].numel(), _BLOCK
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)

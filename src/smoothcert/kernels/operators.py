@@ -1,4 +1,4 @@
-"""Functions that `torch.compile` calls without tracing them."""
+"""Decorator for functions that `torch.compile` calls without tracing them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import library
 
 
 def operator(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """Register a function as a custom operator that only `torch.compile` sees; other calls run the plain function.
+    """Register a function as a custom operator for `torch.compile`; outside of it, the function itself is called.
 
     Calling a custom operator imports the compiler, which takes seconds, and adds overhead to each launch. The result
     has no gradient.

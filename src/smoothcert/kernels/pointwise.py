@@ -34,9 +34,10 @@ class PointwiseTile(NamedTuple):
 
 
 class ChainTile(NamedTuple):
-    """Tiling of a chain: pixels per program, wide channels per iteration, warps, and `stages` loaded ahead.
+    """Tiling of a chain: pixels per program, wide channels per iteration, warps, and tiles loaded ahead (`stages`).
 
-    `ahead` is the number of tiles loaded ahead in the 3x3 convolution, or 0 if that runs in a separate kernel.
+    `ahead` is the number of tiles loaded ahead in the 3x3 convolution, or 0 if the 3x3 convolution runs in a
+    separate kernel.
     """
 
     rows: int
@@ -109,7 +110,7 @@ def _chain_kernel(
     height: tl.constexpr, across: tl.constexpr, width: tl.constexpr, wide: tl.constexpr, next_width: tl.constexpr,
     projecting: tl.constexpr, block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, ahead: tl.constexpr,
 ):  # fmt: skip
-    """Compute `columns` channels of the wide output per iteration, and their share of the following products."""
+    """Compute `columns` channels of the wide output per iteration; add their contribution to the next convolution."""
     row = tl.program_id(0) * block
     if ahead:
         pixel = row + tl.arange(0, block)

@@ -1,8 +1,8 @@
 """Triton kernel for convolution, ReLU and max pooling of a small network, for voting in bfloat16.
 
-The products are those of `models.pooled_convolution.blocked_conv_relu_pool`, but neither patches nor products are
-stored: a program reads the patches of a block of pooled pixels line by line, multiplies them with all filters at all
-four positions of the pooling window, and writes the maximum.
+The matrix product is the same as in `models.pooled_convolution.blocked_conv_relu_pool`, but neither the patches nor the
+product are stored: a program reads the patches of a block of pooled pixels line by line, multiplies them with all
+filters at all four positions of the pooling window, and writes the maximum.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from smoothcert.kernels.operators import operator
 
-_DEPTH = 64  # products per iteration
+_DEPTH = 64  # values of a patch per iteration
 
 
 @triton.jit
@@ -92,7 +92,7 @@ def _shape(images: Tensor, filters: int, size: int, flat: bool) -> tuple[int, ..
 
 
 def arrange(weight: Tensor) -> Tensor:
-    """Return filters in the kernel's layout: [line of a patch, value in it; position in the window, filter].
+    """Arrange filters for the kernel: [(line of a patch, value in the line), (position in the window, filter)].
 
     The values of a line and the filters are padded to powers of two.
     """

@@ -4,15 +4,15 @@
 // output of the last residual block and so the shortcut of the next, and `t`, the output of the first convolution of a
 // residual block. Pixels are contiguous: CHANNELS bfloat16 values, in chunks of 16 bytes.
 //
-// A convolution is a sum of matrix products over its 9 taps. The rows are 16 pixels of a line, or twice 8 pixels of the
-// same line of two images. A warp keeps the weights of 8 * TILES filters in registers, and goes down LINES lines. It
+// A convolution is a sum of matrix products over its 9 taps. The rows are 16 pixels of a line, or 8 pixels of the same
+// line in each of two images. A warp keeps the weights of 8 * TILES filters in registers, and goes down LINES lines. It
 // reads each line once per horizontal tap and multiplies it for three output lines, the three vertical taps.
 //
 // A convolution's output is total * scale + bias, with the scale and bias of BatchNorm, plus the shortcut, in float32,
 // rounded once.
 //
 // Constants: CHANNELS and SIDE of images in the stage; IMAGES, WARPS and RESIDENT, the blocks that share a
-// multiprocessor; TILES and LINES as above; AHEAD, the products for which pixels are read ahead.
+// multiprocessor; TILES and LINES as above; AHEAD, the number of products for which pixels are read ahead.
 // `kernels/resident_stage.py` arranges the weights.
 
 struct alignas(16) Words {
@@ -70,7 +70,8 @@ DEVICE void copy_to_shared(unsigned address, const Words* source) {
 
 DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// The address of a lane is that of 8 values: rows 0 to 15 of the first 8 columns, then of the last 8.
+// Each lane passes the address of 8 values in a row: lanes 0 to 15 in the first 8 columns of rows 0 to 15, the other
+// lanes in the last 8 columns.
 DEVICE void load_matrix(unsigned (&a)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
@@ -118,8 +119,8 @@ constexpr int t_buffer = buffer_bytes, x_buffer = 0;
 static_assert(WARPS % groups == 0 && IMAGES % paired == 0 && SIDE % LINES == 0, "work must divide evenly");
 static_assert(weight_words % 4 == 0 && (SIDE == 8 || SIDE % 16 == 0), "unsupported shape");
 
-// Offset of a chunk in a line. Chunks are permuted so that those of 8 neighbors are in different banks, as are pairs of
-// chunks of 4 neighbors.
+// Offset of a chunk in a line. Chunks are permuted so that the chunks of 8 neighboring pixels are in different banks,
+// as are the pairs of chunks of 4 neighboring pixels.
 template <int count>
 DEVICE int chunk_place(int column, int chunk) {
   int turn = column / (8 / count) % count;
@@ -127,7 +128,7 @@ DEVICE int chunk_place(int column, int chunk) {
   return column * count * 16 + ((chunk ^ change) << 4);
 }
 
-// Words of this lane, for the group of filters of its warp.
+// Load the weights of this lane, for the group of filters of its warp.
 template <int count>
 DEVICE void load_weights(unsigned (&b)[count], const Words* __restrict__ weights, int group, int lane) {
 #pragma unroll
@@ -244,7 +245,7 @@ DEVICE void convolve(unsigned memory, bool into_x, bool adding, const Words* __r
   }
 }
 
-struct Images {  // given images, with distances between values in elements
+struct Images {  // input images, with strides in elements
   const unsigned short* values;
   int count, channels;
   long long image_step, channel_step, pixel_step;

@@ -19,7 +19,7 @@ STEM_CHANNELS = 4  # largest number of image channels that the first stage accep
 
 
 class StageShape(NamedTuple):
-    """Constants of `resident_stage.cu`, which explains them, for one number of channels."""
+    """Constants of `resident_stage.cu` for one number of channels, explained there."""
 
     side: int
     images: int
@@ -48,7 +48,7 @@ SHAPES = {
 
 
 def arrange(weight: Tensor, tiles: int) -> Tensor:
-    """Return filters [filter, channel, y, x] as a vector of bfloat16, in the order in which lanes read them.
+    """Arrange filters [filter, channel, y, x] as a vector of bfloat16, in the order in which lanes read them.
 
     The axes are [group of filters, 16-byte chunk, lane, value in chunk]. For each tap, block of 16 channels and tile of
     8 filters, a lane holds 4 values: two pairs of channels of one filter. Filters are assigned to tiles so that each
@@ -73,7 +73,7 @@ def arrange_norm(norm: nn.BatchNorm2d) -> Tensor:
 
 @cache
 def stage_function(channels: int, shape: StageShape, device: int) -> CudaFunction:
-    """Return the kernel, compiled for a device, which must be the current one."""
+    """Compile the kernel for a device, which must be the current device, and return it."""
     program = compile_source(SOURCE, shape.constants(channels), torch.cuda.get_device_capability(device))
     return CudaFunction(program, "resident_stage", 32 * shape.warps, shape.shared_bytes, shape.resident)
 
@@ -88,7 +88,7 @@ def compile_stages(device: torch.device) -> None:
 def run_stage(images: Tensor, weights: Tensor, affine: Tensor, shape: StageShape) -> Tensor:
     """Apply a stage to images [count, height, width, channels].
 
-    The other tensors are those of `models.cuda.resident_network.ResidentStage`.
+    `weights` and `affine` are buffers of `models.cuda.resident_network.ResidentStage`.
     """
     channels = affine.shape[2]
     halving = 2 * images.shape[3] == channels

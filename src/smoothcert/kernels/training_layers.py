@@ -1,9 +1,9 @@
-"""Layers of equally wide residual blocks, with gradients, for training in bfloat16 on our Triton kernels.
+"""Layers of equally wide residual blocks, with gradients, for training in bfloat16 with Triton kernels.
 
-The layers of a stage run as one operation: two per block, preceded by a single layer if their number is odd. This
+The layers of a stage run as one operation: two per block, preceded by a single layer if their number is odd. The single
 layer is the stem, or the second layer of a block that halves images; its shortcut is an argument. With BatchNorm in
 training mode, a layer is a convolution that also computes partial statistics, followed by a normalization; the gradient
-works likewise. In eval mode, which attacks use, BatchNorm is folded into the filters, and a layer is one kernel.
+is computed likewise. In eval mode, which attacks use, BatchNorm is folded into the filters, and a layer is one kernel.
 """
 
 # mypy: disable-error-code="no-untyped-call,untyped-decorator,misc,no-any-return"
@@ -41,9 +41,10 @@ def training_layers(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Apply layers to images [count, height, width, channels], with BatchNorm in training mode.
 
-    `weights` are [layer, filter, 3, 3, channel]. `rectified` is True if a ReLU follows each layer; it may be False only
+    `weights` are [layer, filter, 3, 3, channel]. `rectified` is True if a ReLU follows each layer; it can be False only
     for a single layer without a shortcut. Returns the output of the last layer, the outputs of all layers before it,
-    those of all convolutions, and statistics [layer, 3, channel]: mean, variance and 1 / sqrt(variance + epsilon).
+    the outputs of all convolutions, and statistics [layer, 3, channel]: mean, variance and 1 / sqrt(variance +
+    epsilon).
     """
     images, layers = images.contiguous(), len(weights)
     shortcut = None if shortcut is None else shortcut.contiguous()
@@ -64,7 +65,10 @@ def training_gradient(
     gradient: Tensor, images: Tensor, out: Tensor, left: Tensor, convolved: Tensor, moments: Tensor, weights: Tensor,
     scales: Tensor, rectified: bool, for_images: bool, for_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the gradients of images and weights (if requested), shortcut, shifts and scales [layer, 2, channel]."""
+    """Return the gradients of images and weights (if requested), of the shortcut, and of the BatchNorm parameters.
+
+    The last tensor contains the gradients of shifts and scales, [layer, 2, channel].
+    """
     images, weights, layers = images.contiguous(), weights.contiguous(), len(weights)
     factors, found = weights.to(images.dtype), torch.empty_like(weights if for_weights else weights[:0])
     sums = moments.new_empty((layers, 2, images.shape[3]))
@@ -94,7 +98,7 @@ def training_gradient(
 def folded_layers(
     images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor, rectified: bool
 ) -> tuple[Tensor, Tensor]:
-    """Apply layers with folded BatchNorm; return the output of the last layer, and of all layers before it."""
+    """Apply layers with folded BatchNorm; return the output of the last layer, and the outputs of all layers before."""
     images, weights, layers = images.contiguous(), weights.contiguous(), len(weights)
     shortcut = None if shortcut is None else shortcut.contiguous()
     left, out = images.new_empty((layers - 1, *images.shape)), torch.empty_like(images)

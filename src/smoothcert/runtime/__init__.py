@@ -1,1 +1,1 @@
-"""Environment, deadlines and interrupts, errors of several runs, and safe reading and writing of files."""
+"""Environment, memory, deadlines and interrupts, errors of several runs, and safe reading and writing of files."""

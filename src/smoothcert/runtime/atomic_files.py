@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all."""
+"""Write files completely or not at all, lock them, and hash them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def check_replaceable(path: Path) -> None:
 def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path to write to. It replaces `path` atomically if the block succeeds.
 
-    The new content is on the disk before it replaces the old one, so that a crash of the machine leaves one of the two.
-    With `keep`, the previous file is first renamed to `keep`; after a kill between the two renames, only `keep` exists.
+    The new content is on the disk before it replaces the old content, so that either of them survives a crash of the
+    machine. With `keep`, the previous file is first renamed to `keep`; after a kill between the two renames, only
+    `keep` exists.
     """
     check_replaceable(path)
     part = path.with_name(path.name + ".part")
@@ -41,12 +42,12 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
     except OSError as error:
         raise SmoothcertError(f"{path} cannot be written ({error.strerror or error}).") from error
     finally:
-        with suppress(OSError):  # the file may not exist; an error raised in the block must stay visible
+        with suppress(OSError):  # the file might not exist; an error raised in the block must stay visible
             part.unlink()
 
 
 def flush_to_disk(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk; do nothing where that is not supported."""
+    """Flush a file, or the names in a folder, to the disk; do nothing where that is not supported."""
     with suppress(PermissionError):  # Windows does not open folders
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -75,7 +76,7 @@ def open_locked(path: Path, message: str = "") -> IO[str]:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # this platform has no such locks
+    except ImportError:  # this platform has no file locks
         pass
     except BlockingIOError:
         file.close()

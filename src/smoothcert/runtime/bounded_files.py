@@ -1,7 +1,7 @@
-"""Read files without taking more memory than their size justifies.
+"""Read files without using more memory than their size justifies.
 
-A small file can ask for a lot of memory: a gzip file of 4 MB can hold 4 GB of zeros, and /dev/zero never ends. Every
-reader therefore has a limit.
+A small file can need a lot of memory: a gzip file of 4 MB can expand to 4 GB of zeros, and /dev/zero never ends. The
+functions of this module therefore have limits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SLACK = 16 << 20
 
 
 def most_bytes(compressed: int) -> int:
-    """Return the largest content that a compressed file of this size may have."""
+    """Return the maximum size allowed for the content of a compressed file."""
     return MAX_RATIO * compressed + SLACK
 
 
@@ -43,7 +43,7 @@ def read_bytes(path: Path, *, decompress: bool | None = None) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Return the content of a file as `read_bytes` does, decoded as UTF-8."""
+    """Read a file with `read_bytes` and decode it as UTF-8."""
     try:
         return read_bytes(path).decode()
     except UnicodeDecodeError as error:
@@ -53,14 +53,14 @@ def read_text(path: Path) -> str:
 def _read(stream: IO[bytes] | gzip.GzipFile, most: int, path: Path) -> bytes:
     content = stream.read(most + 1)
     if len(content) > most:
-        raise SmoothcertError(f"{path} holds more than {most / 1e6:,.0f} MB, too much for its size.")
+        raise SmoothcertError(f"{path} contains more than {most / 1e6:,.0f} MB, too much for its size.")
     return content
 
 
 def check_members(archive: Path, *, compressed: bool = True) -> None:
-    """Raise unless a zip archive holds only plain files and folders, and no more content than plausible for its size.
+    """Raise unless a zip archive contains only regular files and folders, of a total size plausible for the archive.
 
-    If its members are not `compressed`, they cannot hold more than the archive.
+    If its members are not `compressed`, their total size must not exceed the size of the archive.
     """
     try:
         with zipfile.ZipFile(archive) as file:
@@ -75,6 +75,8 @@ def check_members(archive: Path, *, compressed: bool = True) -> None:
             f"{archive} declares {total / 1e6:,.0f} MB of content; expected at most {most / 1e6:,.0f} MB for its size."
         )
     for member in members:
-        kind = member.external_attr >> 28  # the type of a file on Unix: 8 is a plain one, 4 a folder, 0 unknown
+        kind = member.external_attr >> 28  # the type of a file on Unix: 8 is a regular file, 4 a folder, 0 unknown
         if kind not in (0, 4, 8):
-            raise SmoothcertError(f"{archive}: expected plain files only, but {member.filename!r} is a link or device.")
+            raise SmoothcertError(
+                f"{archive}: expected only regular files, but {member.filename!r} is a link or device."
+            )

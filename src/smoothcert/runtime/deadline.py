@@ -20,7 +20,7 @@ class OutOfTimeError(SmoothcertError):
 
 
 class Deadline:
-    """A time limit in seconds from now, or no limit. An interrupt within `heeding_interrupts` ends it at once."""
+    """A time limit in seconds from now, or no limit. An interrupt inside `heeding_interrupts` ends it at once."""
 
     def __init__(self, seconds: float | None) -> None:
         endless = seconds is None or seconds > threading.TIMEOUT_MAX

@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
-    """Return start time, device, threads, platform, code and package versions, as plain values for a results file."""
+    """Return start time, device, threads, platform, code and package versions, as values that JSON can store."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
@@ -64,8 +64,8 @@ def source_hash() -> str:
 def choose_device(device: str | torch.device = "auto") -> torch.device:
     """Return the named device, or the best one for "auto". Raise if it cannot be used.
 
-    If a launcher started several processes on this machine, each gets the GPU of its local rank. A `torch.device` is
-    returned as it is.
+    If a launcher started several processes on this machine, each uses the GPU of its local rank. A `torch.device` is
+    returned unchanged.
     """
     if isinstance(device, torch.device):
         return device

@@ -22,7 +22,7 @@ def collected(errors: list[SmoothcertError]) -> Iterator[None]:
 
 
 def raise_together(errors: Sequence[SmoothcertError]) -> None:
-    """Raise the errors, if any, as a single one: an OutOfTimeError if one of them is."""
+    """Raise a single error as it is, and several as one error, which is an OutOfTimeError if any of them is one."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

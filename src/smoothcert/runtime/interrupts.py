@@ -1,4 +1,7 @@
-"""Handle Ctrl-C during imports. Imports as little as possible, so that the command line can load it first."""
+"""Handle interrupts, also during imports.
+
+This module imports as little as possible, so that the command line can load it first.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Read JSON and TOML files and check the types of their values.
 
-All JSON, TOML and file metadata passes through `check_type`. A value of a wrong type or range, and a file that is
-too large or nested too deeply, raise an error that names the file and the field. A kind is a type annotation: a
+All JSON, TOML and file metadata passes through `check_type`. A value of a wrong type or out of range, and a file
+that is too large or nested too deeply, raise an error that names the file and the field. A kind is a type annotation: a
 plain class, `X | Y`, `list[X]`, `dict[str, X]`, `Literal`, a TypedDict, or `Annotated[X, Between(low, high)]`. Unknown
-keys of a TypedDict are allowed: newer versions may write more.
+keys of a TypedDict are allowed: newer versions might write additional keys.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def check_type(value: Any, kind: Any, source: object, field: str = "") -> None:
 
 
 def _wrong_parts(value: Any, kind: Any, field: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (field, value, kind) of every part that is not of its kind."""
+    """Yield (field, value, expected kind) for every part that does not match its kind."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return
@@ -121,23 +121,23 @@ def _name(kind: Any) -> str:
 
 
 def read_json(path: Path, kind: Any) -> Any:
-    """Return the content of a JSON file, which must match `kind`."""
+    """Read a JSON file; its content must match `kind`."""
     return parse_json(_read_small(path), kind, path)
 
 
 def read_json_lines(path: Path, kind: Any) -> list[Any]:
-    """Return the values in the lines of a file, each of which must match `kind`; blank lines are skipped."""
+    """Read a file with one JSON value per line, each of which must match `kind`; blank lines are skipped."""
     lines = _read_small(path).split("\n")
     return [parse_json(line, kind, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
 
 
 def parse_json(text: str, kind: Any, source: object) -> Any:
-    """Return the value of a JSON text, which must match `kind`."""
+    """Parse a JSON text; its value must match `kind`. Errors name `source`."""
     return _parse(json.loads, text, "JSON", kind, source)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file."""
+    """Read a TOML file."""
     content: dict[str, Any] = _parse(tomllib.loads, _read_small(path), "TOML", dict[str, Any], path)
     return content
 
