@@ -202,6 +202,9 @@ def test_seeds_are_summed_up(small, tmp_path):
     assert row.seeds == 3
     assert row.mean == pytest.approx(sum(values) / 3)
     assert row.deviation == pytest.approx((sum((value - row.mean) ** 2 for value in values) / 2) ** 0.5)
+    named = [dataclasses.replace(line.entry, name=name) for line, name in zip(table.rows, "aba", strict=True)]
+    alternating = [dataclasses.replace(line, entry=entry) for line, entry in zip(table.rows, named, strict=True)]
+    assert [(found.name, found.seeds) for found in over_seeds(alternating)] == [("a", 2), ("b", 1)]
     annex = seed_annex([row])
     assert [cell.text for cell in annex.sheet.lines[0][1:4]] == ["Gaussian", "3", f"{row.mean:.4f}"]
     assert annex.values[0]["acr_deviation"] == row.deviation

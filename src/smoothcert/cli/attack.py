@@ -63,10 +63,11 @@ def run(args: argparse.Namespace) -> None:
     from smoothcert.statistics import bounds
 
     args.radii = args.radii or [0.25, 0.5, 1.0]
-    if not all(0 < radius < math.inf for radius in args.radii) or min(args.steps, args.num_noises, args.n) < 1:
-        raise UsageError(
-            "Expected `--radii` to be finite and > 0, and `--steps`, `--noises` and `--n` to be at least 1."
-        )
+    for radius in args.radii:
+        if not 0 < radius < math.inf:
+            raise UsageError(f"Expected `--radii` to be finite and > 0, but got {radius}.")
+    for name in ("steps", "num_noises", "n"):
+        bounds.check_count(name, getattr(args, name))
     bounds.check_prediction(args.n, args.alpha)
     if args.out:
         check_replaceable(args.out)

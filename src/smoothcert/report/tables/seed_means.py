@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from smoothcert.report.tables.formats import Annex, Cell, Sheet, dataset_title
@@ -28,9 +27,11 @@ class SeedRow:
 
 def over_seeds(rows: Sequence[TableRow]) -> list[SeedRow]:
     """Average the rows that share a dataset, noise level and name."""
+    seeds: dict[tuple[Any, str], list[TableRow]] = {}  # seeds of two settings of a method may alternate in a table
+    for row in rows:
+        seeds.setdefault((row.entry.group, row.entry.name), []).append(row)
     averaged = []
-    for (_, name), same in groupby(rows, key=lambda row: (row.entry.group, row.entry.name)):
-        members = list(same)
+    for (_, name), members in seeds.items():
         values = [row.acr.value for row in members]
         deviation = statistics.stdev(values) if len(values) > 1 else None
         entry, mean = members[0].entry, statistics.fmean(values)
