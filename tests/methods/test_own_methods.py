@@ -78,11 +78,11 @@ def test_methods_that_cannot_be_registered(known_methods):
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({}, r"Expected a tensor with a single number as the loss of a step, but got shape \[4\]"),
-        ({"share": 0.5}, "but 'share' is a float"),
-        ([0.5], "Expected `parts` to map new names to tensors, but got a list"),
-        ({"loss": torch.tensor(0.0)}, "but 'loss' is a metric of every run"),
-        ({"epoch": torch.tensor(0.0)}, "but 'epoch' is a metric of every run"),
+        ({}, r"Expected the loss of a step to be a scalar tensor, but got shape \[4\]"),
+        ({"share": 0.5}, "but 'share' is mapped to a float"),
+        ([0.5], "Expected `parts` to map names to tensors, but got a list"),
+        ({"loss": torch.tensor(0.0)}, "but 'loss' is a reserved name"),
+        ({"epoch": torch.tensor(0.0)}, "but 'epoch' is a reserved name"),
     ],
 )
 def test_what_a_step_must_return(parts, message):
@@ -93,7 +93,7 @@ def test_what_a_step_must_return(parts, message):
 
 @pytest.mark.parametrize("loss", [None, 0.5, [torch.tensor(1.0)]])
 def test_a_loss_that_is_not_a_tensor(loss):
-    with pytest.raises(UsageError, match="Expected a tensor with a single number as the loss of a step, but got a"):
+    with pytest.raises(UsageError, match="Expected the loss of a step to be a scalar tensor, but got a"):
         StepOutput(loss).watched()
 
 

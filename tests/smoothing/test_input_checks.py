@@ -118,10 +118,10 @@ def test_bad_values(call, message):
     [
         (
             lambda: smoothcert.train_run("mnist-catrs-0.50", "runs"),
-            "a `TrainConfig`, as `load_recipe` returns it, but got",
+            "a `TrainConfig`, such as `load_recipe` returns, but got",
         ),
-        (lambda: smoothcert.train_runs(["mnist-catrs-0.50"], "runs"), "a `TrainConfig`, as `load_recipe` returns it"),
-        (lambda: smoothcert.train_runs(smoothcert.TrainConfig(), "runs"), "a single one; use `train_run` for one run"),
+        (lambda: smoothcert.train_runs(["mnist-catrs-0.50"], "runs"), "a `TrainConfig`, such as `load_recipe` returns"),
+        (lambda: smoothcert.train_runs(smoothcert.TrainConfig(), "runs"), "use `train_run` for it"),
         (
             lambda: smoothcert.certify_sequentially(smooth(), None, rule="table"),
             "a rule of `smoothcert.stopping`, such as",

@@ -182,7 +182,7 @@ def test_runs_that_take_turns_equal_runs_alone(few, tmp_path):
 
 def test_steps_with_varying_shapes_are_not_compiled(few, tmp_path):
     config, soft = configure("catrs", options={"attack": "masked"}), torch.full((100, 10), 0.1)
-    with pytest.warns(Notice, match="steps run uncompiled: shapes may vary"):
+    with pytest.warns(Notice, match="steps run uncompiled, because their shapes may vary"):
         assert not setup_run(config, tmp_path / "run", few, few, soft=soft, compile=True).compiled
 
 
@@ -386,7 +386,7 @@ def test_two_damaged_states_are_named(few, tmp_path):
 def test_a_run_without_its_configuration_is_not_claimed_by_another(left, few, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / left).write_bytes(b"of a run that was trained in another way")
-    with pytest.raises(UsageError, match="holds a run, but its configuration, config.toml, is missing"):
+    with pytest.raises(UsageError, match="contains a run, but its configuration, config.toml, is missing"):
         fit(configure("gaussian"), tmp_path / "run", few, few)
     assert [path.name for path in (tmp_path / "run").iterdir()] == [left]
 

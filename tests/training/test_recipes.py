@@ -296,7 +296,7 @@ def test_missing_recipes_and_broken_files(tmp_path):
     with pytest.raises(SmoothcertError, match="cannot be read as TOML"):
         load_recipe(str(tmp_path / "bad.toml"))
     (tmp_path / "bad.toml").write_text("# to be written\n")
-    with pytest.raises(SmoothcertError, match="bad.toml has no settings; `smoothcert train NAME"):
+    with pytest.raises(SmoothcertError, match="bad.toml has no settings; `smoothcert train RECIPE"):
         load_recipe(str(tmp_path / "bad.toml"))
 
 

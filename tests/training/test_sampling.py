@@ -264,8 +264,8 @@ def test_cost_of_a_run():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"discard_below": 0.4}, "Expected `sampling` to be 'replacement' with `discard_below`, but got 'shuffle'"),
-        ({"reweight_every": 10}, "Expected `sampling` to be 'replacement' with `reweight_every`"),
+        ({"discard_below": 0.4}, "Expected `sampling` to be 'replacement' when `discard_below` is set"),
+        ({"reweight_every": 10}, "Expected `sampling` to be 'replacement' when `reweight_every`"),
         ({**SAMPLED, "discard_below": 1.5}, "Expected `discard_below` to be between 0 and 1, but got 1.5"),
         ({**SAMPLED, "discard_below": -0.1}, "Expected `discard_below` to be between 0 and 1, but got -0.1"),
         ({**SAMPLED, "reweight_samples": 8}, "Expected `reweight_samples` to be at least 16, but got 8"),
@@ -280,7 +280,7 @@ def test_settings_that_make_no_sense(changes, message):
 
 def test_a_discard_that_leaves_no_image(few, tmp_path):
     config = configure("gaussian", **{**SAMPLED, "sampling_epoch": 1, "discard_below": 0.5})
-    text = "no training image has a share of at least 0.5 correct votes"
+    text = "no training image has a share of correct votes of at least 0.5"
     message = f"test-gaussian: at epoch 1, {text}; set a lower `discard_below` or a later `sampling_epoch`"
     with pytest.raises(SmoothcertError, match=message):
         ImageSampler(config, 30).choose(1, lambda kept, samples: torch.full((30,), len(samples) // 2 - 1))
@@ -305,14 +305,14 @@ def test_files_of_shares(few, tmp_path):
         ("idx\tcounts\n0\t0:10\n1\t0:6 1:4\n", r"each of the 3 training images, but its values have shape \[2\]"),
         ("idx\tcounts\n0\t0:10\n2\t0:6\n1\t0:6\n3\t0:1\n", "does not"),
         ("idx\tcounts\n0\t0:10\n2\t0:6\n", "does not"),
-        ("idx\tcounts\n0\tmany\n", "Expected `discard_file` to have a number or class counts for .*, but .* does not"),
+        ("idx\tcounts\n0\tmany\n", "Expected `discard_file` to contain a number or class counts for"),
     ):
         counts.write_text(content)
         if content:
             with pytest.raises(SmoothcertError, match=message):
                 read_shares(counts, labels)
     np.save(path, [0.0, 1.5, 1.0])
-    with pytest.raises(SmoothcertError, match="to be between 0 and 1, but that of image 1 is 1.5"):
+    with pytest.raises(SmoothcertError, match="to be between 0 and 1, but the share of image 1 is 1.5"):
         read_shares(path, labels)
     for damaged in (b"no array", b"", b"PK\x03\x04 half an archive"):
         path.write_bytes(damaged)

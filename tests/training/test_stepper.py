@@ -262,7 +262,7 @@ def normalized():
 def test_wrongly_compiled_steps_run_uncompiled_with_the_same_numbers(monkeypatch, factor, off):
     monkeypatch.setattr(torch, "compile", wrong_by(factor))
     expected = train(Gaussian(sigma=0.25), compiled=False, network=normalized)
-    with pytest.warns(Notice, match=f"Steps run uncompiled: the compiler's gradients are off by {off}") as notices:
+    with pytest.warns(Notice, match=f"gradients of the compiled step are off by {off}") as notices:
         actual = train(Gaussian(sigma=0.25), compiled=True, left=0, network=normalized)
     assert len(notices) == 1
     assert all(torch.equal(actual[key], expected[key]) for key in expected)

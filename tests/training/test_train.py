@@ -198,9 +198,9 @@ def test_fine_tuning_starts_from_given_weights(mini, tmp_path):
         torch.testing.assert_close(again.model.network.head.weight, first.model.network.head.weight)
     with pytest.raises(SmoothcertError, match="does not match Mlp: features.0.weight"):
         own_networks.train("Mlp", "gaussian", tmp_path, init=tmp_path / "first")
-    with pytest.raises(SmoothcertError, match="Expected `init` to be a run folder"):
+    with pytest.raises(SmoothcertError, match="Expected `init` to be the folder of a finished run"):
         own_networks.train("Mlp", "gaussian", tmp_path, init="nowhere", name="nowhere")
-    with pytest.raises(SmoothcertError, match=r"but mnist-catrs-0.2 is not; did you mean 'mnist-catrs-0.25'\?"):
+    with pytest.raises(SmoothcertError, match=r"but got mnist-catrs-0.2; did you mean 'mnist-catrs-0.25'\?"):
         own_networks.train("Mlp", "gaussian", tmp_path, init="mnist-catrs-0.2", name="nowhere")
 
 
@@ -259,7 +259,7 @@ def test_another_network_does_not_continue_a_run(finished, tmp_path):
     options = {"sigma": 0.25, "epochs": 2, "runs": tmp_path, "name": "act"}
     with nullcontext() if finished else pytest.raises(_StopError):
         smoothcert.train(act(nn.ReLU), clouds(), on_metrics=None if finished else _stop, **options)
-    with pytest.raises(UsageError, match=r"act holds a run .*\(different network\); choose another `name`"):
+    with pytest.raises(UsageError, match=r"act contains a run .*\(different network\); choose another `name`"):
         smoothcert.train(act(nn.Tanh), clouds(), **options)
     smoothcert.train(act(nn.ReLU), clouds(), **options)
 
@@ -466,8 +466,8 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         ({"compil": True}, "Unknown argument 'compil'; did you mean 'compile'"),
         ({"num_noise": 4}, r"did you mean 'num_noises'\?.* Options of the method belong in `options={...}`"),
         ({"num_noises": 4}, r"Expected `num_noises`, an option of gaussian, in `options={...}`"),
-        ({"dataset": "mnist"}, "Expected no `dataset`: it is that of `train_data`"),
-        ({"architecture": "lenet"}, "Expected no `architecture`: it is that of `model`"),
+        ({"dataset": "mnist"}, "Expected no `dataset`: it follows from `train_data`"),
+        ({"architecture": "lenet"}, "Expected no `architecture`: it follows from `model`"),
         ({"network": "0"}, "Unknown argument 'network'"),
         ({"sigma": "0.25"}, "Expected `sigma` to be of type float, but got '0.25'"),
         ({"sigma": None}, "Expected `sigma` to be of type float, but got None"),
@@ -477,8 +477,8 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         ({"workers": "2"}, "Expected `workers` to be a whole number >= 0, but got '2'"),
         ({"compile": "yes"}, "Expected `compile` to be of type bool or None"),
         ({"augmentation": "crop-flip"}, r"Expected `augmentation` to be 'none' for inputs of shape \[6\]"),
-        ({"test_data": (clouds()[0], clouds()[1] + 1)}, "Expected test data with labels below 3, .* but got 3"),
-        ({"test_data": shapes()}, "Expected the inputs of `test_data` to have the shape of those of `train_data`"),
+        ({"test_data": (clouds()[0], clouds()[1] + 1)}, "Expected test data with labels below 3, .* but got label 3"),
+        ({"test_data": shapes()}, "Expected the inputs of `test_data` to be shaped like those of `train_data`"),
     ],
 )
 def test_wrong_settings_get_one_sentence(settings, message, tmp_path):
@@ -490,8 +490,8 @@ def test_wrong_settings_get_one_sentence(settings, message, tmp_path):
 def test_batch_norm_on_a_single_input_is_refused_before_the_first_step(method, tmp_path):
     """The last mini-batch of 97 inputs has one input; for CAT-RS, only that of its teacher."""
     options = {"sigma": 0.25, "epochs": 1, "batch": 32, "runs": tmp_path, "method": method, "label_samples": 5}
-    message = "Expected `batch` to give every step and process at least two inputs, which the BatchNorm of Mlp needs"
-    with pytest.raises(UsageError, match=f"{message}, but with 32 some get one"):
+    message = "Expected `batch` to give every step and process at least two inputs, as the BatchNorm of Mlp requires"
+    with pytest.raises(UsageError, match=f"{message}, but with 32 some have only one"):
         smoothcert.train(Mlp, clouds(count=97), **options)
     assert not list(tmp_path.glob("*/metrics.jsonl"))
     smoothcert.train(ConvNet, shapes(count=97), **options)  # it has several values per channel and input

@@ -46,10 +46,10 @@ def register_method(method: type[Method]) -> type[Method]:
         method: A frozen dataclass that extends `Method` (see `smoothcert.methods.base`).
 
     Returns:
-        The same class, so that this function can be used as a decorator.
+        `method`, so that this function can be used as a decorator.
 
     Raises:
-        UsageError: If it is not such a class, it has no name, an option has no default, or the name is taken.
+        UsageError: If `method` is not such a dataclass, its name is missing or taken, or an option has no default.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def list_methods(pattern: str = "*") -> list[str]:
         pattern: A glob, as in file names.
 
     Returns:
-        The names, with registered methods last.
+        The names; methods added by `register_method` come last.
 
     Example:
         >>> list_methods("smooth*")

@@ -1,8 +1,8 @@
 """The contract of a training method: a frozen dataclass of hyperparameters with one function, `step`.
 
-To add a method to the package, write one file like this, add the class to `METHODS` in `smoothcert.methods` and run
-`scripts/write_method_options.py`. In your own project, decorate the class with `smoothcert.register_method` instead.
-The method then has a `--weight` flag, recipes and checkpoints like the others:
+To add a method to the package, write a file like the example below, add its class to `METHODS` in `smoothcert.methods`
+and run `scripts/write_method_options.py`. In your own project, decorate the class with `smoothcert.register_method`
+instead. Each hyperparameter becomes a flag of `smoothcert train` (here `--weight`) and an entry of recipes:
 
     @dataclass(frozen=True, kw_only=True)
     class Mine(Method):
@@ -20,7 +20,7 @@ A step must keep to these rules:
 - All random numbers come from `draws`, so that runs are reproducible and can resume.
 - Anything that changes during training is a function of the tensor `epoch`; the method keeps no state between steps.
   If some passes through the network are needed in certain epochs only, `at_epoch` returns a cheaper method for the
-  others.
+  remaining epochs.
 - No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
   compiled and captured as CUDA graphs. If a method has to break this rule, set `static = False`.
 
@@ -47,7 +47,8 @@ _METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "validation_accur
 def option(default: Any, help: str, check: Callable[[Any], bool] | None = None, must: str = "") -> Any:
     """Declare a hyperparameter: a flag of `smoothcert train`, a recipe entry and a row in the documentation.
 
-    Values that fail `check` are rejected with "Expected `name` to {must}, but got ...", so `must` reads like "be > 0".
+    Values that fail `check` are rejected with "Expected `name` to {must}, but got ...". `must` is a phrase such as
+    "be > 0".
     """
     checked = {"check": check, "must": must} if check else {}
     return dataclasses.field(default=default, metadata={"help": help, **checked})
@@ -81,10 +82,10 @@ class Draws(Protocol):
         """Return standard normal values of shape [count, *x.shape]."""
 
     def uniform(self, x: Tensor, count: int) -> Tensor:
-        """Return uniform values in [0, 1), of shape [images, count]."""
+        """Return uniform random values in [0, 1), of shape [images, count]."""
 
     def direction(self, x: Tensor) -> Tensor:
-        """Return standard normal values shaped like x, for images whose gradient vanishes."""
+        """Return standard normal values shaped like `x`, to replace gradients that vanish."""
 
     def images(self, x: Tensor) -> int:
         """Return the number of images in the whole mini-batch, of which `x` may be only a part."""
@@ -108,16 +109,16 @@ class StepOutput:
     parts: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
 
     def watched(self) -> dict[str, Tensor]:
-        """Return the loss and scalar parts, detached. Raise if the loss is no scalar, or `parts` is invalid."""
+        """Return the loss and scalar parts, detached. Raise if the loss is not a scalar, or `parts` is invalid."""
         if not isinstance(self.loss, Tensor) or self.loss.dim():
             got = f"shape {list(self.loss.shape)}" if isinstance(self.loss, Tensor) else kind_of(self.loss)
-            raise UsageError(f"Expected a tensor with a single number as the loss of a step, but got {got}.")
+            raise UsageError(f"Expected the loss of a step to be a scalar tensor, but got {got}.")
         if not isinstance(self.parts, Mapping):
-            raise UsageError(f"Expected `parts` to map new names to tensors, but got {kind_of(self.parts)}.")
+            raise UsageError(f"Expected `parts` to map names to tensors, but got {kind_of(self.parts)}.")
         for name, part in self.parts.items():
             if name in _METRICS or not isinstance(part, Tensor):
-                kind = "a metric of every run" if name in _METRICS else kind_of(part)
-                raise UsageError(f"Expected `parts` to map new names to tensors, but {name!r} is {kind}.")
+                problem = "a reserved name" if name in _METRICS else f"mapped to {kind_of(part)}"
+                raise UsageError(f"Expected `parts` to map names to tensors, but {name!r} is {problem}.")
         scalars = {name: part.detach() for name, part in self.parts.items() if part.dim() == 0}
         return {"loss": self.loss.detach(), **scalars}
 
@@ -161,10 +162,10 @@ class Method(ABC):
         return 1
 
     def at_epoch(self, epoch: int) -> Self:
-        """Return the method to use in an epoch; by default, this one.
+        """Return the method to use in an epoch; by default, `self`.
 
-        Override this if the passes through the network change with the epoch. Each distinct method that it returns is
-        compiled and captured separately.
+        Override this if the passes through the network change with the epoch. Each distinct method that is returned
+        is compiled and captured separately.
         """
         return self
 
@@ -195,5 +196,5 @@ class NoiseSplitMethod(Method):
 
     @property
     def split(self) -> int:
-        """Number of SGD steps that each mini-batch is split into: as many as noise samples per image."""
+        """Number of SGD steps that each mini-batch is split into: one per noise sample."""
         return self.num_noises

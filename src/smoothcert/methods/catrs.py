@@ -28,9 +28,10 @@ class CatRs(NoiseSplitMethod):
     """Bottom-K loss for images of low confidence, worst-case loss for images of high confidence (Algorithm 1).
 
     The bottom-K loss sums the cross-entropy over the K easiest of M noise samples and divides it by M. K is drawn from
-    Bin(M, p), where p is the accuracy over the samples, and is at least 1 (Eq. 6). Images with K = M also get the
+    Bin(M, p), where p is the accuracy over the samples; a K of 0 is raised to 1 (Eq. 6). Images with K = M also have a
     worst-case loss (Eq. 7), with weight lambda (Eq. 8): the largest divergence from the soft label over the M noise
-    samples, each perturbed adversarially in T steps within radius epsilon. The paper's ablations are options.
+    samples, each perturbed adversarially in T steps within radius epsilon. Options select the variants of the paper's
+    ablations.
     """
 
     name = "catrs"
@@ -58,14 +59,14 @@ class CatRs(NoiseSplitMethod):
     )
     moments: str = one_of(
         "moments of the original noise that the attack preserves: rms-each-step (mean and root mean square, as in the "
-        "published code), std-at-end (mean and standard deviation, as in the paper's text), or none (free)",
+        "published code), std-at-end (mean and standard deviation, as in the paper's text), or free (none)",
         "rms-each-step",
         "std-at-end",
         "free",
     )
     attack: str = one_of(
-        "attack all images, or only the images with a worst-case loss (masked): less work for a large network, but "
-        "shapes vary between steps, and BatchNorm sees only those images in the second pass",
+        "images to attack: all, or masked (only images with a worst-case loss); masked is less work for a large "
+        "network, but shapes vary between steps, and BatchNorm sees only those images in the pass after the attack",
         "all",
         "masked",
     )
@@ -79,7 +80,7 @@ class CatRs(NoiseSplitMethod):
 
     @property
     def static(self) -> bool:  # type: ignore[override]
-        """True if shapes are the same in every step."""
+        """True if tensor shapes are the same in every step."""
         return self.attack == "all"
 
     @property
@@ -141,7 +142,7 @@ class CatRs(NoiseSplitMethod):
         return early if self.late_epoch is None else torch.where(epoch < self.late_epoch, early, self.late_radius)
 
     def worst_noise(self, model: nn.Module, x: Tensor, noise: Tensor, target: Tensor, radius: Tensor) -> Tensor:
-        """Return noise within `radius` of the given noise that increases the divergence from the target."""
+        """Perturb noise within `radius` to increase the divergence from the target, preserving the selected moments."""
 
         def objective(delta: Tensor) -> Tensor:
             return divergence(target, scores_under(model, x, delta)).sum() / len(noise)

@@ -24,7 +24,11 @@ from smoothcert.methods.perturb import (
 
 @dataclass(frozen=True, kw_only=True)
 class Consistency(NoiseSplitMethod):
-    """Cross-entropy under m noise samples, plus the divergence from their mean prediction, plus the mean's entropy."""
+    """Cross-entropy under m noise samples, plus a penalty on predictions that differ between the samples.
+
+    The penalty is the mean divergence of the predictions from their mean (weight lambda), plus the entropy of the mean
+    prediction (weight eta).
+    """
 
     name = "consistency"
 
@@ -41,7 +45,7 @@ class Consistency(NoiseSplitMethod):
         return self.loss(model, x, y, self.sigma * draws.noise(x, self.num_noises))
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor) -> StepOutput:
-        """Return the regularized loss under given noise; the mean prediction is not detached."""
+        """Return the regularized loss under given noise. Gradients also flow through the mean prediction."""
         scores = scores_under(model, x, noise)
         mean = scores.softmax(dim=-1).mean(dim=0)
         cross_entropy = cross_entropies(scores, y).mean()
@@ -78,7 +82,7 @@ class SmoothAdvConsistency(Consistency):
         return StepOutput(output.loss, {**output.parts, "adversarial": adversarial})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, images: int) -> Tensor:
-        """Return the images after T steps up the gradient of their smoothed losses, summed and divided by `images`."""
+        """Attack the images in T steps up the gradient of the sum of their smoothed losses, divided by `images`."""
         moved = x
         with frozen(model):
             for _ in range(self.attack_steps):

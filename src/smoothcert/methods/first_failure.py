@@ -1,6 +1,6 @@
 """First failure: the attack of "Average Certified Radius is a Poor Metric for Randomized Smoothing" (ICML 2025).
 
-The paper's method has two more parts, which choose the training images and combine with any method: see
+The other two parts of the paper's method choose the training images and can be combined with any method; see
 `smoothcert.training.sampling`.
 """
 
@@ -22,20 +22,22 @@ from smoothcert.methods.perturb import cross_entropies, frozen, gradient_and_val
 class FirstFailure(Gaussian):
     """Cross-entropy under noise that the network misclassifies, found by a search from each noise sample.
 
-    From every noise sample, the search takes T steps of fixed length up the gradient of the cross-entropy, on the
-    sphere of the sample's own norm. Training uses the first misclassified noise on this path, or the last noise if none
-    is misclassified. Without attack steps, this is Gaussian training.
+    From every noise sample, the search takes T steps of fixed length up the gradient of the cross-entropy, and rescales
+    the noise to its original norm after each step. Training uses the first misclassified noise on this path, or the
+    last noise if none is misclassified. Without attack steps, this is Gaussian training.
     """
 
     name = "first-failure"
 
     num_noises: int = at_least_one(4, "noise samples per image")
-    step_size: float = positive(0.5, "length of an attack step (epsilon); there is no projection onto a ball")
+    step_size: float = positive(
+        0.5, "length of an attack step (epsilon), after which the noise is rescaled to its original norm"
+    )
     attack_steps: int = at_least_zero(4, "attack steps (T); 0: no attack")
     attack_epoch: int = at_least_zero(0, "epoch from which noise is attacked, counted from 0 (E_t)")
 
     def at_epoch(self, epoch: int) -> Self:
-        """Return the method to use in an epoch: one without attack steps before `attack_epoch`."""
+        """Return the method to use in an epoch: before `attack_epoch`, a copy without attack steps."""
         return self if epoch >= self.attack_epoch else dataclasses.replace(self, attack_steps=0)
 
     def step(

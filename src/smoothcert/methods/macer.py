@@ -1,4 +1,4 @@
-"""MACER (Zhai et al., ICLR 2020): maximize a soft version of the certified radius itself."""
+"""MACER (Zhai et al., ICLR 2020): maximize a soft version of the certified radius."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Macer(Method):
     def _robustness(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return sigma/2 times the sum of gamma - xi over the correctly classified images.
 
-        Images whose soft radius xi is infinite or above gamma are left out.
+        xi is the difference between the normal quantiles of the two largest probabilities. Images for which xi is
+        infinite or above gamma are left out.
         """
         mean = (self.temperature * scores).softmax(dim=-1).mean(dim=0)
         values, classes = mean.topk(2, dim=1)

@@ -1,4 +1,4 @@
-"""Building blocks of methods and attacks: losses under noise, l2 geometry and gradients of inputs.
+"""Building blocks of methods and attacks: losses under noise, l2 geometry and gradients with respect to inputs.
 
 Noise tensors are [samples, images, ...]; norms are per image (or per sample and image), over all other dimensions.
 """
@@ -60,7 +60,7 @@ def warmed_up(epoch: Tensor | int, epochs: int) -> Tensor:
 
 
 def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """Return the gradient of a scalar objective at a point, without changing the gradients stored with the weights."""
+    """Return the gradient of a scalar objective at a point, without changing the weights' own gradients."""
 
     def with_itself(point: Tensor) -> tuple[Tensor, Tensor]:
         value = objective(point)
@@ -70,7 +70,7 @@ def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
 
 
 def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient of an objective's first value, and its second value, from the same pass.
+    """Return the gradient of the first of an objective's two values, and the second value, from the same pass.
 
     `torch.compile` can trace only `torch.func.grad`; a network that is compiled separately needs `autograd.grad`.
     """
@@ -92,7 +92,8 @@ def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at:
 def frozen(model: nn.Module) -> Iterator[None]:
     """Put a network into eval mode during an attack, so that BatchNorm statistics do not change; restore it afterward.
 
-    Weights require no gradients during the block: a network compiled separately would compute them needlessly.
+    Unless the attack itself is being compiled, the weights require no gradients in the meantime: a network that is
+    compiled separately would compute them needlessly.
     """
     modules = list(model.modules())
     modes = [module.training for module in modules]

@@ -12,9 +12,9 @@ from smoothcert.methods.base import Draws, Method, StepOutput, at_least_zero
 
 @dataclass(frozen=True, kw_only=True)
 class Stability(Method):
-    """Cross-entropy of the clean image, plus the cross-entropy between its prediction and the noisy image's.
+    """Cross-entropy of the clean image, plus the cross-entropy between the clean and the noisy prediction.
 
-    The gradient also flows through the clean prediction.
+    Gradients flow through both predictions.
     """
 
     name = "stability"

@@ -1,6 +1,6 @@
-"""Mini-batches from a dataset in device memory, augmented there in batched tensor code.
+"""Mini-batches from a dataset in device memory, augmented there by batched tensor operations.
 
-A batch source gets the schedule of a run, `(step, share, indices)` for every remaining step, where `share` is this
+A batch source receives the schedule of a run, `(step, share, indices)` for every remaining step, where `share` is this
 rank's part of the mini-batch. It yields the inputs of each step in turn. The training step then calls `batch`, which
 turns them into images in [0, 1], labels and soft labels. Augmentation depends on (seed, step, position) only. `home` is
 the device on which a source expects image indices.
@@ -29,7 +29,7 @@ Batch = tuple[Tensor, Tensor, Tensor | None]
 
 @dataclass(frozen=True)
 class ResidentData:
-    """A dataset as uint8 or floats on a device, with soft labels if the method uses them."""
+    """A dataset in device memory: images as uint8 or floats, labels and, if the method uses them, soft labels."""
 
     images: Tensor
     labels: Tensor
@@ -44,7 +44,7 @@ class ResidentData:
     home = device
 
     def stream(self, schedule: BatchSchedule) -> Iterator[Inputs]:
-        """Yield the indices of each step."""
+        """Yield the image indices of each step."""
         for _, _, indices in schedule:
             yield (indices,)
 
@@ -70,7 +70,7 @@ def as_floats(images: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:
-    """Shift each image by up to 4 pixels, padding with zeros, and mirror half of the images."""
+    """Shift each image randomly by up to 4 pixels, padding with zeros, and mirror it with probability 1/2."""
     count, _, height, width = images.shape
     rows = torch.arange(count, device=images.device)
     draws = uniform(seed, (first + rows, step, Purpose.AUGMENTATION), 3, device=images.device)
@@ -83,7 +83,7 @@ def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0)
 
 
 def resized_crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:
-    """Enlarge a random part of each image (8 to 100 % of its area, ratio 3:4 to 4:3), and mirror half of the images."""
+    """Enlarge a random part of each image (8 to 100 % of its area, ratio 3:4 to 4:3); mirror with probability 1/2."""
     rows = torch.arange(first, first + len(images), device=images.device)
     draws = uniform(seed, (rows, step, Purpose.AUGMENTATION), 5, device=images.device)
     area, ratio = 0.08 + 0.92 * draws[:, 0], torch.exp((2 * draws[:, 1] - 1) * math.log(4 / 3))

@@ -27,7 +27,7 @@ LossFunction = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 
 
 class CompiledLoss:
-    """A stepper's loss for one share of a mini-batch: compiled if possible.
+    """A stepper's loss for mini-batches of one size, compiled if possible.
 
     The whole loss is compiled, or, for a deep network, the network alone. Compilers have bugs that nothing else would
     reveal, so `check_once` compares the first compiled gradients with uncompiled ones.
@@ -56,7 +56,7 @@ class CompiledLoss:
             self.variants = [partial(whole, method=_with_tensors(method, next(model.parameters()))), whole]
 
     def __call__(self, inputs: Inputs, share: BatchShare) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss by the first variant that compiles, or uncompiled if none does."""
+        """Compute the loss by the first variant that compiles, or uncompiled if none does."""
         for variant in list(self.variants):
             try:
                 return variant(inputs, share)
@@ -93,7 +93,7 @@ class CompiledLoss:
             return
         deviation, norm = torch.dist(compiled, expected), expected.norm()
         if self.variants and not deviation <= max(_MOST_DEVIATION * norm, allowed):
-            self._give_up(f"the compiler's gradients are off by {float(deviation / norm):.0%}")
+            self._give_up(f"gradients of the compiled step are off by {float(deviation / norm):.0%}")
 
     def _give_up(self, reason: str) -> None:
         self.variants = []
@@ -114,7 +114,7 @@ class CompiledLoss:
 
 
 def _with_tensors(method: Method, like: Tensor) -> Method:
-    """Return the method with its float hyperparameters as tensors: runs that differ only in these compile once."""
+    """Convert float hyperparameters to tensors, so that methods which differ only in these share one compilation."""
     changed = copy.copy(method)
     for field in dataclasses.fields(method):
         value = getattr(method, field.name)

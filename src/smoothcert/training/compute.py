@@ -1,4 +1,4 @@
-"""The cost of training steps, in forward passes of one input."""
+"""The method of a configuration, differences between configurations, and the cost of training in forward passes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from smoothcert.training.config import TrainConfig
 from smoothcert.training.passes import passes_per_input, votes_per_image
 from smoothcert.training.settings import Fingerprints
 
-_PASSES_THAT_PAY = 150e6  # passes from which compilation saves time; measured, see benchmarks/README.md
+_PASSES_THAT_PAY = 150e6  # forward passes from which on compilation saves time; measured, see benchmarks/README.md
 
 
 def method_of(config: TrainConfig) -> Method:
-    """Return the method of a run. Raise if its options are invalid."""
+    """Create the method of a run. Raise if its options are invalid."""
     return create_method(config.method, config.sigma, config.options)
 
 
 def with_defaults(config: TrainConfig) -> TrainConfig:
-    """Return a configuration with all options of its method, so that implied and explicit defaults compare equal.
+    """Fill in defaults of the method's options, so that implied and explicit defaults compare equal.
 
     >>> with_defaults(TrainConfig(method="consistency", options={"weight": 5})).options
     {'num_noises': 2, 'weight': 5.0, 'entropy_weight': 0.5}
@@ -38,7 +38,8 @@ def with_defaults(config: TrainConfig) -> TrainConfig:
 def different_fields(before: TrainConfig, config: TrainConfig) -> list[str]:
     """Return the names of the fields and options in which two configurations differ in meaning.
 
-    Unknown fingerprints do not differ: earlier versions recorded none, and initial weights may have been deleted.
+    Fingerprints missing from either configuration are ignored: earlier versions recorded none, and initial weights may
+    have been deleted.
 
     >>> default = TrainConfig(method="consistency")
     >>> different_fields(default, TrainConfig(method="consistency", options={"weight": 10.0}, seed=1))
@@ -73,23 +74,23 @@ def mean_passes(config: TrainConfig) -> float:
 
 
 def step_passes(config: TrainConfig) -> float:
-    """Return the cost of a whole step, averaged over the run."""
+    """Return the cost of a training step on all its inputs, in forward passes, averaged over the run."""
     images = max(1, config.batch // split_of(config))
     return images * getattr(method_of(config), "num_noises", 1) * mean_passes(config)
 
 
 def run_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run on this many training images, including votes that choose images."""
+    """Return the cost of a run on this many training images, including the votes for choosing images."""
     copies = images * getattr(method_of(config), "num_noises", 1)
     return config.epochs * copies * mean_passes(config) + images * votes_per_image(config)
 
 
 def first_phase_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run if every epoch were like the first, without votes."""
+    """Return the cost that a run would have, without votes, if every epoch were like the first."""
     method = method_of(config)
     return config.epochs * images * getattr(method, "num_noises", 1) * passes(method.at_epoch(0))
 
 
 def pays_to_compile(config: TrainConfig, steps: int, device: torch.device) -> bool:
-    """Return True if `steps` steps on a device are enough work to make up for the time of compilation."""
+    """Return True if compilation saves time for `steps` steps on a device."""
     return device.type == "cuda" and steps * step_passes(config) >= _PASSES_THAT_PAY

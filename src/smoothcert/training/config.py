@@ -47,7 +47,7 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
     BatchSettings,
     RunSettings,
 ):
-    """A training run. Every field is a line of a recipe and a flag of `smoothcert train`.
+    """The configuration of a training run: the settings in recipes and in the flags of `smoothcert train`.
 
     The keyword arguments are the fields of `RunSettings`, `BatchSettings`, `LearningRateSettings`, `OptimizerSettings`,
     `ImageSettings`, `ComputeSettings`, `SoftLabelSettings`, `SamplingSettings` and `FineTuningSettings`. All have
@@ -102,9 +102,10 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
         if self.sampling == "shuffle":
             for name, default in _SAMPLING.items():
                 if getattr(self, name) != default:
-                    raise UsageError(f"Expected `sampling` to be 'replacement' with `{name}`, but got 'shuffle'.")
+                    need = f"'replacement' when `{name}` is set"
+                    raise UsageError(f"Expected `sampling` to be {need}, but got 'shuffle'.")
         elif self.discard_file and not self.discard_below:
-            raise UsageError("Expected `discard_below` to be > 0 with `discard_file`, but got 0.0.")
+            raise UsageError("Expected `discard_below` to be > 0 when `discard_file` is set, but got 0.0.")
         elif self.epochs > _MOST_SAMPLED_EPOCHS:
             most = f"at most {_MOST_SAMPLED_EPOCHS:,} with `sampling='replacement'`"
             raise UsageError(f"Expected `epochs` to be {most}, but got {self.epochs}.")
@@ -123,15 +124,15 @@ def field_groups() -> dict[str, list[str]]:
 
 
 def without_sampling(config: TrainConfig, **changes: Any) -> TrainConfig:
-    """Return a copy of a configuration that shuffles all images, with these other changes."""
+    """Copy a configuration with default sampling settings (all images, shuffled) and the given changes."""
     return dataclasses.replace(config, **{**_SAMPLING, **changes})
 
 
 def to_toml(config: TrainConfig) -> str:
-    """Return a configuration as TOML.
+    """Convert a configuration to TOML.
 
-    Names of teachers depend on the text, so it omits the sampling fields if images are shuffled, and fine-tuning fields
-    and fingerprints that have their default values.
+    Names of teachers depend on this text. To keep the names of earlier versions, the sampling fields are omitted if
+    images are shuffled, as are fine-tuning fields and fingerprints with default values.
     """
     unused = {name for name, default in _OMITTED_DEFAULTS.items() if getattr(config, name) == default}
     omitted = {"options", "method", *unused, *(_SAMPLING if config.sampling == "shuffle" else ())}
@@ -140,7 +141,8 @@ def to_toml(config: TrainConfig) -> str:
     try:
         return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})
     except TypeError as error:
-        raise UsageError(f"Expected `options` to hold numbers and text only, but {first_line(error)}.") from None
+        kinds = "only numbers, strings and booleans"
+        raise UsageError(f"Expected `options` to contain {kinds}, but {first_line(error)}.") from None
 
 
 def describe(config: TrainConfig) -> dict[str, str]:
@@ -154,19 +156,19 @@ def describe(config: TrainConfig) -> dict[str, str]:
 
 
 def read_config(path: Path, **overrides: Any) -> TrainConfig:
-    """Read a configuration from a TOML file. Overrides replace single fields."""
+    """Read a configuration from a TOML file. Overrides replace single fields or method options."""
     values = read_toml(path)
     if not values:
         raise SmoothcertError(
-            f"{path} has no settings; `smoothcert train NAME --dry-run` prints a recipe as an example."
+            f"{path} has no settings; `smoothcert train RECIPE --dry-run` prints a recipe as an example."
         )
     return make_config({"name": path.stem, **values}, str(path), **overrides)
 
 
 def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> TrainConfig:
-    """Make a configuration from the values of a recipe, whose table `method` holds the method's name and options.
+    """Make a configuration from the values of a recipe, where `method` is a name or a table with a name and options.
 
-    Errors name `where`, the source of the values.
+    Error messages name `where`, the source of the values.
     """
     plain = dict(values)
     method_entry = plain.pop("method", {})
@@ -201,7 +203,7 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
 
 
 def _plain(value: Any) -> Any:
-    """Return a number, such as one of NumPy, or a path as a value that TOML has."""
+    """Convert numbers, such as NumPy scalars, and paths to types that TOML supports."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, bool) or not isinstance(value, Real):

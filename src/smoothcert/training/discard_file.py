@@ -1,4 +1,4 @@
-"""Read another network's share of correct votes per training image, which decides the images to discard."""
+"""Read a `discard_file`: another network's share of correct votes on each training image."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from smoothcert.errors import SmoothcertError
 
 
 def read_shares(path: str | Path, labels: Tensor) -> Tensor:
-    """Return the share of correct votes, in [0, 1], of each training image.
+    """Read the share of correct votes, in [0, 1], on each training image.
 
     Args:
-        path: A `.npy` file with a number per image, or the counts file that `smoothcert predict` writes.
+        path: A `.npy` file with one number per image, or the counts file that `smoothcert predict` writes.
         labels: The labels of the training images, needed to find the correct votes in a counts file.
 
     Returns:
         Float64 [images].
 
     Raises:
-        SmoothcertError: If the file cannot be read, lacks an image, or has a number outside of [0, 1].
+        SmoothcertError: If the file cannot be read, lacks an image, or contains a number outside of [0, 1].
     """
     path = Path(path)
     try:
@@ -36,27 +36,27 @@ def read_shares(path: str | Path, labels: Tensor) -> Tensor:
         raise SmoothcertError(f"Expected `discard_file` to be readable, but {path} is not ({reason}).") from error
     except Exception as error:  # a damaged file can raise anything
         raise SmoothcertError(
-            f"Expected `discard_file` to have a number or class counts for each of the {len(labels):,} training "
+            f"Expected `discard_file` to contain a number or class counts for each of the {len(labels):,} training "
             f"images, but {path} does not."
         ) from error
     if shares.shape != (len(labels),):
         raise SmoothcertError(
-            f"Expected {path} to have one number for each of the {len(labels):,} training images, but its values have "
-            f"shape {list(shares.shape)}."
+            f"Expected {path} to contain one number for each of the {len(labels):,} training images, but its values "
+            f"have shape {list(shares.shape)}."
         )
     if not bool(((shares >= 0) & (shares <= 1)).all()):
-        bad = _bad(shares)
-        text = f"but that of image {bad} is {shares[bad]:g}"
+        bad = _first_invalid(shares)
+        text = f"but the share of image {bad} is {shares[bad]:g}"
         raise SmoothcertError(f"Expected the shares of correct votes in {path} to be between 0 and 1, {text}.")
     return torch.from_numpy(shares)
 
 
-def _bad(shares: NDArray[np.float64]) -> int:
+def _first_invalid(shares: NDArray[np.float64]) -> int:
     return int(np.flatnonzero(~((shares >= 0) & (shares <= 1)))[0])
 
 
 def _from_counts(path: Path, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return each label's share of the votes, from a file of lines `idx<TAB>class:votes class:votes ...`."""
+    """Read each image's share of votes for its label from a header and lines `idx<TAB>class:votes class:votes ...`."""
     shares: dict[int, float] = {}
     with path.open(encoding="utf-8") as lines:
         next(lines, None)

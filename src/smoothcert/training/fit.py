@@ -30,12 +30,12 @@ def fit(
     time_limit: float | None = None,
     **options: Any,
 ) -> Path:
-    """Train one run and return the file of its network.
+    """Train one run and return the path of its network.
 
     An interrupted run is resumed; on a CPU with the same number of threads, it ends with bit-identical weights. A
-    finished run is left as it is; a folder with a run of another configuration is an error. `options` are the keyword
-    arguments of `setup_run`. After `time_limit` seconds, the state is saved and OutOfTimeError is raised. The first
-    interrupt (Ctrl-C) also saves the state, and raises KeyboardInterrupt; a second one is raised at once.
+    finished run is left as it is. A folder with a run of another configuration raises UsageError. `options` are the
+    keyword arguments of `setup_run`. After `time_limit` seconds, the state is saved and OutOfTimeError is raised. The
+    first interrupt (Ctrl-C) also saves the state, then raises KeyboardInterrupt; a second one raises it at once.
     """
     run = setup_run(config, folder, train, test, **options)
     if run is not None:
@@ -46,10 +46,10 @@ def fit(
 def fit_together(
     runs: Sequence[TrainingRun], time_limit: float | None = None, on_progress: OnProgress | None = None
 ) -> None:
-    """Train several runs at once, taking turns step by step. On a CUDA device each has its own stream.
+    """Train several runs at once, taking turns step by step. On a CUDA device, each run has its own stream.
 
-    A run that fails does not stop the others, and its error is raised at the end. With several ranks, it is raised at
-    once.
+    A run that fails does not stop the others, and its error is raised at the end. With several ranks, the error is
+    raised at once.
     """
     deadline, errors = Deadline(time_limit), list[SmoothcertError]()
     devices = [run.stepper.device for run in runs if run.stepper.device.type == "cuda"]

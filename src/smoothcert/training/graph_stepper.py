@@ -18,17 +18,17 @@ _WARM_UP_STEPS = 3
 
 
 class GraphStepper(Stepper):
-    """A `Stepper` on a CUDA device that replays steps as graphs, after a few ordinary ones of each size."""
+    """A `Stepper` for CUDA devices that takes a few ordinary steps of each mini-batch size, then replays graphs."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._replays = True
         self._taken: dict[BatchShare, int] = {}
         self._captured: dict[BatchShare, tuple[Inputs, torch.cuda.CUDAGraph]] = {}
-        self._capture_stream = new_stream(self.device)  # a stream of its own has its own cuBLAS scratch memory
+        self._capture_stream = new_stream(self.device)  # a separate stream has its own cuBLAS scratch memory
 
     def enter_phase(self, phase: Method) -> None:
-        """Use this method for the next steps, and free the graphs of the previous one."""
+        """Use this method for the next steps, and free the graphs of the previous method."""
         super().enter_phase(phase)
         self._taken.clear()
         self._captured.clear()
@@ -43,7 +43,8 @@ class GraphStepper(Stepper):
         if self._taken[share] <= _WARM_UP_STEPS:
             drawn = torch.get_rng_state()
             super().take_step(inputs, images)
-            if not torch.equal(drawn, torch.get_rng_state()):  # a graph would repeat one choice, as of skipped layers
+            # A graph would repeat the same random choices, such as which layers to skip.
+            if not torch.equal(drawn, torch.get_rng_state()):
                 self._give_up("the network draws random numbers on the CPU")
             return
         if share not in self._captured:

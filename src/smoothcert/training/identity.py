@@ -1,4 +1,4 @@
-"""The identity of a run's network: a run is resumed, and a teacher shared, only with the network it began with."""
+"""Fingerprints of a run's network, so that runs are resumed, and teachers shared, only with the same network."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _DIGITS = 16
 
 
 def identify(config: TrainConfig, images: RunData, factory: Factory | None = None) -> TrainConfig:
-    """Return a configuration with the fingerprints of a user's network and of given initial weights.
+    """Add fingerprints of a user's network and of given initial weights to a configuration.
 
-    A network of the package is known by its name. Random initial weights follow from the network and the seed. Modules
-    that scripts create may differ between ranks, which start from rank 0's weights.
+    Bundled architectures are identified by name, and random initial weights by network and seed. Modules that scripts
+    create may differ between ranks, so rank 0's fingerprints are used: training starts from its weights.
     """
     network, weights = "", ""
     own = factory or find_factory(config.architecture)

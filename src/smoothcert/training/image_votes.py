@@ -1,4 +1,4 @@
-"""The network's votes on training images under noise, while it is being trained."""
+"""Count the network's correct votes on training images under noise, during training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smoothcert.training.config import TrainConfig
 from smoothcert.training.streaming import BatchSource
 
 _IMAGES = 512  # images read at once
-_LAST_VIEW = 0xFFFFFFFE  # step number of the first augmented view; views count down, training steps count up
+_FIRST_VIEW = 0xFFFFFFFE  # step number of the first augmented view; views count down, training steps count up
 
 
 def count_correct(
@@ -27,16 +27,16 @@ def count_correct(
     ranks: Ranks | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tensor:
-    """Return, for each kept image, the number of noise samples that the network in eval mode classifies correctly.
+    """Count, for each kept image, the noise samples under which the network in eval mode is correct.
 
     All samples of an image are added to one augmented view of it. The noise depends on (seed, epoch, image, sample)
-    only, and the view on (seed, epoch, image, first sample). The ranks share the images, and all get the whole result,
-    which is 0 for images that are not kept. `on_progress` is called regularly with the number of this rank's images
-    that are done and their total, and may raise to stop the votes.
+    only, and the view on (seed, epoch, image, first sample). The ranks divide the images among themselves, and all
+    return the complete result, which is 0 for images that are not kept. `on_progress` is called regularly with the
+    number of images that this rank has finished and the number of all its images; it may raise to stop the votes.
     """
     ranks, device, training = ranks or Ranks(), source.device, model.training
     correct = torch.zeros(len(kept), dtype=torch.int64, device=device)
-    view = _LAST_VIEW - 2 * epoch - (samples.start > 0)
+    view = _FIRST_VIEW - 2 * epoch - (samples.start > 0)
     parts = list(torch.split(torch.arange(len(kept)), _IMAGES))[ranks.rank :: ranks.size]
     parts = [part for part in parts if kept[part].any()]
     done, total = 0, sum(map(len, parts))
@@ -58,7 +58,7 @@ def count_correct(
 def _correct_votes(
     model: nn.Module, images: Tensor, labels: Tensor, indices: Tensor, config: TrainConfig, epoch: int, samples: range
 ) -> Tensor:
-    """Return the number of correct votes of each image, in passes of limited size."""
+    """Count the correct votes on each image, in passes of limited size."""
     size, device = images[0].numel(), images.device
     most = max(1, min(1000 if device.type == "cpu" else 10_000, 2**24 // size))  # inputs per pass
     numbers = torch.arange(samples.start, samples.stop, device=device)

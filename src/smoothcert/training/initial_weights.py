@@ -1,4 +1,4 @@
-"""The weights that a run starts from, if they are not random."""
+"""Load and hash the initial weights of a run, if they are not random."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _WRAPPERS = ("module.", "_orig_mod.")
 
 
 def hash_initial_weights(source: str) -> str:
-    """Return the SHA-256 of the weights of a run folder, a file or a bundled model, or nothing if there is no file."""
+    """Return the SHA-256 of the weights of a run folder, a file or a bundled model, or "" if there is no such file."""
     path = _path_of(source)
     return hash_tensors(_read(path)) if path.is_file() else ""
 
 
 def load_initial_weights(model: NamedModel, source: str) -> None:
-    """Fill a network with the weights of a run folder, a file or a bundled model.
+    """Load the weights of a run folder, a file or a bundled model into a network.
 
     Raises:
         SmoothcertError: If there is no such file, it is damaged, or its weights do not match the network.
@@ -34,7 +34,7 @@ def load_initial_weights(model: NamedModel, source: str) -> None:
     if not path.is_file():
         near = suggest(source, list_pretrained())
         raise SmoothcertError(
-            f"Expected `init` to be a run folder, a file or a bundled model, but {source} is not{near}"
+            f"Expected `init` to be the folder of a finished run, a file or a bundled model, but got {source}{near}"
         )
     network = model.network if isinstance(model, UserModel) else model
     load_weights(network, _unwrapped(_read(path), network), str(path), model.architecture)
@@ -53,7 +53,7 @@ def _read(path: Path) -> Mapping[str, Tensor]:
 
 
 def _unwrapped(weights: Mapping[str, Tensor], network: nn.Module) -> Mapping[str, Tensor]:
-    """Return weights without the prefixes of `DataParallel` and `torch.compile`, unless the network has them itself."""
+    """Remove the prefixes of `DataParallel` and `torch.compile` from names, unless the network's own have them."""
     own = network.state_dict().keys()
     for prefix in (*_WRAPPERS, *_WRAPPERS):  # in any order
         if weights.keys() != own and all(key.startswith(prefix) for key in weights):

@@ -1,4 +1,4 @@
-"""The training loop of one run, top to bottom."""
+"""The training loop of one run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from smoothcert.training.setup import TrainingRun
 class TrainProgress:
     """Progress of a run: `step` of `total` steps are done, `start` of them by earlier processes.
 
-    `loss` is the mean over the epoch so far; `metrics` holds the epoch's metrics after its last step. While the network
-    votes on training images, `votes` holds the number of images done and their total, and `loss` is NaN.
+    `loss` is the mean over the epoch so far. After the last step of an epoch, `metrics` contains the epoch's metrics.
+    While the network votes on training images, `votes` is (finished images, all images) and `loss` is NaN.
     """
 
     name: str
@@ -45,10 +45,11 @@ OnProgress = Callable[[TrainProgress], None]
 
 
 def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | None = None) -> Generator[int]:
-    """Take the remaining steps of a run, then write its network. Yield the number of completed steps after each.
+    """Take the remaining steps of a run, then write its network. After each step, yield the number of completed steps.
 
     About once a second, and after every epoch, the watched values are read back and progress is reported. The state is
-    saved after every epoch, once a minute, and when the deadline has passed, which raises OutOfTimeError.
+    saved after every epoch and once a minute. On an interrupt or after the time limit, the state is saved and
+    OutOfTimeError is raised.
     """
     config, folder, ranks, stepper = run.config, run.folder, run.ranks, run.stepper
     total, epoch_steps = run.total, len(run.plan)
@@ -84,7 +85,7 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
 
 
 def _accuracies(run: TrainingRun) -> dict[str, float]:
-    """Return the accuracy under noise on each set of images that the run measures."""
+    """Return the accuracy under noise on each image set in `run.measured`."""
     return {
         name: noisy_accuracy(run.stepper.model, data, run.config, run.ranks, indices)
         for name, (data, indices) in run.measured.items()
@@ -96,8 +97,8 @@ def _scheduled_inputs(
 ) -> Iterator[tuple[int, Inputs]]:
     """Yield every remaining step with its inputs.
 
-    Sources read ahead, so a schedule ends before each epoch that chooses its images anew, and the next one begins only
-    after that choice.
+    Sources read ahead, so a schedule ends before each epoch that chooses its images anew, and the next schedule begins
+    only after that choice.
     """
     config, source, epoch_steps, first = run.config, run.stepper.source, len(run.plan), run.start
     while first < run.total:
@@ -111,12 +112,12 @@ def _scheduled_inputs(
 
 
 def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline, on_progress: OnProgress | None) -> None:
-    """Let the network vote on the training images, and give rank 0's image weights to all ranks.
+    """Update the image weights from the network's votes on the training images, and share rank 0's with all ranks.
 
-    An interrupt stops the votes at once: the state of all steps was saved before, and a resumed run casts the votes
-    again. So does the time limit, unless this process began with the votes: like a first step, they are finished, so
-    that every process makes progress. With several ranks, all finish their votes first, because the others would wait
-    for one that stops.
+    An interrupt aborts voting immediately: all completed steps are already saved, and a resumed run repeats the votes.
+    The time limit aborts voting, too, unless voting is the first thing that this process does. Then voting is
+    completed, so that every process makes progress. With several ranks, all ranks finish voting before they stop,
+    because the others would wait for a rank that stops early.
     """
     steps = epoch * len(run.plan)
 
@@ -152,11 +153,11 @@ def batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int
 
 
 def _read_means(run: TrainingRun, steps: int) -> dict[str, float]:
-    """Return the means of the watched values over an epoch's first steps. Raise if the run has diverged."""
+    """Return the means of the watched values over an epoch's first `steps` steps. Raise if the run has diverged."""
     stepper = run.stepper
     if (bad := int(stepper.first_bad)) >= 0:
         state = run.folder.state
-        good = f"the last good state is {state}" if state.is_file() else "no state was saved before it"
+        good = f"the last good state is {state}" if state.is_file() else "no state was saved before that"
         raise SmoothcertError(
             f"{run.config.name}: the loss of {run.config.method} diverged (NaN or above 1e6) at step {bad:,}; "
             f"{good}. A smaller `learning_rate` may help."

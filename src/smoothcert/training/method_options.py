@@ -1,4 +1,4 @@
-"""Read the options of training methods without importing torch: from a table, or from classes already loaded."""
+"""Read the options of training methods without importing torch: from a JSON file, or from classes already loaded."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TABLE = Path(__file__).with_name("method_options.json")
 def known_methods() -> Mapping[str, Options]:
     """Return the options of each method, including registered ones.
 
-    The classes need torch. Before anything has loaded them, no method can have been registered, and the table of the
-    package's own methods is complete.
+    Loading the method classes requires torch. Until they are loaded, no method can have been registered, so the JSON
+    file with the package's own methods is complete.
 
     >>> known_methods()["consistency"]["weight"]["default"]
     10.0

@@ -14,7 +14,7 @@ from smoothcert.errors import counted
 from smoothcert.training.compute import with_defaults
 from smoothcert.training.config import TrainConfig, to_toml
 
-_HUB_DATASETS = {"mnist-mini": "mnist", "imagenet": "imagenet-1k"}  # datasets with another name on hubs
+_HUB_DATASETS = {"mnist-mini": "mnist", "imagenet": "imagenet-1k"}  # datasets that have another name on model hubs
 _PATH_FIELDS = ("dataset", "teacher", "init", "discard_file")
 
 
@@ -114,7 +114,7 @@ def _without_folders(config: TrainConfig) -> TrainConfig:
 
 
 def _without_folder(path: str) -> str:
-    """Return a path with dots instead of its folder, and any other text unchanged.
+    """Replace the folder of a path with dots; return any other text unchanged.
 
     >>> _without_folder("/home/me/mnist/"), _without_folder("mnist"), _without_folder("../..")
     ('.../mnist', 'mnist', '...')
@@ -125,7 +125,7 @@ def _without_folder(path: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    r"""Return a YAML string on one line: JSON, with escapes that YAML also needs for some characters.
+    r"""Quote text as a one-line YAML string: JSON, with all non-printable characters escaped.
 
     >>> print(_quoted('a "b": é\n\x85'))
     "a \"b\": é\n\U00000085"

@@ -19,9 +19,9 @@ class Clock:
         self._key = ranks.new_flag("interrupted")
 
     def tick(self, reason: str, due: bool) -> tuple[bool, str]:
-        """Count a step. Return True if a report is due, and the reason to stop after it, or "".
+        """Count a step. Return True if a report is due, and the reason to stop after this step ("" if there is none).
 
-        `due` makes a report due in any case. Several ranks exchange messages only about once a second; the number of
+        `due` forces a report. Several ranks exchange messages only about once a second; the number of
         steps until then is estimated from the previous second.
         """
         self._steps += 1
@@ -38,7 +38,7 @@ class Clock:
         return True, reason
 
     def _reason_of_any_rank(self, reason: str) -> str:
-        """Report this rank's interrupt to rank 0. Return `reason` or, on rank 0, an interrupt of any rank."""
+        """Report this rank's interrupt to rank 0. Return `reason` or, on rank 0, INTERRUPTED if any rank was."""
         if self.ranks.first:
             return INTERRUPTED if self.ranks.flag_is_set(self._key) else reason
         if reason == INTERRUPTED:

@@ -1,8 +1,8 @@
-"""Soft labels in sparse rows, in one file that is mapped into memory and read on demand.
+"""Soft labels as sparse rows of one file that is mapped into memory and read on demand.
 
-A safetensors file with three arrays: `offsets` [images + 1] and, for every class that got votes, `classes` and `votes`.
-A row keeps the 272 classes with the most votes; few images have more. ImageNet's 1,281,167 rows of 1,000 classes take
-at most 1.41 GB.
+The safetensors file contains three arrays: `offsets` [images + 1] and, per class with votes, `classes` and `votes`. A
+row keeps the 272 classes with the most votes; few images have votes for more. ImageNet's 1,281,167 rows of 1,000
+classes take at most 1.41 GB.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class PackedLabels:
             first, end = self.offsets[index : index + 2].tolist()
             votes, classes = self.votes[first:end].astype(np.float32), self.classes[first:end].astype(np.int64)
             if (classes >= self.num_classes).any():
-                raise SmoothcertError(f"{self.path} has votes for unknown classes; delete it to regenerate it.")
+                raise SmoothcertError(f"{self.path} contains votes for unknown classes; delete it to regenerate it.")
             row[classes] = votes / votes.sum()
         return torch.from_numpy(rows)
 
     def dense(self) -> Tensor:
-        """Return all rows."""
+        """Return the soft labels of all images as one tensor."""
         return self[torch.arange(len(self))]
 
 

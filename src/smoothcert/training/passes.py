@@ -1,6 +1,6 @@
 """The cost of training methods, in forward passes of one input, computed without importing torch.
 
-A backward pass to the input counts as one forward pass, a backward pass to the weights as two.
+Computing gradients with respect to inputs counts as one forward pass, and with respect to weights as two.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _TWO_LOSSES = ("stability", "smoothmix", "catrs")  # methods that pass each inpu
 
 
 def passes_per_input(method: str, attack_steps: int = 0) -> int:
-    """Return the forward passes that a training step of a method takes per noisy input.
+    """Return the cost of a method's training step per noisy input, in forward passes.
 
     >>> passes_per_input("gaussian"), passes_per_input("catrs", attack_steps=4)
     (3, 14)
@@ -20,7 +20,7 @@ def passes_per_input(method: str, attack_steps: int = 0) -> int:
 
 
 def votes_per_image(config: TrainConfig) -> int:
-    """Return the votes per training image that are needed to choose images, as if none were discarded."""
+    """Return the number of votes per training image for choosing images, as if none were discarded."""
     choices = sum(config.chooses_images_at(epoch) for epoch in range(config.epochs))
     discards = choices > 0 and config.discard_below > 0 and not config.discard_file
     reweights = choices if config.reweight_every else 0
@@ -28,7 +28,7 @@ def votes_per_image(config: TrainConfig) -> int:
 
 
 def relative_cost(config: TrainConfig) -> float:
-    """Return the mean cost of an epoch relative to Gaussian training, from the options that a recipe states.
+    """Return the mean cost of an epoch relative to Gaussian training, estimated from the options that a recipe sets.
 
     >>> relative_cost(TrainConfig(method="consistency", options={"num_noises": 2}))
     2.0

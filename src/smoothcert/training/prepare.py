@@ -33,7 +33,10 @@ def silent(kind: str, name: str) -> Callable[[Any], None]:
 
 @dataclass(frozen=True)
 class Preparation:
-    """Makes everything that runs need before they train. `options` are the keyword arguments of `setup_run`."""
+    """Prepares training runs: trains missing teachers, computes soft labels, and sets the runs up.
+
+    `options` are keyword arguments of `setup_run`.
+    """
 
     runs: Path
     images: RunData
@@ -42,7 +45,7 @@ class Preparation:
     options: dict[str, Any]
 
     def setup(self, config: TrainConfig) -> TrainingRun | None:
-        """Make everything a run needs and set it up. Return None if it is finished."""
+        """Set a run up, with its teacher and soft labels if it needs them. Return None if the run is finished."""
         config = identify(config, self.images, self.options.get("factory"))
         folder = self.runs / config.name
         if current_ranks().broadcast_from_rank0(RunFolder(folder).finished):
@@ -64,7 +67,7 @@ class Preparation:
         return folder
 
     def soft_labels(self, config: TrainConfig, teacher: Path, train: ImageData) -> SoftLabels:
-        """Return the teacher's soft labels of the training images."""
+        """Return the teacher's soft labels for the training images."""
         own = self.options.get("factory")
         return make_soft_labels(
             teacher,
@@ -87,7 +90,10 @@ def prepare_runs(
     on_stage: OnStage = silent,
     time_limit: float | None = None,
 ) -> None:
-    """Make the teachers and soft labels of several runs. Each rank trains some teachers and labels some images."""
+    """Train the teachers of several runs and compute their soft labels, divided among the ranks.
+
+    Each rank trains some of the teachers by itself, and labels some of the images.
+    """
     preparation = Preparation(runs, RunImages(data_dir), on_stage, Deadline(time_limit), {"device": device})
     labeled = [identify(config, preparation.images) for config in configs if uses_soft_labels(config)]
     by_name = {teacher.name: teacher for teacher in (teacher_config(c) for c in labeled if not c.teacher)}

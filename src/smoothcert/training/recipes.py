@@ -25,7 +25,7 @@ def list_recipes(pattern: str = "*") -> list[str]:
         pattern: A glob such as `"mnist-*"`.
 
     Returns:
-        The sorted names, which `load_recipe` takes.
+        The sorted names, which `load_recipe` accepts.
 
     Example:
         >>> list_recipes("mnist-catrs-?.??")
@@ -42,7 +42,8 @@ def load_recipe(name: str | os.PathLike[str], /, **overrides: Any) -> TrainConfi
     Args:
         name: The name of a recipe (see `list_recipes`), or the path of a TOML file: a string that ends in
             `.toml`, or a `Path`.
-        **overrides: Fields of `TrainConfig` to replace. `options` is merged into the options of the recipe's method.
+        **overrides: Fields of `TrainConfig` to replace. `options` is merged into the recipe's options, unless
+            `method` changes.
 
     Returns:
         The configuration, for `train_run`.
@@ -65,7 +66,7 @@ def load_recipe(name: str | os.PathLike[str], /, **overrides: Any) -> TrainConfi
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table that `smoothcert reproduce` makes: one of the paper, or an additional one.
+    """A table that `smoothcert reproduce` computes: one of the paper's tables or an additional one.
 
     `rows` are pairs (recipe, setup in paper.csv). Every `skip`-th test image is certified. `paper` is the table's name
     in paper.csv, or empty for an additional one. `data` names a corrupted dataset to certify instead of the
@@ -82,7 +83,7 @@ class PaperTable:
 
 @cache
 def paper_tables() -> Mapping[str, PaperTable]:
-    """Return the paper's tables by name."""
+    """Return all tables, keyed by name."""
     content = read_toml(FOLDER / "tables.toml")
     return {
         name: PaperTable(**table | {"rows": tuple((row["recipe"], row.get("setup", "")) for row in table["rows"])})

@@ -30,20 +30,24 @@ class GivenData:
         self.train, self.test = train, test
 
     def of(self, config: TrainConfig) -> tuple[ImageData, ImageData | None]:
-        """Return the data, after checking that all ranks have the same."""
+        """Return the given data. Raise if the training data differs between ranks."""
         current_ranks().require_same_on_all_ranks({"training data": self.train.fingerprint})
         return self.train, self.test
 
 
 class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
-    """Training and test images by dataset and preprocessing; read once, and checked to be the same on every rank."""
+    """Cache of training and test images, keyed by dataset and preprocessing."""
 
     def __init__(self, data_dir: str | Path | None) -> None:
         super().__init__()
         self.data_dir = data_dir
 
     def of(self, config: TrainConfig) -> tuple[ImageData, ImageData]:
-        """Return the training and test images of a run."""
+        """Return the training and test images of a run, reading them once.
+
+        Raise if the classes of training and test folders differ, or if the data differs between ranks: class names,
+        numbers of images and, if they are in memory, training images are compared.
+        """
         key = (config.dataset, config.resize, config.crop, config.skip_broken)
         if key in self:
             return self[key]

@@ -2,9 +2,9 @@
 
 config.toml          configuration
 metrics.jsonl        metrics, one line per epoch
-tensorboard/         the same for TensorBoard, if that is installed
+tensorboard/         the same metrics for TensorBoard, if it is installed
 segments.json        device, versions, seconds and memory of each process that trained the run
-state.safetensors    weights, optimizer and sums to resume from, until the run is finished
+state.safetensors    state to resume from (weights, optimizer, sums); deleted when the run is finished
 state.previous.safetensors   the previous state, in case the last one is damaged
 model.safetensors    the trained network
 README.md            its model card
@@ -33,7 +33,7 @@ from smoothcert.training.run_records import read_metrics, read_segments
 
 
 class RunFolder:
-    """The files of one run. Each is replaced atomically, so that a kill leaves the old file or the new one."""
+    """The files of one run. Each file is replaced atomically, so that a kill leaves the old file or the new one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,11 +54,11 @@ class RunFolder:
         return any(file.is_file() for file in (self.metrics, self.state, self.previous, self.model))
 
     def read_config(self) -> TrainConfig | None:
-        """Return the configuration, or None if there is none."""
+        """Read the configuration. Return None if the file does not exist."""
         return read_config(self.config) if self.config.is_file() else None
 
     def open(self, config: TrainConfig) -> None:
-        """Begin or resume a run. Raise if the folder holds a run with a different configuration."""
+        """Begin or resume a run. Raise if the folder contains a run with a different configuration."""
         self.check(config)
         whole = with_defaults(config)
         if not self.begun and self.read_config() != whole:
@@ -66,57 +66,57 @@ class RunFolder:
                 write_text(self.config, to_toml(whole))
 
     def claim(self, config: TrainConfig) -> None:
-        """Check again once the folder is locked: since `open`, another process may have opened or trained the run."""
+        """Repeat the work of `open` in the locked folder, since another process may have opened or trained the run."""
         self.check(config)
         if not self.begun:
             write_text(self.config, to_toml(with_defaults(config)))
 
     def check(self, config: TrainConfig) -> None:
-        """Raise if the folder holds a run with a different configuration, unless that run has no results yet."""
+        """Raise if the folder contains a run with a different configuration, unless that run has no results yet."""
         if not self.begun:
             return
         before = self.read_config()
         if before is None:
-            text = f"{self.path} holds a run, but its configuration, {self.config.name}, is missing"
+            text = f"{self.path} contains a run, but its configuration, {self.config.name}, is missing"
             raise UsageError(f"{text}; restore that file, or choose another `name`.")
         if fields := different_fields(before, config):
-            text = f"{self.path} holds a run with a different configuration (different {', '.join(fields)})"
+            text = f"{self.path} contains a run with a different configuration (different {', '.join(fields)})"
             raise UsageError(f"{text}; choose another `name`, or move the folder elsewhere.")
 
     def dataset_path(self) -> str | None:
-        """Return the path of the run's dataset, or None if it has a name instead of a path, or no longer exists."""
+        """Return the path of the run's dataset, or None if the dataset was given by name or no longer exists."""
         paths = [segment["dataset"] for segment in self.read_segments() if "dataset" in segment]
         return next((path for path in reversed(paths) if Path(path).exists()), None)
 
     def write_network(self, card: str, model: NamedModel, **about: Any) -> None:
-        """Write the network and its card, and delete the states."""
+        """Write the network and its model card, and delete the saved states."""
         write_text(self.card, card)
         save_checkpoint(self.model, model, **about)
         self.delete_states()
 
     def delete_states(self) -> None:
-        """Delete the states of a run that is finished."""
+        """Delete the saved states of a finished run."""
         for state in (self.state, self.previous):
             state.unlink(missing_ok=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training the same run, and remove half-written files of a killed one."""
+        """Keep other processes from training the same run, and remove half-written files of a killed process."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with open_locked(self.path / ".lock", f"{self.path} is being trained by another process."):
+        with open_locked(self.path / ".lock", f"The run in {self.path} is being trained by another process."):
             for part in self.path.glob("*.part"):
                 part.unlink(missing_ok=True)
             yield
 
     def save_state(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Write the state after `step` steps, and keep the previous one."""
+        """Write the state after `step` steps, and keep the previous state."""
         header = {"step": str(step), "sha256": hash_tensors(tensors)}
         write_tensors(self.state, tensors, header, keep=self.previous)
 
     def load_state(self) -> tuple[dict[str, Tensor], int] | None:
         """Return the saved tensors and the number of steps taken, or None if nothing was saved.
 
-        If the last state is damaged, return the previous one, with a notice.
+        If the last state is damaged, return the previous one, with a notice. Raise if no saved state is readable.
         """
         error: SmoothcertError | None = None
         for file in (self.state, self.previous):
@@ -135,12 +135,12 @@ class RunFolder:
         return None
 
     def write_segment(self, segment: Mapping[str, Any]) -> None:
-        """Add or update the entry of a process, identified by its first step, and drop later entries."""
+        """Add or update a process's entry, keyed by its first step, and drop later entries."""
         kept = [other for other in self.read_segments() if other["first_step"] < segment["first_step"]]
         write_text(self.segments, json.dumps([*kept, dict(segment)], indent=2) + "\n")
 
     def read_segments(self) -> list[dict[str, Any]]:
-        """Return the entries of the processes so far."""
+        """Return the entries of the processes that have trained the run."""
         return read_segments(self.segments)
 
     def seconds_since(self, epoch: int, step: int) -> float:
@@ -185,13 +185,13 @@ def _read_state(file: Path) -> tuple[dict[str, Tensor], int]:
 
 
 class SilentRunFolder(RunFolder):
-    """The folder of a run on a rank other than 0, which writes nothing."""
+    """A run folder for ranks other than 0, which write nothing."""
 
     def _leave_to_rank0(self, *args: Any, **options: Any) -> Any:
         return None
 
     open = claim = save_state = write_segment = write_metrics = write_network = _leave_to_rank0
-    load_state = _leave_to_rank0  # rank 0 reads the state and sends it
+    load_state = _leave_to_rank0  # rank 0 loads the state and broadcasts it
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from smoothcert.runtime.typed_files import Index, Seconds, read_json, read_json_
 
 
 class _FirstStep(TypedDict):
-    """The entry that identifies a process."""
+    """The required part of a segment."""
 
     first_step: Index
 
@@ -25,13 +25,13 @@ class _Segment(_FirstStep, total=False):
     versions: dict[str, str]
 
 
-class _Number(TypedDict):
-    """The entry that identifies an epoch."""
+class _EpochNumber(TypedDict):
+    """The required part of a line of metrics."""
 
     epoch: Index
 
 
-class _Epoch(_Number, total=False):
+class _Epoch(_EpochNumber, total=False):
     """The metrics of an epoch, and other values that its method records."""
 
     seconds: Seconds

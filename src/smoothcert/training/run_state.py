@@ -14,7 +14,7 @@ _MOMENTS = {"momentum": "momentum_buffer", "moment1": "exp_avg", "moment2": "exp
 
 
 def take_state(stepper: Stepper, sampler: ImageSampler) -> dict[str, Tensor]:
-    """Return everything that later steps depend on: weights, optimizer, the epoch's running sums and image weights."""
+    """Return everything that later steps depend on: network, optimizer, the epoch's running sums and image weights."""
     tensors = {f"model.{name}": value for name, value in stepper.model.state_dict().items()}
     for name, buffer in stepper.model.named_buffers():
         if f"model.{name}" not in tensors:  # not persistent in PyTorch, but it may change with every step
@@ -49,7 +49,7 @@ def restore_state(
     wrong |= any(tensors[name].shape != shape for name, shape in expected.items() if name in tensors)
     if wrong or not any(name.startswith("sum.") and not value.dim() for name, value in tensors.items()):
         raise SmoothcertError(
-            f"The saved state is incomplete or not that of a {model.architecture}; delete it to start over."
+            f"The saved state is incomplete or does not match {model.architecture}; delete it to start over."
         )
     model.load_state_dict(weights)
     for name, value in buffers.items():

@@ -24,7 +24,7 @@ from smoothcert.training.setup import TrainingRun
 
 
 def train_run(config: TrainConfig, runs: str | Path, **options: Any) -> Path:
-    """Train one run, preparing everything it needs first. `train_runs` trains several at once.
+    """Prepare and train one run. `train_runs` trains several runs at once.
 
     Args:
         config: The run, for example from `load_recipe`.
@@ -32,7 +32,7 @@ def train_run(config: TrainConfig, runs: str | Path, **options: Any) -> Path:
         **options: The keyword arguments of `train_runs`.
 
     Returns:
-        The file of the trained network, which `load_checkpoint` reads.
+        The path of the trained network, which `load_checkpoint` reads.
 
     Raises:
         SmoothcertError: If the run cannot be trained. The message names the run.
@@ -53,7 +53,7 @@ def train_run(config: TrainConfig, runs: str | Path, **options: Any) -> Path:
 
 
 def join_ranks(configs: Sequence[TrainConfig], runs: Path, device: torch.device) -> Ranks:
-    """Join the other processes of a launched group, if there are any, and check that all train the same runs."""
+    """Join the other processes of a launched group, if any. Raise if their runs, environments or folders differ."""
     ranks = join()
     settings = {name: value for config in configs for name, value in describe(config).items()}
     ranks.require_same_on_all_ranks({**facts(device), **settings})
@@ -88,25 +88,25 @@ def train_runs(
 
     Finished runs are left as they are. Interrupted runs are resumed; on a CPU with the same number of threads, they end
     with bit-identical weights. A run that fails does not stop the others, and its error is raised at the end. With
-    several ranks, it is raised at once.
+    several ranks, the error is raised at once.
 
     Args:
         configs: The runs, for example from `load_recipe`.
         runs: The folder of all runs. Each run, and each teacher they need, gets a subfolder named after it.
         data_dir: Folder of datasets; default: as in `load_dataset`.
-        device: Where to train. By default, as on the command line, on the GPU if there is one, else on the CPU.
-        compile: Compile the training steps. By default, if that saves time: on a GPU, for long runs.
-        workers: Processes that decode image folders. By default, this process's share of the cores.
+        device: Device to train on; default: the GPU if there is one, else the CPU.
+        compile: Compile the training steps; default: only for long runs on a GPU.
+        workers: Processes that decode image folders; default: this process's share of the cores, at most 16.
         on_stage: Called when a stage begins; returns a callback for its progress.
         time_limit: Seconds after which the state of every run is saved and OutOfTimeError is raised.
         data: Finds the data of the runs; default: the datasets that they name.
         factory: Creates the networks of the runs; default: by the name of their architecture.
 
     Returns:
-        The files of the trained networks, which `load_checkpoint` reads, in the order of `configs`.
+        The paths of the trained networks, which `load_checkpoint` reads, in the order of `configs`.
 
     Raises:
-        UsageError: If `configs` does not hold configurations only, or `workers` is invalid.
+        UsageError: If `configs` is not a sequence of `TrainConfig` objects, or `workers` is invalid.
         SmoothcertError: If a run cannot be trained. The message names the run.
         OutOfTimeError: If `time_limit` has passed. The same call resumes the runs.
 
@@ -123,11 +123,11 @@ def train_runs(
         'seed0 seed1'
     """
     if isinstance(configs, TrainConfig):
-        raise UsageError("Expected a list of configurations, but got a single one; use `train_run` for one run.")
+        raise UsageError("Expected `configs` to be a list, but got one configuration; use `train_run` for it.")
     configs = list(configs) if isinstance(configs, Iterable) else [configs]
     for config in configs:
         if not isinstance(config, TrainConfig):
-            raise UsageError(f"Expected a `TrainConfig`, as `load_recipe` returns it, but got {quote(config)}.")
+            raise UsageError(f"Expected a `TrainConfig`, such as `load_recipe` returns, but got {quote(config)}.")
     if workers is not None and not (isinstance(workers, Integral) and workers >= 0):
         raise UsageError(f"Expected `workers` to be a whole number >= 0, but got {quote(workers)}.")
     deadline, runs = Deadline(time_limit), Path(runs)

@@ -60,8 +60,8 @@ def choose_weights(
 ) -> Tensor:
     """Return the weight of every image from this epoch on, 0 for discarded images.
 
-    `weights` are the current ones. `shares`, if given, replace the network's votes for discarding. Discarding and
-    reweighting use different noise samples.
+    `weights` are the current weights, if any. `shares`, if given, replace the network's votes for discarding.
+    Discarding and reweighting use different noise samples.
     """
     kept = torch.ones(images, dtype=torch.bool) if weights is None else weights > 0
     if epoch == config.sampling_epoch and config.discard_below:
@@ -70,8 +70,8 @@ def choose_weights(
         kept = kept & (shares >= config.discard_below)
         if not kept.any():
             raise SmoothcertError(
-                f"{config.name}: at epoch {epoch}, no training image has a share of at least "
-                f"{config.discard_below:g} correct votes; set a lower `discard_below` or a later "
+                f"{config.name}: at epoch {epoch}, no training image has a share of correct votes "
+                f"of at least {config.discard_below:g}; set a lower `discard_below` or a later "
                 "`sampling_epoch`."
             )
     if not config.reweight_every:
@@ -82,7 +82,7 @@ def choose_weights(
 
 
 def split_validation(images: int, fraction: float) -> tuple[Tensor, Tensor]:
-    """Return the indices of the images to train on, and of those set aside for validation, in order.
+    """Return the sorted indices of the images to train on, and of the images set aside for validation.
 
     The split depends on the arguments only, so that a teacher and its student set aside the same images. At least one
     image is left to train on.
@@ -96,10 +96,10 @@ def split_validation(images: int, fraction: float) -> tuple[Tensor, Tensor]:
 
 
 class ImageSampler:
-    """Chooses the images of each epoch: all of them, shuffled, until weights are set; from then on, by weight.
+    """Chooses the images of each epoch: all of them, shuffled, until weights are set, then drawn by weight.
 
-    `pool` holds the indices of the images to choose from (default: all). Weights, and the `shares` of correct votes
-    of another network, cover all images, inside the pool or not.
+    `pool` contains the indices of the images to choose from (default: all). Weights, and the `shares` of correct votes
+    of another network, have an entry for every image, inside the pool or not.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class ImageSampler:
         return {} if self.weights is None else {"kept_images": int((self.weights > 0).sum())}
 
     def state(self) -> dict[str, Tensor]:
-        """Return the weights as tensors for `restore`."""
+        """Return the weights, if they are set, as named tensors for `restore`."""
         return {} if self.weights is None else {_STATE: self.weights}
 
     def restore(self, tensors: Mapping[str, Tensor], epochs: int = 0) -> None:

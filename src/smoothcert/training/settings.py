@@ -65,7 +65,9 @@ class BatchSettings:
 class LearningRateSettings:
     """The learning rate as a function of the epoch."""
 
-    learning_rate: float = _field(0.01, "initial learning rate; for one-cycle, the highest", _POSITIVE, _FINITE)
+    learning_rate: float = _field(
+        0.01, "initial learning rate; with one-cycle or warm-up, the highest", _POSITIVE, _FINITE
+    )
     schedule: str = _choice(
         ("step", "one-cycle", "cosine"),
         "step: drop every lr_step epochs; one-cycle: one linear rise and fall; cosine: fall to zero along a cosine",
@@ -86,7 +88,7 @@ class LearningRateSettings:
     def scheduled_rate(self, epoch: int, progress: float, warm_up: float) -> float:
         """Return the learning rate in an epoch, when a fraction `progress` of all steps is done.
 
-        It rises linearly from a tenth over the first fraction `warm_up` of all steps; for one-cycle, over 0.3 of them.
+        It first rises linearly from a tenth of `learning_rate`, for a fraction `warm_up` of all steps (one-cycle: 0.3).
         """
         rising = 0.3 if self.schedule == "one-cycle" else warm_up
         if progress < rising:
@@ -111,8 +113,8 @@ class OptimizerSettings:
     weight_decay: float = _field(1e-4, "weight decay, applied to all parameters", _NOT_NEGATIVE, _FINITE)
     batch_norm: str = _choice(
         ("local", "synced"),
-        "BatchNorm statistics with several processes; local: of each process's share of the mini-batch; synced: of the "
-        "whole mini-batch",
+        "BatchNorm statistics with several processes; local: from each process's share of the mini-batch; synced: from "
+        "the whole mini-batch",
     )
 
 
@@ -168,7 +170,7 @@ class SoftLabelSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingSettings:
-    """The images that epochs draw, by the network's accuracy on each: see `smoothcert.training.sampling`."""
+    """Choice of training images by the network's accuracy on them: see `smoothcert.training.sampling`."""
 
     sampling: str = _choice(
         ("shuffle", "replacement"),
@@ -185,7 +187,7 @@ class SamplingSettings:
     discard_samples: int = _field(100, "noise samples per image for discarding", _AT_LEAST_ONE)
     discard_file: str = _field(
         "",
-        "file with shares of correct votes to use for discarding instead of the network's own: a .npy file with a "
+        "file with shares of correct votes to use for discarding instead of the network's own: a .npy file with one "
         "number per training image, or the counts file of `smoothcert predict --split train`",
     )
     reweight_every: int = _field(
@@ -209,7 +211,9 @@ class FineTuningSettings:
     """Initial weights, AdamW, warm-up and validation."""
 
     init: str = _field(
-        "", "initial weights: run folder, checkpoint, or file with a state dict (.safetensors, .pt); empty: random"
+        "",
+        "initial weights: run folder, checkpoint, bundled model, or file with a state dict (.safetensors, .pt); "
+        "empty: random",
     )
     optimizer: str = _choice(("sgd", "adamw"), "sgd; adamw: AdamW with betas 0.9 and 0.999")
     warmup_epochs: float = _field(
@@ -228,7 +232,7 @@ class FineTuningSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprints:
-    """Fingerprints of the network, which training records; empty if unknown. See `smoothcert.training.identity`."""
+    """Fingerprints of the network, recorded by training; empty if unknown. See `smoothcert.training.identity`."""
 
     network: str = _field("", "layer types, settings and shapes of a user's network")
     initial_weights: str = _field("", "initial weights: a hash of given ones, or `random`")

@@ -1,7 +1,7 @@
 """Set up a run: check it, open its folder, connect the ranks, build the network, restore the state, compile.
 
-`setup_run` does this in order and returns a `TrainingRun`, which `smoothcert.training.loop` trains. Only the stepper
-and the sampler in it change from then on.
+`setup_run` does this in order and returns a `TrainingRun`, which `smoothcert.training.loop` trains. Training
+changes only its stepper and sampler.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ SoftLabels = Tensor | PackedLabels
 class TrainingRun:
     """A run that is ready to train from step `start`.
 
-    `measured` holds the sets of images on which accuracy is measured after every epoch, by their name in the metrics.
-    `plan` holds, for every step of an epoch, the position of its first image in the order that `sampler` returns, and
-    its number of images. With several ranks, every rank has the same run; each takes its share of every mini-batch, and
-    rank 0 writes the folder.
+    `measured` maps the names of metrics to the images on which accuracy is measured after every epoch.
+    `plan` contains, for every step of an epoch, the position of its first image in the order that `sampler` returns,
+    and its number of images. With several ranks, every rank has the same run; each takes its share of every mini-batch,
+    and rank 0 writes the folder.
     """
 
     config: TrainConfig
@@ -76,10 +76,10 @@ def setup_run(
     compile: bool | None = None,
     workers: int | None = None,
 ) -> TrainingRun | None:
-    """Return a run that is ready to train, or None if it is finished. All ranks must call this together.
+    """Set up a run for training, or return None if it is finished. All ranks must call this together.
 
-    `factory` creates a network that is not registered. `soft` holds the soft labels [images, classes] for a method that
-    uses them. The other options are those of `train_runs`.
+    `factory` creates a network that is not registered. `soft` contains the soft labels [images, classes] for a method
+    that uses them. The other options are as in `train_runs`.
     """
     ranks, device = current_ranks(), torch.device(device)
     method, synced = method_of(config), config.batch_norm == "synced"
@@ -94,7 +94,7 @@ def setup_run(
         raise UsageError(f"Expected training data with at least two classes, but {train.name} has one.")
     if test is not None and (test.labels >= len(train.classes)).any():
         text = f"labels below {len(train.classes)}, the number of classes of the training data"
-        raise UsageError(f"Expected test data with {text}, but got {int(test.labels.max())}.")
+        raise UsageError(f"Expected test data with {text}, but got label {int(test.labels.max())}.")
     pool, aside = split_validation(len(train), config.validation)
     if config.validation and not len(aside):
         text = f"large enough for at least one of {len(train)} images"
@@ -129,7 +129,7 @@ def setup_run(
 
 
 def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | None:
-    """Return the open run folder, or None if the run is finished."""
+    """Open the run folder, or return None if the run is finished."""
     folder = RunFolder(path) if ranks.first else SilentRunFolder(path)
     folder.open(config)
     if ranks.broadcast_from_rank0(folder.finished):
@@ -142,7 +142,7 @@ def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, i
     """Compile steps on `images` images if `wanted` or, by default, if it saves time. Return True if compiled."""
     static = stepper.method.static
     if wanted and not static:
-        warnings.warn(f"{config.name}: steps run uncompiled: shapes may vary between steps.", Notice, stacklevel=3)
+        warnings.warn(f"{config.name}: steps run uncompiled, because their shapes may vary.", Notice, stacklevel=3)
     if not static or not (pays_to_compile(config, steps_left, stepper.device) if wanted is None else wanted):
         return False
     stepper.compile(images)
@@ -150,7 +150,7 @@ def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, i
 
 
 def new_model(config: TrainConfig, data: ImageData, factory: Factory | None = None) -> NamedModel:
-    """Return a network for `data`. Random initial weights depend on the run's seed only."""
+    """Create the network of a run for `data`. Random initial weights depend on the run's seed only."""
     options: dict[str, Any] = {"factory": factory, "mean": data.mean, "std": data.std}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -158,7 +158,7 @@ def new_model(config: TrainConfig, data: ImageData, factory: Factory | None = No
 
 
 def _take_weights_of_rank0(model: NamedModel, ranks: Ranks) -> None:
-    """Copy rank 0's initial weights to every rank: those of a user's module may differ between ranks."""
+    """Copy rank 0's initial weights to every rank, since a user's module may have other weights on each rank."""
     tensors = {name: tensor.detach() for name, tensor in chain(model.named_parameters(), model.named_buffers())}
     sent = ranks.broadcast_state(({name: tensor.contiguous() for name, tensor in tensors.items()}, 0))
     for name, value in sent[0].items() if sent else ():
@@ -166,7 +166,7 @@ def _take_weights_of_rank0(model: NamedModel, ranks: Ranks) -> None:
 
 
 def new_optimizer(model: NamedModel, config: TrainConfig) -> torch.optim.Optimizer:
-    """Return the optimizer of a network that is already on its device."""
+    """Create the optimizer of a network that is already on its device."""
     device = next(model.parameters()).device
     on_gpu = device.type == "cuda"  # then the learning rate is a tensor, so that captured steps read its current value
     rate: Any = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate

@@ -1,4 +1,4 @@
-"""Steps on a single input, on which some networks cannot be trained."""
+"""Check for steps on a single input, on which some networks with BatchNorm cannot be trained."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smoothcert.training.step_draws import StepDraws
 
 
 def has_single_inputs(plan: Sequence[tuple[int, int]], ranks: Ranks, synced: bool) -> bool:
-    """Return True if BatchNorm gets a single input, times the noise samples of the method, in a step of an epoch.
+    """Return True if BatchNorm receives a single input, under one or more noise samples, in some step of an epoch.
 
     >>> plan = [(0, 4), (4, 2)]
     >>> has_single_inputs(plan, Ranks(), synced=False), has_single_inputs([*plan, (6, 1)], Ranks(), synced=False)
@@ -28,9 +28,9 @@ def has_single_inputs(plan: Sequence[tuple[int, int]], ranks: Ranks, synced: boo
 
 
 def check_single_input(model: NamedModel, method: Method, shape: Sequence[int], batch: int) -> None:
-    """Raise if a network cannot be trained on a single input, because a BatchNorm layer gets one value per channel.
+    """Raise if a network cannot be trained on a single input, because a BatchNorm layer receives one value per channel.
 
-    A step is tried, since that depends on the network and on the passes of the method. It changes the network.
+    Tries a step, because the result depends on both network and method. This changes the network.
     """
     if not any(isinstance(module, BatchNorm) for module in model.modules()):
         return
@@ -44,6 +44,6 @@ def check_single_input(model: NamedModel, method: Method, shape: Sequence[int], 
     except ValueError as error:
         kind = type(model.network).__name__
         raise UsageError(
-            "Expected `batch` to give every step and process at least two inputs, which the BatchNorm of "
-            f"{kind} needs, but with {batch} some get one."
+            "Expected `batch` to give every step and process at least two inputs, as the BatchNorm of "
+            f"{kind} requires, but with {batch} some have only one."
         ) from error

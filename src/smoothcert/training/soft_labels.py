@@ -1,7 +1,7 @@
 """Soft labels: a teacher's votes on the training images under noise (Eq. 9 of the paper).
 
 They are stored next to the teacher as an ordinary predictions file with counts, named by a hash of everything they
-depend on. They are therefore computed only once, even across interruptions, and other tools can read them. Once
+depend on. They are therefore computed only once, even if interrupted, and other tools can read them. Once
 complete, they are packed into a second file, which training reads.
 """
 
@@ -50,11 +50,11 @@ def make_soft_labels(
     device: torch.device | str = "cpu",
     on_progress: Callable[[Progress[Prediction]], None] | None = None,
 ) -> Tensor | PackedLabels:
-    """Return soft labels [images, classes]: each class's share of the teacher's votes under `samples` noise samples.
+    """Compute soft labels [images, classes]: each class's share of the teacher's votes under `samples` noise samples.
 
     `teacher` is a run folder or checkpoint; `factory` creates its network if it is a user's own. With an
-    augmentation, the votes are on one random view of each image, as in the published code. Votes are counted in the
-    fastest form and precision for the device. Labels that would not fit into memory are returned as `PackedLabels`,
+    augmentation, the votes are on one random view of each image, as in the published code. The teacher runs in the
+    fastest form and precision for the device. Labels that would take too much memory are returned as `PackedLabels`,
     which read rows from the file.
     """
     checkpoint = load_checkpoint(teacher, model=factory)
@@ -91,7 +91,7 @@ def make_soft_labels(
 
 
 def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:
-    """Return the dataset with every image augmented once."""
+    """Replace every image of a dataset with one augmented view of it."""
     if isinstance(data.images, FolderImages):
         if augmentation != "resized-crop-flip":
             raise UsageError("For an image folder, `label_view='augmented'` needs `augmentation='resized-crop-flip'`.")

@@ -1,6 +1,7 @@
-"""The random numbers of training, as functions of seed, step and position in the mini-batch: no state to save.
+"""The random numbers of training, as functions of seed, step and position in the mini-batch.
 
-Positions are those in the whole mini-batch, so that a rank draws the numbers that a single process would for its share.
+There is no generator state to save. Positions count from the start of the whole mini-batch, so that each rank draws the
+same numbers for its share as a single process would.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ class StepDraws:
         return self._share.images if self._share else len(x)
 
     def noise(self, x: Tensor, count: int) -> Tensor:
-        """Return standard normals [count, *x.shape]."""
+        """Return standard normal values of shape [count, *x.shape]."""
         numbers = torch.arange(self._noises, self._noises + count, device=x.device).unsqueeze(1)
         self._noises += count
         return self._normal(x, Purpose.TRAINING + numbers).view(count, *x.shape)
 
     def direction(self, x: Tensor) -> Tensor:
-        """Return standard normals of the shape of `x`."""
+        """Return standard normal values shaped like `x`."""
         self._directions += 1
         return self._normal(x, Purpose.TRAINING + _DIRECTION + self._directions).view_as(x)
 
     def uniform(self, x: Tensor, count: int) -> Tensor:
-        """Return uniform numbers in [0, 1), of shape [images, count]."""
+        """Return uniform random values in [0, 1), of shape [images, count]."""
         self._uniforms += 1
         last = Purpose.TRAINING + _UNIFORM + self._uniforms
         return uniform(self.seed, (self._positions(x), self.step, last), count, device=x.device)

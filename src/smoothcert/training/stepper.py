@@ -1,4 +1,4 @@
-"""One training step, top to bottom: loss, gradients, sum over the ranks, update, running sums."""
+"""One training step: loss, gradients, sum over the ranks, update, running sums."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def new_stream(device: torch.device) -> Any:
 
 
 class Stepper:
-    """Takes training steps. Owns all changing state: weights, optimizer, and sums of the watched values.
+    """Takes training steps, and owns all state that they change: weights, optimizer, and sums of the watched values.
 
-    All state stays on the device, and a step reads nothing back to the host, so that it can be captured as a CUDA graph
+    All state stays on the device, and steps read nothing back to the host, so that they can be captured as CUDA graphs
     (see `GraphStepper`). Consecutive epochs with the same `Method.at_epoch` form a phase; each phase is compiled and
     captured separately.
 
     If ranks share a mini-batch, the loss of each share is weighted by its size, and gradients, watched values and
-    running statistics are summed over the ranks before the update: every rank has the same state after every step. With
-    `sync`, BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean over the
-    shares. Other floating-point buffers are copied from rank 0.
+    running statistics are summed over the ranks before the update, so that all ranks have the same state after every
+    step. With `sync`, BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean
+    over the shares. Other floating-point buffers of users' networks are copied from rank 0.
 
     If a network skips layers at random, ranks may use different parameters. A parameter that only other ranks used has
-    a zero gradient on this one. One that no rank used keeps none, so that the optimizer skips it, as in a single
-    process. Only to find these, a step reads a value back.
+    a zero gradient on this rank. A parameter that no rank used keeps no gradient, so that the optimizer skips it, as in
+    a single process. Only in this case does a step read values back, to find such parameters.
 
     PyTorch's generator, from which dropout and other random layers of users' networks draw, is seeded by (seed, step,
     rank) before each step, so that there is no generator state to save.
@@ -108,13 +108,13 @@ class Stepper:
                 group["lr"] = learning_rate
 
     def enter_phase(self, phase: Method) -> None:
-        """Use this method for the next steps; it may take different passes and watch different values."""
+        """Use this method for the next steps. Its passes and watched values may differ from the previous method's."""
         self._phase, self._enters_phase = phase, True
         if self.compiled_loss is not None:
             self.compile(self.compiled_loss.share.images)
 
     def take_step(self, inputs: Inputs, images: int) -> None:
-        """Take one step on a mini-batch of `images` images, of which `inputs` holds this rank's share."""
+        """Take one step on a mini-batch of `images` images, of which `inputs` contains this rank's share."""
         share = self.ranks.share_of(images)
         self.optimizer.zero_grad(set_to_none=True)
         for norm in self._synced:

@@ -24,7 +24,7 @@ _MOST_WORKERS = 16
 
 @dataclass(frozen=True, eq=False)
 class StreamedData(Dataset[Inputs]):
-    """Images in files, read mini-batch by mini-batch.
+    """Images or other inputs read on demand, mini-batch by mini-batch.
 
     Workers produce images, labels and soft labels; the device scales the images. Random views depend on (seed,
     step, position) only.
@@ -62,11 +62,11 @@ class StreamedData(Dataset[Inputs]):
 
     @property
     def _crops_in_workers(self) -> bool:
-        """True if files are cropped before they are resized, which only their reader can do."""
+        """True if images are cropped before they are resized, which only the reader of the files can do."""
         return self.augmentation == "resized-crop-flip" and isinstance(self.data.images, FolderImages)
 
     def __getitem__(self, address: tuple[int, int, Tensor]) -> Inputs:
-        """Decode the images of one step, in a worker."""
+        """Read the inputs, labels and soft labels of one step, in a worker."""
         step, first, indices = address
         images = self.data.images
         if self._crops_in_workers and isinstance(images, FolderImages):
@@ -96,7 +96,7 @@ def choose_source(
     seed: int = 0,
     workers: int | None = None,
 ) -> BatchSource:
-    """Return a source in device memory, or one that reads files if these are too large or cropped at random."""
+    """Return a source in device memory, or one that reads files that are too large for that or cropped at random."""
     if augmentation != "none" and len(data.shape) != 3:
         inputs = f"inputs of shape {list(data.shape)}, which are not images"
         raise UsageError(f"Expected `augmentation` to be 'none' for {inputs}, but got {augmentation!r}.")
@@ -113,6 +113,6 @@ def choose_source(
 
 
 def usual_workers() -> int:
-    """Return the number of workers for this process: its share of the machine's cores."""
+    """Return the number of workers for this process: its share of the machine's cores, from 1 to 16."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(_MOST_WORKERS, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))

@@ -19,12 +19,15 @@ def uses_soft_labels(config: TrainConfig) -> bool:
 
 
 def teacher_config(config: TrainConfig) -> TrainConfig:
-    """Return the run that trains the teacher: Gaussian training with the run's own settings at noise level sigma_0."""
+    """Return the configuration of a run's teacher.
+
+    The teacher is trained with Gaussian noise of level sigma_0, seed 0 and all images, and otherwise like the run.
+    """
     changes: dict[str, Any] = {"method": "gaussian", "options": {}, "sigma": config.label_sigma, "seed": 0}
     changes |= {"name": "teacher", "label_samples": 1, "label_view": "clean"}  # the teacher uses no soft labels
     teacher = without_sampling(config, **changes)
     # Runs share a teacher if all its settings are the same: its name ends in a hash of them, written in ASCII. Names of
-    # teachers with a network of the package are those of earlier versions, which recorded no fingerprints.
+    # teachers with a bundled architecture stay as in earlier versions, which recorded no fingerprints.
     named = teacher if teacher.network else dataclasses.replace(teacher, initial_weights="")
     text = re.sub(r"[^\x00-\x7f]+", lambda match: json.dumps(match[0])[1:-1], to_toml(named))
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]

@@ -92,7 +92,7 @@ def train(
             architecture (see `list_models`). A function may have parameters `num_classes` and `input_shape`, which are
             taken from the data. The network takes a batch of inputs and returns scores [batch, classes].
         train_data: The name or path of a dataset; a pair (inputs, labels) of arrays or tensors; `ImageData`; or a
-            `torch.utils.data.Dataset` or `DataLoader` of such pairs. uint8 inputs stand for values in [0, 1].
+            `torch.utils.data.Dataset` or `DataLoader` of such pairs. uint8 inputs are scaled to [0, 1].
         sigma: Standard deviation of the noise, on inputs in [0, 1] for images.
         method: The training method (see `list_methods`).
         options: The method's options that differ from its defaults.
@@ -100,7 +100,7 @@ def train(
             or path: the dataset's own test images are used.
         validation: Fraction of the training data to set aside for measuring accuracy in the same way.
         name: Name of the run and of its folder; default: architecture, method and sigma.
-        runs: Folder of all runs. If the method uses a teacher, it is trained first and gets its own folder there.
+        runs: Folder of all runs. If the method uses a teacher, the teacher is trained first, in its own folder there.
         epochs: Passes over the training data.
         batch: Inputs per mini-batch. Most methods with several noise samples per input take as many steps per
             mini-batch, as their published code does; `steps="whole"` takes one.
@@ -128,7 +128,7 @@ def train(
         The trained network with its metadata, as `load_checkpoint` returns it. The module is its `model.network`.
 
     Raises:
-        UsageError: If model, data or a setting is invalid, or the folder holds a run with different settings.
+        UsageError: If model, data or a setting is invalid, or the folder contains a run with different settings.
         SmoothcertError: If the run cannot be trained.
         OutOfTimeError: If `time_limit` has passed. The same call resumes the run.
 
@@ -178,13 +178,13 @@ def train(
 
 
 def _check_settings(settings: Mapping[str, Any], method: str) -> None:
-    """Raise if a setting is not a field of the configuration, or follows from an argument."""
+    """Raise if a setting is not a field of the configuration, belongs in `options`, or follows from an argument."""
     arguments = inspect.signature(train).parameters.keys() - {"settings"}
     fields = {name for names in field_groups().values() for name in names} - _FROM_ARGUMENT.keys()
     options = known_methods().get(method, {})
     for name in settings:
         if name in _FROM_ARGUMENT:
-            raise UsageError(f"Expected no `{name}`: it is that of `{_FROM_ARGUMENT[name]}`.")
+            raise UsageError(f"Expected no `{name}`: it follows from `{_FROM_ARGUMENT[name]}`.")
         if name in options:
             raise UsageError(f"Expected `{name}`, an option of {method}, in `options={{...}}`.")
         if name not in fields:
@@ -204,13 +204,16 @@ def _find_data(train_data: Any, test_data: Any, data_dir: str | Path | None) -> 
             _check_range(data)
     if test is not None and test.shape != train.shape:
         shapes = f"{list(train.shape)}, but got {list(test.shape)}"
-        raise UsageError(f"Expected the inputs of `test_data` to have the shape of those of `train_data`, {shapes}.")
+        raise UsageError(f"Expected the inputs of `test_data` to be shaped like those of `train_data`, {shapes}.")
     # The fingerprint prevents runs and teachers from being resumed with other data of the same name.
     return GivenData(train, test), f"{train.name}@{train.fingerprint[:12]}"
 
 
 def _check_range(data: ImageData) -> None:
-    """Raise if floats are not finite or, for images, not in [0, 1]. If data is read on demand, check a few inputs."""
+    """Raise if floats are not finite or, for images, not in [0, 1].
+
+    If data is read on demand, only the first few inputs are checked.
+    """
     inputs = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))[:_CHECKED]]
     if inputs.dtype == torch.uint8:
         return
