@@ -459,7 +459,8 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         ({"optimizer": "adam"}, "Expected `optimizer` to be one of sgd, adamw, but got 'adam'"),
         ({"optimizer": "adamw", "momentum": 0.5}, "Expected `momentum` to be 0.9 with `optimizer='adamw'`"),
         ({"schedule": "one-cycle", "warmup_epochs": 1.0}, "which has its own warm-up"),
-        ({"warmup_epochs": 6.0}, "Expected `warmup_epochs` to be below `epochs`"),
+        ({"warmup_epochs": 6.0}, r"Expected `warmup_epochs` to be below `epochs` \(6\), but got 6"),
+        ({"final_drop_epoch": -1}, "Expected `final_drop_epoch` to be >= 0, but got -1"),
         ({"validation": 0.001}, "large enough for at least one of 96 images, but got 0.001"),
         ({"lr_stepp": 3}, "Unknown argument 'lr_stepp'; did you mean 'lr_step'"),
         ({"test_dat": clouds()}, "Unknown argument 'test_dat'; did you mean 'test_data'"),
@@ -495,6 +496,17 @@ def test_batch_norm_on_a_single_input_is_refused_before_the_first_step(method, t
         smoothcert.train(Mlp, clouds(count=97), **options)
     assert not list(tmp_path.glob("*/metrics.jsonl"))
     smoothcert.train(ConvNet, shapes(count=97), **options)  # it has several values per channel and input
+
+
+def test_another_error_on_a_single_input_is_not_taken_for_batch_norm(tmp_path):
+    class Picky(Mlp):
+        def forward(self, x):
+            if len(x) == 1:
+                raise ValueError("Expected more friends.")
+            return super().forward(x)
+
+    with pytest.raises(ValueError, match="Expected more friends"):
+        smoothcert.train(Picky, clouds(count=97), sigma=0.25, epochs=1, batch=32, runs=tmp_path)
 
 
 def test_several_noise_samples_are_enough_for_batch_norm(tmp_path):

@@ -92,7 +92,9 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
         if self.warmup_epochs and self.schedule == "one-cycle":
             raise UsageError("Expected `warmup_epochs` to be 0 with `schedule='one-cycle'`, which has its own warm-up.")
         if self.warmup_epochs >= self.epochs:
-            raise UsageError(f"Expected `warmup_epochs` to be below `epochs`, but got {self.warmup_epochs:g}.")
+            raise UsageError(
+                f"Expected `warmup_epochs` to be below `epochs` ({self.epochs}), but got {self.warmup_epochs:g}."
+            )
         default = OptimizerSettings.momentum
         if self.optimizer == "adamw" and self.momentum != default:
             raise UsageError(f"Expected `momentum` to be {default} with `optimizer='adamw'`, which does not use it.")

@@ -118,20 +118,22 @@ class RunFolder:
 
         If the last state is damaged, return the previous one, with a notice. Raise if no saved state is readable.
         """
-        error: SmoothcertError | None = None
+        damaged, errors = list[str](), list[SmoothcertError]()
         for file in (self.state, self.previous):
             if file.is_file():
                 try:
                     found = _read_state(file)
-                except SmoothcertError as damage:
-                    error = error or damage
+                except SmoothcertError as error:
+                    damaged.append(file.name)
+                    errors.append(error)
                     continue
-                if error:
-                    text = f"{error} The run is resumed from the previous state, at step {found[1]:,}."
+                if errors:
+                    text = f"{errors[0]} The run is resumed from the previous state, at step {found[1]:,}."
                     warnings.warn(text, Notice, stacklevel=2)
                 return found
-        if error:
-            raise SmoothcertError(f"{str(error).rstrip('.')}; delete it to start over.") from error
+        if errors:
+            text = f"{str(errors[0]).rstrip('.')}; delete {' and '.join(damaged)} to start over."
+            raise SmoothcertError(text) from errors[0]
         return None
 
     def write_segment(self, segment: Mapping[str, Any]) -> None:

@@ -83,7 +83,7 @@ class LearningRateSettings:
         "one more drop at final_drop_epoch: none; one-epoch: for a single epoch, as in the published code; to-the-end: "
         "for the rest of the training, as the paper says",
     )
-    final_drop_epoch: int = _field(85, "epoch of the final drop", _BELOW_2_31)
+    final_drop_epoch: int = _field(85, "epoch of the final drop", _NOT_NEGATIVE, _BELOW_2_31)
 
     def scheduled_rate(self, epoch: int, progress: float, warm_up: float) -> float:
         """Return the learning rate in an epoch, when a fraction `progress` of all steps is done.

@@ -42,6 +42,8 @@ def check_single_input(model: NamedModel, method: Method, shape: Sequence[int], 
     except UsageError:
         raise
     except ValueError as error:
+        if "more than 1 value per channel" not in str(error):  # another problem, which the first step reports
+            return
         kind = type(model.network).__name__
         raise UsageError(
             "Expected `batch` to give every step and process at least two inputs, as the BatchNorm of "
