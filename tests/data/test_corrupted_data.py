@@ -132,12 +132,12 @@ def spoil(folder, what):
     ("what", "message"),
     [
         ("rows", "the same labels at all 5 severities"),
-        ("labels", "15 images but 10 labels"),
+        ("labels", "15 images and 10 labels"),
         ("order", "the same labels at all 5 severities, but they differ"),
         ("shape", r"shape \[3, 32, 32\], but got \[3, 28, 32\]"),
         ("type", "expected uint8 images"),
         ("broken", "is damaged, or not an .npy file"),
-        ("class", "label 13 is outside the 10 classes"),
+        ("class", "expected labels from 0 to 9, but got label 13"),
         ("text", "one integer label per image"),
         ("unlabelled", r"fog.npy has no labels: .*labels.npy does not exist\."),
     ],
@@ -148,7 +148,7 @@ def test_bad_files(tmp_path, cifar_c, what, message):
         smoothcert.load_dataset("cifar10-c/fog", "test", tmp_path)
 
 
-@pytest.mark.parametrize(("what", "message"), [("about", "about.json cannot be read"), ("empty", "holds no image")])
+@pytest.mark.parametrize(("what", "message"), [("about", "about.json cannot be read"), ("empty", "contains no image")])
 def test_bad_folders(cifar_c, what, message):
     spoil(cifar_c, what)
     with pytest.raises(SmoothcertError, match=message):
