@@ -335,9 +335,9 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
     with pytest.raises(UsageError, match="Mlp cannot score inputs of shape"):
         smoothcert.load_checkpoint(path, model=Mlp)
     smoothcert.save_checkpoint(tmp_path / "lenet.safetensors", smoothcert.create_model("lenet"))
-    with pytest.raises(UsageError, match="holds the built-in network lenet; omit `model`"):
+    with pytest.raises(UsageError, match="contains the built-in network lenet; omit `model`"):
         smoothcert.load_checkpoint(tmp_path / "lenet.safetensors", model=ConvNet)
-    with pytest.raises(UsageError, match="which the published code knows"):
+    with pytest.raises(UsageError, match="the published code supports no others"):
         smoothcert.export_checkpoint(loaded, tmp_path / "out.pth.tar")
 
 

@@ -43,7 +43,7 @@ def checksums() -> dict[str, str]:
 
 
 def pretrained_path(name: str) -> Path:
-    """Return the file of a bundled model after verifying its checksum."""
+    """Return the path of a bundled model after verifying its checksum."""
     known = checksums()
     if name not in known:
         raise unknown_name("pretrained model", name, known)
