@@ -87,7 +87,7 @@ def test_shards_join_to_the_same_rows(classifier, mini, tmp_path, reference, par
     files[0].write_text(whole[: whole.rindex("\n", 0, -1) + 1])
     counts = counts_path(files[0]).read_text()
     counts_path(files[0]).write_text(counts[: counts.rindex("\n", 0, -1) + 1])
-    with pytest.raises(SmoothcertError, match="19 rows and 19 counts of 20 images; finish each shard"):
+    with pytest.raises(SmoothcertError, match="rows for 19 and counts for 19 of 20 images; finish each shard"):
         merge_results(files, tmp_path / "few.tsv")
     assert not (tmp_path / "few.tsv").exists()
 

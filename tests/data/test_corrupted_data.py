@@ -137,7 +137,7 @@ def spoil(folder, what):
         ("shape", r"shape \[3, 32, 32\], but got \[3, 28, 32\]"),
         ("type", "expected uint8 images"),
         ("broken", "is damaged, or not an .npy file"),
-        ("class", "expected labels from 0 to 9, but got 13"),
+        ("class", "expected labels from 0 to 9, but got label 13"),
         ("text", "one integer label per image"),
         ("unlabelled", r"fog.npy has no labels: .*labels.npy does not exist\."),
     ],
@@ -148,7 +148,7 @@ def test_bad_files(tmp_path, cifar_c, what, message):
         smoothcert.load_dataset("cifar10-c/fog", "test", tmp_path)
 
 
-@pytest.mark.parametrize(("what", "message"), [("about", "about.json cannot be read"), ("empty", "holds no image")])
+@pytest.mark.parametrize(("what", "message"), [("about", "about.json cannot be read"), ("empty", "contains no image")])
 def test_bad_folders(cifar_c, what, message):
     spoil(cifar_c, what)
     with pytest.raises(SmoothcertError, match=message):

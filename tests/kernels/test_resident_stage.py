@@ -173,5 +173,5 @@ def test_a_kernel_that_does_not_compile_is_left_out_with_a_warning(monkeypatch):
     monkeypatch.setattr(kernels.torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(kernels.torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.version, "cuda", "1.0")  # which no NVRTC belongs to
-    with pytest.warns(Notice, match=r"vote several times slower: .*libnvrtc\.so\.1"):
+    with pytest.warns(Notice, match=r"vote several times slower, since .*libnvrtc\.so\.1"):
         assert not kernels_compile(torch.device("cuda"))

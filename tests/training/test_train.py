@@ -335,9 +335,9 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
     with pytest.raises(UsageError, match="Mlp cannot score inputs of shape"):
         smoothcert.load_checkpoint(path, model=Mlp)
     smoothcert.save_checkpoint(tmp_path / "lenet.safetensors", smoothcert.create_model("lenet"))
-    with pytest.raises(UsageError, match="holds the built-in network lenet; omit `model`"):
+    with pytest.raises(UsageError, match="contains the built-in network lenet; omit `model`"):
         smoothcert.load_checkpoint(tmp_path / "lenet.safetensors", model=ConvNet)
-    with pytest.raises(UsageError, match="which the published code knows"):
+    with pytest.raises(UsageError, match="the published code supports no others"):
         smoothcert.export_checkpoint(loaded, tmp_path / "out.pth.tar")
 
 
@@ -429,7 +429,7 @@ def test_lazy_layers_and_functions_of_the_shape(tmp_path):
         (lambda: nn.Flatten(), shapes(), "Expected a model with parameters to train, but Flatten has none"),
         (lambda: 3, shapes(), "to return an `nn.Module`, but got an int"),
         (lambda: 1 / 0, shapes(), r"The model cannot be created \(division by zero\)"),
-        (lambda **names: names["num_classes"], shapes(), "only as parameters of these names"),
+        (lambda **names: names["num_classes"], shapes(), "only as parameters with these names"),
         (3, shapes(), "Expected `model` to be a module or a function that creates one, but got an int"),
         ("nonet", shapes(), "Unknown model 'nonet'"),
         ("nets/own.pt", shapes(), "Unknown model 'nets/own.pt'"),

@@ -1,8 +1,8 @@
 """Checkpoints as self-contained safetensors files.
 
-The header has the architecture, the number of classes and, if known, the dataset, noise level and training method. The
-input normalization of the package's networks is stored as tensors. For users' own networks, the header has the shape of
-an input and the number of classes of the data instead, and the weights have the network's own names.
+The header contains the architecture, the number of classes and, if known, the dataset, noise level and training method.
+For the package's networks, the input normalization is stored as tensors. For users' own networks, the header also
+contains the input shape and the number of classes of the data, and weights are stored under the network's own names.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Checkpoint:
     sha256: str = ""
 
     def describe(self) -> dict[str, Any]:
-        """Return the description of the model for the settings of results files."""
+        """Describe the model, for the settings in the sidecars of results files."""
         known = {key: self.about[key] for key in ("name", "method") if key in self.about}
         return {"sha256": self.sha256, "architecture": self.model.architecture, **known}
 
@@ -107,10 +107,10 @@ def load_checkpoint(
 
     Args:
         path: A file or a run folder.
-        model: Your own network, if the file holds its weights: the function that creates it, or a module, of which a
-            copy gets the weights. Not needed if the architecture is registered (see `register_model`).
+        model: Your own network, if the file contains its weights: a function that creates it, or a module, which is
+            copied before weights are loaded. Not needed if the architecture is registered (see `register_model`).
         architecture: The expected architecture, if any.
-        normalization: The input normalization of a published checkpoint, which its file does not contain: a key of
+        normalization: The input normalization of a published checkpoint, whose file does not contain it: a key of
             `smoothcert.checkpoints.published.NORMALIZATIONS`.
 
     Returns:
@@ -132,7 +132,7 @@ def load_checkpoint(
         path = path / "model.safetensors"
     if not path.is_file():
         unfinished = path.with_name("state.safetensors").is_file()
-        hint = "; the run is not finished, resume it with the same `smoothcert train` command" if unfinished else ""
+        hint = "; the run is not finished; resume it with the same `smoothcert train` command" if unfinished else ""
         raise SmoothcertError(f"There is no checkpoint {path}{hint}.")
     if path.suffix != ".safetensors":
         from smoothcert.checkpoints.published import load_published
@@ -159,7 +159,8 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
         path: The file to write.
 
     Raises:
-        UsageError: If the published code would normalize the inputs differently.
+        UsageError: If the model is not a network from `create_model`, or the published code would normalize its inputs
+            differently.
 
     Example:
         >>> import tempfile
@@ -171,8 +172,8 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
     from smoothcert.checkpoints.published import save_published
 
     if not isinstance(checkpoint.model, Classifier):
-        name = checkpoint.model.architecture
-        raise UsageError(f"Expected a network from `create_model`, which the published code knows, but got {name}.")
+        expected = "a network from `create_model` (the published code supports no others)"
+        raise UsageError(f"Expected {expected}, but got {checkpoint.model.architecture}.")
     save_published(Path(path), checkpoint.model, int(checkpoint.about.get("epoch", 0)))
 
 
@@ -188,9 +189,9 @@ class About(TypedDict, total=False):
 
 
 def find_own_factory(path: Path, default: Factory | None) -> Factory | None:
-    """Return the factory of the user's network that a run folder or file holds: the registered one, or else `default`.
+    """Return the factory for the user's network in a checkpoint or run folder: the registered one, else `default`.
 
-    For a network of the package, return None.
+    Return None for a network of the package.
     """
     file = path / "model.safetensors" if path.is_dir() else path
     try:
@@ -202,7 +203,7 @@ def find_own_factory(path: Path, default: Factory | None) -> Factory | None:
 
 
 def _weights(model: NamedModel) -> nn.Module:
-    """Return the module whose weights a checkpoint holds."""
+    """Return the module whose weights are stored in a checkpoint."""
     return model.network if isinstance(model, UserModel) else model
 
 
@@ -223,10 +224,10 @@ def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
         given = parse_json(header.get(_DATA_CLASSES, ""), _Classes, f"{path}, `{_DATA_CLASSES}`")
         return _load_own(path, weights, name, given, shape, own), about
     if own is not None:
-        raise UsageError(f"{path} holds the built-in network {name}; omit `model`.")
+        raise UsageError(f"{path} contains the built-in network {name}; omit `model`.")
     values = [weights[key] for key in ("normalize.mean", "normalize.std") if key in weights]
     if len(values) != 2 or any(value.dim() != 1 or not value.isfinite().all() for value in values):
-        raise SmoothcertError(f"{path} is damaged: expected `mean` and `std` to be one number per channel.")
+        raise SmoothcertError(f"{path} is damaged: expected `mean` and `std` to be one finite number per channel.")
     mean, std = (value.tolist() for value in values)
     return fill(path, weights, name, int(classes), mean=mean, std=std), about
 
@@ -234,11 +235,11 @@ def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
 def _load_own(
     path: Path, weights: Mapping[str, Tensor], name: str, classes: int, shape: list[int], own: Any
 ) -> UserModel:
-    """Return a user's network, from the given or registered factory, with these weights."""
+    """Create a user's network with the given or the registered factory, and load these weights."""
     factory = REGISTERED.get(name) if own is None else as_factory(own)
     if factory is None:
         raise UsageError(
-            f"{path} holds the weights of your own network {name}; pass the function that creates it as `model` or, "
+            f"{path} contains the weights of your own network {name}; pass the function that creates it as `model` or, "
             "on the command line, the file that registers it with `plugin`."
         )
     with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
@@ -259,7 +260,7 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], where: str, 
 
 
 def fill(path: Path, weights: Mapping[str, Tensor], name: str, classes: int, **options: Any) -> Classifier:
-    """Return a model with these weights; raise an error that names the first mismatched tensors.
+    """Create a model and load these weights; raise an error that names the first mismatched tensors.
 
     A damaged file may state any number of classes, channels or layers, so these are checked before a model is built.
     """

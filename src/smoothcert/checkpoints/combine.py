@@ -1,4 +1,4 @@
-"""Several checkpoints as the members of one ensemble."""
+"""Combine several checkpoints into an ensemble."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class CombinedCheckpoint:
     sha256: str
 
     def describe(self) -> dict[str, Any]:
-        """Return the description of the model for the settings of results files."""
+        """Describe the model, for the settings in the sidecars of results files."""
         known = {key: self.about[key] for key in ("method", "ensemble") if key in self.about}
         return {"sha256": self.sha256, "architecture": self.model.architecture, **known}
 
 
 def combine_checkpoints(checkpoints: Sequence[Checkpoint], consensus: int | None = None) -> CombinedCheckpoint:
-    """Return the ensemble of several checkpoints.
+    """Combine several checkpoints into an ensemble.
 
     Raises:
         UsageError: If the members are incompatible, or `consensus` is out of range.

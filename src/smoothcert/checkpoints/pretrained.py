@@ -54,7 +54,7 @@ def bundled_models() -> dict[str, Bundled]:
 
 
 def pretrained_path(name: str) -> Path:
-    """Return the file of a bundled model after verifying its checksum."""
+    """Return the path of a bundled model after verifying its checksum."""
     known = bundled_models()
     if name not in known:
         raise unknown_name("pretrained model", name, known)

@@ -1,8 +1,9 @@
 """Read and write checkpoints in the formats of the published repositories.
 
-These files contain the weights and at best the architecture's name. locuslab, smoothing-adversarial and the CAT-RS
-authors store weights under `state_dict`, with keys like `1.conv1.weight` (the network is the second module of a
-Sequential); MACER stores them under `net`, without a prefix. No format contains the normalization of the inputs.
+These files contain the weights and sometimes the architecture's name and the epoch. locuslab, smoothing-adversarial and
+the CAT-RS authors store weights under `state_dict`, with keys like `1.conv1.weight` (the network is the second module
+of a Sequential); MACER stores them under `net`, without a prefix. None of these formats contains the input
+normalization.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NORMALIZATIONS: dict[str, Normalization | None] = {
 
 
 def load_published(path: Path, normalization: str | None) -> tuple[Classifier, Mapping[str, Any]]:
-    """Load a published checkpoint; the architecture is inferred from the names and shapes of its layers."""
+    """Load a published checkpoint, and infer its architecture from the names and shapes of its layers."""
     content = _read(path)
     table = weights_in(content, path)
     weights = {strip_wrappers(key): value for key, value in table.items()}
@@ -66,19 +67,19 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
 
 
 def weights_in(content: Any, path: Path) -> Mapping[str, Tensor]:
-    """Return the table of weights in the content of a PyTorch file."""
+    """Return the weights, keyed by name, in the content of a PyTorch file."""
     table = content
     if isinstance(content, Mapping):
         table = next((content[key] for key in ("state_dict", "net", "model") if key in content), content)
     if not isinstance(table, Mapping) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in table.items()
     ):
-        raise SmoothcertError(f"{path} has no table of weights under state_dict, net, model or at the top level.")
+        raise SmoothcertError(f"{path} has no weights under `state_dict`, `net`, `model` or at the top level.")
     return table
 
 
 def read_weights(path: Path) -> Mapping[str, Tensor]:
-    """Return the weights of any network's file, by their names in the file."""
+    """Read the weights of any network from a PyTorch file, keyed by name."""
     return weights_in(_read(path), path)
 
 

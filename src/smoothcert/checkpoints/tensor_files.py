@@ -1,4 +1,4 @@
-"""Tensors on disk, as safetensors files."""
+"""Read, write and hash tensors; files are in safetensors format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, s
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors that share no memory, which safetensors requires: tied weights are written under each name."""
+    """Copy tensors that share memory, since safetensors rejects them; tied weights are written under each name."""
     seen, apart = set[int](), dict[str, Tensor]()
     for name, tensor in tensors.items():
         place = tensor.untyped_storage().data_ptr() if tensor.numel() else 0

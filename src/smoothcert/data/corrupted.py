@@ -1,4 +1,7 @@
-"""Datasets of corrupted images: published or made by `smoothcert data make`, complete or not."""
+"""Find and load datasets of corrupted images: published, or made by `smoothcert data make`.
+
+Some corruptions of a dataset may be missing.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class CorruptedSet:
 
     @property
     def corruptions(self) -> list[str]:
-        """Corruptions that count toward the mean."""
+        """Names of the corruptions that are included in the mean over corruptions."""
         return list(suite_for(self.shape[0]).corruptions)
 
     @property
@@ -53,7 +56,7 @@ class CorruptedSet:
         return [name for name in self.corruptions if name not in self.available]
 
     def find_clean(self, root: str | Path | None = None) -> ImageData | None:
-        """Return the uncorrupted images in the same order, or None if they cannot be found."""
+        """Return the uncorrupted images, in the order of the corrupted ones, or None if they cannot be found."""
         if find_corruption(self.folder, "identity"):
             return self.load("identity")
         made_from = self.about.get("made_from", {})
@@ -67,7 +70,7 @@ class CorruptedSet:
         return clean if len(clean) * images.severities == len(images) else None
 
     def load(self, corruption: str) -> ImageData:
-        """Return the images of one corruption at all severities."""
+        """Load the images of one corruption at all severities."""
         suite, file = suite_for(self.shape[0]), find_corruption(self.folder, corruption)
         if file is None:
             if corruption not in (*suite.corruptions, *suite.held_out, "identity"):
@@ -88,7 +91,11 @@ class CorruptedSet:
 
 
 def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | None:
-    """Return a corrupted dataset by its name or by the path of its folder, or None if `name` is neither."""
+    """Find a corrupted dataset by its name or by the path of its folder; return None if `name` is neither.
+
+    Raises:
+        SmoothcertError: If a dataset given by its name has no files.
+    """
     name = canonical_name(name)
     if name not in CORRUPTED:
         folder = Path(name).expanduser()
@@ -115,7 +122,7 @@ def _corruptions_in(folder: Path, channels: int) -> list[str]:
 
 
 def _from_folder(folder: Path) -> CorruptedSet | None:
-    """Return the corrupted dataset in a folder, with the class names from `about.json` if there are any."""
+    """Return the corrupted dataset in a folder, or None; class names are read from `about.json` if it contains them."""
     names = [name for channels in (1, 3) for name in _corruptions_in(folder, channels)]
     file = find_corruption(folder, names[0]) if names else None
     if file is None:

@@ -11,10 +11,11 @@ _AREA, _RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
 
 def random_box(width: int, height: int, draws: Sequence[float]) -> tuple[int, int, int, int]:
-    """Return left, top, width and height of a random crop, computed from uniform numbers.
+    """Return left, top, width and height of a random crop, computed from uniform random numbers.
 
     As usual for ImageNet, the area is 8 to 100 % of the image and the aspect ratio is log-uniform between 3:4 and 4:3.
-    The first of ten tries that fits is used; if none does, the largest central crop with an allowed ratio.
+    The first of ten tries that fits into the image is used. If none fits, the crop is the largest central one with an
+    allowed aspect ratio.
 
     >>> random_box(500, 375, [0.5] * DRAWS)
     (91, 29, 318, 318)

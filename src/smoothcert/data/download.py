@@ -1,4 +1,4 @@
-"""Downloading datasets over https from their official addresses, verified by their known sizes and checksums."""
+"""Download datasets over HTTPS from their official addresses, and verify the sizes and checksums of their files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from smoothcert.runtime.atomic_files import file_hash, replacing
 from smoothcert.runtime.bounded_files import check_members
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with the file name, the bytes received so far, and the total if the server reports it."""
+"""Called with the file name, the number of bytes received so far, and the total (None if unknown)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class KnownFile:
 
     @property
     def algorithm(self) -> str:
-        """Name of the checksum."""
+        """Name of the hash algorithm."""
         return "sha256" if self.sha256 else "md5"
 
     @property
@@ -71,8 +71,8 @@ def _zenodo(record: int, archive: str, known: KnownFile) -> DownloadSource:
 
 _CIFAR = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
 _IDX = tuple(f"{split}-{kind}-ubyte.gz" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
-# Sizes and SHA-256 are those of TensorFlow Datasets and, for CIFAR-10 and CIFAR-100, of Keras; CIFAR-100-C has those of
-# its Zenodo record.
+# Sizes and checksums are taken from TensorFlow Datasets, except for CIFAR-10 and CIFAR-100 (from Keras) and CIFAR-100-C
+# (from its Zenodo record).
 _MNIST = (
     KnownFile(9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
     KnownFile(28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
@@ -136,7 +136,7 @@ def fetch_dataset(
 
 
 def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
-    """Unpack a folder from a tar or zip archive atomically, remove the archive, and return the arrays in the folder."""
+    """Unpack a folder from a tar or zip archive atomically, remove the archive, and return the unpacked .npy files."""
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=folder.name) as scratch:
             unpack = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
@@ -194,7 +194,7 @@ def _fetch_any(name: str, source: DownloadSource, path: Path, known: KnownFile, 
 
 
 def _receive(response: http.client.HTTPResponse) -> bytes:
-    """Return the next bytes; raise a network error, not a disk error, if the connection breaks."""
+    """Return the next bytes; if the connection breaks, raise HTTPException, since OSError may also be a disk error."""
     try:
         return response.read(1 << 18)
     except OSError as error:

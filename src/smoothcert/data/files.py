@@ -1,4 +1,4 @@
-"""Finding and reading dataset files: plain, gzipped, or in a tar archive."""
+"""Find and read dataset files: uncompressed, gzipped, or in a tar archive."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def data_dir(root: str | Path | None = None) -> Path:
 
 
 def folders(root: Path, names: Iterable[str]) -> Iterator[Path]:
-    """Yield the existing folders `root/name`, and `root` itself if its path ends with a name."""
+    """Yield each existing folder `root/name`, and `root` itself if its path ends with one of the names."""
     for name in names:
         if (root / name).is_dir():
             yield root / name

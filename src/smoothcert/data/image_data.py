@@ -1,4 +1,4 @@
-"""`ImageData`, the labeled inputs that all readers return, and the selection of a part of them."""
+"""`ImageData`, a dataset of labeled inputs, and functions that select some of its inputs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from smoothcert.statistics.bounds import check_count
 
 @runtime_checkable
 class Images(Protocol):
-    """Images that are read from files on demand, used in place of a tensor."""
+    """Images that are read on demand, used in place of a tensor."""
 
     @property
     def shape(self) -> torch.Size:
-        """[count, channels, height, width]."""
+        """Shape of all images together: [count, channels, height, width], or [count, ...] for other inputs."""
 
     def __getitem__(self, indices: Tensor, /) -> Tensor:
-        """Return the uint8 images at these indices."""
+        """Return the images at these indices."""
 
     def fingerprint(self) -> bytes:
-        """Return a hash that identifies the images without reading all of them."""
+        """Return bytes that identify the images, without reading all of them."""
 
 
 _NAMES = (tuple, list)
@@ -44,17 +44,18 @@ class ImageData:
     Args:
         name: The name of the dataset.
         split: `train` or `test`.
-        images: Tensor [count, ...], or images read from files on demand. uint8 values from 0 to 255 stand for inputs in
-            [0, 1]; floating-point values are used unchanged.
+        images: Tensor [count, ...], or an object that reads images on demand. uint8 values from 0 to 255 stand for
+            inputs in [0, 1]; floating-point values are used unchanged.
         labels: int64 [count].
         classes: The class names; default: the numbers up to the largest label.
         mean: The mean per channel that published networks subtract; default: zeros.
         std: The standard deviation per channel that they divide by; default: ones.
-        severities: The number of severities of a corrupted dataset. It holds all images at the mildest severity, then
-            all at the next, and so on.
+        severities: The number of severities in a corrupted dataset, which contains all images at the mildest severity,
+            then all images at the next, and so on.
 
     Raises:
-        SmoothcertError: If images, labels and classes do not match.
+        UsageError: If images or labels have an unsupported type.
+        SmoothcertError: If images, labels and classes do not match, or there are no images.
 
     Example:
         >>> images = torch.zeros(2, 1, 28, 28, dtype=torch.uint8)
@@ -87,10 +88,11 @@ class ImageData:
             raise UsageError(f"{self.name}: expected labels to be integers, one per image, but got {kind}.")
         if len(self.labels) != self.images.shape[0]:
             raise SmoothcertError(
-                f"{self.name}: {counted(self.images.shape[0], 'image')} but {counted(len(self.labels), 'label')}."
+                f"{self.name}: expected one label per image, but got {counted(self.images.shape[0], 'image')} and "
+                f"{counted(len(self.labels), 'label')}."
             )
         if not len(self.labels):
-            raise SmoothcertError(f"{self.name}: the {self.split} split holds no images.")
+            raise SmoothcertError(f"{self.name}: the {self.split} split contains no images.")
         channels = self.images.shape[1] if len(self.images.shape) == 4 else 1
         defaults = {"classes": number_classes(self.labels), "mean": (0.0,) * channels, "std": (1.0,) * channels}
         for field, default in defaults.items():
@@ -98,7 +100,9 @@ class ImageData:
         low, high = int(self.labels.min()), int(self.labels.max())
         if low < 0 or high >= len(self.classes):
             wrong = low if low < 0 else high
-            raise SmoothcertError(f"{self.name}: label {wrong} is outside the {len(self.classes)} classes.")
+            raise SmoothcertError(
+                f"{self.name}: expected labels from 0 to {len(self.classes) - 1}, but got label {wrong}."
+            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -110,7 +114,7 @@ class ImageData:
     def __getitem__(self, index: slice) -> ImageData: ...
 
     def __getitem__(self, index: int | slice) -> tuple[Tensor, int] | ImageData:
-        """Return an input with its label or, for a slice, a part of the dataset."""
+        """Return an input with its label or, for a slice, a subset of the dataset."""
         if isinstance(index, slice):
             return self.subset(range(len(self))[index])
         place = range(len(self))[index]
@@ -147,7 +151,7 @@ class ImageData:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of shape, images and labels; images that are read on demand contribute a fingerprint of their own."""
+        """SHA-256 of shape, images and labels; for images that are read on demand, it uses their own fingerprint."""
         digest = hashlib.sha256(str(tuple(self.images.shape)).encode())
         if isinstance(self.images, Tensor):
             images = self.images.cpu().contiguous()
@@ -176,7 +180,7 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
     Args:
         count: The number of images.
         skip: Keep every `skip`-th image.
-        limit: Keep indices below this, like `--max` in the published scripts; it is not the number of images.
+        limit: Keep indices below this, like `--max` in the published scripts; not the number of images to select.
         shard: (I, N) for the I-th of N shards, counted from 1.
 
     Returns:
@@ -213,7 +217,11 @@ def select_rows(
     shard: tuple[int, int] = (1, 1),
     severities: Sequence[int] | None = None,
 ) -> list[int]:
-    """Return the rows that the options select: in a corrupted dataset, the same images at each severity."""
+    """Return the indices of the rows that the options select.
+
+    In a corrupted dataset, `skip` and `limit` select the same images at each severity, and `shard` divides all the rows
+    that they select.
+    """
     levels = sorted(set(severities or range(1, data.severities + 1)))
     wrong = [level for level in levels if not 1 <= level <= data.severities]
     if wrong:

@@ -1,4 +1,4 @@
-"""Datasets by name, and `load_dataset`.
+"""Registry of datasets by name, and `load_dataset`.
 
 To add a dataset of arrays, write a reader in `smoothcert.data.readers`, add an entry to `DATASETS`, and add its name to
 `smoothcert.dataset_names`.
@@ -93,7 +93,7 @@ def list_datasets(pattern: str = "*") -> list[str]:
     """Return the names of the datasets that match a pattern.
 
     Args:
-        pattern: A glob, as in file names.
+        pattern: A glob pattern, such as `cifar*`.
 
     Returns:
         The names in alphabetical order.
@@ -109,8 +109,8 @@ def list_datasets(pattern: str = "*") -> list[str]:
 def register_dataset(name: str, loader: Callable[[str], Any]) -> Callable[[str], Any]:
     """Register a dataset of your own under a name, for this process.
 
-    `load_dataset`, recipes and commands then accept the name. For the command line, put the call in a Python file and
-    pass it as `--plugin FILE`.
+    `load_dataset`, recipes and commands then accept the name. For the command line, put the call into a Python file
+    and pass this file as `--plugin FILE`.
 
     Args:
         name: The name of the dataset: letters, digits, "-", "_" and ".".
@@ -121,7 +121,7 @@ def register_dataset(name: str, loader: Callable[[str], Any]) -> Callable[[str],
         The loader.
 
     Raises:
-        UsageError: If the name is taken or invalid, or `loader` cannot be called.
+        UsageError: If the name is taken or invalid, or `loader` is not callable.
 
     Example:
         >>> import torch
@@ -162,25 +162,25 @@ def load_dataset(
     skip_broken: bool = False,
     root: str | Path | None = None,
 ) -> ImageData:
-    """Load a dataset by name, or an image folder or .npz file by path.
+    """Load a dataset by name or path.
 
     Args:
         name: A name from `list_datasets`, a corrupted dataset such as `cifar10-c/fog`, or a path: to an .npz file, to a
             folder with one subfolder per class, or to corrupted images such as `./mine-c/fog`. A `Path` object is
-            always a path.
+            always treated as a path.
         split: `train` or `test`.
         data_dir: The folder with the datasets; default: $SMOOTHCERT_DATA, else the platform's cache folder.
         resize: For image folders, the length to which the shorter side is resized (default for ImageNet: 256).
         crop: For image folders, the side of the square that is then cut from the center (default for ImageNet: 224).
-        skip_broken: Replace an image that cannot be decoded with the next one in its folder.
-        root: Former name of `data_dir`.
+        skip_broken: For image folders, replace each image that cannot be decoded with the next one that can.
+        root: Former name of `data_dir`, still accepted.
 
     Returns:
         The images with their labels.
 
     Raises:
         SmoothcertError: If files are missing or damaged.
-        UsageError: If there is no such dataset or split.
+        UsageError: If there is no such dataset or split, or `resize` or `crop` does not apply to it.
 
     Example:
         >>> data = load_dataset("mnist-mini", "test")
@@ -246,7 +246,7 @@ def _load_corrupted(name: str, split: str, data_dir: Path) -> ImageData | None:
 
 
 def missing(name: str, root: Path) -> str:
-    """Return a message with the files that a dataset needs and where to put them."""
+    """Return a message that states which files a dataset needs and where to put them."""
     folder, command = root / name, f"run `smoothcert data get {name}`, or "
     if name == "imagenet":
         command, files = "", f"its class folders into {folder / 'train'} and {folder / 'val'}"

@@ -1,4 +1,4 @@
-"""Users' own data as `ImageData`: pairs of arrays, PyTorch datasets and data loaders."""
+"""Convert users' own data to `ImageData`: pairs of arrays, PyTorch datasets and data loaders."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ _READ_AT_ONCE = 256
 
 
 def as_image_data(data: Any, split: str = "test") -> ImageData:
-    """Convert labeled data of any kind that public functions accept to `ImageData`.
+    """Convert labeled data to `ImageData`, from any of the types that public functions accept.
 
     Args:
-        data: `ImageData`; a pair (inputs, labels) of arrays or tensors; a `torch.utils.data.Dataset` of such pairs; or
-            a `DataLoader` that does not shuffle. uint8 inputs are scaled to [0, 1]; floats are used unchanged.
-            A dataset with an attribute `targets`, such as those of torchvision, is read on demand; any other is read
-            into memory.
+        data: `ImageData`; a pair (inputs, labels) of arrays or tensors; a `torch.utils.data.Dataset` of pairs (input,
+            label); or a `DataLoader` that does not shuffle. uint8 inputs are scaled to [0, 1]; floats are used
+            unchanged. PyTorch datasets with an attribute `targets` that contains all labels, such as torchvision's
+            `CIFAR10`, are read on demand; others are read into memory.
         split: `train` or `test`.
 
     Returns:
         The inputs with their labels. The index of an input is its position in `data`.
 
     Raises:
-        UsageError: If `data` is not labeled data of one of these kinds.
+        UsageError: If `data` is not of one of these types, contains invalid inputs or labels, or is too large to read
+            into memory.
 
     Example:
         >>> as_image_data((np.zeros((3, 5), np.float32), [0, 1, 1]))
@@ -117,7 +118,7 @@ def _item(data: Any, place: int) -> tuple[Tensor, int]:
 
 
 def _join(batches: Iterable[Any]) -> tuple[Tensor, Tensor]:
-    """Return the inputs and labels of all batches."""
+    """Concatenate the inputs and labels of all batches."""
     inputs, labels, size = list[Tensor](), list[Tensor](), 0
     for batch in batches:
         x, y = _as_pair(batch)
@@ -133,7 +134,7 @@ def _join(batches: Iterable[Any]) -> tuple[Tensor, Tensor]:
 
 def _as_pair(pair: Any) -> tuple[Tensor, Tensor]:
     if not (isinstance(pair, tuple | list) and len(pair) == 2):
-        raise UsageError(f"Expected `data` to hold pairs (inputs, labels), but got {_kind(pair)}.")
+        raise UsageError(f"Expected `data` to contain pairs (inputs, labels), but got {_kind(pair)}.")
     inputs, labels = _as_inputs(pair[0]), _as_labels(pair[1])
     if not inputs.dim():
         raise UsageError("Expected inputs of shape [count, ...], but got a single number.")
@@ -143,7 +144,7 @@ def _as_pair(pair: Any) -> tuple[Tensor, Tensor]:
 
 
 def _as_inputs(x: Any) -> Tensor:
-    """Return inputs as a tensor of uint8 or floats; a PIL image becomes [channels, height, width]."""
+    """Convert inputs to a tensor of uint8 or floats; a PIL image becomes [channels, height, width]."""
     if hasattr(x, "getbands"):  # a Pillow image; Pillow is not imported here
         pixels = torch.from_numpy(np.array(x))
         x = pixels.unsqueeze(0) if pixels.dim() == 2 else pixels.permute(2, 0, 1)

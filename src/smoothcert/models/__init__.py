@@ -1,4 +1,4 @@
-"""The paper's networks, users' own, and `adapt_inputs` for models with other input units."""
+"""The package's networks, users' own networks, ensembles, and `adapt_inputs` for models with other input units."""
 
 from smoothcert.models.ensemble import Ensemble
 from smoothcert.models.layers import Classifier, NamedModel, Normalize, adapt_inputs

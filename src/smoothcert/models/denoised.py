@@ -17,13 +17,13 @@ from smoothcert.statistics.bounds import check_sigma
 class Denoised(nn.Module):
     """A classifier behind a denoiser (Salman et al., NeurIPS 2020). Smooth it like any other model.
 
-    The certificate is for the composition of both, so neither has to be retrained.
+    The certificate holds for the composition of both, so neither has to be retrained.
 
     Args:
-        denoiser: Maps images in [0, 1] with noise added to clean images.
+        denoiser: Maps noisy images, which were in [0, 1] before noise was added, to clean images.
         classifier: Maps clean images in [0, 1] to scores; see `adapt_inputs` for models with other inputs.
-        noise_level: The denoiser's second argument, usually the sigma that you certify with; by default the denoiser
-            gets the images only.
+        noise_level: The denoiser's second argument, usually the sigma that you certify with; by default, the denoiser
+            is called with the images only.
 
     Example:
         >>> shrink = lambda x, level: x / (1 + level**2)
@@ -56,7 +56,7 @@ class Denoised(nn.Module):
 
 @takes(predict_noise=Callable)
 class OneStepDiffusion(nn.Module):
-    """The denoiser of a diffusion model: one call of its noise predictor (Carlini et al., ICLR 2023).
+    """A denoiser that calls the noise predictor of a diffusion model once (Carlini et al., ICLR 2023).
 
     Images are scaled from [0, 1] to [-1, 1], which doubles the noise level. The model is called at the first time step
     t with sqrt((1 - a_t) / a_t) >= 2 sigma, on images scaled by sqrt(a_t).
@@ -67,7 +67,7 @@ class OneStepDiffusion(nn.Module):
         sigma: The noise level on images in [0, 1].
 
     Raises:
-        UsageError: If `sigma` is not positive, or the schedule is not decreasing or ends below the noise level.
+        UsageError: If `sigma` is not positive, or the schedule is invalid or ends below the noise level.
 
     Example:
         >>> denoiser = OneStepDiffusion(lambda x, t: torch.zeros_like(x), [0.99, 0.8, 0.5], sigma=0.24)

@@ -1,4 +1,4 @@
-"""Several networks that vote as one: the mean of their scores, on the same noise."""
+"""Ensembles of networks, which average the scores of their members."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from smoothcert.models.layers import Classifier, NamedModel
 
 @takes(models=Iterable)
 class Ensemble(nn.Module):
-    """An ensemble of models, as one model (Horvath et al., 2022).
+    """An ensemble of models, which is itself a model (Horvath et al., 2022).
 
     Its scores are the mean of its members' scores. With `consensus` K, they are the mean of the first K members' scores
-    wherever these K predict the same class, so that the other members are needed only for the remaining inputs. This
-    function depends on the order of the members. Either way it is a fixed function of the input and can be certified.
+    wherever these K members predict the same class, so that the other members are needed only for the remaining inputs;
+    the result then depends on the order of the members. In both cases, the ensemble is a fixed function of the input
+    and can be certified.
 
     Args:
         models: The members, models for the same inputs and classes. Usually they differ only in their training seed.
-        consensus: Number K of first members that decide if they agree, at least 2 and less than the number of members
-            (default: all members score every input).
+        consensus: Number K of leading members whose scores suffice if they agree: at least 2 and less than the number
+            of members (default: all members score every input).
 
     Raises:
         UsageError: If the members are incompatible, or `consensus` is out of range.

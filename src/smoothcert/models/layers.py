@@ -1,4 +1,4 @@
-"""Modules that wrap networks: input normalization, and the facts that files record about a network."""
+"""Modules that wrap networks, to normalize their inputs and to record their architecture and number of classes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Normalize(nn.Module):
 
 
 class NamedModel(nn.Module, ABC):
-    """Base class of models with a `network`, and the architecture and number of classes that files record for it."""
+    """Base class of models that wrap a `network` and name its architecture and number of classes, for use in files."""
 
     network: nn.Module
 
@@ -52,7 +52,7 @@ class NamedModel(nn.Module, ABC):
 
 
 class Classifier(NamedModel):
-    """A network with its input normalization; it takes images in [0, 1], the range in which noise is added.
+    """A network with its input normalization; it takes images in [0, 1], with or without noise.
 
     `architecture` is its name in `create_model`; `image_size` is the height and width it requires, or None for any.
     Weights and images are stored channels-last, which is fastest on CPUs and on tensor cores. Scores have the dtype of
@@ -89,7 +89,7 @@ class Classifier(NamedModel):
 
 
 class AdaptedModel(nn.Module):
-    """A model behind a change of input units, so that noise is added in [0, 1]."""
+    """A model that converts inputs in [0, 1] to the units that the wrapped model expects."""
 
     def __init__(self, model: Callable[[Tensor], Tensor], normalize: Normalize) -> None:
         super().__init__()
@@ -110,20 +110,21 @@ def adapt_inputs(
 ) -> AdaptedModel:
     """Wrap a model that expects inputs in another range, or standardized inputs, so that it accepts inputs in [0, 1].
 
-    `sigma` then means the same for every model: it is measured on [0, 1]. A model for inputs in [-1, 1] that was
-    trained with noise of 0.5 in its own units needs sigma = 0.25.
+    `sigma` then means the same for every model, since it is measured on the scale [0, 1]. A model for inputs in [-1, 1]
+    that was trained with noise of 0.5 in its own units needs sigma = 0.25.
 
     Args:
         model: A function from a batch of inputs to scores.
         value_range: The range (low, high) of the inputs that the model expects.
-        mean: The mean per channel that inputs are standardized with; requires `std`, excludes `value_range`.
+        mean: The mean per channel that inputs are standardized with; requires `std`, and cannot be combined with
+            `value_range`.
         std: The standard deviation per channel.
 
     Returns:
         A module that takes inputs in [0, 1].
 
     Raises:
-        UsageError: If not exactly one of `value_range` and `mean` with `std` is given, or a value is invalid.
+        UsageError: If neither or both of `value_range` and the pair `mean`, `std` are given, or a value is invalid.
 
     Example:
         >>> adapt_inputs(lambda x: x, value_range=(-1, 1))(torch.tensor([[0.0, 1.0]]))

@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_MAX_BANDED_BATCH = 4_096  # the banded product is faster up to this batch size, see benchmarks/README.md
+_MAX_BANDED_BATCH = 4_096  # the banded matrix is faster up to this batch size, see benchmarks/README.md
 
 
 def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
     """Return max_pool2d(relu(conv(x)), 2) for a convolution with an odd kernel size, no padding and stride 1.
 
     GPUs are slow at convolutions with few channels, so on a GPU the result is computed as a matrix product and a
-    maximum: a banded product for training batches, which are bound by memory bandwidth, and a blocked product for the
-    large batches of voting, which are bound by arithmetic.
+    maximum. Batches of training size, which are bound by memory bandwidth, use `banded_conv_relu_pool`; the larger
+    batches of voting, which are bound by arithmetic, use `blocked_conv_relu_pool`.
     """
     if not isinstance(conv, nn.Conv2d):
         pooled: Tensor = conv(x)  # deployment has replaced the convolution with a fused kernel
@@ -26,7 +26,7 @@ def conv_relu_pool(x: Tensor, conv: nn.Module) -> Tensor:
 
 
 def _max_pool(x: Tensor) -> Tensor:
-    """Return max_pool2d(x, 2), by a much faster computation on a CPU if no gradients are needed.
+    """Return max_pool2d(x, 2) on a CPU, computed in a much faster way if no gradients are needed.
 
     The gradients would differ at ties: max_pool2d passes the gradient to only one of the equal values.
     """
@@ -54,7 +54,7 @@ def blocked_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
 
 
 def banded_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
-    """Compute `conv_relu_pool` as a product of whole image rows with a banded matrix.
+    """Compute `conv_relu_pool` by multiplying whole image rows by a banded matrix.
 
     More than half of the matrix is zero, but images are copied in whole rows instead of gathered patches.
     """
@@ -84,6 +84,6 @@ def _taps(size: int, width: int, columns: int, device: torch.device) -> Tensor:
 
 
 def _pooled(products: Tensor, conv: nn.Conv2d) -> Tensor:
-    """Return relu(maximum + bias) over the four positions of products [count, rows, columns, position, filter]."""
+    """Add the bias to the maximum over positions of `products` [count, rows, columns, position, filter]; apply ReLU."""
     largest = products.amax(dim=3)
     return F.relu(largest if conv.bias is None else largest + conv.bias).permute(0, 3, 1, 2)

@@ -26,7 +26,7 @@ def list_models(pattern: str = "*") -> list[str]:
         pattern: A glob pattern, such as `*resnet*`.
 
     Returns:
-        The names, registered ones last; `create_model` also accepts `cifar_resnet<depth>` with any depth 6n + 2.
+        The names of the package's networks, which `create_model` creates, then the names of registered networks.
 
     Example:
         >>> list_models("*resnet*")
@@ -40,7 +40,7 @@ def register_model(name: str, factory: Callable[..., nn.Module]) -> Callable[...
     """Register a network of your own under a name, for this process.
 
     Recipes and `smoothcert train --architecture NAME` can then train it, and its checkpoints can be loaded and
-    certified. For the command line, put the call into a file and pass it as `--plugin FILE`.
+    certified. For the command line, put the call into a Python file and pass this file as `--plugin FILE`.
 
     Args:
         name: The name of the architecture: letters, digits, "-", "_" and ".".
@@ -72,7 +72,7 @@ def register_model(name: str, factory: Callable[..., nn.Module]) -> Callable[...
 
 
 def _same_code(first: object, second: object) -> bool:
-    """Return True if two functions or classes have the same module and name, as when a file is loaded again."""
+    """Return True if two functions or classes have the same module and name, for example if a file was loaded twice."""
     places = [(getattr(value, "__module__", None), getattr(value, "__qualname__", value)) for value in (first, second)]
     return places[0] == places[1]
 
@@ -95,7 +95,7 @@ def build_model(
 ) -> NamedModel:
     """Create a network for inputs of the given shape, from `factory`, a registered factory or the package.
 
-    `mean` and `std` are for the package's networks only. Users' networks get unnormalized inputs.
+    `mean` and `std` are for the package's networks only. Users' networks receive unnormalized inputs.
     """
     factory = factory or find_factory(name)
     if factory is not None:
@@ -118,7 +118,8 @@ def create_model(
     """Create a network with random weights.
 
     Args:
-        name: A name from `list_models`, or `cifar_resnet<depth>`.
+        name: `lenet`, `resnet50`, or `cifar_resnet<depth>` with a depth of 6n + 2, such as 20 or 110. To create a
+            registered network, call its factory.
         num_classes: The number of classes; default: 1000 for `resnet50`, else 10.
         in_channels: The number of input channels; default: 1 for `lenet`, else 3.
         mean: The mean per channel that inputs are normalized with; default: no normalization.

@@ -43,7 +43,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3x3 convolution, which has the stride, between two 1x1 convolutions, with a shortcut."""
+    """A 3x3 convolution between two 1x1 convolutions, with a shortcut; the 3x3 convolution has the stride."""
 
     expansion = 4
 
@@ -64,7 +64,10 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem, stages of residual blocks that halve the image and double the width, mean pooling and a linear layer."""
+    """A stem, stages of residual blocks, mean pooling and a linear layer.
+
+    Every stage except the first halves the image and doubles the width.
+    """
 
     def __init__(
         self,
@@ -116,7 +119,7 @@ class ResNet(nn.Module):
 
 
 def _uses_training_kernels(x: Tensor) -> bool:
-    """Return True if gradients are needed in bfloat16 on a CUDA device: our kernels are faster for narrow layers."""
+    """Return True for training in bfloat16 on a CUDA device, where our kernels are faster for narrow layers."""
     return (
         torch.is_grad_enabled()
         and x.is_cuda

@@ -14,16 +14,18 @@ from smoothcert.errors import UsageError, first_line, kind_of
 from smoothcert.models.layers import NamedModel
 
 Factory = Callable[..., nn.Module]
-"""Returns a network; may have parameters `num_classes` and `input_shape`, which are taken from the data."""
+"""Function or class that returns a network; it may take `num_classes` and `input_shape`, as given by the data."""
 
 
 class UserModel(NamedModel):
-    """A user's network: takes inputs of one shape and returns scores in their dtype.
+    """A user's network, for inputs of one shape.
 
-    Losses are therefore computed in float32 even under bfloat16 autocast. If an output has several fields, as from
-    the package transformers, `logits` are the scores. The weights are stored under the network's own names.
+    Scores are returned in the dtype of the inputs, so that losses are computed in float32 even under bfloat16 autocast.
+    If the network's output has an attribute `logits`, as in the package transformers, it contains the scores. The
+    weights are stored under the network's own names.
 
-    `num_classes` is the number of scores. `data_classes` is that of the data, which its factory got; it may be smaller.
+    `num_classes` is the number of scores per input. `data_classes` is the number of classes in the data, which was
+    passed to the network's factory; it may be smaller.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class UserModel(NamedModel):
 class ModuleCopies:
     """A factory that returns copies of a module, with its weights.
 
-    The module is copied now, so that later changes to it have no effect.
+    The module is copied at once, so that later changes to it have no effect.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -76,11 +78,11 @@ def build_user_model(
 ) -> UserModel:
     """Create a network on the CPU for inputs of the given shape, and check it on a batch of two zero inputs.
 
-    The check also initializes lazy layers. `name` is the name of the architecture (default: that of the class).
+    The check also initializes lazy layers. `name` is the name of the architecture (default: the name of the class).
 
     Raises:
-        UsageError: If the factory fails or does not return a module, the module has no parameters to train, or it
-            cannot score inputs of this shape with at least `num_classes` scores each.
+        UsageError: If the factory fails or does not return a module, the module has no parameters to train, its
+            `state_dict` contains anything but tensors, or it does not return at least `num_classes` scores per input.
     """
     made = _call(factory, num_classes=num_classes, input_shape=tuple(input_shape))
     if not isinstance(made, nn.Module):
@@ -111,7 +113,7 @@ def build_user_model(
 
 
 def as_factory(model: Any) -> Factory:
-    """Return a factory of networks: a function or class itself, or copies of a module."""
+    """Return a factory of networks: `model` itself if it is a function or class, or a factory that copies a module."""
     if isinstance(model, nn.Module):
         return ModuleCopies(model)
     if not callable(model):
@@ -128,9 +130,9 @@ def _call(factory: Factory, **arguments: Any) -> Any:
         return factory(**{name: value for name, value in arguments.items() if name in parameters})
     except UsageError:
         raise
-    except KeyError as error:  # as of a function that expects the name in its **kwargs, which may belong to others
+    except KeyError as error:  # for example from a function that reads the argument from its **kwargs
         names = " and ".join(f"`{name}`" for name in arguments)
-        text = f"there is no {first_line(error)}; a function gets {names} only as parameters of these names"
+        text = f"there is no {first_line(error)}; a function receives {names} only as parameters with these names"
         raise UsageError(f"The model cannot be created ({text}).") from error
     except Exception as error:
         raise UsageError(f"The model cannot be created ({first_line(error)}).") from error

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @takes(results=(Results, Iterable))
 def to_frame(results: Results | Sequence[Record] | Sequence[Prediction]) -> pandas.DataFrame:
-    """Return results as a DataFrame with one row per image. Needs pandas.
+    """Convert results to a pandas DataFrame with one row per image. Requires pandas.
 
     Args:
-        results: Results of `read_results`, or the records that `certify_dataset` or `predict_dataset` returns.
+        results: The return value of `read_results`, `certify_dataset` or `predict_dataset`.
 
     Returns:
-        The columns of the results file; for records, also the votes.
+        The columns of the results file, with the time as `seconds`; for records, also the votes.
 
     Raises:
         UsageError: If `results` is something else.
@@ -42,6 +42,6 @@ def to_frame(results: Results | Sequence[Record] | Sequence[Prediction]) -> pand
         return pandas.DataFrame({name: getattr(results, name) for name in columns})
     records: list[Any] = list(results)
     if other := [record for record in records if not isinstance(record, Record | Prediction)]:
-        raise UsageError(f"Expected `results` to hold records of `certify_dataset`, but got {quote(other[0])}.")
+        raise UsageError(f"Expected `results` to contain records of `certify_dataset`, but got {quote(other[0])}.")
     rows: list[dict[str, Any]] = [{**vars(record), "correct": bool(record.correct)} for record in records]
     return pandas.DataFrame(rows)

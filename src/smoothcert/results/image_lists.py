@@ -1,4 +1,4 @@
-"""Indices of the images of a results file, in the notation of its sidecar."""
+"""Parse the image indices of a results file, as its sidecar lists them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LARGEST = 2**53
 
 
 def images_of(images: Any) -> Sequence[int]:
-    """Return the indices that a sidecar's `images` names: start:stop:step, a list or, after a merge, a list of both.
+    """Parse a sidecar's `images`: start:stop:step, a list of indices or, after a merge, a list of both.
 
-    A progression stays a range, so that a short text cannot name more images than fit into memory.
+    start:stop:step is returned as a range, so that a short text cannot produce more indices than fit into memory.
 
     Raises:
         ValueError: If `images` has another form; the message names the wrong part.
@@ -34,7 +34,7 @@ def images_of(images: Any) -> Sequence[int]:
 
 
 def is_joined(images: Any) -> bool:
-    """Return True if these are the images of several files that were merged."""
+    """Return True if `images` is from a merged file: a list that contains more than indices."""
     return isinstance(images, list) and not all(isinstance(part, int) for part in images)
 
 

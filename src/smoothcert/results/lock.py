@@ -1,4 +1,4 @@
-"""Lock of a results file and the files beside it: only one process at a time may write them."""
+"""Lock that lets only one process at a time write a results file and the files beside it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from smoothcert.runtime.atomic_files import open_locked
 
 
 class ResultsLock:
-    """Lock on `NAME.tsv` and the files beside it, held until `release` through a separate file, `NAME.tsv.lock`.
+    """Lock on `NAME.tsv` and the files beside it, from the creation of the object until `release`.
 
-    Results files may be replaced while they are locked, so none of them can carry the lock. Acquiring the lock removes
-    the partial files of a killed process. `others` are further files that belong to the results.
+    The lock is on a separate file, `NAME.tsv.lock`, since results files may be replaced while they are locked.
+    Acquiring it removes partial files left by a killed process. `others` are further files that belong to the results.
     """
 
     def __init__(self, results: Path, others: Sequence[Path] = ()) -> None:
@@ -38,7 +38,7 @@ class ResultsLock:
             file = open_locked(self._path, f"{self._results} is being written by another process.")
             if _is_open_at(file, self._path):
                 return file
-            file.close()  # the lock's owner removed the file after it was opened here
+            file.close()  # the previous owner of the lock removed the file after it was opened here
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -72,7 +72,7 @@ def require_in_place(file: IO[str], path: Path) -> None:
     """Raise if a file that is being written was removed or replaced by another process."""
     if not _is_open_at(file, path):
         raise SmoothcertError(
-            f"{path} was removed or replaced while being written; move the files beside it elsewhere and start again."
+            f"{path} was removed or replaced while it was written; move the files beside it elsewhere and start again."
         )
 
 

@@ -1,8 +1,8 @@
-"""Votes of every look on disk, so that anyone can recompute a sequential certificate.
+"""Store the votes of every look on disk, so that anyone can recompute a sequential certificate.
 
 `name.looks.tsv` has one row per image and look: idx, look (0 is the selection), samples, votes as `class:count`, and
-time. Samples and votes are cumulative over the looks after the selection. A run appends rows as looks are taken; at its
-end it sorts them, and writes `name.tsv` and `name.counts.tsv` from them.
+time. Samples and votes are cumulative over the looks after the selection. A run appends a row after each look; at the
+end, it sorts the rows and writes `name.tsv` and `name.counts.tsv` from them.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Look:
     seconds: float
 
     def row(self) -> str:
-        """Return the line of the looks file."""
+        """Format the look as a line of the looks file."""
         samples, votes = int(self.votes.sum()), pack_votes(self.votes.tolist())
         return format_row(self.idx, self.look, samples, votes, timedelta(seconds=self.seconds))
 
 
 def looks_text(looks: Mapping[int, Sequence[Look]]) -> str:
-    """Return the text of a looks file."""
+    """Format looks as the text of a looks file."""
     return _HEADER + "".join(look.row() for seen in looks.values() for look in seen)
 
 
 def read_looks(path: str | Path, classes: int) -> dict[int, list[Look]]:
-    """Return the looks beside a results file, by image."""
+    """Read the looks stored beside a results file, keyed by image index."""
     source = looks_path(Path(path))
     return _parse_looks(complete_lines(read_text(source)), classes, source)
 
@@ -81,7 +81,7 @@ def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, 
 class LookStore:
     """The looks of one run, on disk or, without a path, in memory only.
 
-    `known` holds the looks so far by image, including those of an interrupted run.
+    `known` maps the index of each image to its looks so far, including looks from before an interruption.
 
     Args:
         path: Results file, or None.
@@ -111,7 +111,7 @@ class LookStore:
             self._open(path, classes, settings)
 
     def _open(self, path: Path, classes: int, settings: Mapping[str, Any]) -> None:
-        """Compare settings, and read the looks that an interrupted run has stored."""
+        """Check that the settings match, and read the looks that an interrupted run has stored."""
         looks = looks_path(path)
         written = [file for file in (path, looks) if file.exists() and file.stat().st_size]
         if written and not sidecar_path(path).exists():
@@ -133,13 +133,13 @@ class LookStore:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._file:
-            with suppress(OSError):  # `append` has reported it
+            with suppress(OSError):  # `append` has reported the error
                 self._file.close()
             self._lock.release(undo=kind is not None and not self.known)
 
     @property
     def drawn(self) -> int:
-        """Number of samples so far: those of the selection and of the last look, which includes earlier looks."""
+        """Number of samples drawn so far: per image, the selection plus the last look, whose votes are cumulative."""
         ends = ((looks[0], *looks[1:][-1:]) for looks in self.known.values())
         return sum(int(look.votes.sum()) for pair in ends for look in pair)
 
@@ -165,7 +165,7 @@ class LookStore:
                 raise cannot_write(self.path, error, " Earlier looks are safe; a rerun resumes after them.") from error
 
     def publish(self, records: Sequence[Record], *, finished: bool) -> None:
-        """Write the results file and its counts from `records`; when the run is finished, sort the looks."""
+        """Write the results file, its counts and its sidecar; if `finished`, also sort the looks file."""
         if self.path is None or self._file is None:
             return
         self._about["samples"] = self.drawn

@@ -21,7 +21,7 @@ _MOST_DIGITS = 15
 def merge_results(files: Sequence[Path], out: Path, *, unverified: bool = False) -> int:
     """Merge results files into one, sorted by image; return the number of images.
 
-    Raise if the rows of a certification do not follow from their votes, unless `unverified`.
+    Unless `unverified`, raise if the rows of a certification do not follow from their votes.
     """
     check_new(out)
     for path in files:
@@ -37,8 +37,8 @@ def merge_results(files: Sequence[Path], out: Path, *, unverified: bool = False)
     images = [about["settings"]["images"] for about in abouts]
     expected = len(images_of(images))
     if rows.keys() != counts.keys() or len(rows) != expected:
-        text = f"{len(rows):,} rows and {len(counts):,} counts of {expected:,} images"
-        raise SmoothcertError(f"The files hold {text}; finish each shard before merging.")
+        text = f"rows for {len(rows):,} and counts for {len(counts):,} of {expected:,} images"
+        raise SmoothcertError(f"The files contain {text}; finish each shard before merging.")
     for path in () if unverified or settings[0].get("task") != "certify" else files:
         read_verified(path)
     about: dict[str, Any] = {"settings": {**settings[0], "images": images}}
@@ -68,7 +68,7 @@ def _sorted_rows(rows: dict[int, str]) -> str:
 
 
 def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[int, str]]:
-    """Return the common header of tables, and the row of each image; with `several`, an image may have several rows."""
+    """Return the common header of the files, and the text of each image's row or, with `several`, rows."""
     header, rows = "", dict[int, str]()
     for path in files:
         first, *lines = read_text(path).splitlines(keepends=True) or [""]

@@ -7,7 +7,7 @@ from pathlib import Path
 from smoothcert.errors import UsageError
 
 COMPANION_SUFFIXES = (".counts.tsv", ".looks.tsv")
-"""Endings of the tables beside a results file."""
+"""Suffixes of the TSV files beside a results file."""
 
 
 def results_name(
@@ -74,7 +74,7 @@ def _companion(path: Path, suffix: str) -> Path:
 
 
 def is_companion(path: Path) -> bool:
-    """Return True if a file is named like a table beside a results file.
+    """Return True if a file is named like the counts or looks beside a results file.
 
     >>> is_companion(Path("a.counts.tsv.gz")), is_companion(Path("a.tsv"))
     (True, False)
@@ -83,7 +83,7 @@ def is_companion(path: Path) -> bool:
 
 
 def certificates_in(folder: Path, *, below: bool = False) -> list[Path]:
-    """Return the results files of `certify` in a folder, including gzipped ones; with `below` also in subfolders."""
+    """Return the results files of `certify` in a folder, including gzipped ones; with `below`, also in subfolders."""
     prefix = "**/" if below else ""
     files = [path for suffix in (".tsv", ".tsv.gz") for path in folder.glob(f"{prefix}certify-*{suffix}")]
     return sorted(path for path in files if not is_companion(path))
@@ -103,4 +103,4 @@ def check_new(out: Path) -> None:
     check_name(out)
     files = (out, sidecar_path(out), counts_path(out), looks_path(out), *level_paths(out, 1))
     if existing := [path for path in files if path.exists()]:
-        raise UsageError(f"{existing[0]} exists; choose another `out`.")
+        raise UsageError(f"{existing[0]} already exists; choose another `out`.")

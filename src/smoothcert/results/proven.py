@@ -1,4 +1,4 @@
-"""Classes and radii that the votes beside a results file prove. Does not import torch."""
+"""Recompute classes and radii from the votes beside a results file. Does not import torch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class UnverifiedError(SmoothcertError):
 def prove_by_counts(
     path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Return classes and radii that the votes of a fixed number of noise samples prove."""
+    """Recompute classes and radii from the votes of a fixed number of noise samples."""
     all_classes = protocol.classes if protocol.bound == "two-sided" else None  # other bounds need the chosen class only
     classes = max(all_classes or 2, table.classes)
     labels = np.zeros(len(table), dtype=np.int64)
@@ -70,12 +70,12 @@ def _check_totals(
 def prove_by_levels(
     path: Path, results: Results, protocol: StoredProtocol, rule: CascadeRule
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Return classes and radii that the votes of a cascade's levels prove."""
+    """Recompute classes and radii from the votes of a cascade's levels."""
     files = level_paths(path, len(rule.sigmas))
     tables = [read_vote_file(file) for file in files]
     for file, table in zip(files, tables, strict=True):
         if not np.array_equal(table.idx, results.idx):
-            raise UnverifiedError(file, f"its images are not those of {path.name}")
+            raise UnverifiedError(file, f"its images differ from the images in {path.name}")
     predict, radius = np.empty(len(results), dtype=np.int64), np.empty(len(results))
     step = max(1, _AT_ONCE // max(table.classes for table in tables))
     for first in range(0, len(results), step):
@@ -107,16 +107,16 @@ def _certify(
 
 @lru_cache(maxsize=4)
 def _known_bounds(n: int, alpha: float) -> Floats:
-    """Return a cached table of failure bounds by number of successes, NaN where not computed yet."""
+    """Return the cached failure bounds, indexed by number of successes; NaN where not computed yet."""
     return np.full(n + 1, np.nan)
 
 
 def prove_by_looks(
     path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Return classes and radii that the votes of all looks prove, up to the look in the table of counts.
+    """Recompute classes and radii from the votes of all looks, up to the look whose votes are in the counts file.
 
-    The looks of a run in progress may be ahead of its rows.
+    During a run, the looks file may be ahead of the results file.
     """
     without_row = np.setdiff1d(table.idx, results.idx)
     if len(without_row):

@@ -21,7 +21,7 @@ from smoothcert.results.vote_table import VoteTable, parse_votes
 from smoothcert.runtime.bounded_files import read_bytes
 from smoothcert.statistics.bounds import check_count
 
-_REQUIRED = COLUMNS[:5]  # some published files have no time
+_REQUIRED = COLUMNS[:5]  # some published files have no column `time`
 _WHOLE = ("idx", "label", "predict", "correct")
 
 
@@ -104,7 +104,7 @@ def _parse_columns(content: bytes, path: Path) -> dict[str, array[float]]:
 
 
 def _check_rows(path: Path, results: Results) -> None:
-    """Raise if rows are impossible, as in a file that was edited or concatenated from two."""
+    """Raise if rows are impossible, for example because the file was edited or concatenated from two files."""
     idx, radius = results.idx, results.radius
     values, repeats = np.unique(idx, return_counts=True)
     for images, problem in (
@@ -122,14 +122,14 @@ def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArr
 
     Args:
         path: Path of the results file; its counts lie beside it in `name.counts.tsv`.
-        num_classes: Number of classes of the base classifier; default: as the sidecar or the dataset says, else up to
-            the last class with a vote.
+        num_classes: Number of classes of the base classifier; default: as recorded in the sidecar or known for the
+            dataset, else just enough for the votes.
 
     Returns:
         The votes in the selection stage and in the estimation stage, each [images, classes].
 
     Raises:
-        SmoothcertError: If the counts cannot be read, or name a class beyond `num_classes`.
+        SmoothcertError: If the counts cannot be read, or contain votes for a class beyond `num_classes`.
 
     Example:
         >>> import tempfile
@@ -148,17 +148,17 @@ def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArr
 
 
 def _recorded_classes(path: Path) -> int | None:
-    """Return the number of classes that the sidecar records, or that its dataset has; None if unknown."""
+    """Return the number of classes that is recorded in the sidecar or known for its dataset, or None."""
     sidecar = sidecar_path(path)
     settings = read_sidecar(sidecar).get("settings", {}) if sidecar.exists() else {}
     return settings.get("classes") or classes_of(str(settings.get("data", {}).get("name")))
 
 
 def read_vote_table(path: Path) -> VoteTable:
-    """Return all class counts beside a results file, except an incomplete last line."""
+    """Read all class counts beside a results file, except an incomplete last line."""
     return read_vote_file(counts_path(path))
 
 
 def read_vote_file(source: Path) -> VoteTable:
-    """Return all class counts in a file of counts, except an incomplete last line."""
+    """Read all class counts in a counts file, except an incomplete last line."""
     return parse_votes(read_bytes(source), source)

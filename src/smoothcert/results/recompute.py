@@ -27,9 +27,9 @@ def certify_stored(
     top: int = 1,
     seed: int = 0,
 ) -> list[Record]:
-    """Compute certificates from the stored looks of images; the first look of each is the selection.
+    """Compute certificates from the stored looks of images; the first look of each image is the selection.
 
-    With `top` > 1 the certified class is the label, which does not depend on the votes.
+    With `top` > 1, the certified class is the label, which does not depend on the votes.
     """
     records = list[Record]()
     for first in range(0, len(indices), _AT_ONCE):

@@ -23,7 +23,7 @@ COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 
 @dataclass(frozen=True)
 class Prediction:
-    """The smoothed prediction for one image: -1 if the classifier abstained."""
+    """The smoothed prediction for one image; `predict` is -1 if the classifier abstained."""
 
     columns: ClassVar[tuple[str, ...]] = ("idx", "label", "predict", "correct", "time")
     count_columns: ClassVar[tuple[str, ...]] = ("idx", "votes")
@@ -40,17 +40,17 @@ class Prediction:
         return int(self.predict == self.label)
 
     def row(self) -> str:
-        """Return the line of the results file."""
+        """Format the prediction as a line of the results file."""
         return format_row(self.idx, self.label, self.predict, self.correct, timedelta(seconds=self.seconds))
 
     def count_row(self) -> str:
-        """Return the line of the counts file."""
+        """Format the votes as a line of the counts file."""
         return format_row(self.idx, pack_votes(self.votes))
 
 
 @dataclass(frozen=True)
 class Record:
-    """The certificate of one image: prediction -1 and radius 0 if the classifier abstained."""
+    """The certificate of one image; `predict` is -1 and `radius` is 0 if the classifier abstained."""
 
     columns: ClassVar[tuple[str, ...]] = COLUMNS
     count_columns: ClassVar[tuple[str, ...]] = ("idx", "selection", "estimation")
@@ -69,12 +69,12 @@ class Record:
         return int(self.predict == self.label)
 
     def row(self) -> str:
-        """Return the line of the results file, with the radius in full precision."""
+        """Format the certificate as a line of the results file, with the radius in full precision."""
         elapsed = timedelta(seconds=self.seconds)
         return format_row(self.idx, self.label, self.predict, repr(self.radius), self.correct, elapsed)
 
     def count_row(self) -> str:
-        """Return the line of the counts file, with the votes of both stages."""
+        """Format the votes of both stages as a line of the counts file."""
         return format_row(self.idx, pack_votes(self.selection), pack_votes(self.estimation))
 
 
@@ -112,7 +112,7 @@ def format_row(*fields: object) -> str:
 
 
 def complete_lines(text: str) -> list[str]:
-    r"""Split text into lines, without a last line that a killed process left incomplete.
+    r"""Split text into lines, without an incomplete last line, which a killed process may leave.
 
     >>> complete_lines("0\t1\n1\t")
     ['0\t1\n']
@@ -138,7 +138,7 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_record(kind: type[R], row: str, count_row: str, num_classes: int) -> R:
-    r"""Return the record behind a line of a results file and one of its counts file.
+    r"""Parse a line of a results file and the matching line of its counts file into a record.
 
     >>> record = Record(7, 1, 1, 0.5, 2.0, [0, 10], [2, 98])
     >>> parse_record(Record, record.row(), record.count_row(), 2) == record
@@ -156,7 +156,7 @@ def parse_record(kind: type[R], row: str, count_row: str, num_classes: int) -> R
 
 
 def pack_votes(counts: Sequence[int]) -> str:
-    """Format class counts as `class:count`, most votes first, without classes that got no vote.
+    """Format class counts as `class:count`, most votes first, omitting classes without votes.
 
     >>> pack_votes([1, 0, 5]), unpack_votes("2:5 0:1", 3).tolist()
     ('2:5 0:1', [1, 0, 5])

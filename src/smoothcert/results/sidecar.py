@@ -1,7 +1,7 @@
 """Sidecar of a results file: a JSON object with the settings of its rows and the segments of its run.
 
-`settings` holds everything the rows depend on; `segments` has one entry each time the run was started or resumed, with
-the device, the versions and the time spent.
+`settings` contains everything that the rows depend on. `segments` contains one entry for each time the run was started
+or resumed, with the device, the versions and the time spent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read_sidecar(path: Path) -> dict[str, Any]:
         try:
             images_of(content["settings"]["images"])
         except ValueError as error:
-            raise SmoothcertError(f"{path}: expected `settings.images` to name images, but got {error}.") from None
+            raise SmoothcertError(f"{path}: expected `settings.images` to list indices, but got {error}.") from None
     return content
 
 
@@ -37,7 +37,7 @@ def write_sidecar(results: Path, content: Mapping[str, Any]) -> None:
 
 
 def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sidecar of a results file to resume, or a new one; raise if its rows have different settings."""
+    """Return the content of an existing or a new sidecar; raise if existing rows were made with different settings."""
     plain: dict[str, Any] = json.loads(json.dumps(settings))
     check_type(plain, Settings, results)  # fail now instead of when the file is read
     path, new = sidecar_path(results), {"settings": plain, "segments": []}
@@ -57,7 +57,7 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_function(results: Path, before: Sequence[Mapping[str, Any]], segment: Mapping[str, Any]) -> None:
-    """Raise if the rows to resume come from another kernel; warn if they may come from another plain function."""
+    """Raise if earlier rows come from another kernel; warn if they may come from another Python function."""
     kernels = [one.get("kernel") or "none recorded" for one in (before[-1] if before else {}, segment)]
     if before and kernels[0] != kernels[1]:
         raise UsageError(
@@ -95,6 +95,6 @@ def _describe_change(key: str, before: Any, now: Any) -> str:
 
 
 def _has_rows(results: Path) -> bool:
-    """Return True if a results file, or a table beside it, holds more than its header."""
+    """Return True if a results file, or the counts or looks beside it, contains more than a header."""
     files = (results, counts_path(results), looks_path(results))
     return any(file.is_file() and file.read_bytes().count(b"\n") > 1 for file in files)

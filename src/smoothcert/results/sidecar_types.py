@@ -1,4 +1,4 @@
-"""The types of a sidecar's fields. All are optional: versions and commands differ in what they write."""
+"""Types of the fields of a sidecar. Most are optional, since versions and commands write different fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Classes = Annotated[int, Between(1, MOST_CLASSES)]
 
 
 class DataSettings(TypedDict, total=False):
-    """The images of a results file."""
+    """The dataset that the images come from."""
 
     name: str
     split: str
@@ -23,7 +23,7 @@ class DataSettings(TypedDict, total=False):
 
 
 class ModelSettings(TypedDict, total=False):
-    """The base classifier; users may add entries that describe their own."""
+    """The base classifier; users may add entries to describe their own."""
 
     sha256: str
     weights: str
@@ -93,7 +93,7 @@ class Settings(TypedDict, total=False):
 
 
 class Segment(TypedDict, total=False):
-    """One start of a run: its device, versions and time."""
+    """One start or resumption of a run: its device, versions and time."""
 
     first_row: Index
     first_look: Index

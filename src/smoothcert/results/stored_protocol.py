@@ -59,21 +59,21 @@ class StoredProtocol:
 
     @property
     def tolerance(self) -> float:
-        """Largest difference to accept between radii computed with different versions of SciPy."""
+        """Largest accepted difference between radii computed with different versions of SciPy."""
         return 1e-8 * self.noise.sigma + (1.1 * _STEP if isinstance(self.noise, GridNoise) else 0.0)
 
     @property
     def exact(self) -> bool:
-        """True if the votes determine the radius; else they only bound it from above."""
+        """True if the votes determine the radius; otherwise, they only bound it from above."""
         converted = convert_radius([1.0], self.noise.norm, self.norm, 4)[0] != 1.0
         return (self.classes is not None or self.bound != "two-sided") and bool(self.dimensions or not converted)
 
     def in_norm(self, radius: Floats) -> Floats:
-        """Return radii in the norm of the results."""
+        """Convert radii from the norm of the noise to the norm of the results."""
         return convert_radius(radius, self.noise.norm, self.norm, self.dimensions or 1)
 
     def largest(self, classes: int) -> float:
-        """Return the radius that unanimous votes prove."""
+        """Return the largest possible radius, which unanimous votes prove."""
         votes = np.zeros((1, len(self.plan.looks), max(2, classes)), dtype=np.int64)
         votes[0, :, 0] = self.plan.looks
         reached, ones = [len(self.plan.looks)], np.ones(1)
@@ -89,7 +89,7 @@ def _cascade_rule(cascade: Mapping[str, Any], noise: Noise, alpha: float) -> Cas
 
 
 def _check_plan(plan: Plan, rule: str | None, n: int) -> None:
-    """Raise if a rule's looks do not end at n, or are its standard looks with other shares of alpha."""
+    """Raise if a rule's looks do not end at n, or if they are its standard looks but with other shares of alpha."""
     if rule not in _PLANS:
         return
     usual = _PLANS[rule](n, plan.alpha)

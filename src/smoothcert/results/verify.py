@@ -56,7 +56,7 @@ def verify_results(path: Path, results: Results) -> None:
             problem = f"it lacks {', '.join(lacking)}" if settings else "there are votes, but no settings"
             raise UnverifiedError(sidecar_path(path), problem)
         if "cascade" not in settings and level_paths(path, 1)[0].exists():
-            raise UnverifiedError(sidecar_path(path), "it lacks cascade, although there are votes of cascade levels")
+            raise UnverifiedError(sidecar_path(path), "it lacks `cascade`, although there are votes of cascade levels")
         if supported and not lacking:
             _check_rows(path, results, StoredProtocol.of(settings), has_votes=has_votes)
         elif "sigma" in settings:
@@ -75,7 +75,7 @@ def _vote_files(path: Path, settings: Mapping[str, Any]) -> list[Path]:
 
 
 def verify_limit(path: Path, results: Results, sigma: float) -> None:
-    """Raise UnverifiedError if a radius exceeds the largest that any published number of noise samples could prove."""
+    """Raise UnverifiedError if a radius is larger than any published number of noise samples could prove."""
     limit = 1.01 * largest_radius(sigma, _PUBLISHED_N, 0.001)  # published radii and noise levels are rounded
     advice = "set `sigma` to the noise level of the results" if not results.about else CHANGED
     _check_limit(path, results, limit, f"noise of sigma {sigma:g}", advice)
@@ -89,7 +89,7 @@ def _check_limit(path: Path, results: Results, limit: float, evidence: str, advi
 
 
 def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential: bool) -> None:
-    """Raise unless rows are for the first images in order or, if certified sequentially, for some images in order."""
+    """Raise unless the rows are the first of `images` or, if certified sequentially, any of them, in their order."""
     named = images_of(images)
     expected = sorted(named) if is_joined(images) else named
     if sequential:

@@ -1,4 +1,4 @@
-"""Class counts beside a results file, parsed as arrays: fast enough to check every results file that is read.
+"""Parse the class counts beside a results file into arrays, fast enough to check every file that is read.
 
 A line has the fields idx, selection and estimation; the last two are `class:count` pairs separated by spaces, or empty.
 """
@@ -39,8 +39,8 @@ _LINE = re.compile(rb"%s\t%s\t%s" % (_NUMBER, _VOTES, _VOTES))
 class VoteTable:
     """Votes of both stages for each image, as entries in the order of the file.
 
-    Entry i has `count[i]` votes for class `label[i]`, in field `field[i]`: fields 2r and 2r + 1 are the selection and
-    the estimation of `idx[r]`.
+    Entry i stands for `count[i]` votes for class `label[i]` in field `field[i]`. Fields 2r and 2r + 1 are the selection
+    and the estimation of image `idx[r]`.
     """
 
     idx: Ints
@@ -76,7 +76,7 @@ class VoteTable:
 
 
 def check_table_size(rows: int, classes: int, source: Path) -> None:
-    """Raise if votes as a dense table would take far more memory than the file they are in."""
+    """Raise if a dense array of the votes would take far more memory than their file."""
     if classes > _MANY_CLASSES and rows * classes > _LARGEST_TABLE:
         raise SmoothcertError(
             f"{source}: {rows:,} rows of {classes:,} classes exceed the limit of {_LARGEST_TABLE:,} table entries."

@@ -1,6 +1,6 @@
 """Write per-image results so that a killed process loses only the images in flight.
 
-Rows are only appended, first to the counts file, then to the results file. After an interruption the rows that are
+Rows are only appended, first to the counts file, then to the results file. After an interruption, the rows that are
 complete in both files are kept, and everything after them is cut off.
 """
 
@@ -19,7 +19,7 @@ from smoothcert.results.records import R, Record, complete_lines, format_row, pa
 from smoothcert.results.sidecar import check_function, open_sidecar, write_sidecar
 from smoothcert.runtime.atomic_files import flush_to_disk, write_text
 
-_SECONDS_BETWEEN_SIDECARS = 10.0  # how often the time spent is updated
+_SECONDS_BETWEEN_SIDECARS = 10.0  # minimum interval between updates of the time spent
 
 
 class WritableRecord(Protocol):
@@ -29,10 +29,10 @@ class WritableRecord(Protocol):
     count_columns: ClassVar[tuple[str, ...]]
 
     def row(self) -> str:
-        """Return the line of the results file."""
+        """Format the record as a line of the results file."""
 
     def count_row(self) -> str:
-        """Return the line of the counts file."""
+        """Format the votes as a line of the counts file."""
 
 
 class ResultWriter:
@@ -86,7 +86,7 @@ class ResultWriter:
             self._lock.release(undo=kind is not None and not self.done)
 
     def stored_records(self, kind: type[R], num_classes: int | None) -> list[R]:
-        """Return the records stored so far; without `num_classes`, votes end at the last class that got one."""
+        """Return the records stored so far; without `num_classes`, infer it from the largest class with votes."""
         rows, counts = (stored_lines(file)[1 : 1 + self.done] for file in self._files)
         try:
             labels = (int(pair.split(":")[0]) for line in counts for pair in line.split() if ":" in pair)
@@ -118,7 +118,7 @@ class ResultWriter:
             require_in_place(file, path)
 
     def _check_companions(self) -> None:
-        """Raise if there are rows, but no sidecar or counts beside them."""
+        """Raise if there are rows, but the sidecar or the counts file is missing."""
         if not self.path.exists() or self._headers[0].encode().startswith(self.path.read_bytes()):
             return
         for companion in (sidecar_path(self.path), counts_path(self.path)):
@@ -137,8 +137,8 @@ class ResultWriter:
         for line, count_line, expected in zip(rows[1:good], counts[1:good], self.indices, strict=False):
             if not (line.startswith(f"{expected}\t") and count_line.startswith(f"{expected}\t")):
                 raise UsageError(
-                    f"{self.path} has a different row where image {expected} should be; move the edited file or "
-                    "choose another `out`."
+                    f"{self.path} has a different row where image {expected} should be; move the edited file elsewhere "
+                    "or choose another `out`."
                 )
         for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
             keep_lines(file, lines[:good], header)

@@ -1,4 +1,4 @@
-"""Blur: Gaussian, defocus, frosted glass, motion and zoom."""
+"""Blur corruptions: Gaussian, defocus, frosted glass, motion and zoom."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _zooms(size: int, furthest: float, step: float) -> Image:
 
 
 def zoom(image: Image, factor: float, axes: tuple[int, ...] = (0, 1)) -> Image:
-    """Magnify the center of an image to the size of the image, with linear interpolation."""
+    """Magnify the center of an image until it fills the image, with linear interpolation."""
     for axis in axes:
         size = image.shape[axis]
         part = math.ceil(size / factor)

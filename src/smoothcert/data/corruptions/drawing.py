@@ -1,4 +1,4 @@
-"""Lines, inversion, edge detection, quantization and compression."""
+"""Lines, inversion, edge detection, quantization, pixelation and compression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smoothcert.data.corruptions.noise import Image, as_floats, per_channel
 from smoothcert.errors import SmoothcertError
 
 Point = tuple[float, float]
-"""Column, row."""
+"""Column and row."""
 
 
 def _line(shape: tuple[int, ...], start: Point, end: Point) -> NDArray[np.float64]:
@@ -68,7 +68,7 @@ def _zigzag(shape: tuple[int, ...], start: Point, end: Point, tooth: float = 2.0
 
 
 def stripe(image: Image, random: Generator) -> Image:
-    """Invert the left and the right quarter."""
+    """Invert the left and the right quarter of the image."""
     quarter = image.shape[1] // 4
     across = np.arange(image.shape[1])[:, None]
     return np.where((across < quarter) | (across >= image.shape[1] - quarter), 1 - image, image)

@@ -16,7 +16,7 @@ Matrix = NDArray[np.float64]
 
 
 def _warp(image: Image, matrix: Matrix, shift: Matrix, mode: Literal["grid-constant", "mirror"]) -> Image:
-    """Return an image whose value at each point (column, row) is the interpolated one at matrix @ point + shift."""
+    """Return an image whose value at a point (column, row) is interpolated from `image` at matrix @ point + shift."""
     flip = [1, 0]  # arrays are indexed by row first
     matrix, shift = matrix[flip][:, flip], shift[flip]
     return per_channel(lambda channel: ndimage.affine_transform(channel, matrix, shift, order=1, mode=mode), image)
@@ -28,7 +28,7 @@ def _about_center(image: Image, matrix: Matrix) -> Image:
 
 
 def shear(image: Image, random: Generator, angle: float) -> Image:
-    """Shear to a random side, by an angle in radians."""
+    """Shear to the left or right at random, by an angle in radians."""
     angle *= random.choice([-1, 1])
     return _about_center(image, np.array([[1, -math.sin(angle)], [0, math.cos(angle)]]))
 

@@ -1,4 +1,4 @@
-"""Making corrupted datasets; each image has its own random numbers, so that any part can be made independently."""
+"""Make corrupted datasets. Each image has its own random numbers, so that any part can be made independently."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _MadeFrom(TypedDict):
 
 
 class _About(TypedDict, total=False):
-    """The content of about.json."""
+    """The fields of about.json whose types are checked."""
 
     made_from: _MadeFrom
     classes: list[str]
@@ -42,9 +42,9 @@ _CHUNK = 250
 
 
 def corrupt(images: Bytes, name: str, severity: int = 1, *, seed: int = 0, first: int = 0) -> Bytes:
-    """Corrupt uint8 images [count, height, width, channels]; `first` is the index of the first one in its dataset.
+    """Corrupt uint8 images [count, height, width, channels]; `first` is the index of the first image in its dataset.
 
-    The random numbers of an image depend on the seed, the corruption, the severity and the image's index only.
+    The random numbers of an image depend only on the seed, the corruption, the severity and the image's index.
 
     >>> gray = np.full((2, 28, 28, 1), 100, dtype=np.uint8)
     >>> corrupt(gray, "inverse")[0, 0, 0].tolist(), corrupt(gray, "stripe")[1, 0, [0, 14]].ravel().tolist()
@@ -146,7 +146,7 @@ def _corrupt_chunk(name: str, seed: int, job: tuple[int, int], images: Bytes) ->
 
 
 def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
-    """Record in the folder how its files are made; raise if it holds files that were made differently."""
+    """Record in the folder how its files are made; raise if it contains files that were made differently."""
     about = {
         "made_from": {"name": data.name, "split": data.split, "sha256": data.fingerprint},
         "classes": list(data.classes),
@@ -158,13 +158,13 @@ def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
         if before != about:
             raise UsageError(f"{folder} was made with different images or a different seed; choose another `folder`.")
     elif folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"{folder} has files that were not made by smoothcert; choose another `folder`.")
+        raise UsageError(f"{folder} contains files that were not made by smoothcert; choose another `folder`.")
     else:
         write_text(folder / ABOUT, json.dumps(about, indent=2) + "\n")
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
-    """Return how the files of a folder were made, or None if smoothcert did not make them."""
+    """Return the content of a folder's `about.json`, or None if smoothcert did not make the folder."""
     path = folder / ABOUT
     about: dict[str, Any] | None = read_json(path, _About) if path.is_file() else None
     return about

@@ -1,4 +1,4 @@
-"""Noise on single pixels.
+"""Noise on single pixels, and helpers for all corruptions.
 
 Every corruption takes an image (floats in [0, 1], [height, width, channels]), a random generator and the settings of
 its severity. It returns an image whose values may lie outside [0, 1]; they are clipped when the image is stored.
@@ -16,7 +16,7 @@ Image = NDArray[np.float64]
 
 
 def as_floats(values: ArrayLike) -> Image:
-    """Return the array as floats, with the type annotation that NumPy functions often lose."""
+    """Convert values to a float64 array; its type annotation is precise, unlike those of many NumPy functions."""
     return np.asarray(values, dtype=np.float64)
 
 
@@ -42,5 +42,5 @@ def impulse_noise(image: Image, random: Generator, share: float) -> Image:
 
 
 def speckle_noise(image: Image, random: Generator, scale: float) -> Image:
-    """Add Gaussian noise proportional to the value."""
+    """Add Gaussian noise proportional to each pixel's value."""
     return image * (1 + random.normal(scale=scale, size=image.shape))

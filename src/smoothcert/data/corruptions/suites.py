@@ -1,7 +1,7 @@
 """The corruptions of MNIST-C and CIFAR-10-C with their published settings at each severity.
 
 MNIST-C: Mu and Gilmer, 2019 (the static set, one severity each). CIFAR-10-C: Hendrycks and Dietterich, 2019, with the
-constants for 32x32 images. Both have additional corruptions for development that are held out of the mean.
+constants for 32x32 images. Both have additional corruptions for development, which are not included in the mean.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Settings = tuple[Any, ...]
 class Suite:
     """Corruptions by name, each a function with its settings from the mildest severity to the worst.
 
-    `held_out` corruptions do not count toward the mean. Values are rounded to bytes if `rounded`, else truncated, as
+    The mean does not include `held_out` corruptions. Values are rounded to bytes if `rounded`, else truncated, as
     in CIFAR-10-C.
     """
 
@@ -88,7 +88,7 @@ CIFAR10_C = Suite(
             [(0.05, 1, 1, 1.0), (0.25, 1, 1, 1.0), (0.4, 1, 1, 1.0), (0.25, 1, 2, 1.0), (0.4, 1, 2, 1.0)],
         ),
         "motion_blur": (blur.motion_blur, [(6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)]),
-        # The first two have one step more than the others, due to rounding in the published generator.
+        # The first two severities have an additional step, due to rounding in the published generator.
         "zoom_blur": (blur.zoom_blur, [(1.06, 0.01), (1.11, 0.01), (1.15, 0.01), (1.20, 0.01), (1.25, 0.01)]),
         "snow": (
             weather.snow,

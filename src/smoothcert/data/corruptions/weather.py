@@ -31,8 +31,8 @@ def fog(image: Image, random: Generator, thickness: float, decay: float, size: i
 def plasma(size: int, decay: float, random: Generator) -> NDArray[np.float64]:
     """Return a fractal height map in [0, 1] by midpoint displacement on a torus; `size` is a power of two.
 
-    The largest displacement is the square of an amplitude that starts at 100 and is divided by `decay` when the step is
-    halved.
+    The largest displacement is the square of an amplitude that starts at 100 and is divided by `decay` whenever the
+    step is halved.
     """
     heights = np.zeros((size, size))
     amplitude, step = 100.0, size
@@ -65,7 +65,7 @@ def frost(image: Image, random: Generator, image_share: float, frost_share: floa
 
 @cache
 def _photographs() -> tuple[Image, ...]:
-    """Read the photographs in the package `imagecorruptions` at a fifth of their size."""
+    """Read the photographs of frost in the package `imagecorruptions`, at a fifth of their size."""
     from PIL import Image as Pillow
 
     package = importlib.util.find_spec("imagecorruptions")
@@ -127,6 +127,6 @@ def saturate(image: Image, random: Generator, factor: float, more: float) -> Ima
     value, least = image.max(axis=2, keepdims=True), image.min(axis=2, keepdims=True)
     saturation = (value - least) / np.where(value > 0, value, 1.0)
     wanted = np.clip(saturation * factor + more, 0, 1)
-    # Gray pixels count as red: green and blue decrease, red does not.
+    # Gray pixels are treated as red, so that only their green and blue decrease.
     hue = np.where(value > least, (value - image) / np.where(value > least, value - least, 1.0), [0.0, 1.0, 1.0])
     return as_floats(value * (1 - wanted * hue))

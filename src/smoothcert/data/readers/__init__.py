@@ -1,5 +1,5 @@
-"""Readers, one per file format: each turns files into uint8 images and int64 labels.
+"""Readers, one per file format: each converts files to images and int64 labels.
 
-A new format is one module here, with a function that returns images and labels, and one entry in
+To add a format, write a module here, with a function that returns images and labels, and add an entry in
 `smoothcert.data.registry`.
 """

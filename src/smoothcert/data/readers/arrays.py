@@ -1,4 +1,4 @@
-"""Reader for NumPy arrays: .npz archives, among them the bundled MNIST subset, and .npy files."""
+"""Reader for NumPy files: .npz archives, including the bundled MNIST subset, and .npy files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LABEL_KEYS = ("{split}_labels", "y_{split}", "labels", "y", "targets")
 
 
 def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | None]:
-    """Return images, labels and, if the archive has an array `classes`, class names.
+    """Read images, labels and class names; the names are None if the archive contains no array `classes`.
 
-    The arrays are named `images` and `labels`, `x` and `y`, or `data` and `targets`. An archive with several splits has
-    `train_images` and `train_labels`, or `x_train` and `y_train`, and so on.
+    The arrays are named `images` and `labels`, `x` and `y`, or `data` and `targets`. If the archive contains several
+    splits, they are named `train_images` and `train_labels`, or `x_train` and `y_train`, and so on.
     """
     check_members(path)
     try:
@@ -34,7 +34,7 @@ def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | 
     except SmoothcertError:
         raise
     except Exception as error:  # a damaged archive can raise anything; the message may advise unsafe loading
-        raise SmoothcertError(f"{path} is damaged, or holds something other than plain arrays.") from error
+        raise SmoothcertError(f"{path} is damaged, or contains something other than plain arrays.") from error
     return _as_images(images, path), as_labels(labels, path), classes
 
 
@@ -49,7 +49,7 @@ def open_npy(path: Path) -> np.ndarray[Any, Any]:
     """Map an .npy file into memory."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=_LARGEST_HEADER)
-    except Exception as error:  # as above
+    except Exception as error:  # a damaged file can raise anything, as above
         raise SmoothcertError(f"{path} is damaged, or not an .npy file of a plain array.") from error
     if not isinstance(array, np.ndarray):
         raise SmoothcertError(f"{path} is not an .npy file, but an archive.")
@@ -57,10 +57,10 @@ def open_npy(path: Path) -> np.ndarray[Any, Any]:
 
 
 def as_labels(labels: np.ndarray[Any, Any], path: Path) -> Tensor:
-    """Return labels as int64."""
+    """Convert labels to int64."""
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise SmoothcertError(
-            f"{path}: expected one integer label per image, but got {labels.dtype} {list(labels.shape)}."
+            f"{path}: expected one integer label per image, but got {labels.dtype} of shape {list(labels.shape)}."
         )
     if labels.dtype.kind == "u" and (labels > np.iinfo(np.int64).max).any():
         raise SmoothcertError(f"{path}: expected labels below 2**63, but got {labels.max()}.")
@@ -79,7 +79,7 @@ def _pick(archive: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, 
 
 
 def _as_images(images: np.ndarray, path: Path) -> Tensor:
-    """Return 8-bit images of any common layout as [count, channels, height, width], and floats unchanged."""
+    """Convert 8-bit images of any common layout to [count, channels, height, width], and floats to float32."""
     if images.dtype.kind == "f":
         return torch.from_numpy(images.astype(np.float32))
     if images.dtype != np.uint8:

@@ -1,7 +1,7 @@
-"""Reader for corrupted images: one array per corruption, in the layout of CIFAR-10-C, of MNIST-C, or as .npz archives.
+"""Reader for corrupted images, one array per corruption.
 
-These are `fog.npy` next to `labels.npy`, `fog/test_images.npy` next to `fog/test_labels.npy`, and `fog.npz`. The rows
-are all images at severity 1, then at severity 2, and so on.
+The layouts are `fog.npy` next to `labels.npy` (CIFAR-10-C), `fog/test_images.npy` next to `fog/test_labels.npy`
+(MNIST-C), and an archive `fog.npz`. An array contains all images at severity 1, then all at severity 2, and so on.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def _map_npy(path: Path) -> StoredImages:
 
 
 def find_corruption(folder: Path, name: str) -> Path | None:
-    """Return the file with the images of a corruption, or None if the folder has no such file."""
+    """Return the file with the images of a corruption, or None if there is no such file in the folder."""
     choices = (folder / f"{name}.npy", folder / name / "test_images.npy", folder / f"{name}.npz")
     return next((path for path in choices if path.is_file()), None)
 
 
 def read_corruption(path: Path) -> tuple[Images, Tensor]:
-    """Return the images and labels of a file found by `find_corruption`."""
+    """Read the images and labels of a file found by `find_corruption`."""
     if path.suffix == ".npz":
         images, labels = _unpack(path)
         return StoredImages(images.shape, lambda rows: _unpack(path)[0][rows]), labels

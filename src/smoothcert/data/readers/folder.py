@@ -46,9 +46,9 @@ class FolderImages:
         return self._stack(self._central_crop, indices.flatten().tolist())
 
     def views(self, indices: Sequence[int], draws: Tensor) -> tuple[Tensor, list[int]]:
-        """Return a random crop of each image, possibly mirrored, and the indices of the images that were decoded.
+        """Return a random crop of each image, possibly mirrored, and the indices of the images that were used.
 
-        Crops are taken from the images before resizing. `draws` are uniform numbers of shape [images, DRAWS].
+        Crops are taken from the images before resizing. `draws` are uniform random numbers of shape [images, DRAWS].
         """
         pixels, used = [], []
         for index, row in zip(indices, draws.tolist(), strict=True):
@@ -90,7 +90,7 @@ class FolderImages:
         return pixels.flip(2) if draws[-1] < 0.5 else pixels
 
     def _decodable(self, index: int) -> tuple[int, Image]:
-        """Return the image and its index; with `skip_broken`, those of the next decodable image."""
+        """Return an image and its index; with `skip_broken`, replace a broken image with the next decodable one."""
         for offset in range(len(self.paths)):
             number = (index + offset) % len(self.paths)
             try:
@@ -104,7 +104,7 @@ class FolderImages:
         raise SmoothcertError(f"None of the {len(self.paths)} images can be decoded.")
 
     def fingerprint(self) -> bytes:
-        """Hash the names and sizes of the files, `resize` and `crop`."""
+        """Hash `resize`, `crop`, and the names and sizes of the files."""
         digest = hashlib.sha256(f"{self.resize} {self.crop}".encode())
         for path in self.paths:
             digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode())
@@ -117,7 +117,7 @@ def _check_sizes(resize: int | None, crop: int | None) -> None:
         if pixels is not None:
             check_count(name, pixels)
     if resize is not None and crop is None:
-        raise UsageError("Expected `crop` together with `resize`, which alone gives images of several shapes.")
+        raise UsageError("Expected `crop` together with `resize`, which alone yields images of different shapes.")
     if resize is not None and crop is not None and resize < crop:
         raise UsageError(f"Expected `resize` to be at least `crop`, but got {resize} and {crop}.")
 
@@ -141,14 +141,14 @@ class FolderViews:
 
 
 def view_draws(seed: int, step: int, positions: Tensor) -> Tensor:
-    """Return the uniform numbers for the random crops of a mini-batch, by position."""
+    """Return uniform random numbers for the random crops of a step, one row per position."""
     return uniform(seed, (positions, step, Purpose.AUGMENTATION), DRAWS)
 
 
 def read_folder(
     folder: Path, resize: int | None, crop: int | None, *, skip_broken: bool = False
 ) -> tuple[FolderImages, Tensor, tuple[str, ...]]:
-    """Return images, labels and class names of a folder with one subfolder per class, in sorted order."""
+    """Return images, labels and class names of a folder with one subfolder per class; files are sorted by path."""
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if not classes:
         raise SmoothcertError(f"{folder} has no subfolders; expected one folder of images per class.")
@@ -156,7 +156,7 @@ def read_folder(
     for label, name in enumerate(classes):
         files = sorted(path for path in (folder / name).rglob("*") if path.suffix.lower() in _SUFFIXES)
         if not files:
-            raise SmoothcertError(f"{folder / name} holds no images; remove it, or add images of this class.")
+            raise SmoothcertError(f"{folder / name} contains no images; remove it, or add images of this class.")
         paths += files
         labels += [label] * len(files)
     return FolderImages(paths, resize, crop, skip_broken=skip_broken), torch.tensor(labels), tuple(classes)

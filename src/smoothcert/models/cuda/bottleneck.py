@@ -26,7 +26,7 @@ class Convolution(nn.Module):
         self.stride = conv.stride[0]
         parts = [conv] if projection is None else [conv, projection]
         weight = torch.cat([part.weight.detach() for part in parts], 1).permute(0, 2, 3, 1).contiguous()
-        # Pixels with 4 channels are copied asynchronously as a whole; with 3 channels, value by value.
+        # Pad to 4 channels, so that a pixel is copied asynchronously as a whole instead of value by value.
         self.extra = -conv.in_channels % 4 if conv.in_channels < 64 else 0
         if conv.in_channels < 64:
             lines = F.pad(weight, (0, self.extra)).flatten(2)
@@ -53,9 +53,9 @@ class _Link(nn.Module):
             self.tile = chain_tile(self.last.weight, self.next.weight)
 
     def forward(self, images: Tensor, narrow: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output of this block, and that of the next block's first convolution.
+        """Return the output of this block and the output of the next block's first convolution.
 
-        For the last block, both are the output of the block.
+        For the last block, return its output twice.
         """
         if self.next is not None and self.tile is not None:
             middle = [self.middle.weight, self.middle.bias] if self.tile.ahead else []

@@ -1,7 +1,7 @@
 """CIFAR ResNets on our CUDA kernel for a whole stage, for voting in bfloat16.
 
-Convolutions keep their own weights, rounded to bfloat16, and BatchNorm is applied to their sums in float32. If it were
-folded into the weights, they would be rounded after the scaling.
+The weights of convolutions are rounded to bfloat16, and BatchNorm is applied to the convolutions' float32 sums. Folding
+BatchNorm into the weights would scale them before they are rounded.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -76,11 +76,11 @@ def has_kernels(network: nn.Module) -> TypeGuard[ResNet]:
 
 
 def kernels_compile(device: torch.device) -> bool:
-    """Return True if the kernel can be compiled for a device; otherwise warn that votes are slow."""
+    """Return True if the kernel can be compiled for a device; otherwise warn that voting is slow."""
     try:
         compile_stages(device)
     except (OSError, RuntimeError) as error:
-        text = f"CIFAR ResNets vote several times slower: their kernel cannot be compiled ({first_line(error)})."
+        text = f"CIFAR ResNets vote several times slower, since their kernel cannot be compiled ({first_line(error)})."
         warnings.warn(text, Notice, stacklevel=2)
         return False
     return True
@@ -90,7 +90,7 @@ class ResidentNetwork(nn.Module):
     """A ResNet that runs on our kernel.
 
     For images that are not 32x32, it runs `folded`, the same network with BatchNorm folded into its convolutions. Both
-    expect inputs that have not been divided by `std`; their first layer accounts for it.
+    expect inputs that have not been divided by `std`; their first layers account for the division.
     """
 
     def __init__(self, network: ResNet, std: Tensor, folded: nn.Module) -> None:

@@ -68,11 +68,11 @@ def run_layers(x: Tensor, layers: list[Layer], shortcut: Tensor | None = None) -
 
 
 def halve(x: Tensor, layer: Layer, projection: Any) -> tuple[Tensor, Tensor]:
-    """Return images of half the size: the output of a layer, and that of the projection of the shortcut.
+    """Halve images: return the output of a layer and the output of the shortcut's projection.
 
-    Every 2x2 block of pixels becomes one pixel with four times the channels; layer and projection are then one layer of
-    stride 1. The first line of a 3x3 filter of stride 2 lies in the second half of the block above, the others in the
-    block itself.
+    Every 2x2 block of pixels becomes one pixel with four times the channels, so that the layer and the projection
+    become one layer of stride 1. The first row of a 3x3 filter of stride 2 covers the second row of the block above;
+    the other two rows cover the block itself.
     """
     count, channels, height, width = x.shape
     pixels = x.permute(0, 2, 3, 1).reshape(count, height // 2, 2, width // 2, 2, channels).transpose(2, 3)
