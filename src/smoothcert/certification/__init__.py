@@ -1,1 +1,1 @@
-"""Certifying, attacking and re-certifying whole datasets."""
+"""Certify, predict and attack whole datasets, and recertify stored results."""

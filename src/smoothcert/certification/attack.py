@@ -1,8 +1,8 @@
 """Attack on a smoothed classifier, to test its certificates (SmoothAdv: Salman et al., 2019).
 
 Projected gradient ascent on the smoothed loss, -log of the mean probability of the class over noise samples that are
-the same in every step. No perturbation within a certified radius may change the smoothed prediction, except for the
-false certificates that alpha allows.
+the same in every step. No perturbation within a certified radius can change the smoothed prediction, unless the
+certificate is false, which has a probability of at most alpha.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Trial:
         within: Largest l2 length that the attack allowed for the perturbation.
         length: l2 length of the perturbation.
         answer: Smoothed prediction for the perturbed image, -1 for an abstention.
-        broken: 1 if the answer is a different class although the perturbation is within the certified radius.
+        broken: 1 if the answer is a class other than the certified one although the perturbation is within the
+            certified radius, else 0.
     """
 
     idx: int
@@ -54,7 +55,7 @@ class Trial:
     broken: int
 
     def row(self) -> str:
-        """Return the line of the TSV file."""
+        """Format the trial as a line of the TSV file."""
         return "\t".join(str(value) for value in astuple(self)) + "\n"
 
 
@@ -97,7 +98,7 @@ def perturb_images(
 def smoothed_gradient(
     classifier: SmoothedClassifier, x: Tensor, classes: Tensor, *, num_noises: int = 32, seed: int = 0
 ) -> Tensor:
-    """Return the gradient of the smoothed loss with respect to the inputs, for attacks of your own.
+    """Return the gradient of the smoothed loss with respect to the inputs, for custom attacks.
 
     The loss of an input is -log of the mean probability of its class over noise samples (SmoothAdv: Salman et al.,
     2019). The noise is a function of the seed and the input's place in the batch, so it is the same in every call.
@@ -106,15 +107,15 @@ def smoothed_gradient(
     Args:
         classifier: A smoothed module with Gaussian noise.
         x: A batch of inputs, on the device of the module.
-        classes: The class of each input whose loss is differentiated, [inputs].
-        num_noises: Noise samples per input. All are computed in one pass of the network.
+        classes: For each input, the class whose loss is differentiated, [inputs].
+        num_noises: Number of noise samples per input. The network processes all of them in one pass.
         seed: Seed of the noise.
 
     Returns:
-        A tensor of the shape of `x`. A step along it makes the class less likely.
+        The gradient, with the shape of `x`. A step along it makes the class less likely.
 
     Raises:
-        UsageError: If the base classifier is not a module, its noise is not Gaussian, or `classes` does not match.
+        UsageError: If the base classifier is not a module, its noise is not Gaussian, or another argument is invalid.
 
     Example:
         >>> network = nn.Linear(2, 2, bias=False)
@@ -198,9 +199,10 @@ def attack_dataset(
 
 
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
-    """Return the number of certificates tested, the number broken, and the p-value of the latter.
+    """Return the number of certificates tested, the number broken, and the p-value of this number given alpha.
 
-    A certificate is false with probability at most alpha, and so is each smoothed prediction of a perturbed image.
+    Each certificate is false, and each smoothed prediction of a perturbed image is wrong, with probability at most
+    alpha.
     """
     tested = Counter(trial.idx for trial in trials if trial.certified >= 0 and trial.length <= trial.radius)
     count, failed = len(tested), len({trial.idx for trial in trials if trial.broken})

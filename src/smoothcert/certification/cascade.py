@@ -25,7 +25,7 @@ _LEVEL = ("sigma", "seed", "precision", "form", "micro_batch", "device", "model"
 
 
 class CascadeResults(NamedTuple):
-    """Recomputed rows, sidecar content, and the records of every level with the votes behind the rows."""
+    """Certificates of a cascade: its records, the sidecar content, and the records of every level with its votes."""
 
     records: list[Record]
     about: dict[str, Any]
@@ -45,7 +45,7 @@ def certify_cascade(
     Args:
         paths: Results files written by `certify` for the same images, with the votes beside them.
         p0: Probability that a class must exceed for a level to answer.
-        alpha: Probability that a certificate is false (default: as in the files).
+        alpha: Maximum probability that a certificate is false (default: as in the files).
         first_share: Share of alpha for the first level's lower bound.
         unverified: Also read files whose rows do not follow from their votes.
 
@@ -53,7 +53,7 @@ def certify_cascade(
         The certificates, in the order of the first file.
 
     Raises:
-        UsageError: If the files do not hold votes of the same protocol for the same images, or an argument is invalid.
+        UsageError: If the files lack votes, differ in protocol or images, or an argument is invalid.
     """
     files = [_read(path, unverified=unverified) for path in paths]
     rule = CascadeRule(tuple(float(_settings(file)["sigma"]) for file in files), p0, first_share=first_share)

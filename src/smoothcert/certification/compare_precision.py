@@ -31,7 +31,7 @@ from smoothcert.statistics.noise import Noise
 
 @dataclass(frozen=True)
 class Comparison(Record):
-    """A certificate of the first precision, the number of votes that differ, and the radius for the second one."""
+    """A certificate for the first precision, the number of differing votes, zeta, and the second precision's radius."""
 
     columns: ClassVar[tuple[str, ...]] = (*COLUMNS, "differ", "zeta", "transferred")
 
@@ -40,7 +40,7 @@ class Comparison(Record):
     transferred: float
 
     def row(self) -> str:
-        """Return the line of the results file: the certificate, then the comparison."""
+        """Format a line of the results file: the certificate, then the comparison."""
         return super().row().rstrip("\n") + f"\t{self.differ}\t{self.zeta!r}\t{self.transferred!r}\n"
 
 
@@ -72,8 +72,8 @@ def compare_precision(
 ) -> list[Record]:
     """Certify with the first classifier, and count on the same noise how often the second votes differently.
 
-    Both are the same network in two precisions or forms. The files are like those of `certify_dataset`, with three more
-    columns.
+    Both are the same network in two precisions or forms. Results are written as by `certify_dataset`, with the
+    additional columns `differ`, `zeta` and `transferred`.
     """
     classes = first.num_classes
     if classes is None or second.num_classes != classes or first.noise != second.noise:

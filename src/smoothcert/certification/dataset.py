@@ -45,8 +45,8 @@ def certify_dataset(
     """Certify images of a dataset.
 
     With `out`, results are written as they are computed: a TSV file with one row per image, the votes beside it, and a
-    JSON sidecar with all settings. The same call resumes an interrupted run; a file made with different settings is
-    refused.
+    JSON sidecar with all settings. The same call resumes an interrupted run; a file made with different settings
+    raises an error.
 
     Args:
         classifier: The smoothed classifier.
@@ -54,15 +54,15 @@ def certify_dataset(
             `torch.utils.data.Dataset` or DataLoader of such pairs. uint8 inputs are scaled to [0, 1]; floats are not.
         out: The results file, or None to write nothing.
         n0: Number of noise samples that select the class.
-        n: Number of fresh noise samples that bound its probability; with `stop`, the most that one image may take.
-        alpha: Probability that a certificate is wrong.
+        n: Number of fresh noise samples that bound the probability of the class; with `stop`, the maximum per image.
+        alpha: Maximum probability that a certificate is wrong.
         seed: Seed of the noise. A noise sample is a function of (seed, image index, sample number).
-        bound: `one-sided`, as published; `randomised`, which makes it exact with one random number per image; or
-            `two-sided`, which also bounds every other class.
+        bound: `one-sided`, as published; `randomised`, which makes its confidence exact with one random number per
+            image; or `two-sided`, which also bounds every other class.
         stop: A rule of `smoothcert.stopping` that ends the sampling of an image early, or None for a fixed n. The votes
             at every look (an interim analysis) are stored beside the results.
-        indices: The images to certify (default: all; see `select`).
-        batch: Noisy samples in memory at once.
+        indices: Indices of the images to certify (default: all; see `select`).
+        batch: Number of noisy samples in memory at once (default: chosen for the device).
         model: Description of the base classifier for the sidecar, with the `sha256` of its file if it has one. Without
             a hash, a module is identified by a fingerprint of its weights and settings.
         on_progress: Called with a `Progress` after every group of images.
@@ -159,17 +159,18 @@ def predict_dataset(
         data: The images, of any kind that `certify_dataset` accepts.
         out: The results file, or None to write nothing. See `certify_dataset`.
         n: Number of noise samples per image.
-        alpha: Probability that a prediction is not the class of the smoothed classifier. An image whose votes do not
-            settle the class at confidence 1 - alpha gets -1.
+        alpha: Maximum probability that a prediction is not the class of the smoothed classifier. The prediction is -1
+            if the votes do not settle the class at confidence 1 - alpha.
         seed: Seed of the noise.
-        indices: The images to predict (default: all).
-        batch: Noisy samples in memory at once.
+        indices: Indices of the images to predict (default: all).
+        batch: Number of noisy samples in memory at once (default: chosen for the device).
         model: Description of the base classifier for the sidecar.
-        purpose: Part of the address of a noise sample; different purposes use different noise.
+        purpose: Purpose of the votes; votes for different purposes use different noise.
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
-        All predictions, including those already in a resumed file. With several processes, only the first returns them.
+        All predictions, including those already in a resumed file. With several processes, only rank 0 returns
+        them; the others return an empty list.
 
     Raises:
         UsageError: If an argument is invalid, or `out` was made with different settings.

@@ -39,7 +39,7 @@ _MOST_VALUES = 1 << 28  # floats of the images in memory at once
 
 @dataclass(frozen=True)
 class Progress(Generic[R]):
-    """Progress of a job: images done, images in total, the records just made, and the seconds these took."""
+    """Progress of a job: images done, images in total, the records just computed, and the seconds these took."""
 
     done: int
     total: int
@@ -51,7 +51,7 @@ class Progress(Generic[R]):
 class DatasetJob:
     """The classifier, the chosen images, and everything that the results depend on.
 
-    `out` is None on ranks that do not write, and where no file is wanted.
+    `out` is None on ranks that do not write, and if no file is wanted.
     """
 
     classifier: SmoothedClassifier
@@ -175,7 +175,7 @@ def _describe(
     model: Mapping[str, Any] | None,
     device: torch.device,
 ) -> dict[str, Any]:
-    """Return the sidecar's settings besides the protocol: the function that votes, and the images."""
+    """Return the sidecar settings that describe the classifier and the images."""
     noise, classes = classifier.noise.settings(), classifier.num_classes
     return {
         "sigma": classifier.sigma,
@@ -186,16 +186,16 @@ def _describe(
         "images": _compact(chosen),
         "data": _describe_data(data),
         "model": _describe_model(classifier.model, model or {}),
-        # A model may have more classes than its dataset; re-certification must share alpha among all of them.
+        # A model may have more classes than its dataset; recertification must share alpha among all its classes.
         **({} if classes in (None, classes_of(data.name)) else {"classes": classes}),
         **noise,
-        # A sound certificate is about one function: the same kernels on the same device for all rows.
+        # Sound certificates are for one function, so all rows need the same kernels on the same device.
         **({"pinned": describe_function(device)} if noise.get("noise") == "grid" else {}),
     }
 
 
 def _describe_model(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the base classifier for the sidecar; without a given `sha256`, a module by its fingerprint."""
+    """Describe the base classifier for the sidecar. Without a `sha256`, fingerprint a module."""
     if "sha256" in given or not isinstance(model, nn.Module):
         return dict(given)
     if isinstance(model, Ensemble):

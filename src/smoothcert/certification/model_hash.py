@@ -1,7 +1,7 @@
 """Fingerprint a model: SHA-256 of its weights, buffers and module settings.
 
-Settings count because the same weights with a different activation, stride or normalization are a different model;
-buffers outside `state_dict` count as well. Functions, hooks and other objects count by name only.
+Settings are included because the same weights with a different activation, stride or normalization are a different
+model. Buffers outside `state_dict` are included as well. Functions, hooks and other objects are included by name only.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 def fingerprint_model(model: nn.Module, *, values: bool = True) -> str:
     """Return the fingerprint of a model; raise if its weights cannot be read.
 
-    Without `values`, only the types and shapes of tensors count.
+    Without `values`, tensors contribute only their dtypes and shapes.
     """
     fingerprint = _Fingerprint(values)
     try:
         fingerprint.add(model)
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         raise UsageError(
-            f"The model's weights cannot be read ({first_line(error)}); identify it with `model={{'sha256': ...}}`, "
-            "or, if it has lazy layers, call it once first."
+            f"The model's weights cannot be read ({first_line(error)}); pass `model={{'sha256': ...}}` to identify "
+            "the model, or, if it has lazy layers, call it once first."
         ) from error
     return fingerprint.sha256.hexdigest()
 
@@ -83,7 +83,7 @@ class _Fingerprint:
         if isinstance(module, torch.jit.ScriptModule):
             code = getattr(module, "code", "")  # missing if a submodule is never called
             self._feed(code)
-            for key in re.findall(r"= \w+\.(\w+)$", code, re.MULTILINE):  # the attributes it reads
+            for key in re.findall(r"= \w+\.(\w+)$", code, re.MULTILINE):  # the attributes that the code reads
                 self.add({key: getattr(module, key, None)})
             return
         if isinstance(module, torch.fx.GraphModule):

@@ -87,9 +87,10 @@ def recertify(
 
 
 def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int | None) -> int | None:
-    """Return a number from the user, the sidecar, or the dataset's name, in this order.
+    """Return the number from the user, the sidecar, or the dataset's name, in this order of precedence.
 
-    Raise if the user contradicts the sidecar, or gives less than the dataset has, since certificates would not hold.
+    Raise if the user's number contradicts the sidecar or is smaller than the dataset's, since certificates would not
+    hold.
     """
     if wanted is None:
         return recorded or usual
@@ -100,7 +101,7 @@ def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int
 
 
 def _settings(settings: Mapping[str, Any], plan: Plan, bound: str, norm: str, top: int) -> dict[str, Any]:
-    """Return the settings of the recomputed results; those of the published protocol are omitted, as in `certify`."""
+    """Return the settings of the recomputed results; as in `certify`, defaults (the published protocol) are omitted."""
     given = {"bound": bound, "norm": norm, "top_k": top}
     usual = {"bound": "one-sided", "norm": None if "noise" in settings else "l2", "top_k": 1}
     kept = {key: value for key, value in settings.items() if key not in given}
@@ -125,7 +126,7 @@ def write_recertified(
 def _stored(
     path: Path, results: Results, settings: Mapping[str, Any], classes: int
 ) -> tuple[Plan, dict[int, list[Look]]]:
-    """Return a results file's plan and looks; with a fixed n, the looks come from the file of counts."""
+    """Return a results file's plan and looks; with a fixed n, the looks come from the file of votes."""
     alpha, stop = float(settings["alpha"]), settings.get("stop")
     if stop:
         return plan_of(stop, alpha), read_looks(path, classes)

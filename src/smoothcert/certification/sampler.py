@@ -31,7 +31,7 @@ class Sampler:
     """Counts votes of images stage by stage; no micro-batch is counted twice.
 
     A pass consists of the next micro-batches of all requested images. Micro-batches are cut at multiples of their size,
-    so a vote does not depend on what else is in the pass. Samples beyond the requested stage are kept.
+    so a vote does not depend on what else is in the pass. Votes beyond the requested stage are kept for later stages.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Decide which images to sample next in sequential certification. Does not import torch.
 
 Stage 0 of an image is the selection of its class, stage i the i-th look of the plan. A request is an image's place in
-the list and its next stage. While the new votes of some images wait to be read (`busy`), a schedule may request others.
+the list and its next stage. An image is busy while its new votes wait to be read; in the meantime, a schedule may
+request other images.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class Tracker:
     def worth(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the width of the undecided interval of radii, per sample of the next stage.
 
-        The interval extends from the proven radius to the largest one that the votes so far leave possible. Images
-        without a look come first.
+        The interval extends from the proven radius to the largest one that the votes so far leave possible. The
+        result is infinite for images without a look, so that they come first.
         """
         worth = np.full(len(places), np.inf)
         for stage in np.unique(self.stage[places]):
@@ -85,7 +86,7 @@ class Tracker:
 
 @dataclass(frozen=True)
 class InTurn:
-    """Process images in order, as many at once as fill the device; finish started ones first."""
+    """Process images in order, as many at once as fill the device; finish images in progress first."""
 
     tracker: Tracker
     capacity: int
@@ -93,7 +94,7 @@ class InTurn:
     eager: ClassVar[bool] = True  # take further looks at once if their votes are already counted
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
-        """Request the next stages of images in progress, and of new ones if there is room; nothing at the end."""
+        """Request the next stages of images in progress, and of new images if there is room; return [] if none wait."""
         waiting = self.tracker.waiting(busy)
         fresh = self.tracker.stage[waiting] == 0
         places = np.concatenate([waiting[~fresh], waiting[fresh]])
@@ -103,7 +104,7 @@ class InTurn:
 
 
 class ByBudget:
-    """Spend each pool's budget on its most uncertain images, in waves that depend on its own votes only."""
+    """Spend each pool's budget on its most uncertain images, in waves that depend only on the votes of the pool."""
 
     eager: ClassVar[bool] = False
 
@@ -113,7 +114,7 @@ class ByBudget:
         self.left = np.asarray(rule.pool_budgets(count), dtype=np.int64)
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
-        """Request the next stages within each pool's budget for a wave; nothing while votes wait to be read."""
+        """Request next stages within each pool's budget for one wave; return [] while votes wait to be read."""
         if busy:
             return []
         return [request for pool in np.unique(self._pools) for request in self._pool_wave(int(pool))]
@@ -124,7 +125,7 @@ class ByBudget:
         requests, spent, allowed = list[Request](), 0, int(self.left[pool]) // _WAVES
         cheapest = int(cost.min(initial=self.left[pool] + 1))
         for i in np.lexsort((waiting, -worth)):
-            # Images without a look, and the first request, may use the whole remaining budget; others one wave's share.
+            # Images without a look, and the first request, may use the pool's whole budget; others, one wave's share.
             limit = self.left[pool] if np.isinf(worth[i]) or not requests else allowed
             if spent + cheapest > limit:
                 break

@@ -1,4 +1,4 @@
-"""Sequential certification: each image gets only as many samples as the stopping rule needs."""
+"""Sequential certification: sample each image only until the stopping rule needs no more samples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from smoothcert.statistics.look_plan import check_reach
 from smoothcert.statistics.stopping import BudgetStop
 
 OnProgress = Callable[[Progress[Record]], None]
-_SECONDS_BETWEEN_TABLES = 30.0  # interval at which the rows of a budget run are rewritten
+_SECONDS_BETWEEN_WRITES = 30.0  # interval at which the rows of a budget run are rewritten
 
 
 def certify_until_decided(
@@ -92,9 +92,9 @@ def _share_looks(
 class _SequentialRun:
     """Run that follows a schedule: takes looks from the store if it has them, and samples and stores the others.
 
-    While the device counts one part of the work, a second thread reads the votes of the previous part, decides
-    which images are finished, and writes. The two threads never hold the same images. Images are identified by their
-    position in `indices`.
+    While the device counts one part of the work, a second thread reads the votes of the previous part, decides which
+    images are finished, and stores the looks. The two threads never work on the same images. Images are identified by
+    their position in `indices`.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class _SequentialRun:
         self.schedule: Schedule = InTurn(self.tracker, self.capacity, self.sampler.micro_batch)
         if isinstance(rule, BudgetStop):
             self.schedule = ByBudget(self.tracker, rule)
-        self.live = isinstance(rule, BudgetStop)  # every image has a row at any time
+        self.live = isinstance(rule, BudgetStop)  # the results file always has a row for every image
         self._published = -math.inf
 
     def finish(self) -> list[Record]:
-        """Follow the schedule, and write the rows even if it is interrupted."""
+        """Follow the schedule, and write the rows even if the run is interrupted."""
         finished = False
         try:
             self.follow_schedule()
@@ -155,7 +155,7 @@ class _SequentialRun:
                     reading = reader.submit(self._read, busy)
 
     def _device_loads(self, wave: Sequence[Request]) -> list[list[Request]]:
-        """Cut a wave into parts that fill the device once each."""
+        """Cut a wave into parts, each of which fills the device once."""
         work = self.tracker.work(np.array([place for place, _ in wave], dtype=np.int64), self.sampler.micro_batch)
         numbers = (np.cumsum(work) - work) // self.capacity
         return [[wave[int(i)] for i in np.flatnonzero(numbers == number)] for number in np.unique(numbers)]
@@ -169,7 +169,7 @@ class _SequentialRun:
         self.sampler.advance(missing)
 
     def _read(self, places: Sequence[int]) -> list[Record]:
-        """Process the new votes of these images, and later looks already available; return finished records."""
+        """Process the new votes of these images, and later looks already available; return finished images' records."""
         ready, done = list(places), list[int]()
         while ready:
             self._observe(ready)
@@ -204,7 +204,7 @@ class _SequentialRun:
         if self.on_progress and done:
             finished = int((~self.tracker.active).sum())
             self.on_progress(Progress(finished, len(self.indices), done, perf_counter() - started))
-        if self.live and perf_counter() - self._published > _SECONDS_BETWEEN_TABLES:
+        if self.live and perf_counter() - self._published > _SECONDS_BETWEEN_WRITES:
             self.publish(finished=False)
         return perf_counter()
 

@@ -1,4 +1,4 @@
-"""Run the base classifier in eval mode, in one precision and form, and check its scores."""
+"""Run the base classifier in eval mode, in a given precision and form, and check its scores."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def _as_tensor(returned: Any, device: torch.device) -> Tensor:
         scores = torch.as_tensor(returned, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"Expected an array of scores from the model, but got {kind_of(returned)}; wrap it in a module "
-            "that returns the scores alone, such as its `logits`."
+            f"Expected an array of scores from the model, but got {kind_of(returned)}; wrap the "
+            "model in a module that returns only the scores, such as `output.logits`."
         ) from error
     if scores.is_complex() or scores.dtype == torch.bool:
         raise UsageError(f"Expected numeric scores from the model, but got {scores.dtype}.")

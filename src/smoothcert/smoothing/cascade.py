@@ -1,4 +1,4 @@
-"""Cascade of smoothed classifiers: the noise level depends on the input."""
+"""Cascades of smoothed classifiers, whose noise level depends on the input."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CascadeCertificate:
 class Cascade:
     """Smoothed classifiers of decreasing sigma; the first one confident enough answers (Jeong and Shin, 2023).
 
-    A level answers if it gives a class a probability above `p0`. Otherwise the next level is asked; if no level
+    A level answers if it gives a class a probability above `p0`. Otherwise the next level is consulted; if no level
     answers, the cascade abstains. The certificate covers the whole cascade: within the radius, earlier levels stay
     silent and the answering level keeps its class.
 
@@ -87,9 +87,9 @@ class Cascade:
         index: Any = None,
         batch: int | None = None,
     ) -> Any:
-        """Return the class of the cascade, or -1 if the votes do not settle it at confidence 1 - alpha.
+        """Return the class that the cascade predicts, or -1 if the votes do not settle it at confidence 1 - alpha.
 
-        Takes the arguments of `certify`.
+        See `certify` for the arguments.
         """
         return self.certify(x, n0, n, alpha, seed=seed, index=index, batch=batch).prediction
 
@@ -110,10 +110,10 @@ class Cascade:
             x: One input or a batch.
             n0: Number of noise samples per level that select the class.
             n: Number of fresh noise samples per level that bound probabilities.
-            alpha: Probability that the certificate is wrong.
+            alpha: Maximum probability that the certificate is wrong.
             seed: Seed of the noise, or None for a fresh one.
             index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
-            batch: Noisy samples in memory at once.
+            batch: Number of noisy samples in memory at once (default: chosen for the device).
 
         Returns:
             The certificate: prediction, radius and the level that answers.

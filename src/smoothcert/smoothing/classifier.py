@@ -1,4 +1,4 @@
-"""The smoothed classifier: the class that the base classifier returns most often under noise."""
+"""The smoothed classifier, which predicts the class that the base classifier returns most often under noise."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ class SmoothedClassifier(nn.Module):
     """Randomized smoothing of any callable that maps a batch of inputs to scores [batch, classes].
 
     Noise is added to the input as given. Images are expected in [0, 1]; any scaling that a model needs after that is
-    part of the model (see `adapt_inputs`). An `nn.Module` votes in eval mode. The certified function is the deployed
-    one: precision, form and micro-batch belong to it and are written into the sidecar of results.
+    part of the model (see `adapt_inputs`). An `nn.Module` votes in eval mode. The certificate is for the
+    model as deployed: precision, form and micro-batch are part of the certified function, and they are recorded in the
+    sidecar of results.
 
     Args:
         model: The base classifier.
@@ -77,13 +78,13 @@ class SmoothedClassifier(nn.Module):
             with two or four are batches.
         input_range: Range (low, high) that inputs must lie in, or None to accept any. By default [0, 1] for images.
         precision: `fp32`, `tf32` or `bf16`.
-        form: `plain`; `folded`, with BatchNorm folded into the convolutions (networks from `create_model` only);
-            `compiled`, folded where possible and compiled; or `pinned`, compiled without choosing kernels by timing.
-            All but `plain` are prepared at the first vote, and again after the weights have changed.
+        form: `plain`; `folded`, with BatchNorm folded into the convolutions (only for networks from `create_model` and
+            ensembles of them); `compiled`, folded where possible and compiled; or `pinned`, compiled without choosing
+            kernels by timing. All but `plain` are prepared at the first vote, and again after the weights have changed.
         micro_batch: Number of noisy copies that the model sees at once (default: by input size and device).
-        threads: Number of threads that vote on the CPU, each with its own copy of the model (default:
+        threads: Number of threads that vote on the CPU, each with its own copy of an `nn.Module` (default:
             `torch.get_num_threads()` for an `nn.Module` that can be copied, 1 for any other model). Set it for a
-            function only if the function is thread-safe. Votes do not depend on it.
+            function only if the function is thread-safe. Votes do not depend on the number of threads.
         noise: `gaussian` (l2 radius), `uniform` (l1 radius), or `grid_noise(sigma, dimensions)` of
             `smoothcert.statistics.integer_noise` for sound certificates of 8-bit images.
 
@@ -178,7 +179,7 @@ class SmoothedClassifier(nn.Module):
             n: Number of noise samples per input.
             seed: Seed of the noise, or None for a fresh one.
             index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
-            batch: Noisy samples in memory at once.
+            batch: Number of noisy samples in memory at once (default: chosen for the device).
 
         Returns:
             Votes, [classes] for one input or [batch, classes].
@@ -212,10 +213,10 @@ class SmoothedClassifier(nn.Module):
         Args:
             x: One input or a batch.
             n: Number of noise samples per input.
-            alpha: Probability that a prediction is not the class of the smoothed classifier.
+            alpha: Maximum probability that a prediction is not the class of the smoothed classifier.
             seed: Seed of the noise, or None for a fresh one.
             index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
-            batch: Noisy samples in memory at once.
+            batch: Number of noisy samples in memory at once (default: chosen for the device).
 
         Returns:
             The class, or -1 if n votes do not settle it at confidence 1 - alpha: an int, or a tensor for a batch.
@@ -252,11 +253,11 @@ class SmoothedClassifier(nn.Module):
         Args:
             x: One input or a batch.
             n0: Number of noise samples that select the class.
-            n: Number of fresh noise samples that bound its probability.
-            alpha: Probability that the certificate is wrong.
+            n: Number of fresh noise samples that bound the probability of the class.
+            alpha: Maximum probability that the certificate is wrong.
             seed: Seed of the noise, or None for a fresh one.
             index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
-            batch: Noisy samples in memory at once.
+            batch: Number of noisy samples in memory at once (default: chosen for the device).
 
         Returns:
             The certificate: prediction, radius, lower bound and all votes.
@@ -292,10 +293,10 @@ class SmoothedClassifier(nn.Module):
         purpose: int = Purpose.CERTIFY,
         work: Work | None = None,
     ) -> Tensor:
-        """Count the votes of samples edges[i] to edges[i+1] - 1 of each input: [batch, stages, classes], on the CPU.
+        """Return the votes of each input by stage, [batch, stages, classes] on the CPU.
 
-        `work` lists the micro-batches to count (default: all), each by the position of its input in the batch and its
-        number among the micro-batches of that input.
+        Stage i consists of samples edges[i] to edges[i+1] - 1. `work` lists the micro-batches to count (default: all),
+        each by the position of its input in the batch and its number among the micro-batches of that input.
         """
         if edges[-1] >= 1 << 32:
             raise UsageError(f"Expected fewer than 2**32 samples per input, but got {edges[-1]:,}.")
@@ -339,7 +340,7 @@ class SmoothedClassifier(nn.Module):
             return self._base.scores(noisy.to(self._base.dtype, copy=True)).clone()  # models may write into inputs
 
     def device_for(self, inputs: Tensor) -> torch.device:
-        """Return the device on which votes are counted: that of the model's weights, or of inputs if it has none."""
+        """Return the device that counts votes: the model's, or the device of `inputs` if the model has no weights."""
         if isinstance(self.model, nn.Module):
             for tensor in (*self.model.parameters(), *self.model.buffers()):
                 if tensor.is_meta:
@@ -375,7 +376,7 @@ class SmoothedClassifier(nn.Module):
 
     @contextmanager
     def _independent_votes(self, one: Tensor, micro_batch: int, votes: int, threads: int) -> Iterator[None]:
-        """Check that a user's model votes independently: before and after the first votes, and later at random."""
+        """Check before and after votes that a user's model scores inputs independently: at first, then at random."""
         due, deployed = self._schedule.due(votes), self._base.deployed
         if self._base.scores_rows_alone or (deployed.independent and not due):
             yield

@@ -1,9 +1,9 @@
-"""Count votes: noise, network and counters stay on one device, without copies to the host in between.
+"""Count votes on one device, without copying noise, scores or counters to the host in between.
 
 On the CPU several threads take micro-batches from one queue (`smoothcert.smoothing.workers`).
 
 The unit of work is the micro-batch: `micro_batch` consecutive sample numbers of one input. The network only sees
-micro-batches of this size, cut at its multiples, because kernels round differently for other shapes. So a vote
+whole micro-batches, cut at multiples of this size, because kernels round differently for other shapes. So a vote
 is a function of (seed, index, sample number) alone, however the work was batched, sharded or interrupted.
 """
 
@@ -27,7 +27,7 @@ from smoothcert.statistics.noise import Noise
 Classify = Callable[[Tensor], Tensor]
 """Maps one micro-batch of noisy inputs to scores [micro_batch, classes]."""
 Work = tuple[Tensor, Tensor]
-"""Micro-batches to count: the position of each one's input, and its number among that input's micro-batches."""
+"""For each micro-batch to count: the position of its input, and its number among that input's micro-batches."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def count_votes(
 def count_within_memory(
     voters: Sequence[Voter], inputs: Tensor, indices: Tensor, edges: Sequence[int], *, batch: int, **options: Any
 ) -> Tensor:
-    """Count votes, halving the batch while the device runs out of memory; votes do not depend on it."""
+    """Count votes, halving the batch while the device runs out of memory; votes do not depend on the batch size."""
     micro_batch: int = options["micro_batch"]
     while True:
         try:
@@ -122,7 +122,7 @@ def count_within_memory(
 
 
 def all_work(count: int, edges: Sequence[int], micro_batch: int) -> Work:
-    """Return all micro-batches of `count` inputs that have samples between the first and the last edge."""
+    """Return all micro-batches of `count` inputs that contain samples between the first and the last edge."""
     first = edges[0] // micro_batch
     blocks = -(-edges[-1] // micro_batch) - first
     work = torch.arange(count * blocks)
@@ -143,7 +143,7 @@ def default_micro_batch(numel: int, device: torch.device) -> int:
     if device.type == "cpu":
         size, most = 256, 1 << 20
     else:
-        size, most = 10_112 if numel <= 1024 else 2_528, 1 << 27  # small networks need more to fill it
+        size, most = 10_112 if numel <= 1024 else 2_528, 1 << 27  # small inputs need more to fill a GPU
     while size > 4 and size * numel > most:
         size //= 2
     return size
@@ -155,10 +155,10 @@ def default_batch(micro_batch: int, device: torch.device, voters: int) -> int:
 
 
 def inputs_at_once(samples: int, device: torch.device) -> int:
-    """Return the number of inputs, of `samples` samples each, to count before the host reads the votes."""
+    """Return the number of inputs, with `samples` samples each, to process before the host reads the votes."""
     return max(1, samples_at_once(device) // samples)
 
 
 def samples_at_once(device: torch.device) -> int:
-    """Return the number of samples to count before the host reads the votes: enough to hide the host's own work."""
+    """Return the number of samples to process before the host reads the votes: enough to hide the host's own work."""
     return torch.get_num_threads() << 10 if device.type == "cpu" else 1 << 22

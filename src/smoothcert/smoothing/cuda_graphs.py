@@ -19,7 +19,8 @@ Captured = tuple[Tensor, Tensor, torch.cuda.CUDAGraph]
 def capturing(graph: torch.cuda.CUDAGraph, stream: Any) -> Iterator[None]:
     """Capture a graph on a stream, whose device need not be the current one.
 
-    `torch.cuda.graph` leaves its stream current if a capture fails. Restoring the stream keeps later work in order.
+    `torch.cuda.graph` leaves its stream current if a capture fails. Restoring the previous stream keeps later work in
+    order.
     """
     device = stream.device
     with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream(device)):

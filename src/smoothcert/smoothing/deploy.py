@@ -3,7 +3,7 @@
 Folding merges BatchNorm and the scale of the input normalization into the convolutions: the same function up to
 rounding, with fewer passes over memory. (The kernel for CIFAR ResNets applies BatchNorm to its float32 sums instead.)
 `compiled` and `pinned` networks are folded, then compiled: `compiled` selects kernels by timing them, `pinned` by fixed
-rules, so that every run uses the same ones. The form is part of the certified function and is recorded in the sidecar.
+rules, so that every run uses the same kernels. The form is part of the certified function and recorded in the sidecar.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMPILED: dict[str, dict[str, Any]] = {
     "compiled": {"options": {"max_autotune": True, "coordinate_descent_tuning": True, **_SILENT}},
     "pinned": {"options": {"deterministic": True}},
 }
-"""Arguments of `torch.compile` by form. CUDA graphs are captured separately, so that folded networks have them too."""
+"""Arguments of `torch.compile` by form. CUDA graphs are captured separately, so that folded networks use them too."""
 # Number of operations above which compiling pays off on an H200 (measured, see benchmarks/README.md). Networks that run
 # on the package's own kernels have less to gain.
 _WORTH_COMPILING, _WORTH_COMPILING_KERNELS = 1e15, 2e16
@@ -39,7 +39,7 @@ _WORTH_COMPILING, _WORTH_COMPILING_KERNELS = 1e15, 2e16
 def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samples: int) -> tuple[str, str]:
     """Return the fastest form and precision for this many noise samples on the model's device.
 
-    The package's networks are folded, on a CUDA device also cast to bfloat16, and compiled if that pays off.
+    The package's networks are folded. On a CUDA device they are also cast to bfloat16, and compiled if that pays off.
     """
     if not is_packaged(model):
         return "plain", "fp32"
@@ -54,12 +54,12 @@ def is_packaged(model: Any) -> TypeGuard[Classifier | Ensemble]:
 
 
 def worth_compiling(work: float, kernels: bool) -> bool:
-    """Return True if compiling pays off for `work` operations; `kernels` is True if our own kernels are in use."""
+    """Return True if compiling pays off for `work` operations; `kernels` is True if the package's kernels are used."""
     return work > (_WORTH_COMPILING_KERNELS if kernels else _WORTH_COMPILING)
 
 
 def operations(model: Classifier | Ensemble, shape: Sequence[int]) -> int:
-    """Return the floating-point operations per input in convolutions and linear layers."""
+    """Return the number of floating-point operations per input in convolutions and linear layers."""
     example, total = copy.deepcopy(model).cpu().eval(), 0
 
     def count(layer: nn.Module, _: Any, output: Tensor) -> None:
@@ -75,10 +75,10 @@ def operations(model: Classifier | Ensemble, shape: Sequence[int]) -> int:
 
 
 def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callable[[Tensor], Any]:
-    """Return the function that scores noisy inputs.
+    """Return the function that scores noisy inputs with a model in a given form and precision.
 
     Only the package's networks are folded, cast to bfloat16 and, on a CUDA device, replayed as CUDA graphs; other
-    models may not support it.
+    models might not support this.
     """
     if form == "plain":
         return model
@@ -100,7 +100,7 @@ def deploy(model: Callable[[Tensor], Any], form: str, precision: str) -> Callabl
 
 
 class Deployed:
-    """The deployed form of a model, created at the first vote and again when the weights have changed.
+    """The deployed form of a model, created at the first vote and again after the weights have changed.
 
     Changes are detected by PyTorch's version counters, which miss in-place writes to `.data`.
     """
@@ -110,7 +110,7 @@ class Deployed:
         self.network: Any = None
         self.independent = False  # True once `IndependenceCheck` has passed
         self.one_thread = False  # True if a check found that copies may score differently
-        self.called = False  # True once it has scored a batch, and so is compiled
+        self.called = False  # True once the network has scored a batch, and so is compiled if its form requires it
         self._versions = list[Any]()
         self._sources = list[Any]()  # the model and its tensors, kept alive so that their ids stay unique
 
@@ -168,7 +168,7 @@ def with_kernels(folded: Classifier, model: Classifier) -> Classifier:
 
 
 def voting_kernel(model: Any, form: str, precision: str, device: torch.device, shape: Sequence[int]) -> str | None:
-    """Return the name of the kernel that votes if it rounds differently from those of earlier versions, else None."""
+    """Return the name of the voting kernel if it rounds differently from kernels of earlier versions, else None."""
     if form == "plain" or precision != "bf16" or device.type != "cuda" or not network_kernels():
         return None
     from smoothcert.models.cuda.resident_network import has_kernels, kernels_compile
@@ -183,7 +183,8 @@ def voting_kernel(model: Any, form: str, precision: str, device: torch.device, s
 def fold(model: Classifier) -> Classifier:
     """Return a copy in eval mode without BatchNorm, and with the input normalization reduced to a subtraction.
 
-    The subtraction is folded as well unless the first convolution pads its input: zeros are added after subtracting.
+    The subtraction is folded as well unless the first convolution pads its input, since it pads with zeros after the
+    subtraction.
     """
     for name, module in model.named_modules():
         if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):

@@ -1,8 +1,8 @@
-"""Votes of an ensemble with consensus: its other members see only inputs on which the first ones disagree.
+"""Voting by ensembles with consensus: the remaining members see only inputs on which the first members disagree.
 
 Such inputs are gathered from many micro-batches and scored in full micro-batches of the same shape. Every input keeps
-its row: kernels may round differently in other rows, but a row does not depend on the others beside it. So votes are
-those of the ensemble's `forward`, bit for bit.
+its row: kernels may round differently in another row, but the scores in a row do not depend on other rows. So votes are
+identical to the votes of the ensemble's `forward`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from torch import Tensor
 from smoothcert.models import Ensemble
 
 Tally = Callable[[Tensor, Tensor], None]
-"""Counts the winners of scores [..., classes] at places [...]."""
+"""Adds the winners of scores [..., classes] to the counters at places [...]."""
 _FULL = 0.75  # share of rows in use at which a micro-batch counts as full
 _MOST_PENDING = 16  # number of pending inputs, in micro-batches, that triggers the scoring of full micro-batches
 
 
 class Gathering:
-    """Inputs of one thread that wait to be scored by the other members.
+    """Inputs of one thread that wait to be scored by the remaining members.
 
     Args:
         ensemble: The deployed ensemble.
         micro_batch: Number of rows that its members see at once.
-        tally: Counts votes.
+        tally: Function that counts votes.
     """
 
     def __init__(self, ensemble: Ensemble, micro_batch: int, tally: Tally) -> None:
@@ -36,7 +36,7 @@ class Gathering:
         self._count = 0
 
     def add(self, noisy: Tensor, places: Tensor) -> None:
-        """Count the votes that the first members decide in micro-batches [parts, micro_batch, ...]; keep the rest."""
+        """Count votes that the first members decide in micro-batches [parts, micro_batch, ...]; keep other inputs."""
         for part, place in zip(noisy, places, strict=True):
             total, agree = self._ensemble.first(part.clone())  # members may write into their inputs
             assert self._ensemble.consensus is not None
@@ -52,7 +52,7 @@ class Gathering:
         self._score(1)
 
     def _score(self, least: float) -> None:
-        """Score gathered micro-batches that have at least this many inputs."""
+        """Score the gathered micro-batches that contain at least `least` inputs."""
         if not self._count:
             return
         inputs, totals, rows, places = (torch.cat(column) for column in zip(*self._waiting, strict=True))
@@ -91,6 +91,6 @@ def _rank(rows: Tensor) -> Tensor:
 
 
 def gather_votes(network: Any, micro_batch: int, tally: Tally) -> Gathering | None:
-    """Return the gathering of an ensemble with consensus, or None for any other network."""
+    """Return a `Gathering` for an ensemble with consensus, or None for any other network."""
     consensus = isinstance(network, Ensemble) and network.consensus is not None
     return Gathering(network, micro_batch, tally) if consensus else None

@@ -4,8 +4,8 @@ A model passes if it gives an input the same scores alone, at any position, besi
 Differences are allowed only if they are random and independent between the inputs of a batch: then the certificate
 holds for a randomized classifier.
 
-The check compares batches of one shape only, because kernels round differently for other shapes. Its batches are
-smaller than large micro-batches, so that it costs little even on a GPU.
+The check compares only batches of one shape, because kernels round differently for other shapes. Unless the
+shape is fixed, it uses small batches, so that it costs little even on a GPU.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class IndependenceCheck:
     Args:
         classify: The model.
         clean: The input whose votes are counted.
-        draw: Function that returns a given number of noisy copies of it.
+        draw: Function that returns a given number of noisy copies of `clean`.
         micro_batch: Number of inputs that the model sees at once when it votes.
-        precision: Precision in which it votes.
+        precision: Precision in which the model votes.
         fixed_shape: True if batches of another size are impossible or expensive.
         thorough: True to also compare inputs scored alone with the same inputs scored side by side.
     """
@@ -77,7 +77,7 @@ class IndependenceCheck:
         thorough: bool,
     ) -> None:
         self._classify, self._precision, self._thorough, self._seed = classify, precision, thorough, 0
-        self._memory = dict[int, Tensor]()  # by number of inputs
+        self._memory = dict[int, Tensor]()  # buffers for inputs, by number of inputs
         if not fixed_shape and micro_batch > (_FEW_ROWS if thorough else _ROWS):
             try:
                 self._call(draw(_FEW_ROWS))
@@ -108,7 +108,7 @@ class IndependenceCheck:
             return
         if self._randomized:
             return
-        # An input that the model assigns to a different class reveals most.
+        # A companion of a different class is most likely to reveal that scores depend on other inputs.
         usual = self._scores.argmax(dim=1).mode().values
         companion = self._others[int((self._alone != usual).int().argmax())]
         kept = torch.arange(0, self._rows, 3)
@@ -147,7 +147,7 @@ class IndependenceCheck:
         self._alone = expected[-len(self._others) :].argmax(dim=1)
 
     def _differing(self, first: Tensor, second: Tensor) -> list[int]:
-        """Return a list of the first row whose scores differ beyond rounding, or whose winners differ, if any."""
+        """Return a list of the first row whose scores differ beyond rounding or whose winners differ; empty if none."""
         same = self._same(first, second) & (_winners(first) == _winners(second))
         return (~same).nonzero().flatten()[:1].tolist()
 
@@ -164,7 +164,7 @@ class IndependenceCheck:
             raise _dependent(_FROM_CALL_TO_CALL)
         if repeatable and not alike:
             raise _dependent("with its position in the batch")
-        if repeatable and all(self._differ_again(first, second) for _ in range(3)):  # not just once
+        if repeatable and all(self._differ_again(first, second) for _ in range(3)):  # not just by chance
             raise _dependent(_WITH_OTHERS)
         if repeatable and self._changed_for_good():
             raise _dependent(_FROM_CALL_TO_CALL)
@@ -210,7 +210,7 @@ class IndependenceCheck:
         """Return the scores of a batch, with freshly seeded random numbers, as float64 on the CPU."""
         self._seed += 1
         with _seeded(self._seed if seed is None else seed, batch.device):
-            # Models may write into inputs. The same memory for all of them reveals scores cached by address.
+            # Models may write into inputs. Reusing the memory reveals scores cached by address.
             inputs = self._memory.setdefault(len(batch), torch.empty_like(batch)).copy_(batch)
             scores = (classify or self._classify)(inputs)
             if scores.dtype in (torch.float16, torch.bfloat16):
@@ -222,7 +222,7 @@ class IndependenceCheck:
 
 
 def _winners(scores: Tensor) -> Tensor:
-    """Return the class of each row, or -1 if it has NaN."""
+    """Return the class of each row, or -1 if the row contains NaN."""
     return scores.argmax(dim=1).masked_fill(scores.isnan().any(dim=1), -1)
 
 

@@ -22,13 +22,16 @@ STEPS_PER_SIGMA = 1024
 """Smallest sigma, as a multiple of the spacing of float32 numbers at the largest input.
 
 Inputs are rounded to float32, by at most half a step per value. This moves an input of d values by at most
-sqrt(d) / 2048 sigma, and its true radius by no more. The sum of input and noise is rounded, too, but that is a function
-of the exact sum, and so a part of the base classifier, like the cast of noisy inputs to bfloat16.
+sqrt(d) / 2048 sigma, and its true radius by no more. The sum of input and noise is rounded, too, but this rounding is a
+function of the exact sum, and so a part of the base classifier, like the cast of noisy inputs to bfloat16.
 """
 
 
 def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
-    """Return x as a float32 batch, and True if it is a single input. `shape` is the shape of one input, if known."""
+    """Convert x to a float32 batch, and return True as well if x is a single input.
+
+    `shape` is the shape of one input, if known.
+    """
     try:
         inputs = torch.as_tensor(x).detach()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -93,7 +96,7 @@ def check_range(limits: Any) -> None:
 
 
 def as_shape(shape: Sequence[int]) -> torch.Size:
-    """Return the shape of one input."""
+    """Convert `input_shape` to a `torch.Size`, or raise UsageError."""
     try:
         return torch.Size(shape)
     except (TypeError, ValueError, OverflowError, RuntimeError):
@@ -101,7 +104,7 @@ def as_shape(shape: Sequence[int]) -> torch.Size:
 
 
 def as_indices(index: Any, inputs: Tensor) -> Tensor:
-    """Return the index that identifies the noise of each input: by default a hash of its bytes.
+    """Return the index of each input, which identifies its noise: by default a hash of its bytes.
 
     With the hash, different inputs have different noise even if they are certified one by one.
     """
@@ -109,9 +112,9 @@ def as_indices(index: Any, inputs: Tensor) -> Tensor:
     try:
         indices = _hash_rows(inputs) if index is None else torch.as_tensor(index).reshape(-1)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise UsageError(f"Expected `index` to hold one integer per input, but got {quote(index)}.") from error
+        raise UsageError(f"Expected `index` to have one integer per input, but got {quote(index)}.") from error
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
-        raise UsageError(f"Expected `index` to hold one integer per input, but got {indices.dtype}.")
+        raise UsageError(f"Expected `index` to have one integer per input, but got {indices.dtype}.")
     if len(indices) != count:
         raise UsageError(f"Expected one `index` per input ({count}), but got {len(indices)}.")
     if bool((indices < 0).any() | (indices >= 1 << 32).any()):

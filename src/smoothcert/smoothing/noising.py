@@ -59,8 +59,8 @@ def add_noise(
 def check_grid(noise: GridNoise, inputs: Tensor) -> None:
     """Raise if sound certification does not cover the inputs.
 
-    They must be 8-bit images: the table of thresholds ends where all pixels from 0 to 255 are clipped anyway. And they
-    must not have more values than the slack of the noise allows for.
+    Inputs must be 8-bit images, since the table of thresholds ends where all pixels from 0 to 255 are clipped anyway.
+    They must not have more values than the slack of the noise allows for.
     """
     if not torch.equal(_pixels(inputs).clamp(0, LEVELS).float() / LEVELS, inputs.float()):
         raise UsageError("Expected inputs to be 8-bit images (multiples of 1/255 in [0, 1]) for sound certification.")

@@ -1,4 +1,7 @@
-"""Numerical precision, a part of the certified function."""
+"""Run code in one of the supported numerical precisions, and restore the caller's settings afterwards.
+
+The precision is part of the certified function.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from smoothcert.smoothing.precision_names import PRECISIONS
 
 
 def check_precision(precision: str) -> None:
-    """Raise if there is no such precision."""
+    """Raise if `precision` is not the name of a supported precision."""
     if not isinstance(precision, str) or precision not in PRECISIONS:
         raise unknown_name("precision", precision, PRECISIONS)
 

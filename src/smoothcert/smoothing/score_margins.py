@@ -17,8 +17,9 @@ _BEYOND_CHANCE = 8  # standard deviations
 def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float) -> Tensor:
     """Return a mask of the rows in which two score vectors have the same margins up to rounding.
 
-    A margin is the distance of a class's score from the row's largest. Classes are compared one by one, so that a class
-    masked with a huge negative score hides nothing. Rows with NaN are the same if both have NaN.
+    A margin is the distance of a class's score from the row's largest score. The tolerance is computed per class, so
+    that a class masked with a huge negative score does not hide differences in other classes. A row with NaN matches
+    only a row with NaN.
     """
     both = torch.stack([first, second])
     invalid = both.isnan().any(dim=-1)

@@ -1,8 +1,8 @@
 """Threads that vote on the CPU: each computes whole micro-batches by itself.
 
-Threads that share every operation wait for each other at its end, and on a busy machine one delayed thread delays all.
-Here, threads wait for each other only at the end of the votes. An operation on a single thread also always rounds
-the same way, so votes do not depend on the number of threads.
+Threads that share every operation wait for each other at the end of each one, and on a busy machine one delayed thread
+delays all. Here, threads wait for each other only at the end of the votes. An operation on a single thread also always
+rounds the same way, so votes do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def single_threaded(device: torch.device) -> Iterator[None]:
 def share_out(items: Iterable[_Item], workers: Sequence[Callable[[Iterator[_Item]], _Result]]) -> list[_Result]:
     """Run workers at the same time, the first in the calling thread, on items that they take from one queue.
 
-    If one fails or is interrupted, the others get no more items, and its exception is raised once they have ended.
+    If a worker fails or is interrupted, the others receive no more items, and its exception is raised once they end.
     """
     queue = deque(items)
 

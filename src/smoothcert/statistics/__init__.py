@@ -1,1 +1,1 @@
-"""Pure functions and frozen values behind every certificate. Does not import torch."""
+"""Statistics of randomized smoothing: bounds, certificates, stopping rules and metrics. Does not import torch."""

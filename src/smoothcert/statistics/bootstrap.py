@@ -15,7 +15,7 @@ _BLOCK = 64  # resamples converted to floating point at a time, to limit memory
 def _resamples(images: int, number: int, seed: int) -> NDArray[np.uint8]:
     """Return how often each resample draws each image, [number, images]."""
     generator = np.random.default_rng(seed)
-    drawn = np.empty((number, images), dtype=np.uint8)  # no image is drawn 256 times
+    drawn = np.empty((number, images), dtype=np.uint8)  # 256 draws of one image are too improbable to occur
     for row in drawn:
         row[:] = np.bincount(generator.integers(0, images, images), minlength=images)
     drawn.flags.writeable = False
@@ -31,7 +31,7 @@ def resample_blocks(images: int, number: int, seed: int) -> Iterator[NDArray[np.
         seed: Seed of the draws.
 
     Yields:
-        Blocks that together hold `number` samples.
+        Blocks of at most 64 samples, `number` samples in total.
 
     Example:
         >>> [block.sum(axis=1).tolist() for block in resample_blocks(images=5, number=2, seed=0)]

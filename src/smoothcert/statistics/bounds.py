@@ -1,7 +1,7 @@
 """Confidence bounds and certificates of randomized smoothing: pure functions on numbers and NumPy arrays, no torch.
 
-Bounds are computed for the *failure* probability 1 - p. Near certainty a double holds it to full relative precision,
-while p itself would round to 1.
+Bounds are computed for the *failure* probability 1 - p. If p is close to 1, a double represents 1 - p to full relative
+precision, while p itself would round to 1.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from smoothcert.errors import UsageError, quote
 Floats = NDArray[np.float64]
 
 ABSTAIN = -1
-"""Prediction of a smoothed classifier that abstains; its radius is 0."""
+"""Prediction that marks an abstention; the radius of an abstention is 0."""
 _NO_INDEX = -(1 << 63)
-_LARGEST_COUNT = 1 << 53  # a float represents every integer up to here
-_TOLERANCE = 1e-9  # largest relative error of alpha at which SciPy's inverse is accepted
+_LARGEST_COUNT = 1 << 53  # a double represents all integers up to this one exactly
+_TOLERANCE = 1e-9  # largest relative deviation from alpha at which SciPy's inverse is accepted
 
 
 def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats:
@@ -33,13 +33,13 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
     Args:
         successes: Number of successes, broadcast against `trials`.
         trials: Number of trials.
-        alpha: Probability that the bound does not hold.
+        alpha: Maximum probability that the bound does not hold.
 
     Returns:
         The bound at confidence 1 - alpha.
 
     Raises:
-        UsageError: If `alpha` is not in (0, 1), or the counts are impossible.
+        UsageError: If `alpha` is not in (0, 1), or the counts are invalid.
 
     Example:
         >>> float(failure_upper_bound(100_000, 100_000, 0.001).round(9))
@@ -62,8 +62,8 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
 def _inverse_tail(failures: Floats, successes: Floats, alpha: float) -> Floats:
     """Return the failure probability at which P(at most `failures` failures) = alpha.
 
-    SciPy's inverse is often too low for 999 failures, for 10**8 or more trials, and for alpha below 1e-240: the
-    probability there can be many times alpha. SciPy's distribution function is accurate, so we use it to check the
+    SciPy's inverse is often too low for exactly 999 failures, for 10**8 or more trials, and for alpha below 1e-240: at
+    the returned value, P can be many times alpha. SciPy's distribution function is accurate, so we use it to check the
     inverse, and bisect where the check fails.
     """
     bound: Floats = np.asarray(special.betainccinv(failures + 1, successes, alpha), dtype=np.float64)
@@ -85,13 +85,13 @@ def lower_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats
     Args:
         successes: Number of successes, broadcast against `trials`.
         trials: Number of trials.
-        alpha: Probability that the bound does not hold.
+        alpha: Maximum probability that the bound does not hold.
 
     Returns:
         The bound at confidence 1 - alpha.
 
     Raises:
-        UsageError: If `alpha` is not in (0, 1), or the counts are impossible.
+        UsageError: If `alpha` is not in (0, 1), or the counts are invalid.
 
     Example:
         >>> float(lower_bound(100_000, 100_000, 0.001).round(9))
@@ -111,7 +111,7 @@ def gaussian_radius(failure: ArrayLike, sigma: float) -> Floats:
         The radius, 0 where `failure` exceeds one half.
 
     Raises:
-        UsageError: If `sigma` is not positive and finite.
+        UsageError: If `sigma` is not positive and finite, or `failure` is not numeric.
 
     Example:
         >>> gaussian_radius([0.1, 0.6], sigma=0.5).round(4).tolist()
@@ -133,14 +133,14 @@ def certify_counts(
         selection: Class counts of the selection stage, [..., classes].
         estimation: Class counts of the estimation stage, [..., classes].
         sigma: Standard deviation of the noise.
-        alpha: Probability that a certificate is false.
+        alpha: Maximum probability that a certificate is false.
 
     Returns:
         The predictions, `ABSTAIN` where the lower bound is below one half; the l2 radii, 0 where the classifier
-        abstains; and the lower bounds on the probability of the class.
+        abstains; and the lower bounds on the probability of the selected class.
 
     Raises:
-        UsageError: If `sigma` or `alpha` is out of range, or an input has no votes.
+        UsageError: If `sigma` or `alpha` is out of range, the shapes differ, or counts are invalid or all zero.
 
     Example:
         >>> prediction, radius, p_lower = certify_counts([[2, 98]], [[10, 990]], sigma=0.5, alpha=0.001)
@@ -166,13 +166,13 @@ def predict_counts(counts: ArrayLike, alpha: float) -> NDArray[np.int64]:
 
     Args:
         counts: Class counts, [..., classes].
-        alpha: Probability that a prediction is not the class of the smoothed classifier.
+        alpha: Maximum probability that a prediction is not the class of the smoothed classifier.
 
     Returns:
-        The top class, or `ABSTAIN` where the test fails.
+        The top class, or `ABSTAIN` where it does not win.
 
     Raises:
-        UsageError: If `alpha` is not in (0, 1).
+        UsageError: If `alpha` is not in (0, 1), or the counts are invalid.
 
     Example:
         >>> predict_counts([[520, 480], [700, 300]], alpha=0.001).tolist()
@@ -211,7 +211,7 @@ def smallest_sample(alpha: float) -> int:
     """Return the smallest number of noise samples with which unanimous votes give a certificate.
 
     Args:
-        alpha: Probability that a certificate is false.
+        alpha: Maximum probability that a certificate is false.
 
     Returns:
         The number of noise samples.
@@ -234,7 +234,7 @@ def largest_radius(sigma: float, n: int, alpha: float) -> float:
     Args:
         sigma: Standard deviation of the noise.
         n: Number of noise samples.
-        alpha: Probability that a certificate is false.
+        alpha: Maximum probability that a certificate is false.
 
     Returns:
         The l2 radius.
@@ -257,7 +257,7 @@ def check_sigma(sigma: float) -> None:
 
 
 def check_alpha(alpha: float, name: str = "alpha") -> None:
-    """Raise UsageError if `alpha`, or another probability of this name, is not between 0 and 1, exclusive."""
+    """Raise UsageError naming the argument if a probability is not between 0 and 1, exclusive."""
     if not 0 < _as_float(alpha) < 1:
         raise UsageError(f"Expected `{name}` to be between 0 and 1, exclusive, but got {quote(alpha)}.")
 
@@ -269,7 +269,7 @@ def check_seed(seed: int) -> None:
 
 
 def _as_float(value: float) -> float:
-    """Return a Python or array-library number as a float, and anything else as NaN, which fails all comparisons."""
+    """Convert a Python or array-library number to a float, and anything else to NaN, which fails all comparisons."""
     try:
         return math.nan if isinstance(value, str) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
@@ -277,7 +277,7 @@ def _as_float(value: float) -> float:
 
 
 def as_floats(name: str, values: Any) -> Floats:
-    """Return numbers as an array of floats, or raise UsageError naming the argument."""
+    """Convert numbers to an array of floats, or raise UsageError naming the argument."""
     try:
         array = np.asarray(values)
         if array.dtype.kind in "biuf" or not array.size:
@@ -288,7 +288,7 @@ def as_floats(name: str, values: Any) -> Floats:
 
 
 def _as_counts(name: str, counts: ArrayLike) -> NDArray[Any]:
-    """Return class counts [..., classes], or raise UsageError naming the argument."""
+    """Convert class counts [..., classes] to integers, or raise UsageError naming the argument."""
     array = np.asarray(as_floats(name, counts))
     possible = (array >= 0) & (array < _LARGEST_COUNT) & (array == np.floor(array))
     if not array.ndim or not array.shape[-1] or not possible.all():
@@ -318,7 +318,7 @@ def check_count(name: str, value: int) -> int:
 
 
 def _as_index(value: int) -> int:
-    """Return a Python or array-library integer as an int, and anything else as `_NO_INDEX`, which is negative."""
+    """Convert a Python or array-library integer to an int, and anything else to `_NO_INDEX`, which is negative."""
     try:
         return _NO_INDEX if isinstance(value, bool) else operator.index(value)
     except (TypeError, RuntimeError):
@@ -326,7 +326,7 @@ def _as_index(value: int) -> int:
 
 
 def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> None:
-    """Raise UsageError if not even unanimous votes could certify an input."""
+    """Raise UsageError if an argument is invalid, or if not even unanimous votes could certify an input."""
     check_count("n0", n0)
     check_count("n", n)
     check_alpha(alpha)
@@ -336,7 +336,7 @@ def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> Non
 
 
 def check_prediction(n: int, alpha: float) -> None:
-    """Raise UsageError if not even unanimous votes could settle a prediction."""
+    """Raise UsageError if an argument is invalid, or if not even unanimous votes could settle a prediction."""
     check_count("n", n)
     check_alpha(alpha)
     least = smallest_sample(alpha / 2)  # PREDICT's test is two-sided

@@ -1,7 +1,8 @@
-"""Cascade of smoothed classifiers: noise that depends on the input (Jeong and Shin, 2023). Does not import torch.
+"""Certificates of a cascade, whose noise level depends on the input (Jeong and Shin, 2023). Does not import torch.
 
-The cascade asks levels of decreasing sigma in turn. The first level at which a class has a probability above p_0
-decides the class; if there is no such level, the cascade abstains. `docs/combining.md` proves the certificate.
+A cascade consults smoothed classifiers, its levels, in order of decreasing sigma. The first level at which a class has
+a probability above p_0 decides the class; if there is no such level, the cascade abstains. `docs/combining.md` proves
+the certificate.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ class CascadeCertified(NamedTuple):
 
 @dataclass(frozen=True)
 class CascadeRule:
-    """Settings of a cascade: the noise level of each classifier, the threshold, and how its bounds share alpha.
+    """Settings of a cascade: the noise level of each classifier, the threshold, and the division of alpha among bounds.
 
-    K levels need K lower and K - 1 upper bounds, which must hold together.
+    K levels need K lower and K - 1 upper bounds, which must hold simultaneously.
 
     Attributes:
         sigmas: Standard deviation of the noise at each level, decreasing.
         p0: Probability that a class must exceed for a level to answer, in [0.5, 1).
-        alpha: Probability that a certificate is false.
+        alpha: Maximum probability that a certificate is false.
         first_share: Share of alpha for the first level's lower bound; the other 2K - 2 bounds share the rest equally.
 
     Raises:
@@ -153,5 +154,5 @@ class CascadeState:
         self.undecided = open_[goes_on]
 
     def certified(self) -> CascadeCertified:
-        """Return the certificates; inputs without an answer abstain."""
+        """Return the certificates; the cascade abstains on inputs that no level answers."""
         return CascadeCertified(self._prediction, np.where(self._level >= 0, self._radius, 0.0), self._level)

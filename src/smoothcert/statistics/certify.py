@@ -1,8 +1,8 @@
 """Compute certificates from class counts, at a single look or at several. Does not import torch.
 
 Three bounds are available. `one-sided`, the published one, bounds the probability of the selected class. `randomised`
-makes that bound exact with one uniform random number per image. `two-sided` bounds the selected class and every other
-one; it can also certify that a class stays among the `top` most likely.
+uses one uniform random number per image to bound it at a confidence of exactly 1 - alpha. `two-sided` bounds the
+probabilities of all classes, so it can also certify that a class stays among the `top` most likely.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Certified(NamedTuple):
 
 
 def check_bound(bound: str, top: int = 1) -> None:
-    """Raise if the bound is unknown, or does not support certificates for the `top` most likely classes."""
+    """Raise if the bound is unknown, or if `top` is invalid or not supported by the bound."""
     if bound not in BOUNDS:
         raise unknown_name("bound", bound, BOUNDS)
     if top < 1:
@@ -47,7 +47,7 @@ def certify_votes(
     bound: str = "one-sided",
     uniforms: Floats | None = None,
 ) -> Certified:
-    """Certify from the class counts [images, classes] of selection and estimation, with a single look."""
+    """Certify images from their class counts [images, classes] in selection and estimation, with a single look."""
     chosen, votes = np.argmax(np.asarray(selection), axis=-1), np.asarray(estimation)
     radius, failure = _radius(chosen, votes, alpha, noise, bound, 1, uniforms)
     return _certified(chosen, radius, failure)
@@ -66,7 +66,7 @@ def certify_looks(
 ) -> Certified:
     """Certify the chosen classes from the cumulative counts [images, looks, classes] at every look.
 
-    `reached` [images] is the number of looks taken at each image. Its radius is the largest over these looks.
+    `reached` [images] is the number of looks at each image. The radius of an image is the largest over its looks.
     """
     check_bound(bound, top)
     classes, votes = np.asarray(chosen), np.asarray(counts)
@@ -100,7 +100,7 @@ def _radius(
     top: int,
     uniforms: Floats | None,
 ) -> tuple[Floats, Floats]:
-    """Return radii, negative where nothing is certified, and the upper bounds on the failure probability they use."""
+    """Return radii (negative where nothing is certified) and upper bounds on the failure probability."""
     trials = votes.sum(axis=-1)
     successes = np.take_along_axis(votes, chosen[:, None], axis=1)[:, 0]
     if bound == "two-sided":
@@ -126,7 +126,7 @@ def _rival_bound(
 
     Half of alpha is spent on the chosen class, and the other half is shared equally by all other classes. Bounding only
     the observed runner-up would be invalid, since the votes that bound it also choose it. The `top`-th most likely
-    other class has at most 1 / `top` of the failure probability.
+    other class has at most a fraction 1 / `top` of the failure probability.
     """
     others = votes.shape[1] - 1
     if top > others:
@@ -137,11 +137,11 @@ def _rival_bound(
 
 
 def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, uniforms: ArrayLike) -> Floats:
-    """Return the upper bound on the failure probability with confidence exactly 1 - alpha, for one uniform w per image.
+    """Return an upper bound on the failure probability at confidence exactly 1 - alpha, given a uniform w per image.
 
-    With k = `successes`, it solves P(successes > k) + w P(successes = k) = alpha, between the Clopper-Pearson bounds of
-    k and of k + 1. For unanimous votes it could reach 0; there the Clopper-Pearson bound is kept, so that no radius
-    exceeds the usual maximum.
+    With k = `successes`, the bound solves P(successes > k) + w P(successes = k) = alpha. It lies between the
+    Clopper-Pearson bounds for k and k + 1. For unanimous votes the solution could be 0, so the Clopper-Pearson bound is
+    used instead, and no radius exceeds the usual maximum.
     """
     k, w = np.asarray(successes, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
     n = np.broadcast_to(np.asarray(trials, dtype=np.float64), k.shape)

@@ -22,7 +22,7 @@ def label_shares(votes: ArrayLike, labels: ArrayLike) -> Floats:
         labels: True classes, [images].
 
     Returns:
-        The shares, between 0 and 1; 0 without votes.
+        The shares, between 0 and 1; 0 for images without votes.
 
     Example:
         >>> label_shares([[90, 10], [30, 70]], [0, 0]).tolist()
@@ -35,7 +35,7 @@ def label_shares(votes: ArrayLike, labels: ArrayLike) -> Floats:
 
 
 def share_up_to(values: ArrayLike, at: ArrayLike) -> Floats:
-    """Return, for each number in `at`, the share of values that do not exceed it: their empirical distribution.
+    """Return, for each number in `at`, the share of values that do not exceed it (the empirical distribution function).
 
     Args:
         values: The values, one per image.
@@ -56,18 +56,18 @@ def expected_radii(successes: ArrayLike, n: int, fewer: int, noise: Noise, alpha
     """Return the expected radii if only some of the n votes had been drawn.
 
     Votes are independent, so `fewer` of them are a random subset: the number of successes among them is
-    hypergeometric given `successes`. The mean radius under this distribution is exact. Its average over images
-    is an unbiased estimate of the ACR at `fewer` votes, with less variance than one subset would give.
+    hypergeometric given `successes`. The mean radius is computed from this distribution, without simulation. Its
+    average over images is an unbiased estimate of the ACR at `fewer` votes, with less variance than one subset gives.
 
     Args:
         successes: Votes for the selected class among n, [images].
         n: Number of votes.
         fewer: Number of votes to keep, at most n.
         noise: The noise, which turns the bound into a radius.
-        alpha: Probability that a certificate is false.
+        alpha: Maximum probability that a certificate is false.
 
     Returns:
-        The expected radii, [images]; abstentions count 0.
+        The expected radii, [images]; abstentions count as 0.
 
     Raises:
         UsageError: If `fewer` is not between 1 and n.

@@ -1,9 +1,9 @@
-"""Tables for drawing Gaussian noise on the grid of 8-bit images in exact integers. No torch, no floats.
+"""Tables for drawing Gaussian noise on the grid of 8-bit images with integer arithmetic. Does not import torch.
 
-For u uniform below 2**60, the number of thresholds that are at most u, minus an offset, is the noise in steps of 1/255:
-Gaussian noise rounded to the grid. Rounding commutes with adding an 8-bit image, so the result equals smoothing
-with exact Gaussian noise, for a base classifier that first rounds and clips its input (Voracek and Hein, ICLR 2023).
-Probabilities need 60 bits, more than a double holds, so they are computed as decimals.
+For an integer u drawn uniformly from [0, 2**60), the number of thresholds that are at most u, minus an offset, is
+Gaussian noise rounded to whole steps of 1/255. Rounding commutes with adding an 8-bit image, so votes have the same
+distribution as under exact Gaussian noise, for a base classifier that first rounds and clips its input (Voracek and
+Hein, ICLR 2023). Probabilities need 60 bits, more than a double has, so they are computed as decimals.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def thresholds(sigma: float) -> Thresholds:
 
 
 def grid_noise(sigma: float, dimensions: int) -> GridNoise:
-    """Return the integer noise of sound certification, for inputs with `dimensions` values each."""
+    """Return integer noise for sound certification of inputs with `dimensions` values each."""
     return GridNoise(sigma, thresholds(sigma).slack(dimensions))
 
 

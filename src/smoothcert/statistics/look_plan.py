@@ -1,4 +1,4 @@
-"""Plans of sequential certification: the looks, the share of alpha that each spends, and decisions between them.
+"""Plans of sequential certification: the looks, the share of alpha that each spends, and the decision to stop.
 
 A look is an interim analysis of the votes. A plan fixes in advance after how many noise samples the looks take place,
 and how much of alpha each may spend. By the union bound, the best lower bound over all looks so far is valid at
@@ -45,7 +45,7 @@ class Plan:
             )
 
     def at(self, alpha: float) -> Plan:
-        """Return the same looks for another total, with the shares of alpha scaled in proportion."""
+        """Return the plan for another alpha: the same looks, with their shares scaled in proportion."""
         check_alpha(alpha)
         return Plan(self.looks, tuple(share * (alpha / self.alpha) for share in self.alphas), alpha)
 
@@ -54,7 +54,7 @@ class Plan:
         return failure_upper_bound(successes, self.looks[look], self.alphas[look])
 
     def best_failure(self, successes: ArrayLike, look: int) -> Floats:
-        """Return the best bound still possible: that of the last look if every further sample succeeds."""
+        """Return the best bound still possible: the bound at the last look if every further sample succeeds."""
         last = len(self.looks) - 1
         return self.failure(np.asarray(successes) + self.looks[last] - self.looks[look], last)
 
@@ -98,15 +98,15 @@ def _early_looks(n: int) -> list[int]:
 
 
 def even_plan(n: int, alpha: float) -> Plan:
-    """Return the looks of `table_plan` with equal shares of alpha, for budgets, which may end at any look."""
+    """Return a plan for sample budgets, which may end at any look: `table_plan` with equal shares of alpha."""
     looks = (*_early_looks(n), n)
     return Plan(looks, (alpha / len(looks),) * len(looks), alpha)
 
 
 def dense_plan(n: int, alpha: float) -> Plan:
-    """Return looks 10% apart, starting at 107 samples, with shares that sum to at most alpha for any number of looks.
+    """Return a plan with looks 10% apart from 107 samples on, whose shares sum to at most alpha for any n.
 
-    Look t is at ceil(1.1 ** (t + 48)) samples and spends 5 alpha / ((t + 4) (t + 5)).
+    Look t is at ceil(1.1 ** (t + 48)) samples, or at n if that is less, and spends 5 alpha / ((t + 4) (t + 5)).
     """
     looks, t = list[int](), 1
     while not looks or looks[-1] < n:
@@ -129,9 +129,9 @@ def failure_lower_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
 def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, failure: ArrayLike) -> Any:
     """Return a mask of the inputs for which a look leaves any of the failure probabilities in `needs` undecided.
 
-    `failure` is the best upper bound so far. A need is decided once that bound proves it, a lower bound at confidence
-    1 - alpha contradicts it, or even unanimous further votes could not prove it. In the last two cases sampling just
-    stops, which cannot cause a false certificate and so spends no alpha.
+    `failure` is the best upper bound so far. A value in `needs` is decided once this bound does not exceed it, a lower
+    bound at confidence 1 - alpha exceeds it, or even unanimous further votes could not bring the upper bound down to
+    it. In the last two cases sampling just stops, which cannot cause a false certificate and so spends no alpha.
     """
     k = np.asarray(successes)[..., None]
     wanted = np.asarray(needs, dtype=np.float64)
@@ -141,7 +141,7 @@ def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, fai
 
 
 def grid_needs(noise: Noise, radii: Sequence[float]) -> Floats:
-    """Return the failure probabilities that certify each radius of a grid, and radius 0, which is always included."""
+    """Return the largest failure probability that certifies each radius of a grid; radius 0 is always included."""
     needs = noise.failure_at([0.0, *radii])
     return np.unique(needs[needs > 0])
 

@@ -1,8 +1,8 @@
 """Metrics of certified images: pure functions on NumPy arrays, no torch.
 
-Arguments named `radius` [images] hold certified radii in full precision, 0 where the classifier abstains; `correct`
-[images] is true where the certified class is the label. Instead of both, functions also accept the results that
-`read_results` returns, or the records that `certify_dataset` returns.
+`radius` [images] contains certified radii in full precision, 0 where the classifier abstains. `correct` [images] is
+true where the certified class is the label. If `correct` is optional, `radius` may also be the return value of
+`read_results` or `certify_dataset`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 class Certificates(Protocol):
-    """Results in columns, as `read_results` returns them."""
+    """Columns of certification results, such as those that `read_results` returns."""
 
     @property
     def radius(self) -> Floats:
@@ -42,14 +42,14 @@ def _column(results: Any, name: str) -> Any:
 
 
 def _columns(radius: Certified, correct: ArrayLike | None) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return radii and correctness as arrays, from results or records if `correct` is None."""
+    """Return arrays of radii and correctness; if `correct` is None, read both from results or records."""
     if correct is None:
         try:
             radius, correct = (_column(radius, name) for name in ("radius", "correct"))
         except (AttributeError, TypeError):
             raise UsageError(
-                "Expected `radius` to be radii together with `correct`, or results of `read_results`, or records of "
-                f"`certify_dataset`, but got {quote(radius)} alone."
+                "Expected `correct` together with an array of radii, or `radius` to be the return value of "
+                f"`read_results` or `certify_dataset`, but got only {quote(radius)}."
             ) from None
     radii, right = as_floats("radius", radius), as_floats("correct", correct).astype(bool)
     if radii.ndim != 1 or radii.shape != right.shape or not len(radii):
@@ -64,7 +64,8 @@ def robust_radius(radius: Certified, correct: ArrayLike | None = None) -> Floats
     """Return the radius of each image, 0 where the prediction is wrong: its contribution to the ACR.
 
     Args:
-        radius: Certified radii, [images]. Or, without `correct`, what `read_results` or `certify_dataset` returns.
+        radius: Certified radii, [images]; or, without `correct`, the return value of `read_results` or
+            `certify_dataset`.
         correct: True where the certified class is the label, [images].
 
     Returns:
@@ -82,7 +83,8 @@ def average_certified_radius(radius: Certified, correct: ArrayLike | None = None
     """Return the average certified radius, ACR (Zhai et al., 2020).
 
     Args:
-        radius: Certified radii, [images]. Or, without `correct`, what `read_results` or `certify_dataset` returns.
+        radius: Certified radii, [images]; or, without `correct`, the return value of `read_results` or
+            `certify_dataset`.
         correct: True where the certified class is the label, [images].
 
     Returns:
@@ -99,7 +101,8 @@ def certified_accuracy(radius: Certified, correct: ArrayLike | None = None, at: 
     """Return the share of images classified correctly with a radius of at least `at`.
 
     Args:
-        radius: Certified radii, [images]. Or, without `correct`, what `read_results` or `certify_dataset` returns.
+        radius: Certified radii, [images]; or, without `correct`, the return value of `read_results` or
+            `certify_dataset`.
         correct: True where the certified class is the label, [images].
         at: One or more radii.
 
@@ -164,8 +167,8 @@ def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rh
     Args:
         accuracy: Certified accuracy, between 0 and 1.
         images: Number of images.
-        alpha: Probability that a certificate is false.
-        rho: Probability that the bound does not hold.
+        alpha: Maximum probability that a certificate is false.
+        rho: Maximum probability that the bound does not hold.
 
     Returns:
         The bound at confidence 1 - rho, at least 0.
@@ -216,7 +219,7 @@ def estimate(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10
         The mean, its standard error and the interval.
 
     Raises:
-        UsageError: If `confidence` is not in (0, 1).
+        UsageError: If an argument is invalid.
 
     Example:
         >>> found = estimate([0.0, 1.0, 1.0, 2.0])
@@ -263,7 +266,7 @@ def cluster_estimate(
     sums, numbers = as_floats("totals", totals), as_floats("counts", counts)
     if sums.ndim != 2 or sums.shape != numbers.shape or not sums.size:
         shapes = f"{sums.shape} and {numbers.shape}"
-        raise UsageError(f"Expected `totals` and `counts` to be of one shape [groups, images], but got {shapes}.")
+        raise UsageError(f"Expected `totals` and `counts` to have the same shape [groups, images], but got {shapes}.")
     _check_bootstrap(confidence, resamples, seed)
     means = []
     for drawn in resample_blocks(sums.shape[1], resamples, seed):
@@ -287,19 +290,20 @@ def _check_bootstrap(confidence: float, resamples: int, seed: int) -> None:
 def paired_difference(
     first: tuple[ArrayLike, ArrayLike, ArrayLike], second: tuple[ArrayLike, ArrayLike, ArrayLike]
 ) -> Estimate:
-    """Return the difference in ACR, first minus second, on the images that both results have.
+    """Return the difference in ACR, first minus second, on the images common to both results.
 
-    On the same images, differences in difficulty cancel, so the interval is far narrower than those of the two ACRs.
+    Both ACRs are means over the same images, so differences in difficulty cancel. The interval is therefore far
+    narrower than the intervals of the two ACRs.
 
     Args:
         first: Indices, radii and correctness of the first results, each [images].
-        second: The same for the second results.
+        second: Indices, radii and correctness of the second results.
 
     Returns:
         The difference, its standard error and a 95% interval.
 
     Raises:
-        UsageError: If the results have no image in common.
+        UsageError: If an argument is invalid, or the results have no image in common.
 
     Example:
         >>> first = [0, 1, 2], [1.0, 0.5, 2.0], [True, True, True]
@@ -322,7 +326,7 @@ def radius_grid(dataset: str | None) -> Sequence[float]:
     """Return the radii of the paper's tables for a dataset.
 
     Args:
-        dataset: Name of the dataset, or None.
+        dataset: Name of the dataset, or None if it is unknown.
 
     Returns:
         Equally spaced radii from 0.

@@ -107,8 +107,8 @@ class GridNoise(GaussianNoise):
     """Gaussian noise rounded to whole steps of 1/255 and drawn in exact integers, for sound certificates.
 
     `slack` bounds the distance between its tabulated distribution and the exact one (see
-    `smoothcert.statistics.integer_noise`). Probabilities are increased by it, and by a margin for rounding errors;
-    radii are rounded down.
+    `smoothcert.statistics.integer_noise`). Probabilities are increased by `slack` and by a margin for rounding
+    errors; radii are rounded down.
     """
 
     slack: float
@@ -117,7 +117,7 @@ class GridNoise(GaussianNoise):
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
         """Return the Gaussian radius for increased probabilities, rounded down."""
         radius = super().gap_radius(self._increased(failure), self._increased(rival))
-        return np.nextafter(np.floor(radius / _STEP) * _STEP, -np.inf)  # the double may lie above the multiple
+        return np.nextafter(np.floor(radius / _STEP) * _STEP, -np.inf)  # the double may exceed the exact multiple
 
     def failure_at(self, radius: ArrayLike) -> Floats:
         """Return a failure probability that certifies the radius despite slack, margin and rounding."""
@@ -160,5 +160,5 @@ def convert_radius(radius: ArrayLike, norm: str, wanted: str, dimensions: int | 
         return values
     if not dimensions:
         raise UsageError(f"An {wanted} radius needs `dimensions`, the number of values per input.")
-    # Slightly less, so that division and root never round a certificate up.
+    # Slightly reduced, so that rounding in the root and the division never enlarges a certificate.
     return np.asarray(values / dimensions ** (steps / 2) * (1 - 2.0**-50))

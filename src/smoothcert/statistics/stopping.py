@@ -19,7 +19,7 @@ from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, grid_ne
 from smoothcert.statistics.noise import Noise
 
 POOLS = 24
-"""Number of pools that a budget is divided among. The number of shards must divide it, so that no pool is split."""
+"""Number of pools that share a budget. It must be a multiple of the number of shards, so that no pool is split."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +27,8 @@ class StopRule(ABC):
     """Base class of stopping rules.
 
     Args:
-        skip_wrong: Stop after the selection if the selected class is not the label. Such an image counts as not
-            certified in every table, so this saves samples without changing tables.
+        skip_wrong: Stop after the selection if the selected class is not the label. Such an image counts as 0 in the
+            certified accuracy and the ACR in any case, so this saves samples without changing either.
     """
 
     name: ClassVar[str]
@@ -41,7 +41,7 @@ class StopRule(ABC):
 
     @abstractmethod
     def needs(self, noise: Noise) -> Floats:
-        """Return the failure probabilities that must be decided."""
+        """Return the largest failure probabilities that certify the radii to be decided."""
 
     def settings(self) -> dict[str, Any]:
         """Return the sidecar entries that describe the rule."""
@@ -50,7 +50,9 @@ class StopRule(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class TableStop(StopRule):
-    """Stop when every radius of a grid is decided: more samples would rarely change the table of certified accuracy.
+    """Stop when it is decided at every radius of a grid whether the image is certified.
+
+    More samples would rarely change the certified accuracy at these radii.
 
     Args:
         radii: Radii of the grid. Radius 0 (certified at all) is always included.
@@ -73,7 +75,7 @@ class TableStop(StopRule):
         return table_plan(n, alpha)
 
     def needs(self, noise: Noise) -> Floats:
-        """Return the failure probabilities of the grid."""
+        """Return the largest failure probabilities that certify the radii of the grid."""
         return grid_needs(noise, self.radii)
 
     def settings(self) -> dict[str, Any]:
@@ -107,7 +109,7 @@ class RadiusStop(StopRule):
         return dense_plan(n, alpha)
 
     def needs(self, noise: Noise) -> Floats:
-        """Return the failure probability of the radius."""
+        """Return the largest failure probability that certifies the radius."""
         return noise.failure_at([self.radius])
 
     def settings(self) -> dict[str, Any]:
@@ -157,27 +159,27 @@ class BudgetStop(TableStop):
             )
 
     def plan(self, n: int, alpha: float) -> Plan:
-        """Return the looks of a table with equal shares of alpha, since any look may be the last."""
+        """Return the same looks as `TableStop`, each with an equal share of alpha, since any look may be the last."""
         return even_plan(n, alpha)
 
     def settings(self) -> dict[str, Any]:
-        """Return the sidecar entries of the rule and its budget; the list of images already determines the shard."""
+        """Return the sidecar entries of the rule and its budget, without the shard (implied by the list of images)."""
         return {**super().settings(), "samples": self.samples, "images": self.images}
 
     def pools(self, count: int) -> list[int]:
-        """Return the pool of each of this shard's `count` images."""
+        """Return the pool number of each of this shard's `count` images."""
         part, parts = self.shard
         return [(part - 1 + place * parts) % POOLS for place in range(count)]
 
     def pool_budgets(self, count: int) -> Sequence[int]:
-        """Return the noise samples that each pool of images may use, proportional to its size."""
+        """Return the number of noise samples that each pool of images may use, in proportion to its size."""
         images = self.images or count
         sizes = [len(range(pool, images, POOLS)) for pool in range(POOLS)]
         return [self.samples * size // images for size in sizes]
 
 
 def check_radii(radii: Sequence[float]) -> None:
-    """Raise if a radius is negative or not finite."""
+    """Raise if `radii` is not a sequence of finite, non-negative numbers."""
     values = as_floats("radii", radii) if isinstance(radii, Sequence) and not isinstance(radii, str | bytes) else None
     if values is None or values.ndim != 1:
         raise UsageError(f"Expected `radii` to be a sequence of numbers, but got {quote(radii)}.")
