@@ -125,6 +125,6 @@ def test_archives_hold_plain_files_only(tmp_path, kind, suffix):
         entry.type, entry.linkname = {"link": tarfile.SYMTYPE, "fifo": tarfile.FIFOTYPE}.get(kind, tarfile.REGTYPE), "x"
         with tarfile.open(archive, "w") as tar:
             tar.addfile(entry)
-    with pytest.raises(SmoothcertError, match="expected (regular|plain) files"):
+    with pytest.raises(SmoothcertError, match="expected (only )?regular files"):
         unpack_arrays(archive, tmp_path / "set")
     assert sorted(path.name for path in tmp_path.iterdir()) == [archive.name], "nothing else is left"

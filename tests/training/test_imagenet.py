@@ -147,7 +147,15 @@ def test_a_broken_file_is_named_and_skipped_only_when_asked(photographs):
     last.write_bytes(b"")
     with pytest.warns(UserWarning, match="3.png"):
         ((_, labels),) = source.stream([(0, BatchShare(0, 2, 2), torch.tensor([3, 0]))])
-    assert labels.tolist() == [1, 0], "the label belongs to the image that replaces it"
+    assert labels.tolist() == [0, 0], "a class has its own replacements"
+    assert torch.equal(data.images[torch.tensor([3])], data.images[torch.tensor([0])])
+
+
+def test_a_class_without_images_that_can_be_decoded_is_named(photographs):
+    for file in (photographs / "imagenet/train/n01").iterdir():
+        file.write_bytes(b"")
+    with pytest.warns(UserWarning, match="is skipped"), pytest.raises(SmoothcertError, match="None of the 4 images of"):
+        load(photographs, skip_broken=True).images[torch.tensor([2])]
 
 
 def test_no_test_image_is_skipped(photographs):

@@ -172,7 +172,7 @@ def load_dataset(
         data_dir: The folder with the datasets; default: $SMOOTHCERT_DATA, else the platform's cache folder.
         resize: For image folders, the length to which the shorter side is resized (default for ImageNet: 256).
         crop: For image folders, the side of the square that is then cut from the center (default for ImageNet: 224).
-        skip_broken: For image folders, replace each image that cannot be decoded with the next one that can.
+        skip_broken: For image folders, replace each image that cannot be decoded with the next one of its class.
         root: Former name of `data_dir`, still accepted.
 
     Returns:

@@ -139,7 +139,7 @@ class ImageSettings:
         _BELOW_2_31,
     )
     skip_broken: bool = _field(
-        False, "image folders: replace each training image that cannot be decoded with the next one"
+        False, "image folders: replace each training image that cannot be decoded with the next one of its class"
     )
 
 

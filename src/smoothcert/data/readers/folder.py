@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,13 +32,16 @@ _BILINEAR = 2  # PIL.Image.Resampling.BILINEAR, as a number because Pillow is op
 class FolderImages:
     """Images of a folder as uint8 [count, 3, height, width]: the shorter side is resized, then the center is cropped.
 
-    Without `crop`, all images must have the same size. A file that cannot be decoded raises an error; with
-    `skip_broken`, it is replaced with the next decodable image and named in a warning.
+    Images are sorted by their `labels`. Without `crop`, all must have the same size. A file that cannot be decoded
+    raises an error; with `skip_broken`, it is replaced with the next decodable image of its class, after the last with
+    the first, and named in a warning.
     """
 
-    def __init__(self, paths: list[Path], resize: int | None, crop: int | None, *, skip_broken: bool = False) -> None:
+    def __init__(
+        self, paths: list[Path], labels: list[int], resize: int | None, crop: int | None, *, skip_broken: bool = False
+    ) -> None:
         _check_sizes(resize, crop)
-        self.paths, self.resize, self.crop, self.skip_broken = paths, resize, crop, skip_broken
+        self.paths, self.labels, self.resize, self.crop, self.skip_broken = paths, labels, resize, crop, skip_broken
         height, width = (crop, crop) if crop else _open(paths[0]).size[::-1]
         self.shape = torch.Size((len(paths), 3, height, width))
         self._warned_about: set[int] = set()
@@ -90,9 +94,10 @@ class FolderImages:
         return pixels.flip(2) if draws[-1] < 0.5 else pixels
 
     def _decodable(self, index: int) -> tuple[int, Image]:
-        """Return an image and its index; with `skip_broken`, replace a broken image with the next decodable one."""
-        for offset in range(len(self.paths)):
-            number = (index + offset) % len(self.paths)
+        """Return an image and its index; with `skip_broken`, replace a broken image with the next of its class."""
+        label = self.labels[index]
+        first, stop = bisect_left(self.labels, label), bisect_right(self.labels, label)
+        for number in (*range(index, stop), *range(first, index)):
             try:
                 return number, _open(self.paths[number])
             except SmoothcertError as error:
@@ -101,7 +106,7 @@ class FolderImages:
                 if number not in self._warned_about:
                     self._warned_about.add(number)
                     warnings.warn(f"{error} It is skipped.", Notice, stacklevel=2)
-        raise SmoothcertError(f"None of the {len(self.paths)} images can be decoded.")
+        raise SmoothcertError(f"None of the {stop - first} images of the class of {self.paths[index]} can be decoded.")
 
     def fingerprint(self) -> bytes:
         """Hash `resize`, `crop`, and the names and sizes of the files."""
@@ -152,14 +157,15 @@ def read_folder(
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if not classes:
         raise SmoothcertError(f"{folder} has no subfolders; expected one folder of images per class.")
-    paths, labels = [], []
+    paths, labels = [], list[int]()
     for label, name in enumerate(classes):
         files = sorted(path for path in (folder / name).rglob("*") if path.suffix.lower() in _SUFFIXES)
         if not files:
             raise SmoothcertError(f"{folder / name} contains no images; remove it, or add images of this class.")
         paths += files
         labels += [label] * len(files)
-    return FolderImages(paths, resize, crop, skip_broken=skip_broken), torch.tensor(labels), tuple(classes)
+    images = FolderImages(paths, labels, resize, crop, skip_broken=skip_broken)
+    return images, torch.tensor(labels), tuple(classes)
 
 
 def _open(path: Path) -> Image:
