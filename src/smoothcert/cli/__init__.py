@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="smoothcert",
         description="Certified robustness by randomized smoothing: train, certify and report.",
-        epilog="Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
+        epilog="Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"smoothcert {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -24,16 +24,16 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
         "--stop",
         choices=("fixed", "table", "radius", "budget"),
         default="fixed",
-        help="fixed: draw --n samples per image (default); table: stop sampling an image once every radius of the "
-        "results table is decided for it; radius: stop once --radius is decided; budget: spend --budget samples on "
-        "the most uncertain images",
+        help="fixed: draw --n noise samples per image (default); table: stop at an image once it is clear for every "
+        "radius of the results table whether the image is certified there; radius: the same for --radius only; "
+        "budget: draw --budget samples in total, on the most uncertain images",
     )
     text = "with --stop table or budget: radii of the results table (default: the paper's)"
     add_several(group, "--grid", dest="radii", type=float, metavar="R", help=text)
     group.add_argument("--radius", type=float, metavar="R", help="with --stop radius: the radius to decide")
     text = "with --stop budget: total number of samples for the dataset, such as 5e8"
     group.add_argument("--budget", dest="samples", metavar="B", help=text)
-    text = "stop sampling an image if its selected class is wrong; this does not change the results table"
+    text = "stop at an image if its selected class is wrong; this changes neither certified accuracies nor the ACR"
     group.add_argument("--skip-wrong", action="store_true", help=text)
     group = parser.add_argument_group("kind of certificate")
     group.add_argument("--noise", default="gaussian", help="gaussian (default), for l2 radii, or uniform, for l1 radii")

@@ -28,7 +28,9 @@ def add_command(commands: Any) -> None:
     add_unverified(parser)
     group = parser.add_argument_group("certificate (defaults: as in FILE)")
     group.add_argument("--alpha", type=float, help="failure probability")
-    group.add_argument("--bound", metavar="NAME", help="one-sided, randomised or two-sided")
+    group.add_argument(
+        "--bound", metavar="NAME", help="bound on the class probability: one-sided, randomised or two-sided"
+    )
     group.add_argument("--norm", metavar="NAME", help="l1, l2 or linf")
     group.add_argument(
         "--top-k", dest="top", type=int, metavar="K", help="certify that the label is among the top K classes"

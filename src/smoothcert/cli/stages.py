@@ -53,7 +53,7 @@ class Stages(ExitStack):
         return lambda title, done, total: self.bar_for(title, total, unit).update(done)
 
     def bar_for(self, title: str, total: int | None, unit: str, start: int = 0) -> ProgressBar:
-        """Return the bar with this title; if it is a new title, close the previous bar."""
+        """Return the bar with this title. If the title is new, close the previous bar and open a new one."""
         if title != self.title:
             self.close()
             self.title, self.bar = title, self.enter_context(ProgressBar(title, total, unit, start))

@@ -78,9 +78,11 @@ class ImageData:
     def __post_init__(self) -> None:
         dtype = getattr(self.images, "dtype", torch.uint8)
         fits = isinstance(dtype, torch.dtype) and (dtype == torch.uint8 or dtype.is_floating_point)
-        if not (fits and isinstance(self.images, Tensor | Images) and len(self.images.shape)):
-            kind = f"{kind_of(self.images)} of {dtype}"
-            raise UsageError(f"{self.name}: expected images to be a tensor of uint8 or floats, but got {kind}.")
+        if not (fits and isinstance(self.images, Tensor | Images)):
+            kind = f"{kind_of(self.images)} of {dtype}" if hasattr(self.images, "dtype") else kind_of(self.images)
+            raise UsageError(f"{self.name}: expected images to be a uint8 or floating-point tensor, but got {kind}.")
+        if not len(self.images.shape):
+            raise UsageError(f"{self.name}: expected one entry per image, but got a tensor without dimensions.")
         if not isinstance(self.labels, Tensor):
             raise UsageError(f"{self.name}: expected labels to be a tensor, but got {kind_of(self.labels)}.")
         if self.labels.dim() != 1 or self.labels.is_floating_point() or self.labels.is_complex():

@@ -47,7 +47,7 @@ class BatchShare(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranks:
-    """A job of one process, with trivial operations; `LaunchedRanks` overrides them."""
+    """The ranks of a job with a single process, whose operations are trivial; `LaunchedRanks` overrides them."""
 
     rank: int = 0
     size: int = 1

@@ -21,8 +21,8 @@ class UserModel(NamedModel):
     """A user's network, for inputs of one shape.
 
     Scores are returned in the dtype of the inputs, so that losses are computed in float32 even under bfloat16 autocast.
-    If the network's output has an attribute `logits`, as in the package transformers, it contains the scores. The
-    weights are stored under the network's own names.
+    If the network's output has an attribute `logits`, as in the package transformers, that attribute is used as the
+    scores. Checkpoints store the weights under the network's own names, without the prefix `network.`.
 
     `num_classes` is the number of scores per input. `data_classes` is the number of classes in the data, which was
     passed to the network's factory; it may be smaller.

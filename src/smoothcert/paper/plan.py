@@ -30,7 +30,7 @@ def plan(
 ) -> Iterator[PlanLine]:
     """Yield a line for every run, preceded by a line for its teacher if the teacher or its soft labels are missing.
 
-    Runs with equal dataset, network, method, options, epochs and batch size are timed once, as if trained alone.
+    Runs with the same dataset, network, method, options, epochs and batch size are timed once, as if trained alone.
     `on_trial` is called with the name of a run or teacher before its training is timed.
     """
     steps_and_seconds, seconds_per_image = dict[Any, tuple[int, float]](), dict[Any, float]()

@@ -111,8 +111,8 @@ class BaseClassifier:
         scores = _as_tensor(returned, noisy.device)
         if scores.dim() == 2 and scores.shape[1] == 1:
             raise UsageError(
-                "Expected a score for each class from the model, but got a single one; wrap a model that scores only "
-                "the second of two classes in a function that returns both, such as (-score, score)."
+                "Expected one score per class from the model, but got a single score. If it is the score of the second "
+                "of two classes, wrap the model in a function that returns `torch.cat([-score, score], dim=1)`."
             )
         if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
             expected = f"[{len(noisy)}, {self.num_classes or 'classes'}]"

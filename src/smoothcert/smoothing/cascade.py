@@ -112,7 +112,7 @@ class Cascade:
             n: Number of fresh noise samples per level that bound probabilities.
             alpha: Maximum probability that the certificate is wrong.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
+            index: One integer per input, below 2**32, that identifies its noise (default: a hash of the input).
             batch: Number of noisy samples in memory at once (default: chosen for the device).
 
         Returns:

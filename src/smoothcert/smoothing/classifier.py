@@ -178,7 +178,7 @@ class SmoothedClassifier(nn.Module):
             x: One input or a batch.
             n: Number of noise samples per input.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
+            index: One integer per input, below 2**32, that identifies its noise (default: a hash of the input).
             batch: Number of noisy samples in memory at once (default: chosen for the device).
 
         Returns:
@@ -215,7 +215,7 @@ class SmoothedClassifier(nn.Module):
             n: Number of noise samples per input.
             alpha: Maximum probability that a prediction is not the class of the smoothed classifier.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
+            index: One integer per input, below 2**32, that identifies its noise (default: a hash of the input).
             batch: Number of noisy samples in memory at once (default: chosen for the device).
 
         Returns:
@@ -256,7 +256,7 @@ class SmoothedClassifier(nn.Module):
             n: Number of fresh noise samples that bound the probability of the class.
             alpha: Maximum probability that the certificate is wrong.
             seed: Seed of the noise, or None for a fresh one.
-            index: One whole number per input, below 2**32, that identifies its noise (default: a hash of its bytes).
+            index: One integer per input, below 2**32, that identifies its noise (default: a hash of the input).
             batch: Number of noisy samples in memory at once (default: chosen for the device).
 
         Returns:

@@ -144,8 +144,8 @@ def input_dtype(model: Callable[[Tensor], Any], form: str, precision: str) -> to
 def with_kernels(folded: Classifier, model: Classifier) -> Classifier:
     """Replace layers of `folded`, the folded form of `model`, with the package's kernels if the device supports them.
 
-    There are kernels for the convolutions that a network lists as `pooled` (a linear layer follows the last one), and
-    for whole ResNets.
+    There are kernels for CIFAR ResNets (see `has_kernels`), ResNets of bottlenecks (see `has_bottlenecks`), and the
+    convolutions that a network lists in `pooled`. The last of these must be followed by a linear layer.
     """
     if not (next(folded.parameters()).is_cuda and network_kernels()):
         return folded

@@ -112,9 +112,9 @@ def as_indices(index: Any, inputs: Tensor) -> Tensor:
     try:
         indices = _hash_rows(inputs) if index is None else torch.as_tensor(index).reshape(-1)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise UsageError(f"Expected `index` to have one integer per input, but got {quote(index)}.") from error
+        raise UsageError(f"Expected `index` to contain one integer per input, but got {quote(index)}.") from error
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
-        raise UsageError(f"Expected `index` to have one integer per input, but got {indices.dtype}.")
+        raise UsageError(f"Expected `index` to contain one integer per input, but got {indices.dtype}.")
     if len(indices) != count:
         raise UsageError(f"Expected one `index` per input ({count}), but got {len(indices)}.")
     if bool((indices < 0).any() | (indices >= 1 << 32).any()):

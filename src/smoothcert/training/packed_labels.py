@@ -32,7 +32,9 @@ class PackedLabels:
                 self.offsets = file.get_tensor("offsets")
                 self.classes, self.votes = file.get_slice("classes"), file.get_slice("votes")  # read on demand
         except (OSError, SafetensorError) as error:
-            raise SmoothcertError(f"{path} is damaged ({first_line(error)}); delete it to regenerate it.") from error
+            raise SmoothcertError(
+                f"{path} cannot be read ({first_line(error)}); if it is damaged, delete it to regenerate it."
+            ) from error
         offsets, ends = self.offsets, (self.classes.get_shape(), self.votes.get_shape())
         whole = offsets.ndim == 1 and offsets.dtype == np.int64 and len(offsets) > 0
         if not whole or ends != ([offsets[-1]], [offsets[-1]]) or offsets[0] or (np.diff(offsets) < 0).any():

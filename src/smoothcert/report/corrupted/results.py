@@ -27,8 +27,8 @@ class CorruptionPart:
 class CorruptedResults:
     """Results of one network by corruption and severity.
 
-    `suite` is the published benchmark ("mnist-c" or "cifar10-c") that defines the corruptions of the mean. Other
-    corruptions are held out of the mean, unless no corruption of the suite has results.
+    `suite` is the published benchmark ("mnist-c" or "cifar10-c") that defines the corruptions that count toward the
+    mean. Other corruptions are held out, unless no corruption of the suite has results.
     """
 
     name: str
@@ -43,7 +43,7 @@ class CorruptedResults:
 
     @property
     def corruptions(self) -> list[str]:
-        """Corruptions of the mean, in the suite's order."""
+        """Corruptions that count toward the mean, in the suite's order."""
         present = {corruption for corruption, _ in self.parts}
         return [name for name in CORRUPTIONS[self.suite] if name in present] or sorted(present)
 
@@ -60,7 +60,7 @@ class CorruptedResults:
 
     @property
     def severities(self) -> list[int]:
-        """Severities of the corruptions of the mean."""
+        """Severities of the corruptions that count toward the mean, sorted."""
         return sorted({severity for corruption, severity in self.parts if corruption in self.corruptions})
 
     @property
@@ -82,10 +82,10 @@ def same_images(members: Sequence[CorruptedResults]) -> bool:
 
 
 def on_shared_images(members: Sequence[CorruptedResults]) -> list[CorruptedResults]:
-    """Restrict networks to shared images, separately for each corruption and severity.
+    """Restrict results to the images that all networks share, separately for each corruption and severity.
 
-    Networks without results for a corruption and severity do not count there. If some corruption and severity has no
-    shared images, the networks are returned unchanged.
+    Networks without results for a corruption and severity are ignored there. If there are no shared images for one of
+    them, all results are returned unchanged.
     """
     shared = {
         key: reduce(np.intersect1d, [entry.parts[key].images for entry in members if key in entry.parts])

@@ -36,7 +36,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Point:
-    """A point in a trade-off panel: a run's results, its setting as a label, and the paper's numbers, if drawn."""
+    """A point in a trade-off panel: a run's results, its setting as a label and, optionally, the paper's numbers."""
 
     results: Results
     setting: str = ""

@@ -109,7 +109,7 @@ def varied_options(runs: Sequence[Run]) -> list[Json | None]:
 
 
 def _cells(row: TableRow, table: Table) -> list[list[str]]:
-    """Return the texts of a row, and of the paper's numbers if it has any, as `smoothcert report --out` writes them."""
+    """Return the cells of a row and, if the paper has its numbers, of these, as `smoothcert report --out` does."""
     entry = row.entry
     paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
     return [[cell.text for cell in line] for line in row_lines(row, table, paper)]

@@ -82,7 +82,7 @@ def _by_severity(entry: CorruptedResults, summary: Summary) -> HeatMapValues:
 
 
 def _by_network(entry: CorruptedResults, summary: Summary, column: str, printed: float | None) -> HeatMapValues:
-    """Return a network's column: corruptions of the mean, the mean, the paper's mean, and then other corruptions."""
+    """Return a network's column: the corruptions that count toward the mean, the means, and the other corruptions."""
     means = [("mean", summary.mean.value)] + ([] if printed is None else [("mean (paper)", printed)])
     rows = [(name, summary.by_corruption[name]) for name in (*entry.corruptions, *entry.held_out)]
     rows[len(entry.corruptions) : len(entry.corruptions)] = means

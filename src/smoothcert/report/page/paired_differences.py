@@ -14,7 +14,7 @@ Pair = tuple[int, int, Estimate]
 
 
 def compare_pairs(entries: Sequence[Entry]) -> list[Pair]:
-    """Compare all pairs of runs with equal dataset and protocol that share at least two images."""
+    """Compare all pairs of runs with the same dataset and protocol that share at least two images."""
     places = [
         (first, second)
         for first, second in combinations(range(len(entries)), 2)

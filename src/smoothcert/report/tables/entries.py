@@ -34,7 +34,7 @@ class Entry:
     paper: tuple[str | None, str] = (None, "")  # table (None: the main one) and setup of the matching row in the paper
     seed: int | None = None  # set if runs differ in their seed only
     cost: float | None = None  # of training, in forward passes per training image
-    qualifier: str = ""  # distinguishes runs with equal name, dataset and noise level
+    qualifier: str = ""  # distinguishes runs with the same name, dataset and noise level
 
     @property
     def settings(self) -> Mapping[str, Any]:

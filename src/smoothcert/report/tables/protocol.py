@@ -65,7 +65,7 @@ def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> No
     if len(norms) > 1:
         raise UsageError(f"Radii in {' and '.join(sorted(norms))} cannot be in one table; report each norm separately.")
     if linf and norms != {"l2"}:
-        raise UsageError(f"`linf` converts l2 radii, but these results are in {norms.pop()}; omit `linf`.")
+        raise UsageError(f"`linf` converts l2 radii, but these radii are in the {norms.pop()} norm; omit `linf`.")
     for entry in entries:
         if paper and entry.protocol:
             raise UsageError(f"{entry.name} was not certified with the paper's protocol; omit `paper`.")

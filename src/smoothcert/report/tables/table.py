@@ -149,7 +149,10 @@ def _mark_rows(rows: Sequence[TableRow]) -> None:
 
 
 def _mark_worse(rows: Sequence[TableRow]) -> None:
-    """Mark accuracies below the costliest Gaussian run that costs at most as much, else below the cheapest one."""
+    """Mark the accuracies of each row that are below those of Gaussian training at no more than the row's cost.
+
+    The costliest such Gaussian run counts or, if all of them cost more than the row, the cheapest one.
+    """
     gaussians = sorted((row for row in rows if row.entry.method == "gaussian"), key=lambda row: row.entry.cost or 0.0)
     for row in rows:
         affordable = [other for other in gaussians if (other.entry.cost or 0.0) <= (row.entry.cost or math.inf)]
