@@ -1,4 +1,4 @@
-"""Train CAT-RS and a Gaussian baseline on a subset of MNIST and certify both, in a few minutes on a laptop.
+"""Train CAT-RS and a Gaussian baseline on a subset of MNIST and certify both, in about a minute on two CPU cores.
 
     python examples/demo.py [FOLDER]
 

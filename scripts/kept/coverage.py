@@ -29,7 +29,7 @@ NETWORKS = {
 class ReproducedRow:
     """A row of the paper with our ACR beside the paper's; `run` is the kept run of the first seed.
 
-    If the authors published results per image, `paper` is their ACR on the images of our row.
+    If the authors published results per image, `paper` is their ACR on the images of our row, and `source` says so.
     """
 
     run: str
@@ -38,6 +38,7 @@ class ReproducedRow:
     sigma: float
     ours: float
     paper: float
+    source: str = "paper"
 
     @property
     def difference(self):
@@ -46,7 +47,7 @@ class ReproducedRow:
 
     def __str__(self):
         place = f"{TITLES.get(self.dataset, self.dataset)} at sigma {self.sigma:.2f}"
-        return f"{self.name} on {place} ({self.ours:.4f}, paper {self.paper:.3f}, {self.difference:+.4f})"
+        return f"{self.name} on {place} ({self.ours:.4f}, {self.source} {self.paper:.3f}, {self.difference:+.4f})"
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,11 @@ def reproduced(name, group):
         return []
     pair = pair_with_published(entry) if len(group) == 1 else None
     ours, theirs = (pair.ours, pair.published) if pair else (fmean(map(printed_acr, results)), paper.acr)
-    return [ReproducedRow(job.config.name, job.label, entry.dataset, entry.sigma, ours, theirs)]
+    return [
+        ReproducedRow(
+            job.config.name, job.label, entry.dataset, entry.sigma, ours, theirs, "published" if pair else "paper"
+        )
+    ]
 
 
 def missing_rows(jobs, total):

@@ -258,7 +258,7 @@ def test_a_cut_that_gives_no_whole_images_is_refused(tmp_path, cut, message):
 
 @pytest.mark.parametrize("images", [torch.zeros(2, 1, 28, 28, dtype=torch.int64), np.zeros((2, 1, 28, 28), np.uint8)])
 def test_images_are_tensors_of_bytes_or_floats(images):
-    with pytest.raises(UsageError, match="mine: expected images to be a tensor of uint8"):
+    with pytest.raises(UsageError, match="mine: expected images to be a uint8 or floating-point tensor"):
         smoothcert.ImageData("mine", "test", images, torch.arange(2), ("a", "b"), (0.0,), (1.0,))
     with pytest.raises(UsageError, match="mine: expected labels to be a tensor, but got a list"):
         smoothcert.ImageData("mine", "test", torch.zeros(2, 1, 4, 4).byte(), [0, 1], ("a", "b"), (0.0,), (1.0,))

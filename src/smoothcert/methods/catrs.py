@@ -29,7 +29,7 @@ class CatRs(NoiseSplitMethod):
 
     The bottom-K loss sums the cross-entropy over the K easiest of M noise samples and divides it by M. K is drawn from
     Bin(M, p), where p is the accuracy over the samples; a K of 0 is raised to 1 (Eq. 6). Images with K = M also have a
-    worst-case loss (Eq. 7), with weight lambda (Eq. 8): the largest divergence from the soft label over the M noise
+    worst-case loss (Eq. 7), with weight lambda (Eq. 9): the largest divergence from the soft label over the M noise
     samples, each perturbed adversarially in T steps within radius epsilon. Options select the variants of the paper's
     ablations.
     """

@@ -24,7 +24,7 @@ from smoothcert.methods.perturb import (
 class SmoothAdv(NoiseSplitMethod):
     """Cross-entropy of adversarial images under m noise samples; the attack takes T steps within radius epsilon.
 
-    The attack maximizes -log of the label's mean probability over the same noise samples (Eq. 7 of the CAT-RS paper).
+    The attack maximizes -log of the label's mean probability over the same noise samples (Eq. 8 of the CAT-RS paper).
     """
 
     name = "smoothadv"

@@ -1,4 +1,4 @@
-"""Soft labels: a teacher's votes on the training images under noise (Eq. 9 of the paper).
+"""Soft labels: a teacher's votes on the training images under noise (Eq. 11 of the paper).
 
 They are stored next to the teacher as an ordinary predictions file with counts, named by a hash of everything they
 depend on. They are therefore computed only once, even if interrupted, and other tools can read them. Once

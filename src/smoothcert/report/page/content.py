@@ -90,9 +90,9 @@ def build_content(
 
 
 def varied_options(runs: Sequence[Run]) -> list[Json | None]:
-    """Return, for each run, the only option that varies among runs of its method, dataset and noise level.
+    """Return the name and value of the numerical option that varies among runs of a method, dataset and noise level.
 
-    The value is None unless exactly one numerical option varies.
+    A run's entry is None unless exactly one such option varies. Other options are ignored.
     """
     groups: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
     for position, run in enumerate(runs):
