@@ -16,6 +16,7 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.report.page import render_page
 from smoothcert.report.page.radius_grid import grid_for
 from smoothcert.report.page.votes import read_estimation, vote_shares
+from smoothcert.report.palette import LIGHT, METHOD_COLORS
 from smoothcert.report.sources import read_runs
 from smoothcert.report.tables.formats import FORMATS
 from smoothcert.report.tables.table import build_table
@@ -734,6 +735,23 @@ def test_a_distant_run_does_not_stretch_the_axes_of_the_tradeoff(browser, tmp_pa
     across = sorted(float(move.removeprefix("translate(").split()[0]) for move in moves)
     assert across[0] == 68, "the left edge"
     assert across[-1] - across[1] > 200, "the others use the width"
+    page.context.close()
+
+
+def test_every_method_has_a_color_on_the_page(browser, tmp_path, mini):
+    for method in ("catrs", "first-failure", "own"):
+        make_run(tmp_path / method, mini.labels.numpy()[:100], method=method)
+    runs = read_runs([str(path) for path in sorted(tmp_path.iterdir())])
+    path = tmp_path / "report.html"
+    path.write_text(render_page(runs, build_table([run.entry for run in runs])))
+    page = Opened(browser, path)
+    page.load()
+    settle(page.tab)
+    curves = page.tab.locator("#curves-plot path[stroke-width='1.8']")
+    strokes = curves.evaluate_all("all => all.map(curve => curve.getAttribute('stroke'))")
+    assert len(set(strokes)) == 3
+    assert LIGHT[METHOD_COLORS["catrs"]] in strokes
+    assert set(strokes) <= set(LIGHT)
     page.context.close()
 
 

@@ -1,5 +1,5 @@
-// Colors stand for methods, or for runs if a single method has several at a noise level. Dashes tell runs of one color
-// apart.
+// Colors stand for methods, or for runs if a single method has several at a noise level. Methods without a color of
+// their own get one that no other method on the page has, as long as there are any. Dashes tell runs of one color apart.
 
 import { data } from "./data.js";
 import { css, s, unique } from "./dom.js";
@@ -7,7 +7,14 @@ import { filteredRuns, state } from "./state.js";
 
 const COLORS = 8;
 export const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [14, 4], [4, 6]];
-const ownNames = unique(data.runs.filter((run) => !run.method).map((run) => run.label));
+
+const slots = new Map(data.runs.map((run) => [run.methodName, data.colors[run.method]]));
+const taken = new Set(slots.values());
+const free = [7, 0, 1, 2, 3, 4, 5, 6].filter((slot) => !taken.has(slot));
+const others = [...slots.keys()].filter((name) => slots.get(name) === undefined);
+others.forEach((name, i) => {
+  slots.set(name, free[i % free.length]);
+});
 
 let known = {};
 
@@ -26,7 +33,7 @@ function positions() {
 export function colorSlot(run) {
   const places = positions();
   if (places) return (places.get(run.id) ?? 0) % COLORS;
-  return run.method ? data.colors[run.method] : (7 + ownNames.indexOf(run.label)) % COLORS;
+  return slots.get(run.methodName);
 }
 
 export const colorOf = (run) => css(`--run-${colorSlot(run)}`);
