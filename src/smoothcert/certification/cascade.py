@@ -44,7 +44,7 @@ def certify_cascade(
 
     Args:
         paths: Results files written by `certify` for the same images, with the votes beside them.
-        p0: Probability that a class must exceed for a level to answer.
+        p0: Class probability above which a level answers, in [0.5, 1).
         alpha: Maximum probability that a certificate is false (default: as in the files).
         first_share: Share of alpha for the first level's lower bound.
         unverified: Also read files whose rows do not follow from their votes.

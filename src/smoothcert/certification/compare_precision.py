@@ -31,7 +31,7 @@ from smoothcert.statistics.noise import Noise
 
 @dataclass(frozen=True)
 class Comparison(Record):
-    """A certificate for the first precision, the number of differing votes, zeta, and the second precision's radius."""
+    """A certificate for the first precision, the number of differing votes, the bound zeta, and the second's radius."""
 
     columns: ClassVar[tuple[str, ...]] = (*COLUMNS, "differ", "zeta", "transferred")
 
@@ -122,7 +122,7 @@ class _Pair(nn.Module):
         return all(is_unaltered(each.model) for each in (self.first, self.second))
 
     def forward(self, noisy: Tensor) -> Tensor:
-        """Return scores that are 1 for the class of the pair, or NaN where either network returns NaN."""
+        """Return scores that are 1 for the class that encodes both votes, or NaN where either network returns NaN."""
         scores = self.first.scores(noisy), self.second.scores(noisy)
         votes = [each.argmax(dim=1) for each in scores]
         pair = votes[0] + scores[0].shape[1] * (votes[0] != votes[1])

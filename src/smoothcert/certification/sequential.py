@@ -181,7 +181,7 @@ class _SequentialRun:
         return self.records(done) if self.on_progress else []
 
     def _observe(self, places: Sequence[int]) -> None:
-        """Read the next stage of each image; store it if it is new."""
+        """Pass the votes of each image's next stage to the tracker, after storing those that are new."""
         fresh = list[Look]()
         for place in places:
             if not self._is_stored(place):

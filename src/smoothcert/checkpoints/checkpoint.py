@@ -49,7 +49,7 @@ class Checkpoint:
     sha256: str = ""
 
     def describe(self) -> dict[str, Any]:
-        """Describe the model, for the settings in the sidecars of results files."""
+        """Return the description of the model that the sidecars of results files record."""
         known = {key: self.about[key] for key in ("name", "method") if key in self.about}
         return {"sha256": self.sha256, "architecture": self.model.architecture, **known}
 

@@ -45,7 +45,7 @@ def add_command(commands: Any) -> None:
         "--p0",
         type=float,
         metavar="P",
-        help="probability that a class must exceed for a level to answer (default: 0.5)",
+        help="class probability above which a level answers (default: 0.5)",
     )
     text = "share of alpha for the first level's lower bound (default: 0.8)"
     group.add_argument("--first-share", type=float, metavar="S", help=text)

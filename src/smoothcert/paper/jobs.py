@@ -117,7 +117,7 @@ class Workplace:
         ]
 
     def as_begun(self, job: Job) -> Job:
-        """Return the job with the precision of its existing run, if there is one (a table may mix precisions)."""
+        """Return the job with the precision of its existing run, if any; runs of a table may differ in precision."""
         existing = RunFolder(self.runs / job.config.name).read_config()
         if existing is None:
             return job

@@ -47,7 +47,7 @@ class Cascade:
 
     Args:
         classifiers: `SmoothedClassifier`s with Gaussian noise for the same inputs and classes.
-        p0: Probability that a class must exceed for a level to answer, in [0.5, 1).
+        p0: Class probability above which a level answers, in [0.5, 1).
         first_share: Share of alpha for the first level's lower bound; the other bounds share the rest equally.
 
     Raises:

@@ -138,12 +138,12 @@ class SmoothedClassifier(nn.Module):
 
     @property
     def form(self) -> str:
-        """Form in which the model votes."""
+        """Deployed form of the model: `plain`, `folded`, `compiled` or `pinned`."""
         return self._base.form
 
     @property
     def precision(self) -> str:
-        """Precision in which the model votes."""
+        """Precision of the model's forward passes: `fp32`, `tf32` or `bf16`."""
         return self._base.precision
 
     def extra_repr(self) -> str:

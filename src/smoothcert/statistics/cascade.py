@@ -35,7 +35,7 @@ class CascadeRule:
 
     Attributes:
         sigmas: Standard deviation of the noise at each level, decreasing.
-        p0: Probability that a class must exceed for a level to answer, in [0.5, 1).
+        p0: Class probability above which a level answers, in [0.5, 1).
         alpha: Maximum probability that a certificate is false.
         first_share: Share of alpha for the first level's lower bound; the other 2K - 2 bounds share the rest equally.
 

@@ -86,7 +86,7 @@ def run_passes(config: TrainConfig, images: int) -> float:
 
 
 def first_phase_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost that a run would have, without votes, if every epoch were like the first."""
+    """Return the cost of a run if every epoch cost as much as the first, without the votes for choosing images."""
     method = method_of(config)
     return config.epochs * images * getattr(method, "num_noises", 1) * passes(method.at_epoch(0))
 

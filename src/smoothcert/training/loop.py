@@ -97,8 +97,8 @@ def _scheduled_inputs(
 ) -> Iterator[tuple[int, Inputs]]:
     """Yield every remaining step with its inputs.
 
-    Sources read ahead, so a schedule ends before each epoch that chooses its images anew, and the next schedule begins
-    only after that choice.
+    Sources read ahead, so a schedule ends before each epoch that updates the weights of images, and the next schedule
+    begins only after that update.
     """
     config, source, epoch_steps, first = run.config, run.stepper.source, len(run.plan), run.start
     while first < run.total:

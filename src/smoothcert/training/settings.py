@@ -199,7 +199,7 @@ class SamplingSettings:
     reweight_samples: int = _field(16, "noise samples per image for reweighting", _AT_LEAST_16)
 
     def chooses_images_at(self, epoch: int) -> bool:
-        """Return True if the images to draw are chosen anew at the start of an epoch."""
+        """Return True if the weights for drawing images are set or updated at the start of the given epoch."""
         since = epoch - self.sampling_epoch
         if self.sampling == "shuffle" or since < 0:
             return False

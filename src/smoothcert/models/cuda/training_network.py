@@ -18,10 +18,10 @@ _WIDTHS = 16, 32, 64
 
 
 def has_kernels(network: ResNet, x: Tensor) -> bool:
-    """Return True if the kernels can train a network on images x: a CIFAR ResNet with plain BatchNorm.
+    """Return True if the kernels can train a network on images x.
 
-    The sides of the images must be even in each stage, and 32-bit integers must be able to index their values. Layers
-    must have no hooks, since these would not be called.
+    The network must be a CIFAR ResNet with plain BatchNorm and without hooks, since these would not be called. The
+    sides of the images must be even in each stage, and 32-bit integers must be able to index their values.
     """
     stages, modules = network.stage_modules(), list(network.modules())
     convs = [module for module in modules if isinstance(module, nn.Conv2d)]

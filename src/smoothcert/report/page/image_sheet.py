@@ -29,7 +29,7 @@ class Pictures:
 
 
 def check_same_dataset(results: Results, pictures: Pictures) -> None:
-    """Raise if the results were not certified on these images."""
+    """Raise if the results are not for these images."""
     sha256 = results.about.get("settings", {}).get("data", {}).get("sha256", "")
     known = results.idx.max() < len(pictures.labels)
     if sha256 not in ("", pictures.sha256) or not known or (pictures.labels[results.idx] != results.label).any():

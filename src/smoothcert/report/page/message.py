@@ -133,7 +133,7 @@ def _radius_sentence(best: Sequence[BestAt]) -> list[Json]:
 
 
 def _winners(at: BestAt) -> str:
-    """Name the best row at a radius, and the best row of another method if both values are equal as printed."""
+    """Name the best row at a radius, and that of another method if its accuracy is printed as the same number."""
     level = at.second is not None and f"{at.accuracy:.1f}" == f"{at.second_accuracy:.1f}"
     return listed([_name(row) for row in (at.first, at.second if level else None) if row])
 
