@@ -237,7 +237,7 @@ def test_a_look_that_was_not_written_in_full_is_left_out(sequential):
 
 def test_images_left_out_for_their_class_say_nothing_of_the_likeliest(sequential, capsys):
     assert main(["recertify", str(sequential[0]), "--top-k", "2"]) == 2
-    assert "was made with `skip_wrong`" in capsys.readouterr().err
+    assert "was certified with `skip_wrong`" in capsys.readouterr().err
 
 
 def test_files_without_votes_are_refused(fixed, capsys):
