@@ -25,13 +25,15 @@ $(EXAMPLES)/ready: $(VENV)/ready examples/requirements.txt
 	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(EXAMPLES) -r examples/requirements.txt
 	touch $@
 
-# Runs the CUDA kernels in Triton's interpreter. Triton is installed outside .venv, so that no other target sees it.
-TRITON := .cache/triton
-test-kernels: $(VENV)/ready $(TRITON)/ready
-	PYTHONPATH=$(TRITON) $(PYTEST) --dist worksteal tests/kernels
+# Runs the Triton kernels in Triton's interpreter, and compiles the CUDA kernels. Triton and NVRTC are installed outside
+# .venv, so that no other target sees them.
+COMPILERS := .cache/compilers
+test-kernels: $(VENV)/ready $(COMPILERS)/ready
+	PYTHONPATH=$(COMPILERS) $(PYTEST) --dist worksteal tests/kernels
 
-$(TRITON)/ready:
-	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --target $(TRITON) triton==3.6.0
+$(COMPILERS)/ready:
+	$(RUN)pip install --quiet --disable-pip-version-check --no-deps --target $(COMPILERS) triton==3.6.0 \
+	nvidia-cuda-nvrtc==13.0.88
 	touch $@
 
 # The tests of the report page need Chromium. Root on Debian installs it; without it these tests are skipped.

@@ -304,6 +304,49 @@ def check_layers(channels, side, count, number, limit):
     compare_layers(what, convs, run_layers, exact_layers, limit, shape, shape, shape)
 
 
+def check_attack(channels, side):
+    """Compare layers for attacks with double precision, and deep stacks of them with the layers for training."""
+    from smoothcert.kernels import resident_attack
+    from smoothcert.models.cuda.training_network import run_layers
+
+    def apply(x, layers, shortcut):
+        launched.append(resident_attack.attack_kernels(DEVICE))
+        return run_layers(x, layers, shortcut)
+
+    torch.manual_seed(0)
+    for number, limit in ((1, 2**-8), (5, 2**-4), (37, None)):
+        convs = [nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(number)]
+        layers = [nn.ModuleList((conv, nn.BatchNorm2d(channels))) for conv in convs]
+        layers = nn.ModuleList(layers).to(DEVICE).bfloat16().double().eval().requires_grad_(False)
+        for _, norm in layers:
+            for tensor, low in ((norm.weight, 0.2), (norm.bias, -0.5), (norm.running_mean, -0.5)):
+                nn.init.uniform_(tensor, low, low + 1)
+        ours, launched = copy.deepcopy(layers).float(), []
+        shape = 257, channels, side, side
+        tensors = [rounded(torch.randn(shape, device=DEVICE)) for _ in range(3)]
+        x, shortcut, gradient = (t.contiguous(memory_format=torch.channels_last) for t in tensors)
+        exact = input_gradients(exact_layers, layers, x, shortcut, gradient)
+        first, second = (input_gradients(apply, ours, x.bfloat16(), shortcut.bfloat16(), gradient) for _ in range(2))
+        what = f"attack on {number} layers of {channels} channels"
+        check(f"{what}: passes without the kernel", launched.count(False), 0)
+        different = sum(int((a != b).sum()) for a, b in zip(first, second, strict=True))
+        check(f"{what}: values that differ the second time", different, 0)
+        fits, resident_attack.fits = resident_attack.fits, lambda *layers: False
+        layered = input_gradients(run_layers, ours, x.bfloat16(), shortcut.bfloat16(), gradient)
+        resident_attack.fits = fits
+        for name, value, other, expected in zip(("values", "inputs", "shortcut"), first, layered, exact, strict=True):
+            error, others = (float((found - expected).norm() / expected.norm()) for found in (value, other))
+            check(f"{what}: {name}", error, 1.2 * others if limit is None else limit)
+
+
+def input_gradients(apply, layers, x, shortcut, gradient):
+    """Return the output of layers and the gradients of their inputs, in double precision."""
+    x, shortcut = x.detach().requires_grad_(), shortcut.detach().requires_grad_()
+    made = apply(x, layers, shortcut)
+    found = torch.autograd.grad(made, (x, shortcut), gradient.to(made.dtype))
+    return [tensor.detach().double() for tensor in (made, *found)]
+
+
 def check_halving(channels, side, count, limit):
     """Compare the layers that halve images with double precision, rounded where the kernels round."""
     from smoothcert.models.cuda.training_network import halve
@@ -471,6 +514,7 @@ if __name__ == "__main__":
             check_resident,
             *(partial(check_layers, *layers) for layers in LAYERS),
             *(partial(check_halving, *halving) for halving in HALVINGS),
+            *(partial(check_attack, channels, 512 // channels) for channels in (16, 32, 64)),
             check_bottleneck,
             check_chains,
         ),

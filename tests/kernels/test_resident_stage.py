@@ -2,13 +2,11 @@
 
 import contextlib
 import copy
-import ctypes
 import itertools
-import subprocess
-from pathlib import Path
 
 import pytest
 import torch
+from emulated_kernels import EmulatedFunction
 from torch import nn
 from torch.nn import functional as F
 
@@ -19,45 +17,11 @@ from smoothcert.models.cuda.resident_network import ResidentNetwork, ResidentSta
 from smoothcert.models.resnet import cifar_resnet
 from smoothcert.smoothing.deploy import fold
 
-HELPERS = Path(__file__).parents[1] / "helpers"
-PROGRAM = """
-#include "emulated_cuda.h"
-#include "resident_stage.cu"
-
-extern "C" void run(int blocks, bool backwards, Words* out, const unsigned short* values, const Words* weights,
-                    const float* affine, long long count, long long layers, long long channels, long long image_step,
-                    long long channel_step, long long pixel_step) {
-  for (int number = 0; number < blocks; ++number)
-    emulated::run(number, threads, IMAGES * image_bytes, backwards, [=] {
-      resident_stage(out, values, weights, affine, count, layers, channels, image_step, channel_step, pixel_step);
-    });
-}
-"""
 SMALLER = {
     16: {"images": 2, "warps": 8, "lines": 8, "ahead": 1},
     32: {"images": 2, "warps": 8},
     64: {"tiles": 1, "warps": 8},
 }
-
-
-class Emulated:
-    """A kernel compiled by g++, launched like `CudaFunction`."""
-
-    def __init__(self, folder, channels, shape, backwards):
-        macros = [f"-D{name}={value}" for name, value in shape.constants(channels).items()]
-        library = folder / f"{channels}-{'-'.join(map(str, shape))}.so"
-        if not library.exists():
-            command = ["g++", "-std=c++17", "-O2", "-w", "-shared", "-fPIC", "-x", "c++", "-", "-o", library, *macros]
-            folders = [f"-I{HELPERS}", f"-I{kernels.SOURCE.parent}"]
-            subprocess.run([*command, *folders], input=PROGRAM.encode(), check=True)
-        self.library, self.backwards = ctypes.CDLL(str(library)), backwards
-
-    def launch(self, blocks, out, images, *others):
-        padded = torch.full((len(out) + 5, *out.shape[1:]), torch.nan, dtype=out.dtype)
-        pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (padded, images, *others[:2])]
-        self.library.run(blocks, self.backwards, *pointers, *map(ctypes.c_longlong, others[2:]))
-        out.copy_(padded[: len(out)])
-        assert bool(padded[len(out) :].isnan().all()), "it wrote behind the last image"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +36,8 @@ def emulated(folder, monkeypatch):
 
     def function(channels, shape, device):
         launched.append(channels)
-        return Emulated(folder, channels, shape, options["backwards"])
+        constants = shape.constants(channels)
+        return EmulatedFunction(folder, kernels.SOURCE, "resident_stage", constants, **options)
 
     monkeypatch.setattr(kernels, "stage_function", function)
     monkeypatch.setattr(kernels.torch.cuda, "device_of", lambda tensor: contextlib.nullcontext())

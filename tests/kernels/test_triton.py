@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+SCRIPTS, HELPERS = Path(__file__).parents[2] / "scripts", Path(__file__).parents[1] / "helpers"
 INTERPRETER = """
 import contextlib
 import sys
@@ -253,6 +253,49 @@ with torch.no_grad():
         assert bool(ours(x).isnan().all()), "a network that returns NaN must be noticed"
 print("close")
 """
+ATTACK = """
+import pathlib
+import tempfile
+from emulated_kernels import EmulatedFunction
+from torch import nn
+from torch.nn import functional as F
+from smoothcert.kernels import resident_attack
+from smoothcert.methods.perturb import frozen
+from smoothcert.models.cuda import training_network
+
+folder, launched = pathlib.Path(tempfile.mkdtemp()), []
+def function(name, channels, shape, device):
+    launched.append(name)
+    return EmulatedFunction(folder, resident_attack.SOURCE, name, shape.constants(channels))
+
+resident_attack.attack_function = function
+torch.cuda.current_device = lambda: 0
+assert resident_attack.attack_kernels(torch.device("cpu"))
+torch.manual_seed(0)
+convs = [nn.Conv2d(16, 16, 3, padding=1, bias=False) for _ in range(3)]
+layers = nn.ModuleList(nn.ModuleList((conv, nn.BatchNorm2d(16))) for conv in convs)
+for _, norm in layers:
+    for tensor, low in ((norm.weight, 0.5), (norm.bias, -0.5), (norm.running_mean, -0.5), (norm.running_var, 0.5)):
+        nn.init.uniform_(tensor, low, low + 1)
+(first, norm), *others = layers
+first.weight.data[:, 3:] = 0  # the stem gets images of three channels
+images = torch.randn(2, 3, 32, 32).bfloat16().float().requires_grad_()
+with frozen(layers):
+    stem = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+    stem.weight.data = first.weight[:, :3]
+    expected = F.relu(norm(stem(images)))
+    expected = F.relu(others[1][1](others[1][0](F.relu(others[0][1](others[0][0](expected))))) + expected)
+    launched.clear()
+    stem.requires_grad_(False)
+    ours = training_network.run_layers(images.bfloat16(), [(stem, norm), *map(tuple, others)])
+    gradient = torch.randn_like(expected)
+    pairs = [(ours.float(), expected)]
+    pairs.append([torch.autograd.grad(made, images, gradient.to(made.dtype))[0] for made in (ours, expected)])
+assert launched == ["attack_layers", "attack_layers_gradient"], launched
+for found, exact in pairs:
+    assert torch.dist(found, exact) < 0.05 * exact.norm(), torch.dist(found, exact) / exact.norm()
+print("close")
+"""
 
 
 # Triton is installed with the CUDA version of torch only; elsewhere, `make test-kernels` installs it.
@@ -271,6 +314,9 @@ if importlib.util.find_spec("triton"):
     def test_the_training_kernels_are_residual_layers_with_gradients_and_statistics():
         assert interpreted(LAYERS) == "close"
 
+    def test_attacks_run_on_the_kernel_that_keeps_a_stage_in_shared_memory():
+        assert interpreted(ATTACK) == "close"
+
     def test_the_chain_kernel_is_its_convolutions():
         assert interpreted(CHAINED) == "close"
 
@@ -278,7 +324,7 @@ if importlib.util.find_spec("triton"):
         assert interpreted(BOTTLENECK) == "close"
 
     def interpreted(code):
-        path = os.pathsep.join([str(SCRIPTS), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(SCRIPTS), str(HELPERS), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path}
         done = subprocess.run(
             [sys.executable, "-c", INTERPRETER + code], capture_output=True, text=True, env=environment

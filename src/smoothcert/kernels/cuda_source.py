@@ -56,6 +56,7 @@ def compile_source(path: Path, constants: Mapping[str, int], capability: tuple[i
     options = [
         f"--gpu-architecture=sm_{major}{minor}",
         "--std=c++17",
+        f"--include-path={path.parent}",
         *(f"-D{key}={constants[key]}" for key in constants),
     ]
 
@@ -87,7 +88,13 @@ def _nvrtc() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(name)
     except OSError:
-        packages = Path(torch.__file__).parents[1]
-        for path in sorted(packages.glob(f"nvidia/*/lib/{name}*")):
-            return ctypes.CDLL(str(path))
+        for path in sorted(Path(torch.__file__).parents[1].glob(f"nvidia/*/lib/{name}*")):
+            return load_nvrtc(path)
         raise
+
+
+def load_nvrtc(path: Path) -> ctypes.CDLL:
+    """Load NVRTC from a file, after the library beside it that it would look for in the system's folders."""
+    for needed in path.parent.glob("libnvrtc-builtins.so.*"):
+        ctypes.CDLL(str(needed))
+    return ctypes.CDLL(str(path))

@@ -1,4 +1,4 @@
-"""Decorator for functions that `torch.compile` calls without tracing them."""
+"""Functions that `torch.compile` calls without tracing them, and their gradients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 import torch
-from torch import library
+from torch import Tensor, library
 
 
 def operator(name: str) -> Callable[[Callable[..., Any]], Any]:
@@ -28,3 +28,10 @@ def operator(name: str) -> Callable[[Callable[..., Any]], Any]:
         return call
 
     return decorate
+
+
+def first_is_differentiable(ctx: Any, output: tuple[Tensor, ...]) -> None:
+    """Make only the first output differentiable; otherwise, zero gradients of the others would be allocated."""
+    ctx.mark_non_differentiable(*output[1:])
+    if not torch.compiler.is_compiling():  # the compiler drops unused gradients by itself
+        ctx.set_materialize_grads(False)

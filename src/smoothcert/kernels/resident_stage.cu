@@ -1,148 +1,15 @@
-// A stage of a CIFAR ResNet, for voting in bfloat16. All activations stay in shared memory.
-//
-// A block of threads takes IMAGES images through the stage. Two buffers hold each image with a border of zeros: `x`, the
-// output of the last residual block and so the shortcut of the next, and `t`, the output of the first convolution of a
-// residual block. Pixels are contiguous: CHANNELS bfloat16 values, in chunks of 16 bytes.
-//
-// A convolution is a sum of matrix products over its 9 taps. The rows are 16 pixels of a line, or 8 pixels of the same
-// line in each of two images. A warp keeps the weights of 8 * TILES filters in registers, and goes down LINES lines. It
-// reads each line once per horizontal tap and multiplies it for three output lines, the three vertical taps.
+// A whole stage of a CIFAR ResNet, for voting in bfloat16.
 //
 // A convolution's output is total * scale + bias, with the scale and bias of BatchNorm, plus the shortcut, in float32,
 // rounded once.
-//
-// Constants: CHANNELS and SIDE of images in the stage; IMAGES, WARPS and RESIDENT, the blocks that share a
-// multiprocessor; TILES and LINES as above; AHEAD, the number of products for which pixels are read ahead.
-// `kernels/resident_stage.py` arranges the weights.
+#include "resident_convolution.cuh"
 
-struct alignas(16) Words {
-  unsigned word[4];
-};
+constexpr bool halving = CHANNELS != 16;  // the stage begins with a convolution that halves images
 
-#ifndef EMULATED  // the test without a GPU has its own definitions
-#define DEVICE __device__ __forceinline__
-
-DEVICE int thread_index() { return threadIdx.x; }
-DEVICE int block_index() { return blockIdx.x; }
-DEVICE void barrier() { __syncthreads(); }
-
-DEVICE unsigned shared_memory() {
-  extern __shared__ Words memory[];
-  unsigned address;
-  asm("{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}" : "=r"(address) : "l"(memory));
-  return address;
-}
-
-DEVICE Words load_shared(unsigned address) {
-  Words v;
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
-               : "r"(address)
-               : "memory");
-  return v;
-}
-
-DEVICE void store_shared(unsigned address, const Words& v) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]),
-               "r"(v.word[3])
-               : "memory");
-}
-
-DEVICE void load_shared(unsigned address, unsigned (&v)[1]) {
-  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v[0]) : "r"(address) : "memory");
-}
-
-DEVICE void load_shared(unsigned address, unsigned (&v)[2]) {
-  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "r"(address) : "memory");
-}
-
-DEVICE void store_shared(unsigned address, const unsigned (&v)[1]) {
-  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(v[0]) : "memory");
-}
-
-DEVICE void store_shared(unsigned address, const unsigned (&v)[2]) {
-  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(v[0]), "r"(v[1]) : "memory");
-}
-
-DEVICE void copy_to_shared(unsigned address, const Words* source) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(source) : "memory");
-}
-
-DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
-// Each lane passes the address of 8 values in a row: lanes 0 to 15 in the first 8 columns of rows 0 to 15, the other
-// lanes in the last 8 columns.
-DEVICE void load_matrix(unsigned (&a)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(address)
-               : "memory");
-}
-
-DEVICE void multiply(float (&total)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(total[0]), "+f"(total[1]), "+f"(total[2]), "+f"(total[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-DEVICE unsigned round_pair(float low, float high) {
-  unsigned pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-
-// NaN stays NaN: a network that returns NaN must not vote.
-DEVICE unsigned rectify_pair(float low, float high) {
-  unsigned pair;
-  asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-
-// Compute a value here, not where it is used.
-DEVICE void hold(unsigned& v) { asm volatile("" : "+r"(v)); }
-
-DEVICE float as_float(unsigned bits) { return __uint_as_float(bits); }
-#endif
-
-constexpr int side = SIDE, pitch = SIDE + 2, pixel_bytes = 2 * CHANNELS, line_bytes = pitch * pixel_bytes;
-constexpr int buffer_bytes = pitch * line_bytes, image_bytes = 2 * buffer_bytes, chunks = CHANNELS / 8;
-constexpr int threads = 32 * WARPS, depth = CHANNELS / 16, values = 2 * TILES;
-constexpr int groups = CHANNELS / (8 * TILES);  // of filters
-constexpr int teams = WARPS / groups;           // warps with the same filters
-constexpr int paired = SIDE == 8 ? 2 : 1;       // images in the rows of a product
-constexpr int across = SIDE == 8 ? 1 : SIDE / 16, strips = SIDE / LINES, units = IMAGES / paired * across * strips;
-constexpr int weight_words = 9 * depth * values;  // per lane
-constexpr bool halving = CHANNELS != 16;          // the stage begins with a convolution that halves images
-constexpr int t_buffer = buffer_bytes, x_buffer = 0;
-
-static_assert(WARPS % groups == 0 && IMAGES % paired == 0 && SIDE % LINES == 0, "work must divide evenly");
-static_assert(weight_words % 4 == 0 && (SIDE == 8 || SIDE % 16 == 0), "unsupported shape");
-
-// Offset of a chunk in a line. Chunks are permuted so that the chunks of 8 neighboring pixels are in different banks,
-// as are the pairs of chunks of 4 neighboring pixels.
-template <int count>
-DEVICE int chunk_place(int column, int chunk) {
-  int turn = column / (8 / count) % count;
-  int change = count == 2 ? turn : count == 4 ? (turn & 1) << 1 | turn >> 1 : (turn & 3) << 1 | turn >> 2;
-  return column * count * 16 + ((chunk ^ change) << 4);
-}
-
-// Load the weights of this lane, for the group of filters of its warp.
-template <int count>
-DEVICE void load_weights(unsigned (&b)[count], const Words* __restrict__ weights, int group, int lane) {
-#pragma unroll
-  for (int part = 0; part < count / 4; ++part) {
-    Words words = weights[(group * (count / 4) + part) * 32 + lane];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) b[4 * part + i] = words.word[i];
-  }
-}
-
-struct Affine {  // scale and bias of this lane's filters
+struct BatchNorm {  // followed by ReLU
   float scale[values], bias[values];
 
-  DEVICE Affine(const float* __restrict__ affine, int filter) {
+  DEVICE BatchNorm(const float* __restrict__ affine, int filter) {
 #pragma unroll
     for (int i = 0; i < values; ++i) {
       scale[i] = affine[filter + i];
@@ -150,100 +17,14 @@ struct Affine {  // scale and bias of this lane's filters
     }
   }
 
-  // Values of a pixel: `half` 0 for the first 8 rows, 1 for the last. The filters of a lane are neighbors.
-  DEVICE void apply(float (&made)[values], const float (&total)[TILES][4], int half) const {
+  DEVICE void begin(int) const {}
+  DEVICE void start(float (&made)[values], const float (&total)[TILES][4], int half) const {
 #pragma unroll
     for (int i = 0; i < values; ++i) made[i] = total[i / 2][2 * half + i % 2] * scale[i] + bias[i];
   }
+  DEVICE void finish(unsigned (&pairs)[TILES], const float (&made)[values], int, int) const { rectify(pairs, made); }
+  DEVICE void end(int) const {}
 };
-
-DEVICE void add_pairs(float (&made)[values], const unsigned (&pairs)[TILES]) {
-#pragma unroll
-  for (int i = 0; i < TILES; ++i) {
-    made[2 * i] += as_float(pairs[i] << 16);
-    made[2 * i + 1] += as_float(pairs[i] & 0xffff0000u);
-  }
-}
-
-DEVICE void rectify(unsigned (&pairs)[TILES], const float (&made)[values]) {
-#pragma unroll
-  for (int i = 0; i < TILES; ++i) pairs[i] = rectify_pair(made[2 * i], made[2 * i + 1]);
-}
-
-// Addresses of this lane's filters at pixel (0, column) of buffer `x`, in rows lane / 4 and lane / 4 + 8.
-DEVICE void output_places(unsigned (&places)[2], unsigned image, int column, int filter, int lane) {
-  unsigned first = image + line_bytes + filter % 8 * 2;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    int right = column + lane / 4 + (paired == 2 ? 0 : 8 * half);
-    places[half] = first + chunk_place<chunks>(right + 1, filter / 8) + (paired == 2 ? half * image_bytes : 0);
-  }
-}
-
-DEVICE void convolve(unsigned memory, bool into_x, bool adding, const Words* __restrict__ weights,
-                     const float* __restrict__ affine) {
-  const int lane = thread_index() % 32, warp = thread_index() / 32, group = warp % groups;
-  const int filter = group * 8 * TILES + lane % 4 * values;
-  unsigned b[weight_words];
-  load_weights(b, weights, group, lane);
-  const Affine norm(affine, filter);
-  barrier();  // other warps have written the images
-  const unsigned source = memory + (into_x ? t_buffer : x_buffer), target = memory + (into_x ? x_buffer : t_buffer);
-#pragma unroll 1
-  for (int unit = warp / groups; unit < units; unit += teams) {
-    const int top = unit % strips * LINES, column = unit / strips % across * 16;
-    const unsigned start = unit / (strips * across) * paired * image_bytes + top * line_bytes;
-    const int row = lane % 16;
-    unsigned from[3], into[2], a[AHEAD + 1][4];
-    float total[3][TILES][4];
-#pragma unroll
-    for (int dx = 0; dx < 3; ++dx) {
-      int right = column + (paired == 2 ? row % 8 : row) + dx;
-      from[dx] = source + start + (paired == 2 ? row / 8 * image_bytes : 0) + chunk_place<chunks>(right, lane / 16);
-    }
-    output_places(into, target + start, column, filter, lane);
-    constexpr int steps = 3 * depth, all = steps * (LINES + 2);
-#pragma unroll
-    for (int step = 0; step < AHEAD; ++step)
-      load_matrix(a[step], (from[step % steps / depth] ^ step % depth << 5) + step / steps * line_bytes);
-#pragma unroll
-    for (int step = 0; step < all; ++step) {
-      const int line = step / steps, part = step % steps, next = step + AHEAD;
-      if (next < all)
-        load_matrix(a[next % (AHEAD + 1)],
-                    (from[next % steps / depth] ^ next % depth << 5) + next / steps * line_bytes);
-      const int done = line - 2;  // output line that needs no further line
-      unsigned shortcut[2][TILES];
-      if (part == steps - 1 && done >= 0 && adding) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) load_shared(into[half] + done * line_bytes, shortcut[half]);
-      }
-#pragma unroll
-      for (int dy = 0; dy < 3; ++dy) {
-        const int y = line - dy;
-        if (y < 0 || y >= LINES) continue;
-#pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) {
-          float(&sum)[4] = total[y % 3][tile];
-          if (dy == 0 && part == 0) sum[0] = sum[1] = sum[2] = sum[3] = 0;
-          const int word = ((dy * steps + part) * TILES + tile) * 2;
-          multiply(sum, a[step % (AHEAD + 1)], b[word], b[word + 1]);
-        }
-      }
-      if (part == steps - 1 && done >= 0) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          float made[values];
-          unsigned pairs[TILES];
-          norm.apply(made, total[done % 3], half);
-          if (adding) add_pairs(made, shortcut[half]);
-          rectify(pairs, made);
-          store_shared(into[half] + done * line_bytes, pairs);
-        }
-      }
-    }
-  }
-}
 
 struct Images {  // input images, with strides in elements
   const unsigned short* values;
@@ -254,8 +35,7 @@ struct Images {  // input images, with strides in elements
 #if CHANNELS == 16
 // Put images into `t`, with 16 channels, most of which are zero.
 DEVICE void enter(unsigned memory, const Images& images, int first, const Words*, const float*) {
-  for (int place = thread_index(); place < IMAGES * image_bytes / 16; place += threads)
-    store_shared(memory + 16 * place, Words{});
+  clear_images(memory);
   barrier();
 #pragma unroll 4
   for (int place = thread_index(); place < IMAGES * side * side; place += threads) {
@@ -306,7 +86,7 @@ DEVICE void enter(unsigned memory, const Images& images, int first, const Words*
       unsigned b[9 * parts * values], projection[parts * values];
       load_weights(b, weights, group, lane);
       load_weights(projection, weights + 9 * given * CHANNELS / 8, group, lane);
-      const Affine norm(affine, filter), projection_norm(affine + 2 * CHANNELS, filter);
+      const BatchNorm norm(affine, filter), projection_norm(affine + 2 * CHANNELS, filter);
       unsigned from[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i)
@@ -330,9 +110,9 @@ DEVICE void enter(unsigned memory, const Images& images, int first, const Words*
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           float made[values];
-          norm.apply(made, sums, half);
+          norm.start(made, sums, half);
           rectify(convolved[line][half], made);
-          projection_norm.apply(made, straight, half);
+          projection_norm.start(made, straight, half);
 #pragma unroll
           for (int i = 0; i < TILES; ++i) {
             projected[line][half][i] = round_pair(made[2 * i], made[2 * i + 1]);
@@ -378,16 +158,10 @@ extern "C" __global__ void __launch_bounds__(threads, RESIDENT)
 #pragma unroll 1
   for (int layer = 0; layer < layers; ++layer) {
     const bool into_x = layer % 2 == 0;
-    convolve(memory, into_x, into_x && (halving || layer > 0), weights, affine);
-    weights += 9 * CHANNELS * CHANNELS / 8;
+    convolve(memory, into_x, into_x && (halving || layer > 0), weights, BatchNorm(affine, first_filter()));
+    weights += layer_weights;
     affine += 2 * CHANNELS;
   }
   barrier();
-  for (int place = thread_index(); place < IMAGES * side * side * chunks; place += threads) {
-    const int chunk = place % chunks, pixel = place / chunks % (side * side), image = place / (side * side * chunks);
-    if (first + image < count)
-      out[static_cast<long long>(first) * (side * side * chunks) + place] =
-          load_shared(memory + image * image_bytes + (pixel / side + 1) * line_bytes +
-                      chunk_place<chunks>(pixel % side + 1, chunk));
-  }
+  write_images(out, memory + x_buffer, first, count);
 }

@@ -48,7 +48,7 @@ SHAPES = {
 
 
 def arrange(weight: Tensor, tiles: int) -> Tensor:
-    """Arrange filters [filter, channel, y, x] as a vector of bfloat16, in the order in which lanes read them.
+    """Arrange filters [filter, channel, y, x] as a vector, in the order in which lanes read them.
 
     The axes are [group of filters, 16-byte chunk, lane, value in chunk]. For each tap, block of 16 channels and tile of
     8 filters, a lane holds 4 values: two pairs of channels of one filter. Filters are assigned to tiles so that each
@@ -59,7 +59,7 @@ def arrange(weight: Tensor, tiles: int) -> Tensor:
     # Axes of channels: block, half, lane, pair. Axes of filters: group, lane, tile, pair.
     parts = weight.permute(2, 3, 1, 0).reshape(height * width, blocks, 2, 4, 2, groups, 4, tiles, 2)
     lanes = parts.permute(5, 0, 1, 7, 2, 6, 8, 3, 4).reshape(groups, -1, 4, 32, 2)
-    return lanes.transpose(2, 3).flatten().bfloat16()
+    return lanes.transpose(2, 3).flatten()
 
 
 def arrange_norm(norm: nn.BatchNorm2d) -> Tensor:

@@ -3,7 +3,8 @@
 The layers of a stage run as one operation: two per block, preceded by a single layer if their number is odd. The single
 layer is the stem, or the second layer of a block that halves images; its shortcut is an argument. With BatchNorm in
 training mode, a layer is a convolution that also computes partial statistics, followed by a normalization; the gradient
-is computed likewise. In eval mode, which attacks use, BatchNorm is folded into the filters, and a layer is one kernel.
+is computed likewise. In eval mode, BatchNorm is folded into the filters, and a layer is one kernel; attacks use
+`resident_attack` instead if it supports the shape.
 """
 
 # mypy: disable-error-code="no-untyped-call,untyped-decorator,misc,no-any-return"
@@ -19,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from smoothcert.kernels.batchnorm import arrive, denormalize, moments_of, normalize, sums_of
 from smoothcert.kernels.convolution import convolve, filters_gradient, new_parts
-from smoothcert.kernels.operators import operator
+from smoothcert.kernels.operators import first_is_differentiable, operator
 
 
 def _entering(images: Tensor, left: Tensor, layer: int) -> Tensor:
@@ -163,13 +164,6 @@ def _(
     return images.new_empty(images.shape), found, biases, shortcut
 
 
-def _mark(ctx: Any, output: tuple[Tensor, ...]) -> None:
-    """Make only the first output differentiable; otherwise, zero gradients of the others would be allocated."""
-    ctx.mark_non_differentiable(*output[1:])
-    if not torch.compiler.is_compiling():  # the compiler drops unused gradients by itself
-        ctx.set_materialize_grads(False)
-
-
 def _where(needed: Sequence[bool], *gradients: Tensor) -> list[Tensor | None]:
     return [gradient if need else None for need, gradient in zip(needed, gradients, strict=False)]
 
@@ -189,7 +183,7 @@ class TrainingLayers(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         """Save the tensors that the gradient needs."""
         images, _, weights, scales, _, _, ctx.rectified = inputs
-        _mark(ctx, output)
+        first_is_differentiable(ctx, output)
         ctx.save_for_backward(images, *output, weights, scales)
 
     @staticmethod
@@ -218,7 +212,7 @@ class FoldedLayers(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         """Save the tensors that the gradient needs."""
         images, _, weights, _, ctx.rectified = inputs
-        _mark(ctx, output)
+        first_is_differentiable(ctx, output)
         ctx.save_for_backward(images, *output, weights)
 
     @staticmethod

@@ -55,7 +55,7 @@ def facts(device: torch.device) -> dict[str, str]:
 def source_hash() -> str:
     """Return a short hash of the package's source files, which also identifies modified code."""
     digest = hashlib.sha256()
-    for path in sorted([*_PACKAGE.rglob("*.py"), *_PACKAGE.rglob("*.cu")]):
+    for path in sorted([*_PACKAGE.rglob("*.py"), *_PACKAGE.rglob("*.cu*")]):
         digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -50,7 +50,7 @@ class ResidentStage(nn.Module):
                 weights[0] = F.pad(weights[0] * (std[0] / std).view(-1, 1, 1), (0, 0, 0, 0, 0, 16 - len(std)))
                 affine[0, 0] /= std[0]
             tiles = SHAPES[affine.shape[2]].tiles
-            self.register_buffer("weights", torch.cat([arrange(weight, tiles) for weight in weights]))
+            self.register_buffer("weights", torch.cat([arrange(weight, tiles) for weight in weights]).bfloat16())
             self.register_buffer("affine", affine)
 
     def forward(self, images: Tensor) -> Tensor:

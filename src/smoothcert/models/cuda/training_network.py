@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from smoothcert.kernels import resident_attack
 from smoothcert.kernels.training_layers import FoldedLayers, TrainingLayers
 from smoothcert.models.resnet import BasicBlock, ResNet
 
@@ -105,7 +106,11 @@ def _apply(
         )
         factors = scales * (variances + epsilon).rsqrt()
         folded = (weights * factors[:, :, None, None, None]).to(images.dtype)
-        output, _ = FoldedLayers.apply(images, shortcut, folded, shifts - means * factors, rectified)
+        biases = shifts - means * factors
+        if rectified and resident_attack.fits(images, folded, biases):
+            output, _ = resident_attack.AttackLayers.apply(images, shortcut, folded, biases)
+        else:
+            output, _ = FoldedLayers.apply(images, shortcut, folded, biases, rectified)
     return output
 
 
