@@ -11,10 +11,10 @@ from torch import library
 
 
 def operator(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """Register a function as a custom operator for `torch.compile`; outside of it, the function itself is called.
+    """Register a function as a custom operator, which only code compiled by `torch.compile` calls.
 
-    Calling a custom operator imports the compiler, which takes seconds, and adds overhead to each launch. The result
-    has no gradient.
+    Other code calls the function itself, since calling a custom operator imports the compiler, which takes seconds, and
+    adds overhead to each launch. The result has no gradient.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
