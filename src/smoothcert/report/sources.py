@@ -181,7 +181,7 @@ def _match_paper_row(run: Run, name: str | None) -> Entry:
 
 
 def recipe_of(run: Run) -> str:
-    """Return the name of the run's recipe: the configuration's name without a seed suffix; empty if not configured."""
+    """Return the recipe's name (the configuration's name without a seed suffix), empty if there is no configuration."""
     return re.sub(r"-seed\d+$", "", run.config.name) if run.config else ""
 
 

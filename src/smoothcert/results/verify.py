@@ -68,7 +68,7 @@ def verify_results(path: Path, results: Results) -> None:
 
 
 def _vote_files(path: Path, settings: Mapping[str, Any]) -> list[Path]:
-    """Return the files with the votes that the rows follow from."""
+    """Return the paths of the files that contain the votes for the rows."""
     if "cascade" in settings:
         return level_paths(path, len(settings["cascade"]["levels"]))
     return [counts_path(path), looks_path(path)] if "stop" in settings else [counts_path(path)]

@@ -56,7 +56,7 @@ def paper_figures(runs: Sequence[Run], *, paper: bool = False) -> dict[str, list
 
 
 def _ablation(runs: Sequence[Run], table: str, symbol: str) -> list[Panel]:
-    """Return a panel with one curve per row of an ablation table, or no panel if runs of fewer than two rows exist."""
+    """Return a panel with one curve per row of an ablation table, if at least two rows have runs."""
     results = {recipe_of(run): run.entry.results for run in reversed(runs)}
     rows = paper_tables()[table].rows
     curves = {setup.replace("lambda", r"$\lambda$"): results[recipe] for recipe, setup in rows if recipe in results}

@@ -14,7 +14,7 @@ _Z = 1.959963984540054  # two-sided 95 %
 
 
 def paired_gap(first: Entry, second: Entry) -> Estimate | None:
-    """Return the ACR of `first` minus the ACR of `second` on shared images; None if they share fewer than two."""
+    """Return the ACR of `first` minus the ACR of `second` on shared images; None if there are fewer than two."""
     one, two = first.results, second.results
     _, here, there = np.intersect1d(one.idx, two.idx, assume_unique=True, return_indices=True)
     if len(here) < 2:
