@@ -45,7 +45,7 @@ def test_ours_round_trips(tmp_path, name):
 
 def test_a_run_that_is_not_finished_says_so(tmp_path):
     (tmp_path / "state.safetensors").touch()
-    with pytest.raises(SmoothcertError, match="the run is not finished; resume it with the same `smoothcert train`"):
+    with pytest.raises(SmoothcertError, match="The run is not finished; resume it with the same `smoothcert train`"):
         smoothcert.load_checkpoint(tmp_path)
 
 

@@ -318,7 +318,7 @@ def test_the_dataset_decides_between_suites(tmp_path, capsys, dataset):
 
 def test_unusable_files_raise(tmp_path, capsys):
     write(tmp_path / "a" / "fog.tsv", [50_000], [0.1], [True])
-    with pytest.raises(SmoothcertError, match="5 severities of 10,000 rows, but got row 50000"):
+    with pytest.raises(SmoothcertError, match="5 severities of 10,000 images, but got image 50000"):
         read_folder(tmp_path / "a")
     write(tmp_path / "b" / "fig.tsv", [0], [0.1], [True])
     with pytest.raises(SmoothcertError, match="Expected fig to be named after a corruption"):

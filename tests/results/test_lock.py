@@ -165,7 +165,7 @@ def test_votes_of_two_kernels_are_not_mixed(mini, tmp_path, kind, monkeypatch, t
     before = votes.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr("smoothcert.certification.job.voting_kernel", lambda *settings: "another")
-        with pytest.raises(UsageError, match="votes were made by another kernel .*now another"):
+        with pytest.raises(UsageError, match="votes come from another kernel .*now another"):
             certify(trained_lenet, mini, tmp_path / "a.tsv", kind, n=301)
         assert votes.read_bytes() == before
         certify(trained_lenet, mini, tmp_path / "b.tsv", kind, n=301)

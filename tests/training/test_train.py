@@ -330,13 +330,18 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
     network.load_state_dict(load_file(path / "model.safetensors"))
     assert torch.equal(loaded.model.eval()(x), network.eval()(x))
     assert torch.equal(smoothcert.load_checkpoint(path, model=ConvNet()).model.eval()(x), network(x))
-    with pytest.raises(UsageError, match=r"your own network ConvNet; pass the function .* with `plugin`\.$"):
+    with pytest.raises(
+        UsageError, match=r"your own network ConvNet; set `model` to the function .* `plugin` to a Python file"
+    ):
         smoothcert.load_checkpoint(path)
     with pytest.raises(UsageError, match="Mlp cannot score inputs of shape"):
         smoothcert.load_checkpoint(path, model=Mlp)
     smoothcert.save_checkpoint(tmp_path / "lenet.safetensors", smoothcert.create_model("lenet"))
     with pytest.raises(UsageError, match="contains the built-in network lenet; omit `model`"):
         smoothcert.load_checkpoint(tmp_path / "lenet.safetensors", model=ConvNet)
+    (tmp_path / "weights.pt").touch()
+    with pytest.raises(UsageError, match="load other weights with your network's `load_state_dict`"):
+        smoothcert.load_checkpoint(tmp_path / "weights.pt", model=ConvNet)
     with pytest.raises(UsageError, match="the published code supports no others"):
         smoothcert.export_checkpoint(loaded, tmp_path / "out.pth.tar")
 

@@ -110,8 +110,8 @@ def load_checkpoint(
         model: Your own network, if the file contains its weights: a function that creates it, or a module, which is
             copied before weights are loaded. Not needed if the architecture is registered (see `register_model`).
         architecture: The expected architecture, if any.
-        normalization: The input normalization of a published checkpoint, whose file does not contain it: a key of
-            `smoothcert.checkpoints.published.NORMALIZATIONS`.
+        normalization: A key of `smoothcert.checkpoints.published.NORMALIZATIONS`. Only for published checkpoints, whose
+            files do not contain the input normalization.
 
     Returns:
         The model with its metadata and the SHA-256 of its file.
@@ -132,13 +132,16 @@ def load_checkpoint(
         path = path / "model.safetensors"
     if not path.is_file():
         unfinished = path.with_name("state.safetensors").is_file()
-        hint = "; the run is not finished; resume it with the same `smoothcert train` command" if unfinished else ""
-        raise SmoothcertError(f"There is no checkpoint {path}{hint}.")
+        hint = " The run is not finished; resume it with the same `smoothcert train` command." if unfinished else ""
+        raise SmoothcertError(f"There is no checkpoint {path}.{hint}")
     if path.suffix != ".safetensors":
         from smoothcert.checkpoints.published import load_published
 
         if model is not None:
-            raise UsageError(f"{path} is not a .safetensors file and is read as a published checkpoint; omit `model`.")
+            raise UsageError(
+                f"With `model`, expected a .safetensors file written by smoothcert, but got {path}; omit `model` to "
+                "load a published checkpoint, or load other weights with your network's `load_state_dict`."
+            )
         loaded: NamedModel
         loaded, about = load_published(path, normalization)
     elif normalization is None:
@@ -173,7 +176,7 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
 
     if not isinstance(checkpoint.model, Classifier):
         expected = "a network from `create_model` (the published code supports no others)"
-        raise UsageError(f"Expected {expected}, but got {checkpoint.model.architecture}.")
+        raise UsageError(f"Expected `checkpoint` to contain {expected}, but got {checkpoint.model.architecture}.")
     save_published(Path(path), checkpoint.model, int(checkpoint.about.get("epoch", 0)))
 
 
@@ -189,9 +192,9 @@ class About(TypedDict, total=False):
 
 
 def find_own_factory(path: Path, default: Factory | None) -> Factory | None:
-    """Return the factory for the user's network in a checkpoint or run folder: the registered one, else `default`.
+    """Return the registered factory of a user's network in a checkpoint or run folder; if there is none, `default`.
 
-    Return None for a network of the package.
+    Return None for a built-in network.
     """
     file = path / "model.safetensors" if path.is_dir() else path
     try:
@@ -239,8 +242,8 @@ def _load_own(
     factory = REGISTERED.get(name) if own is None else as_factory(own)
     if factory is None:
         raise UsageError(
-            f"{path} contains the weights of your own network {name}; pass the function that creates it as `model` or, "
-            "on the command line, the file that registers it with `plugin`."
+            f"{path} contains the weights of your own network {name}; set `model` to the function that creates the "
+            "network or, on the command line, `plugin` to a Python file that registers the network."
         )
     with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
         model = build_user_model(factory, shape, classes, name=name)
@@ -262,7 +265,7 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], where: str, 
 def fill(path: Path, weights: Mapping[str, Tensor], name: str, classes: int, **options: Any) -> Classifier:
     """Create a model and load these weights; raise an error that names the first mismatched tensors.
 
-    A damaged file may state any number of classes, channels or layers, so these are checked before a model is built.
+    A damaged file may state huge numbers of classes, channels or layers, so these are checked before a model is built.
     """
     depth = re.fullmatch(r"cifar_resnet(\d{1,9})", name)
     first = [value for key, value in weights.items() if key.endswith("conv1.weight") and value.dim() == 4]

@@ -30,7 +30,7 @@ class CombinedCheckpoint:
 def combine_checkpoints(checkpoints: Sequence[Checkpoint], consensus: int | None = None) -> CombinedCheckpoint:
     """Combine several checkpoints into an ensemble.
 
-    With `consensus`, members after the first so many vote only on inputs on which the first ones disagree.
+    With `consensus` = k, members after the first k vote only on inputs on which the first k members disagree.
 
     Raises:
         UsageError: If the members are incompatible, or `consensus` is out of range.

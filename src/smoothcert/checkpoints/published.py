@@ -48,7 +48,7 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
     name = infer_architecture(weights)
     if name is None:
         layers = ", ".join(list(weights)[:4])
-        hint = "use your model from Python, with `SmoothedClassifier`"
+        hint = "load the model in Python and pass it to `SmoothedClassifier`"
         raise SmoothcertError(f"{path} has an unknown architecture (its layers: {layers}, ...); {hint}.")
     if normalization is None and name != "lenet":  # no published LeNet normalizes its inputs
         choices = ", ".join(NORMALIZATIONS)
@@ -74,7 +74,7 @@ def weights_in(content: Any, path: Path) -> Mapping[str, Tensor]:
     if not isinstance(table, Mapping) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in table.items()
     ):
-        raise SmoothcertError(f"{path} has no weights under `state_dict`, `net`, `model` or at the top level.")
+        raise SmoothcertError(f"{path} has no weights under 'state_dict', 'net', 'model' or at the top level.")
     return table
 
 
@@ -119,7 +119,7 @@ def strip_wrappers(key: str) -> str:
 
 
 def infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
-    """Return the name of the network with layers of these names and shapes, or None."""
+    """Return the architecture whose layers have these names and shapes, or None if it is unknown."""
     dimensions = {key: value.dim() for key, value in weights.items()}
     if dimensions.get("conv1.weight") != 4:
         return None

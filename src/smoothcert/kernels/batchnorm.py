@@ -19,7 +19,10 @@ _PARTS = 256  # partial statistics read at a time
 
 @triton.jit
 def _parts(parts, first, programs, channel, channels: tl.constexpr, places: tl.constexpr, chunk: tl.constexpr):
-    """Load a statistic of `chunk` parts from [programs, 2, positions * channels]; also return their programs."""
+    """Load one statistic of `chunk` parts, beginning with part `first`; also return the program of each part.
+
+    `parts` is [programs, 2 statistics, places * channels]; a part is one place of one program.
+    """
     part = first + tl.arange(0, chunk)
     where = part // places * (2 * places * channels) + part % places * channels
     known = (part < programs * places)[:, None]
@@ -31,7 +34,7 @@ def _moments_kernel(
     out, parts, programs, rows, epsilon,
     channels: tl.constexpr, places: tl.constexpr, block: tl.constexpr, few: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Combine means and centered sums of squares of parts, as in Chan, Golub and LeVeque (1983)."""
+    """Combine the means and centered sums of squares of all parts, as in Chan, Golub and LeVeque (1983)."""
     channel = tl.program_id(0) * few + tl.arange(0, few)
     total = tl.zeros([few], tl.float32)
     squares = tl.zeros([few], tl.float32)
@@ -83,7 +86,7 @@ def _normalize_kernel(
 def _arrive_kernel(
     out, parts, gradient, kept, normal, moments, pixels, channels: tl.constexpr, block: tl.constexpr
 ):  # fmt: skip
-    """Zero gradients where `kept`, if given, is not positive, and sum them for the gradient of BatchNorm."""
+    """Zero the gradient where `kept`, if given, is not positive; compute partial sums for the gradient of BatchNorm."""
     pixel, channel = tl.program_id(0) * block + tl.arange(0, block), tl.arange(0, channels)
     value, known = pixel[:, None] * channels + channel[None, :], (pixel < pixels)[:, None]
     arrived = tl.load(gradient + value, mask=known, other=0.0)
@@ -111,7 +114,7 @@ def _denormalize_kernel(
 
 
 def moments_of(parts: Tensor, images: Tensor, block: int, epsilon: float, out: Tensor) -> None:
-    """Write mean, variance and 1 / deviation per channel, from the `parts` of `convolve`, each of `block` rows."""
+    """Write mean, variance and 1 / deviation per channel, given the `parts` that `convolve` writes per `block` rows."""
     programs, channels = len(parts), images.shape[3]
     places = parts.shape[2] // channels
     with torch.cuda.device_of(parts):
@@ -122,7 +125,7 @@ def moments_of(parts: Tensor, images: Tensor, block: int, epsilon: float, out: T
 
 
 def sums_of(parts: Tensor, out: Tensor) -> None:
-    """Write the sums [2, channels] of parts [programs, 2, positions * channels]."""
+    """Sum `parts` [programs, 2, positions * channels] over programs and positions into `out` [2, channels]."""
     channels = out.shape[1]
     with torch.cuda.device_of(parts):
         _sums_kernel[(channels // _CHANNELS, 2)](
@@ -143,7 +146,7 @@ def normalize(
 def arrive(gradient: Tensor, kept: Tensor | None, normal: Tensor, moments: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradient of a ReLU's input, and the partial sums for the backward pass of the BatchNorm before it.
 
-    `kept` is the output of the ReLU, or None if there is no ReLU.
+    `kept` is the output of the ReLU, or None if there is no ReLU. `normal` is the input of the BatchNorm.
     """
     channels = gradient.shape[3]
     pixels, block = gradient.numel() // channels, _BLOCK // channels

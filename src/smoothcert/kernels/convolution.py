@@ -1,10 +1,10 @@
-"""Triton kernels for 3x3 convolutions of narrow layers and their gradients, as matrix products.
+"""Triton kernels for 3x3 convolutions with few channels and their gradients, as matrix products.
 
-A row stands for a block of `step` lines by two pixels; its values are the patch of `step` + 2 lines by four pixels
-around the block, each line contiguous in memory. The columns are the filters at every position in the block. In this
-way, even few channels fill a tile, and patches overlap less. The gradient of the input is the same product with rotated
-(`turned`) filters. The gradient of the filters is the product of the patches with the gradients of the blocks. Bias,
-shortcut, ReLU and partial statistics are computed before values leave the registers.
+Images are divided into blocks of `step` lines by two pixels. A row of the first matrix is the patch around a block:
+`step` + 2 lines of four pixels, each line contiguous in memory. A column of the second matrix is a filter at one
+position in the block. In this way, even few channels fill a tile, and patches overlap less. The gradient of the input
+is the same product with rotated (`turned`) filters. The gradient of the filters is the product of the patches with the
+gradients of the blocks. Bias, shortcut, ReLU and partial statistics are computed before values leave the registers.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -22,7 +22,7 @@ from torch import Tensor
 class ConvolutionTile(NamedTuple):
     """Tiling of a matrix product: lines per block of pixels (`step`), rows (`block`) and depth of a tile.
 
-    The other fields are launch options: `stages` tiles are loaded ahead, `programs` programs share a multiprocessor.
+    The other fields are launch options: warps per program, tiles loaded ahead (`stages`), programs per multiprocessor.
     """
 
     step: int
@@ -38,7 +38,7 @@ class ConvolutionTile(NamedTuple):
         return min(_REGISTERS // (self.programs * self.warps * 32), 255) // 8 * 8
 
 
-# By number of channels. For gradients of filters, an iteration adds `block` rows for `depth` values of a patch.
+# By number of channels. In `FILTER_TILES`, `block` is the number of rows that an iteration adds up for `depth` values.
 TILES = {
     16: ConvolutionTile(1, 256, 64, 8, 3, 2),
     32: ConvolutionTile(2, 128, 64, 8, 3, 1),
@@ -58,7 +58,7 @@ _REGISTERS = 65536  # per multiprocessor
 
 @triton.jit
 def _block_of_pixels(row, height: tl.constexpr, width: tl.constexpr, step: tl.constexpr):
-    """Return the first pixel of each block: its index across all images, its row and its column."""
+    """Return the first pixel of block number `row`: its index across all images, its line and its column."""
     across: tl.constexpr = width // 2
     blocks: tl.constexpr = height // step * across
     image, which = row // blocks, row % blocks
@@ -71,7 +71,7 @@ def _patches(
     source, row, known, turn,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, step: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    """Load `depth` values of the patches around blocks, starting at value `turn` * `depth`."""
+    """Load `depth` values of the patch around each block in `row`, starting at value `turn` * `depth`."""
     run: tl.constexpr = 4 * channels
     runs: tl.constexpr = run // depth if run > depth else 1  # parts of a line
     pixel, down, right = _block_of_pixels(row, height, width, step)
@@ -88,7 +88,7 @@ def _patches(
 def _factors(
     weight, turn, channels: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, turned: tl.constexpr
 ):  # fmt: skip
-    """Load the weight of each value of `_patches` in each column, from filters [filter, line, pixel, channel]."""
+    """Load the weight by which each column multiplies each value of `_patches`, from [filter, line, pixel, channel]."""
     run: tl.constexpr = 4 * channels
     runs: tl.constexpr = run // depth if run > depth else 1
     column, place = tl.arange(0, columns), tl.arange(0, depth)
@@ -156,7 +156,10 @@ def _filters_kernel(
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
     depth: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
-    """Sum the products of gradients in all columns with `depth` values of patches, over a part of all blocks."""
+    """Compute partial sums for the gradient of filters, each over a share of all blocks.
+
+    The sums are over products of `depth` values of the patches with the gradient in all columns.
+    """
     columns: tl.constexpr = 2 * step * channels
     values: tl.constexpr = (step + 2) * 4 * channels
     column = tl.arange(0, columns)
@@ -178,7 +181,7 @@ def _filters_kernel(
 def _gather_kernel(
     out, table, parts, channels: tl.constexpr, step: tl.constexpr, block: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
-    """Sum a few values of the gradient of filters over all partial sums and all positions in a block."""
+    """Compute `block` values of the gradient of filters: sum over all partial sums and all positions in a block."""
     columns: tl.constexpr = 2 * step * channels
     values: tl.constexpr = (step + 2) * 4 * channels
     element = tl.program_id(0) * block + tl.arange(0, block)
@@ -195,7 +198,7 @@ def _gather_kernel(
 
 
 def new_parts(images: Tensor) -> tuple[Tensor, int]:
-    """Allocate the `parts` of `convolve`, [programs, 2, positions * channels]; also return the rows per program."""
+    """Allocate `parts` [programs, 2, positions * channels] for `convolve`; also return the rows per program."""
     channels = images.shape[3]
     tile = TILES[channels]
     columns = 2 * tile.step * channels
@@ -209,12 +212,15 @@ def convolve(
     parts: Tensor | None = None, bias: Tensor | None = None, added: Tensor | None = None, kept: Tensor | None = None,
     normal: Tensor | None = None, moments: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Convolve images [count, height, width, channels] with `channels` filters [filter, 3, 3, channel].
+    """Convolve images [count, height, width, channels] with `weight` [channels, 3, 3, channels].
 
-    Adds `bias` and the images `added`, and applies ReLU if `rectified`. With `turned`, it computes the gradient of the
-    input instead, set to zero where the images `kept` are not positive. `parts` (see `new_parts`) receives, per program
-    and column, the mean and the centered sum of squares; or, if `normal` is given (images to normalize by `moments`,
-    [mean, variance, 1 / deviation; channel]), the sums of gradients and of their products with normalized values.
+    Add `bias` and `added`, and apply ReLU if `rectified`. With `turned`, `images` are the gradient of a convolution's
+    output, and the result is the gradient of its input. If `kept` is given, the result is zero where `kept` is not
+    positive. `added`, `kept` and `normal` have the shape of `images`.
+
+    `parts` (see `new_parts`) receives two statistics per program and column: mean and centered sum of squares or, if
+    `normal` is given, the sum and the sum of products with `normal`, normalized by `moments` [3, channels], which
+    contains mean, variance and 1 / deviation.
     """
     _, height, width, channels = images.shape
     tile = TILES[channels]
@@ -231,7 +237,7 @@ def convolve(
 
 
 def filters_gradient(gradient: Tensor, images: Tensor, out: Tensor) -> None:
-    """Write the float32 gradient of filters [filter, 3, 3, channel], from input images and the output's gradient."""
+    """Write the float32 gradient of filters [channels, 3, 3, channels], given the output's gradient and the input."""
     _, height, width, channels = images.shape
     tile = FILTER_TILES[channels]
     columns, values = 2 * tile.step * channels, (tile.step + 2) * 4 * channels

@@ -16,9 +16,10 @@ _SHARED_BYTES, _RESERVED_BYTES = 228 * 1024, 1024  # shared memory of a multipro
 
 
 class CudaFunction:
-    """A compiled kernel on one device, with the number of threads and bytes of shared memory of a block.
+    """A compiled kernel on one device.
 
-    The carveout of shared memory has room for `resident` blocks per multiprocessor.
+    A block has `threads` threads and `shared_bytes` bytes of shared memory. Each multiprocessor reserves enough shared
+    memory for `resident` blocks.
     """
 
     def __init__(self, program: bytes, name: str, threads: int, shared_bytes: int, resident: int) -> None:

@@ -100,7 +100,7 @@ def _guess(drawn, scale):
 
 @triton.jit
 def _at_most(table, count, drawn, steps: tl.constexpr):
-    """Count the sorted thresholds that are at most `drawn`, by bisection."""
+    """Count by bisection, for each value of `drawn`, the sorted thresholds that are at most this value."""
     below = tl.zeros_like(drawn)
     for i in tl.static_range(steps):
         tried = below + (1 << (steps - 1 - i))
@@ -141,7 +141,10 @@ def _grid_kernel(
 
 @operator("smoothcert::draw")
 def draw(seed: int, first: Tensor, second: Tensor, third: Tensor, size: int, gaussian: bool) -> Tensor:
-    """Draw `size` standard normal values, or uniform ones in [0, 1), for every address (`first`, `second`, `third`)."""
+    """Draw `size` values for every address (`first`, `second`, `third`).
+
+    The values are standard normal if `gaussian`, else uniform in [0, 1).
+    """
     words = torch.broadcast_tensors(first, second, third)
     flat = [word.reshape(-1).contiguous() for word in words]
     out = torch.empty(*words[0].shape, size, device=flat[0].device)
@@ -163,9 +166,10 @@ def noisy_copies(
     inputs: Tensor, image: Tensor, indices: Tensor, samples: Tensor, *,
     sigma: float, seed: int, purpose: int, dtype: torch.dtype,
 ) -> Tensor:  # fmt: skip
-    """Return inputs[image] plus Gaussian noise, [rows, ...]; the sum is computed in float32, then cast to `dtype`.
+    """Return inputs[image] plus Gaussian noise, computed in float32 and cast to `dtype`.
 
-    Row r is inputs[image[r]] plus noise sample samples[r]; indices[image[r]] identifies the noise of the input.
+    Row r of the result is inputs[image[r]] plus noise sample number samples[r] of the image with index
+    indices[image[r]].
     """
     size = inputs[0].numel()
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)
@@ -180,9 +184,10 @@ def grid_copies(
     inputs: Tensor, image: Tensor, indices: Tensor, samples: Tensor, *,
     table: Tensor, offset: int, sigma: float, limits: tuple[int, int], seed: int, purpose: int, dtype: torch.dtype,
 ) -> Tensor:  # fmt: skip
-    """Return inputs[image] plus integer noise on the grid of 8-bit images, clipped, divided by 255, cast to `dtype`.
+    """Return inputs[image], rounded to 8 bits, plus integer noise; clip to `limits`, divide by 255 and cast to `dtype`.
 
-    `table` contains the thresholds for `sigma` (see `smoothcert.statistics.integer_noise`).
+    Rows and noise samples are chosen as in `noisy_copies`. `table` and `offset` come from the `Thresholds` for `sigma`
+    (see `smoothcert.statistics.integer_noise`).
     """
     size, block = inputs[0].numel(), _BLOCK
     out = torch.empty(len(image), *inputs.shape[1:], dtype=dtype, device=inputs.device)

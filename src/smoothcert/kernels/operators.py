@@ -11,10 +11,10 @@ from torch import Tensor, library
 
 
 def operator(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """Register a function as a custom operator for `torch.compile`; outside of it, the function itself is called.
+    """Register a function as a custom operator, which only code compiled by `torch.compile` calls.
 
-    Calling a custom operator imports the compiler, which takes seconds, and adds overhead to each launch. The result
-    has no gradient.
+    Other code calls the function itself, since calling a custom operator imports the compiler, which takes seconds, and
+    adds overhead to each launch. The result has no gradient.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -31,7 +31,7 @@ def operator(name: str) -> Callable[[Callable[..., Any]], Any]:
 
 
 def first_is_differentiable(ctx: Any, output: tuple[Tensor, ...]) -> None:
-    """Make only the first output differentiable; otherwise, zero gradients of the others would be allocated."""
+    """Make only the first output differentiable; otherwise, zero gradients of the other outputs would be allocated."""
     ctx.mark_non_differentiable(*output[1:])
     if not torch.compiler.is_compiling():  # the compiler drops unused gradients by itself
         ctx.set_materialize_grads(False)

@@ -1,9 +1,9 @@
-"""Triton kernels for 1x1 convolutions of bottlenecks: a single one, or several fused into one kernel (a chain).
+"""Triton kernels for the 1x1 convolutions of bottlenecks: for one convolution, or for a chain of two or three.
 
-A chain is a bottleneck's last convolution and the first one of the next bottleneck, optionally preceded by the 3x3
-convolution before them. The output of the last convolution is four times as wide as the others, and memory bandwidth
-is the limit: a chain writes this output once, for the next shortcut, and does not read it back; the output of the 3x3
-convolution is not written at all.
+A chain is a bottleneck's last convolution and the next bottleneck's first convolution, optionally preceded by the 3x3
+convolution before them. The output of the last convolution has four times as many channels as the others, and memory
+bandwidth is the limit: a chain writes this output once, for the next shortcut, and does not read it back; it does not
+write the output of the 3x3 convolution at all.
 
 Tensor descriptors let the device copy tiles asynchronously; rows past the end are read as zeros and not written.
 """
@@ -34,10 +34,10 @@ class PointwiseTile(NamedTuple):
 
 
 class ChainTile(NamedTuple):
-    """Tiling of a chain: pixels per program, wide channels per iteration, warps, and tiles loaded ahead (`stages`).
+    """Tiling of a chain: pixels per program (`rows`), warps, and tiles loaded ahead (`stages`).
 
-    `ahead` is the number of tiles loaded ahead in the 3x3 convolution, or 0 if the 3x3 convolution runs in a
-    separate kernel.
+    An iteration computes `columns` channels of the last convolution's output. `ahead` is the number of tiles loaded
+    ahead in the 3x3 convolution, or 0 if the 3x3 convolution runs in a separate kernel.
     """
 
     rows: int
@@ -55,11 +55,11 @@ CHAINS = {
     (128, 128, 0): ChainTile(128, 64, 8, 3, 0),
     (128, 256, 0): ChainTile(64, 32, 4, 3, 3),
 }
-"""Tiles by the channels of a bottleneck, of the next one, and of a projected shortcut (0 if there is none)."""
+"""Tiles by the number of channels of a bottleneck, of the next bottleneck, and of a projected shortcut (0 if none)."""
 
 
 def chain_tile(weight: Tensor, next_weight: Tensor) -> ChainTile | None:
-    """Return the tile for a chain of two convolutions, or None if they are better run separately."""
+    """Return the tile for a chain of two convolutions, or None if they should run separately."""
     return CHAINS.get(_key(weight, next_weight))
 
 
@@ -93,7 +93,10 @@ def _pointwise_kernel(
 def pointwise(
     out: Tensor, images: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, tile: PointwiseTile
 ) -> None:
-    """Write relu(conv2d(images) + bias + shortcut) for [count, height, width, channels]; weights are as in `chain`."""
+    """Write relu(conv2d(images) + bias + shortcut) for images [count, height, width, channels].
+
+    `weight` is [filters, 1, 1, channels].
+    """
     filters, channels = len(weight), images.shape[3]
     _pointwise_kernel[(triton.cdiv(out.numel() // filters, tile.rows) * (filters // tile.columns),)](
         _described(out, tile.rows, tile.columns), _described(images, tile.rows, tile.depth),
@@ -110,7 +113,7 @@ def _chain_kernel(
     height: tl.constexpr, across: tl.constexpr, width: tl.constexpr, wide: tl.constexpr, next_width: tl.constexpr,
     projecting: tl.constexpr, block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, ahead: tl.constexpr,
 ):  # fmt: skip
-    """Compute `columns` channels of the wide output per iteration; add their contribution to the next convolution."""
+    """Compute `chain`; an iteration computes `columns` wide channels and adds their part of the next convolution."""
     row = tl.program_id(0) * block
     if ahead:
         pixel = row + tl.arange(0, block)
@@ -149,8 +152,9 @@ def chain(
 ) -> tuple[Tensor, Tensor]:
     """Return wide = relu(last(images) + shortcut) and relu(following(wide)), for [count, height, width, channels].
 
-    Each convolution is [weight, bias], with a weight [filters, size, size, channels]. `middle` is a 3x3 convolution
-    with ReLU to apply to the images first, or empty. Additional channels of `last` project the shortcut.
+    Each convolution is [weight, bias], with a weight [filters, size, size, channels]. If `middle` is not empty, this
+    3x3 convolution and a ReLU are applied to `images` first. If the weight of `last` has more input channels than
+    `images`, the additional channels project the shortcut.
     """
     (weight, bias), (next_weight, next_bias) = last, following
     wide, (width, next_width, given) = len(weight), _key(weight, next_weight)

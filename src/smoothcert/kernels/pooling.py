@@ -61,10 +61,10 @@ def _conv_relu_pool_kernel(
 
 @operator("smoothcert::conv_relu_pool")
 def conv_relu_pool(images: Tensor, weight: Tensor, bias: Tensor, channels: int, size: int, flat: bool) -> Tensor:
-    """Return max_pool2d(relu(conv2d(images)), 2) for images [count, height, width, channels], in the same layout.
+    """Return max_pool2d(relu(conv2d(images) + bias), 2) for images [count, height, width, channels].
 
-    `weight` is the result of `arrange` for filters of `size` x `size` pixels. With `flat`, the result is the input of a
-    linear layer, [count, channels * height * width].
+    `weight` is the result of `arrange` for filters of `size` x `size` pixels. The result has the layout of `images` or,
+    with `flat`, that of a linear layer's input: [count, filters * new height * new width].
     """
     images = images.contiguous()
     height, width = images.shape[1:3]
@@ -92,9 +92,10 @@ def _shape(images: Tensor, filters: int, size: int, flat: bool) -> tuple[int, ..
 
 
 def arrange(weight: Tensor) -> Tensor:
-    """Arrange filters for the kernel: [(line of a patch, value in the line), (position in the window, filter)].
+    """Arrange filters [filters, channels, size, size] as the matrix `weight` of `conv_relu_pool`.
 
-    The values of a line and the filters are padded to powers of two.
+    A row stands for a line of a patch and a value in the line, a column for a position in the pooling window and a
+    filter. The values of a line, the filters and the rows are padded with zeros to the sizes that the kernel needs.
     """
     filters, channels, size = weight.shape[:3]
     along = (size + 1) * channels

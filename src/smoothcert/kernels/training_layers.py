@@ -1,10 +1,11 @@
-"""Layers of equally wide residual blocks, with gradients, for training in bfloat16 with Triton kernels.
+"""Layers of residual blocks with gradients, for training in bfloat16 with Triton kernels.
 
-The layers of a stage run as one operation: two per block, preceded by a single layer if their number is odd. The single
-layer is the stem, or the second layer of a block that halves images; its shortcut is an argument. With BatchNorm in
-training mode, a layer is a convolution that also computes partial statistics, followed by a normalization; the gradient
-is computed likewise. In eval mode, BatchNorm is folded into the filters, and a layer is one kernel; attacks use
-`resident_attack` instead if it supports the shape.
+The layers of a stage, which all have the same number of channels, run as one operation: two layers per block, preceded
+by a single layer if the number of layers is odd. The single layer is the stem, or the second layer of a block that
+halves the image size; in the latter case, its shortcut is passed as an argument. With BatchNorm in training mode, a
+layer is a convolution that also computes partial statistics, followed by a normalization; the gradient is computed
+likewise. In eval mode, BatchNorm is folded into the filters, and a layer is one kernel; attacks use `resident_attack`
+instead if it supports the shape.
 """
 
 # mypy: disable-error-code="no-untyped-call,untyped-decorator,misc,no-any-return"
@@ -24,12 +25,12 @@ from smoothcert.kernels.operators import first_is_differentiable, operator
 
 
 def _entering(images: Tensor, left: Tensor, layer: int) -> Tensor:
-    """Return the input of a layer."""
+    """Return the input of layer number `layer`; `left` contains the outputs of all layers but the last."""
     return left[layer - 1] if layer else images
 
 
 def _added(images: Tensor, left: Tensor, shortcut: Tensor | None, layer: int, layers: int) -> Tensor | None:
-    """Return the shortcut that a layer adds: at the end of a block, the input of the block."""
+    """Return what a layer adds to its output: the block's input at the end of a block, `shortcut` in a single layer."""
     if layer < layers % 2:
         return shortcut
     return None if (layer - layers) % 2 == 0 else _entering(images, left, layer - 1)
@@ -43,7 +44,7 @@ def training_layers(
     """Apply layers to images [count, height, width, channels], with BatchNorm in training mode.
 
     `weights` are [layer, filter, 3, 3, channel]. `rectified` is True if a ReLU follows each layer; it can be False only
-    for a single layer without a shortcut. Returns the output of the last layer, the outputs of all layers before it,
+    for a single layer without a shortcut. Return the output of the last layer, the outputs of all layers before it,
     the outputs of all convolutions, and statistics [layer, 3, channel]: mean, variance and 1 / sqrt(variance +
     epsilon).
     """
@@ -99,7 +100,7 @@ def training_gradient(
 def folded_layers(
     images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor, rectified: bool
 ) -> tuple[Tensor, Tensor]:
-    """Apply layers with folded BatchNorm; return the output of the last layer, and the outputs of all layers before."""
+    """Apply layers with folded BatchNorm; return the last layer's output, and the outputs of all layers before it."""
     images, weights, layers = images.contiguous(), weights.contiguous(), len(weights)
     shortcut = None if shortcut is None else shortcut.contiguous()
     left, out = images.new_empty((layers - 1, *images.shape)), torch.empty_like(images)
@@ -169,7 +170,7 @@ def _where(needed: Sequence[bool], *gradients: Tensor) -> list[Tensor | None]:
 
 
 class TrainingLayers(torch.autograd.Function):
-    """Differentiable `training_layers`, in a form that `torch.compile` can also trace inside attacks."""
+    """Differentiable version of `training_layers`, which `torch.compile` can also trace inside attacks."""
 
     @staticmethod
     def forward(
@@ -199,7 +200,7 @@ class TrainingLayers(torch.autograd.Function):
 
 
 class FoldedLayers(torch.autograd.Function):
-    """Differentiable `folded_layers`, for BatchNorm in eval mode."""
+    """Differentiable version of `folded_layers`, for BatchNorm in eval mode."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Reads results files for a report, and checks them."""
+"""Read and verify the results files of a report."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from smoothcert.results.verify import read_verified, verify_limit
 class ResultsReader:
     """Reads each results file once and, unless `unverified`, raises if its rows are invalid.
 
-    Rows must agree with the votes and the sidecar beside the file. Published files have neither; their radii must be
-    possible at the noise level in `given` or in the file name, if it is stated. `on_read` is called with the number of
-    files read so far.
+    Rows must agree with the votes and the sidecar beside the file. Published files have neither votes nor a sidecar; if
+    `given` or the file name states their noise level, their radii must be possible at this level. `on_read` is called
+    with the number of files read so far.
     """
 
     def __init__(

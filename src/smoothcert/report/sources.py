@@ -1,4 +1,4 @@
-"""Finds and reads the arguments of `smoothcert report`: results files, run folders, and folders of either."""
+"""Find and read the results that `smoothcert report` is given: results files, and folders that contain them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LONGEST_LINE = 10_000  # characters of a header or row
 
 @dataclass(frozen=True)
 class Run:
-    """A results file and the contents of its run folder; `epochs` and `segments` are training's records."""
+    """A results file with the contents of its run folder; `epochs` and `segments` are records of the training."""
 
     entry: Entry
     path: Path
@@ -99,15 +99,15 @@ def read_findings(
 
 
 def read_runs(texts: Sequence[str], *, unverified: bool = False, **given: Any) -> list[Run]:
-    """Read the runs on clean images; see `read_findings`."""
+    """Read only runs on clean images; see `read_findings`."""
     return read_findings(texts, unverified=unverified, **given).runs
 
 
 def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
     """Return (name, results file) for each `[NAME=]FILE`, and for all results files below each folder.
 
-    Vote and look files are skipped unless only such files were named. The output of `compare-precision` is skipped in
-    folders.
+    Counts and looks files are skipped unless `texts` names no other files. The output of `compare-precision` is skipped
+    in folders.
     """
     files: list[tuple[str | None, Path]] = []
     for text in texts:
@@ -162,13 +162,15 @@ def _training_cost(run: Run) -> float | None:
     try:
         return run.config.epochs * relative_cost(run.config) * passes_per_input("gaussian")
     except (TypeError, ValueError, OverflowError) as error:  # invalid options
-        raise SmoothcertError(f"{run.path.parent / 'config.toml'} has invalid options for its method.") from error
+        raise SmoothcertError(
+            f"{run.path.parent / 'config.toml'} has invalid options for its method; restore the file."
+        ) from error
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:
-    """Return the run's entry; if its recipe is in no main table of the paper, link it to its row in another table.
+    """Return the run's entry, linked to a row of the paper if its recipe belongs to a table other than the main ones.
 
-    Unless there is a `name`, such an entry is renamed after its method and setup.
+    Without a `name`, a linked entry is renamed after its method and setup.
     """
     place = paper_places().get(recipe_of(run))
     if place is None or run.entry.protocol or not run.entry.method:  # all rows of the paper use the published protocol
@@ -179,7 +181,7 @@ def _match_paper_row(run: Run, name: str | None) -> Entry:
 
 
 def recipe_of(run: Run) -> str:
-    """Return the name of the run's recipe: the configuration's name without a seed suffix, empty without one."""
+    """Return the recipe's name (the configuration's name without a seed suffix), empty if there is no configuration."""
     return re.sub(r"-seed\d+$", "", run.config.name) if run.config else ""
 
 

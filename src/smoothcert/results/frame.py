@@ -21,10 +21,11 @@ def to_frame(results: Results | Sequence[Record] | Sequence[Prediction]) -> pand
         results: The return value of `read_results`, `certify_dataset` or `predict_dataset`.
 
     Returns:
-        The columns of the results file, with the time as `seconds`; for records, also the votes.
+        A frame with the columns of a results file, except that `time` is called `seconds`. If `results` comes from
+        `certify_dataset` or `predict_dataset`, the frame also contains the votes.
 
     Raises:
-        UsageError: If `results` is something else.
+        UsageError: If `results` has another type.
         SmoothcertError: If pandas is not installed.
 
     Example:
@@ -42,6 +43,7 @@ def to_frame(results: Results | Sequence[Record] | Sequence[Prediction]) -> pand
         return pandas.DataFrame({name: getattr(results, name) for name in columns})
     records: list[Any] = list(results)
     if other := [record for record in records if not isinstance(record, Record | Prediction)]:
-        raise UsageError(f"Expected `results` to contain records of `certify_dataset`, but got {quote(other[0])}.")
+        sources = "`certify_dataset` or `predict_dataset`"
+        raise UsageError(f"Expected `results` to contain records from {sources}, but got {quote(other[0])}.")
     rows: list[dict[str, Any]] = [{**vars(record), "correct": bool(record.correct)} for record in records]
     return pandas.DataFrame(rows)

@@ -1,4 +1,4 @@
-"""Parse the image indices of a results file, as its sidecar lists them."""
+"""Parse the list of image indices in a sidecar."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ _LARGEST = 2**53
 
 
 def images_of(images: Any) -> Sequence[int]:
-    """Parse a sidecar's `images`: start:stop:step, a list of indices or, after a merge, a list of both.
+    """Return the image indices that `settings.images` of a sidecar stands for.
 
-    start:stop:step is returned as a range, so that a short text cannot produce more indices than fit into memory.
+    `images` is a text start:stop:step, a list of indices or, in a merged file, a list of such texts, lists and indices.
+    A single text is returned as a range, so that a short text cannot produce more indices than fit into memory.
 
     Raises:
-        ValueError: If `images` has another form; the message names the wrong part.
+        ValueError: If `images` has another form; the message quotes the invalid part.
 
     >>> list(images_of("0:6:2")), images_of(["0:6:2", [7, 9]])
     ([0, 2, 4], [0, 2, 4, 7, 9])
@@ -29,12 +30,12 @@ def images_of(images: Any) -> Sequence[int]:
         return images
     parts = [[part] if isinstance(part, int) else images_of(part) for part in images]
     if sum(map(len, parts)) > _MOST_JOINED:
-        raise ValueError(f"more than {_MOST_JOINED:,} in merged files")
+        raise ValueError(f"more than {_MOST_JOINED:,} indices in a merged file")
     return [index for part in parts for index in part]
 
 
 def is_joined(images: Any) -> bool:
-    """Return True if `images` is from a merged file: a list that contains more than indices."""
+    """Return True if `images` comes from a merged file: a list with elements other than indices."""
     return isinstance(images, list) and not all(isinstance(part, int) for part in images)
 
 

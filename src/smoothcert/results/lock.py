@@ -18,7 +18,7 @@ class ResultsLock:
     """Lock on `NAME.tsv` and the files beside it, from the creation of the object until `release`.
 
     The lock is on a separate file, `NAME.tsv.lock`, since results files may be replaced while they are locked.
-    Acquiring it removes partial files left by a killed process. `others` are further files that belong to the results.
+    Acquiring the lock removes partial files left by a killed process. `others` are further files of the same results.
     """
 
     def __init__(self, results: Path, others: Sequence[Path] = ()) -> None:
@@ -42,7 +42,7 @@ class ResultsLock:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Release the lock if the block, which opens the files, fails."""
+        """Release the lock and remove new files if the `with` block fails to open the files."""
         try:
             yield
         except BaseException as error:
@@ -72,7 +72,7 @@ def require_in_place(file: IO[str], path: Path) -> None:
     """Raise if a file that is being written was removed or replaced by another process."""
     if not _is_open_at(file, path):
         raise SmoothcertError(
-            f"{path} was removed or replaced while it was written; move the files beside it elsewhere and start again."
+            f"{path} was removed or replaced while it was being written; choose another `out` and start again."
         )
 
 

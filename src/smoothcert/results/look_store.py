@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcert.errors import UsageError
+from smoothcert.errors import UsageError, quote
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, looks_path, sidecar_path
 from smoothcert.results.records import Record, complete_lines, format_row, pack_votes, parse_seconds, unpack_votes
@@ -30,11 +30,13 @@ from smoothcert.runtime.atomic_files import write_text
 from smoothcert.runtime.bounded_files import read_text
 
 _HEADER = format_row("idx", "look", "samples", "votes", "time")
+_NAMES = "idx, look, samples, votes and time"
+_REMEDY = "restore the original file or repeat the certification"
 
 
 @dataclass(frozen=True)
 class Look:
-    """Votes [classes] of one look at an image, and the seconds spent since the previous look."""
+    """One look at image `idx`: the cumulative votes [classes], and the seconds spent since the previous look."""
 
     idx: int
     look: int
@@ -53,14 +55,14 @@ def looks_text(looks: Mapping[int, Sequence[Look]]) -> str:
 
 
 def read_looks(path: str | Path, classes: int) -> dict[int, list[Look]]:
-    """Read the looks stored beside a results file, keyed by image index."""
+    """Return the looks stored beside the results file `path`, keyed by image index."""
     source = looks_path(Path(path))
     return _parse_looks(complete_lines(read_text(source)), classes, source)
 
 
 def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, list[Look]]:
     if not lines or lines[0] != _HEADER:
-        raise UsageError(f"{source} does not begin with the columns of a looks file.")
+        raise UsageError(f"Expected {source} to begin with the columns {_NAMES}; {_REMEDY}.")
     check_table_size(len(lines), classes, source)
     looks = defaultdict[int, list[Look]](list)
     for number, line in enumerate(lines[1:], 2):
@@ -72,7 +74,7 @@ def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, 
             valid = False
         if not valid:
             raise UsageError(
-                f"{source}, line {number}: expected the five fields of an image's next look; was the file edited?"
+                f"{source}, line {number}: expected {_NAMES} of an image's next look, but got {quote(line)}; {_REMEDY}."
             )
         looks[row.idx].append(row)
     return dict(looks)
@@ -124,7 +126,9 @@ class LookStore:
         lines = stored_lines(self._file)
         self.known = _parse_looks(lines or [_HEADER], classes, looks)
         if unknown := self.known.keys() - self._order.keys():
-            raise UsageError(f"{looks} contains looks for image {min(unknown)}, which is not part of this run.")
+            raise UsageError(
+                f"{looks} contains looks for image {min(unknown)}, which is not part of this run; choose another `out`."
+            )
         write_sidecar(path, self._about)  # before the first row: rows without a sidecar are refused
         keep_lines(self._file, lines, _HEADER)
 
@@ -139,8 +143,8 @@ class LookStore:
 
     @property
     def drawn(self) -> int:
-        """Number of samples drawn so far: per image, the selection plus the last look, whose votes are cumulative."""
-        ends = ((looks[0], *looks[1:][-1:]) for looks in self.known.values())
+        """Number of noise samples drawn so far: per image, the samples of the selection and of the last look."""
+        ends = ((looks[0], *looks[1:][-1:]) for looks in self.known.values())  # the votes of later looks are cumulative
         return sum(int(look.votes.sum()) for pair in ends for look in pair)
 
     def append(self, looks: Sequence[Look]) -> None:

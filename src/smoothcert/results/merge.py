@@ -31,7 +31,10 @@ def merge_results(files: Sequence[Path], out: Path, *, unverified: bool = False)
     settings = [{**about["settings"], "images": None} for about in abouts]
     for path, other in zip(files, settings, strict=True):
         if changed := changed_settings(settings[0], other):
-            raise UsageError(f"{path} was made with different settings than {files[0]}: {', '.join(changed)}.")
+            raise UsageError(
+                f"{path} was made with different settings than {files[0]}: {', '.join(changed)}. Merge only shards "
+                "of one run."
+            )
     header, rows = _join(files)
     count_header, counts = _join([counts_path(path) for path in files])
     images = [about["settings"]["images"] for about in abouts]
@@ -59,7 +62,9 @@ def merge_results(files: Sequence[Path], out: Path, *, unverified: bool = False)
 def _read_complete(path: Path) -> dict[str, Any]:
     about = read_sidecar(path)
     if "images" not in about.get("settings", {}) or "segments" not in about:
-        raise SmoothcertError(f"{path} lacks `settings.images` or `segments`; it was not written by smoothcert.")
+        raise SmoothcertError(
+            f"{path} lacks `settings.images` or `segments`; only files written by smoothcert can be merged."
+        )
     return about
 
 
@@ -75,7 +80,7 @@ def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[in
         if not [first, *lines][-1].endswith("\n"):
             raise SmoothcertError(f"{path} is empty or ends in the middle of a row; finish every shard before merging.")
         if header not in ("", first):
-            raise UsageError(f"The columns of {path} differ from those of {files[0]}.")
+            raise UsageError(f"{path} and {files[0]} have different columns; merge only shards of one run.")
         header, own = first, dict[int, str]()
         for line in lines:
             number = line.split("\t", 1)[0]
@@ -83,7 +88,9 @@ def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[in
                 raise SmoothcertError(f"{path}: expected rows to begin with an image index, but got {line[:40]!r}.")
             index = int(number)
             if index in rows or (index in own and not several):
-                raise UsageError(f"Image {index} appears twice, the second time in {path}.")
+                raise UsageError(
+                    f"Image {index} appears twice, the second time in {path}; merge only files for different images."
+                )
             own[index] = own.get(index, "") + line
         rows |= own
     return header, rows

@@ -49,17 +49,17 @@ def sidecar_path(path: Path) -> Path:
 
 
 def counts_path(path: Path) -> Path:
-    """Return the path of the class counts beside a results file; gzipped if the results are."""
+    """Return the path of the counts file beside a results file; it ends in .gz if the results file does."""
     return _companion(path, ".counts.tsv")
 
 
 def looks_path(path: Path) -> Path:
-    """Return the path of the looks beside a results file; gzipped if the results are."""
+    """Return the path of the looks file beside a results file; it ends in .gz if the results file does."""
     return _companion(path, ".looks.tsv")
 
 
 def level_paths(path: Path, levels: int) -> list[Path]:
-    """Return the paths of the class counts of a cascade's levels, beside its results file.
+    """Return the paths of a cascade's counts files, one per level, beside its results file.
 
     >>> [file.name for file in level_paths(Path("a.tsv"), 2)]
     ['a.level1.counts.tsv', 'a.level2.counts.tsv']
@@ -74,7 +74,7 @@ def _companion(path: Path, suffix: str) -> Path:
 
 
 def is_companion(path: Path) -> bool:
-    """Return True if a file is named like the counts or looks beside a results file.
+    """Return True if a file is named like a counts or looks file.
 
     >>> is_companion(Path("a.counts.tsv.gz")), is_companion(Path("a.tsv"))
     (True, False)
@@ -90,7 +90,7 @@ def certificates_in(folder: Path, *, below: bool = False) -> list[Path]:
 
 
 def check_name(out: Path) -> None:
-    """Raise if `out` is a folder, a device, a gzipped file, or named like a companion of a results file."""
+    """Raise if `out` is a folder, a device or a gzipped file, or is named like a sidecar, counts or looks file."""
     taken = out.suffix in (".json", ".gz") or out.name.endswith(COMPANION_SUFFIXES)
     if taken or (out.exists() and not out.is_file()):
         raise UsageError(
@@ -99,7 +99,7 @@ def check_name(out: Path) -> None:
 
 
 def check_new(out: Path) -> None:
-    """Raise if results cannot be written to `out`, or if it or a file beside it exists."""
+    """Raise if `out` is not a valid name for results, or if it or its sidecar, counts or looks file exists."""
     check_name(out)
     files = (out, sidecar_path(out), counts_path(out), looks_path(out), *level_paths(out, 1))
     if existing := [path for path in files if path.exists()]:

@@ -37,7 +37,10 @@ class UnverifiedError(SmoothcertError):
 def prove_by_counts(
     path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Recompute classes and radii from the votes of a fixed number of noise samples."""
+    """Recompute classes and radii from the votes of a fixed number of noise samples.
+
+    `table` contains all votes beside the results file, and `rows` the row of each image in this table.
+    """
     all_classes = protocol.classes if protocol.bound == "two-sided" else None  # other bounds need the chosen class only
     classes = max(all_classes or 2, table.classes)
     labels = np.zeros(len(table), dtype=np.int64)
@@ -116,11 +119,12 @@ def prove_by_looks(
 ) -> tuple[NDArray[np.int64], Floats]:
     """Recompute classes and radii from the votes of all looks, up to the look whose votes are in the counts file.
 
-    During a run, the looks file may be ahead of the results file.
+    `table` contains the votes of the counts file, and `rows` the row of each image in this table. During a run, the
+    looks file may be ahead of the results file.
     """
     without_row = np.setdiff1d(table.idx, results.idx)
     if len(without_row):
-        raise UnverifiedError(path, f"it has no row for image {without_row[0]}, whose votes are stored")
+        raise UnverifiedError(path, f"it has no row for image {without_row[0]}, although votes for it are stored")
     classes = max(protocol.classes or 2, table.classes)
     looks, numbers = read_looks(path, classes), {0: 0} | {n: look for look, n in enumerate(protocol.plan.looks, 1)}
     seen, nothing = list[list[Look]](), np.zeros(classes, dtype=np.int64)

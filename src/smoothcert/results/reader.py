@@ -122,8 +122,8 @@ def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArr
 
     Args:
         path: Path of the results file; its counts lie beside it in `name.counts.tsv`.
-        num_classes: Number of classes of the base classifier; default: as recorded in the sidecar or known for the
-            dataset, else just enough for the votes.
+        num_classes: Number of classes of the base classifier. Default: the number recorded in the sidecar, else the
+            number of the dataset's classes, else one more than the largest class with votes.
 
     Returns:
         The votes in the selection stage and in the estimation stage, each [images, classes].
@@ -148,7 +148,7 @@ def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArr
 
 
 def _recorded_classes(path: Path) -> int | None:
-    """Return the number of classes that is recorded in the sidecar or known for its dataset, or None."""
+    """Return the number of classes recorded in the sidecar or, if none is, of the dataset; None if unknown."""
     sidecar = sidecar_path(path)
     settings = read_sidecar(sidecar).get("settings", {}) if sidecar.exists() else {}
     return settings.get("classes") or classes_of(str(settings.get("data", {}).get("name")))

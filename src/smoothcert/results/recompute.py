@@ -29,7 +29,7 @@ def certify_stored(
 ) -> list[Record]:
     """Compute certificates from the stored looks of images; the first look of each image is the selection.
 
-    With `top` > 1, the certified class is the label, which does not depend on the votes.
+    With `top` > 1, the certified class is the label instead of the class with the most selection votes.
     """
     records = list[Record]()
     for first in range(0, len(indices), _AT_ONCE):
@@ -50,7 +50,10 @@ def certify_stored(
 def _arrays(
     looks: Sequence[Sequence[Look]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Arrange looks as selection [images, classes], counts [images, looks, classes] and number of looks [images]."""
+    """Return the votes of the selection [images, classes] and of all later looks [images, looks, classes].
+
+    Also return the number of each image's later looks [images].
+    """
     classes = max((len(look.votes) for seen in looks for look in seen), default=1)
     reached = np.array([max(0, len(seen) - 1) for seen in looks], dtype=np.int64)
     selection = np.zeros((len(looks), classes), dtype=np.int64)

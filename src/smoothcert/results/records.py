@@ -80,7 +80,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Results:
-    """A results file as columns, one entry per image.
+    """The columns of a results file, with one entry per image.
 
     Attributes:
         name: File name without extension.
@@ -112,7 +112,7 @@ def format_row(*fields: object) -> str:
 
 
 def complete_lines(text: str) -> list[str]:
-    r"""Split text into lines, without an incomplete last line, which a killed process may leave.
+    r"""Split text into lines, and drop an incomplete last line, which a killed process may leave.
 
     >>> complete_lines("0\t1\n1\t")
     ['0\t1\n']

@@ -21,13 +21,15 @@ from smoothcert.runtime.typed_files import check_type, read_json
 
 
 def read_sidecar(path: Path) -> dict[str, Any]:
-    """Return the content of a sidecar; raise if a field has a wrong type or range."""
+    """Return the content of a sidecar; raise if a field has the wrong type or is out of range."""
     content: dict[str, Any] = read_json(path, Sidecar)
     if "images" in content.get("settings", {}):
         try:
             images_of(content["settings"]["images"])
         except ValueError as error:
-            raise SmoothcertError(f"{path}: expected `settings.images` to list indices, but got {error}.") from None
+            raise SmoothcertError(
+                f"{path}: expected `settings.images` to list image indices, but got {error}."
+            ) from None
     return content
 
 
@@ -57,12 +59,13 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_function(results: Path, before: Sequence[Mapping[str, Any]], segment: Mapping[str, Any]) -> None:
-    """Raise if earlier rows come from another kernel; warn if they may come from another Python function."""
+    """Raise if existing rows come from a different kernel; warn if they may come from a different Python function."""
     kernels = [one.get("kernel") or "none recorded" for one in (before[-1] if before else {}, segment)]
     if before and kernels[0] != kernels[1]:
         raise UsageError(
-            f"{results} cannot be resumed: its votes were made by another kernel ({kernels[0]}, now {kernels[1]}), "
-            "which rounds differently; finish it with the version and device that began it, or choose another `out`."
+            f"{results} cannot be resumed: its votes come from another kernel ({kernels[0]}, now {kernels[1]}), which "
+            "rounds differently; resume with the smoothcert version and device that started the run, or choose another "
+            "`out`."
         )
     now = segment.get("function")
     if not now:

@@ -1,4 +1,4 @@
-"""Types of the fields of a sidecar. Most are optional, since versions and commands write different fields."""
+"""Types of the fields of a sidecar. Most fields are optional, since versions and commands write different fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DataSettings(TypedDict, total=False):
 
 
 class ModelSettings(TypedDict, total=False):
-    """The base classifier; users may add entries to describe their own."""
+    """The base classifier; users may add entries that describe their own model."""
 
     sha256: str
     weights: str

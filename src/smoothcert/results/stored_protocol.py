@@ -73,7 +73,7 @@ class StoredProtocol:
         return convert_radius(radius, self.noise.norm, self.norm, self.dimensions or 1)
 
     def largest(self, classes: int) -> float:
-        """Return the largest possible radius, which unanimous votes prove."""
+        """Return the largest possible radius: the radius that unanimous votes prove."""
         votes = np.zeros((1, len(self.plan.looks), max(2, classes)), dtype=np.int64)
         votes[0, :, 0] = self.plan.looks
         reached, ones = [len(self.plan.looks)], np.ones(1)
@@ -84,12 +84,12 @@ class StoredProtocol:
 def _cascade_rule(cascade: Mapping[str, Any], noise: Noise, alpha: float) -> CascadeRule:
     sigmas = tuple(float(level["sigma"]) for level in cascade["levels"])
     if sigmas[:1] != (noise.sigma,) or noise.name != GaussianNoise.name:
-        raise UsageError("The noise in the sidecar is not Gaussian with the sigma of the cascade's first level.")
+        raise UsageError("The sidecar's noise must be Gaussian, with the sigma of the cascade's first level.")
     return CascadeRule(sigmas, float(cascade["p0"]), alpha, float(cascade["first_share"]))
 
 
 def _check_plan(plan: Plan, rule: str | None, n: int) -> None:
-    """Raise if a rule's looks do not end at n, or if they are its standard looks but with other shares of alpha."""
+    """Raise if the looks do not end at `n`, or if they are the standard looks of `rule` with other shares of alpha."""
     if rule not in _PLANS:
         return
     usual = _PLANS[rule](n, plan.alpha)

@@ -33,7 +33,7 @@ def read_verified(path: Path) -> Results:
     try:
         results = read_results(path)
         verify_results(path, results)
-    except SmoothcertError:  # retry: a run in progress may have replaced one file after another was read
+    except SmoothcertError:  # retry: a run in progress may replace files while they are read
         results = read_results(path)
         verify_results(path, results)
     return results
@@ -68,14 +68,14 @@ def verify_results(path: Path, results: Results) -> None:
 
 
 def _vote_files(path: Path, settings: Mapping[str, Any]) -> list[Path]:
-    """Return the files that together hold the votes behind the rows."""
+    """Return the paths of the files that contain the votes for the rows."""
     if "cascade" in settings:
         return level_paths(path, len(settings["cascade"]["levels"]))
     return [counts_path(path), looks_path(path)] if "stop" in settings else [counts_path(path)]
 
 
 def verify_limit(path: Path, results: Results, sigma: float) -> None:
-    """Raise UnverifiedError if a radius is larger than any published number of noise samples could prove."""
+    """Raise UnverifiedError if a radius is larger than even 10 million noise samples could prove at `sigma`."""
     limit = 1.01 * largest_radius(sigma, _PUBLISHED_N, 0.001)  # published radii and noise levels are rounded
     advice = "set `sigma` to the noise level of the results" if not results.about else CHANGED
     _check_limit(path, results, limit, f"noise of sigma {sigma:g}", advice)
@@ -89,12 +89,12 @@ def _check_limit(path: Path, results: Results, limit: float, evidence: str, advi
 
 
 def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential: bool) -> None:
-    """Raise unless the rows are the first of `images` or, if certified sequentially, any of them, in their order."""
+    """Raise unless the rows are for the first of `images` or, if `sequential`, for any of them, in the same order."""
     named = images_of(images)
     expected = sorted(named) if is_joined(images) else named
     if sequential:
         chosen = set(idx.tolist())
-        if isinstance(expected, range):  # which may be much longer than the results
+        if isinstance(expected, range):  # a range may be much longer than the results
             expected = sorted((image for image in chosen if image in expected), reverse=expected.step < 0)
         else:
             expected = [image for image in expected if image in chosen]
@@ -102,7 +102,7 @@ def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential
     if np.array_equal(wanted, idx):
         return
     if len(wanted) < len(idx):
-        problem = f"it has {len(idx):,} rows, but {sidecar_path(path).name} allows only {len(wanted):,} of them"
+        problem = f"it has {len(idx):,} rows, but {sidecar_path(path).name} lists only {len(wanted):,} images for them"
     else:
         row = int((wanted != idx).argmax())
         problem = f"row {row + 1} is for image {idx[row]}, but should be for image {wanted[row]}"
@@ -127,7 +127,7 @@ def _check_rows(path: Path, results: Results, protocol: StoredProtocol, *, has_v
     wrong = (results.predict != predict) & (exact | (results.predict != ABSTAIN))
     if wrong.any():
         row = int(wrong.argmax())
-        votes = "prove none" if predict[row] == ABSTAIN else f"are for class {predict[row]}"
+        votes = "prove no class" if predict[row] == ABSTAIN else f"are for class {predict[row]}"
         raise UnverifiedError(
             path, f"the class of image {results.idx[row]} is {results.predict[row]}, but its votes {votes}"
         )

@@ -1,4 +1,4 @@
-"""Parse the class counts beside a results file into arrays, fast enough to check every file that is read.
+"""Parse counts files into arrays, fast enough to verify every results file that is read.
 
 A line has the fields idx, selection and estimation; the last two are `class:count` pairs separated by spaces, or empty.
 """
@@ -54,11 +54,11 @@ class VoteTable:
 
     @property
     def classes(self) -> int:
-        """Number of classes that the votes require, at least 1."""
+        """Smallest number of classes that includes every class with votes, at least 1."""
         return 1 + int(self.label.max(initial=0))
 
     def require_classes(self, classes: int, source: Path) -> None:
-        """Raise if there are votes for a class beyond `classes`."""
+        """Raise if there are votes for a class that is not below `classes`."""
         beyond = np.flatnonzero(self.label >= classes)
         if len(beyond):
             line, label = self.field[beyond[0]] // 2 + 2, self.label[beyond[0]]

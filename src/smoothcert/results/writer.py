@@ -23,7 +23,7 @@ _SECONDS_BETWEEN_SIDECARS = 10.0  # minimum interval between updates of the time
 
 
 class WritableRecord(Protocol):
-    """A record with a line for the results file and one for the counts file."""
+    """A record that can be formatted as a line of the results file and as a line of the counts file."""
 
     columns: ClassVar[tuple[str, ...]]
     count_columns: ClassVar[tuple[str, ...]]
@@ -93,7 +93,9 @@ class ResultWriter:
             classes = num_classes or 1 + max(labels, default=0)
             return [parse_record(kind, *lines, classes) for lines in zip(rows, counts, strict=True)]
         except (ValueError, LookupError) as error:
-            raise UsageError(f"{self.path} has an unreadable row ({error}); move the file elsewhere.") from error
+            raise UsageError(
+                f"{self.path} has an unreadable row ({error}); move it elsewhere or choose another `out`."
+            ) from error
 
     def append(self, records: Sequence[WritableRecord]) -> None:
         """Write the records of the next images."""
@@ -133,12 +135,13 @@ class ResultWriter:
         good = min(len(rows), len(counts), 1 + len(self.indices))
         for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
             if lines[:1] not in ([], [header]):
-                raise UsageError(f"{file.name} does not begin with the expected columns; choose another `out`.")
+                names = ", ".join(header.split())
+                raise UsageError(f"Expected {file.name} to begin with the columns {names}; choose another `out`.")
         for line, count_line, expected in zip(rows[1:good], counts[1:good], self.indices, strict=False):
             if not (line.startswith(f"{expected}\t") and count_line.startswith(f"{expected}\t")):
                 raise UsageError(
-                    f"{self.path} has a different row where image {expected} should be; move the edited file elsewhere "
-                    "or choose another `out`."
+                    f"{self.path} or {counts_path(self.path).name} has the row of another image where image {expected} "
+                    "should be; move the edited files elsewhere or choose another `out`."
                 )
         for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):
             keep_lines(file, lines[:good], header)
@@ -167,7 +170,7 @@ def stored_lines(file: IO[str]) -> list[str]:
 
 
 def keep_lines(file: IO[str], lines: Sequence[str], header: str) -> None:
-    """Truncate a file to `lines`, its leading lines; if there are none, write the header."""
+    """Truncate a file to `lines`, which are its first lines; if `lines` is empty, write the header."""
     file.truncate(sum(len(line.encode()) for line in lines))
     if not lines:
         file.write(header)

@@ -132,7 +132,10 @@ def test_the_first_sentences_name_the_winner_and_its_cost(tab, runs, table):
     assert f"CAT-RS classifies {clean.first.accuracy[0]:.1f} %" in told
     assert "CAT-RS 2.0 and Gaussian 1.0 times the network passes of Gaussian training." in told, "6 passes and 3"
     assert "on the same 300 images" in told, "the run on 100 images is not compared"
-    assert "Intervals cover the choice of test images, not retraining: one training run each." in told
+    assert (
+        "Intervals reflect the choice of test images, not the randomness of training: each run was trained once."
+        in told
+    )
     shown = tab.locator("#compare-interval").inner_text().replace("+", "")
     ahead = max((first, half), key=lambda lead: lead.first.acr.value).ahead
     assert shown == f"in ACR, 95 % interval {ahead.low:.4f} to {ahead.high:.4f}", "the same numbers in both places"
@@ -316,7 +319,7 @@ def test_every_plot_is_read_by_touch(browser, file, runs):
 
 def test_best_sigma_shows_bands_the_papers_numbers_and_missing_levels(tab, runs):
     press(tab, "Best σ", "#curves-controls")
-    remark = "1 more on other images or with another protocol: see the table."
+    remark = "Not shown here: 1 run on other images or with another protocol (see the table)."
     assert tab.locator("#curves-remark").inner_text() == remark
     tab.get_by_label("Show Gaussian, σ 0.25").uncheck()
     settle(tab)

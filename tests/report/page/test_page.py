@@ -189,7 +189,7 @@ def test_images_of_another_dataset_are_not_shown(folder, mini):
     wrong = Pictures(lambda at: np.zeros((len(at), 28, 28, 1), np.uint8), mini.labels.numpy(), mini.classes, "another")
     found = build_gallery(runs, [None], lambda name: wrong)
     assert found["runs"] == [None]
-    assert "not those that certify was certified on" in found["missing"][0]
+    assert "certify was not certified on the images in the data folder" in found["missing"][0]
     assert build_gallery(runs, [None], None)["missing"] == [
         "No images of mnist-mini: the page was made without images."
     ]
@@ -422,10 +422,10 @@ def test_networks_with_corrupted_results_only_are_named():
     assert without_clean_run(found.corrupted, entries) == {"mnist": ["CAT-RS"]}
     table = build_table(entries)
     page = render_page(found.runs, table, networks=found.corrupted)
-    assert "plus 1 network with corrupted results only: CAT-RS</p>" in page
+    assert "plus 1 network with results on corrupted images only: CAT-RS</p>" in page
     assert "CAT-RS has no run on clean images here." in page
     assert without_clean_run(found.corrupted[1:], entries) == {}
-    assert "corrupted results only" not in render_page(found.runs, table, networks=found.corrupted[1:])
+    assert "on corrupted images only" not in render_page(found.runs, table, networks=found.corrupted[1:])
 
 
 def test_heat_maps_compare_networks_on_shared_images():
@@ -478,7 +478,7 @@ def test_costs_that_are_not_recorded_are_those_of_the_recipe(tmp_path, mini):
     ratio = relative_cost(load_recipe("mnist-consistency-0.50"))
     assert cost == (
         f"Consistency {ratio:.1f} and Gaussian 1.0 times the network passes of Gaussian training "
-        "(by recipe; not recorded for Consistency and Gaussian)."
+        "(for Consistency and Gaussian, according to the recipe)."
     )
 
 
@@ -506,7 +506,7 @@ def test_corruption_leads_if_the_results_are_on_corrupted_images():
     found = read_findings([str(RESULTS / name) for name in ("mnist-catrs-0.25", "mnist-smoothadv-0.25")])
     message = corruption_message(found.corrupted)
     assert message["headline"].startswith(
-        "CAT-RS has the largest average certified radius on corrupted images, MNIST-C"
+        "CAT-RS has the largest average certified radius on the corrupted images of MNIST-C"
     )
     told = " ".join(detail["text"] for detail in message["details"])
     own, rival = (shared_acr(found.corrupted, method) for method in ("catrs", "smoothadv"))
@@ -517,9 +517,9 @@ def test_corruption_leads_if_the_results_are_on_corrupted_images():
     worst = max(printed, key=lambda kind: printed[kind][1] - printed[kind][0])
     behind = "{:.3f} against {:.3f} for SmoothAdv".format(*printed[worst])
     assert f"furthest behind on {worst.replace('_', ' ')}, {behind}." in told
-    assert "CAT-RS 18.7 and SmoothAdv 30.7 times the network passes of Gaussian training (by recipe; " in told
+    assert "CAT-RS 18.7 and SmoothAdv 30.7 times the network passes of Gaussian training (for " in told
     told = " ".join(detail["text"] for detail in corruption_message(found.corrupted, found.runs)["details"])
-    assert "Gaussian training (by recipe; not recorded for CAT-RS)." in told, (
+    assert "Gaussian training (for CAT-RS, according to the recipe)." in told, (
         "the other's configuration is in its folder"
     )
     page = render_page(

@@ -1,1 +1,1 @@
-"""Results on corrupted images: reads files, averages over corruptions, and builds tables."""
+"""Results on corrupted images: read files, average over corruptions, and build tables."""

@@ -1,4 +1,4 @@
-"""Reads one results file on corrupted images, and finds the network, corruption and severities of its rows.
+"""Read a results file on corrupted images, and find the network, corruption and severities of its rows.
 
 A file contains one corruption. For files written by smoothcert, the sidecar states the number of severities and rows.
 Published files are recognized by name, with one folder per method: `fog.tsv` contains all severities; `fog-3.tsv`,
@@ -65,7 +65,7 @@ class CorruptedFile:
         return self.folder, self.dataset, self.weights, self.protocol
 
     def is_clean_version_of(self, other: CorruptedFile) -> bool:
-        """Return True if these are results on the other file's clean images, for the same network and protocol."""
+        """Return True if these results are for the same network, on the clean versions of the other file's images."""
         results, corrupted = self.entry.results, other.entry.results
         _, here, there = np.intersect1d(results.idx, corrupted.idx % other.rows, return_indices=True)
         return (
@@ -111,13 +111,13 @@ def make_part(results: Results, images: NDArray[np.int64], chosen: Any = slice(N
 
 
 def _split_name(name: str) -> tuple[str, str]:
-    """Split a name such as cifar10-c/fog into dataset and corruption, which is empty for clean images."""
+    """Split a name such as cifar10-c/fog into dataset and corruption; the corruption is empty for clean images."""
     dataset, _, corruption = name.rpartition("/")
     return (dataset or name), corruption if dataset and corruption not in _CLEAN else ""
 
 
 def folder_and_severity(path: Path) -> tuple[Path, int | None]:
-    """Return the folder that identifies a file's network, and the severity if a folder of published files states it."""
+    """Return the folder that identifies a file's network, and the severity if the name of a folder states it."""
     folder = path.absolute().parent  # `.` has no name
     if sidecar_path(path).is_file():
         return folder, None
@@ -138,7 +138,7 @@ def _published_parts(results: Results) -> dict[tuple[str, int], CorruptionPart]:
     corruption, severity = match.groups()
     if results.idx.max() >= 5 * _PUBLISHED_ROWS:
         raise SmoothcertError(
-            f"Expected {results.name} to have at most 5 severities of 10,000 rows, but got row {results.idx.max()}."
+            f"Expected {results.name} to have at most 5 severities of 10,000 images, but got image {results.idx.max()}."
         )
     if severity:
         return {(corruption, int(severity)): make_part(results, results.idx % _PUBLISHED_ROWS)}

@@ -1,4 +1,4 @@
-"""Groups results files on corrupted images by network, and adds each network's results on clean images."""
+"""Group results files on corrupted images by network, and add each network's results on clean images."""
 
 from __future__ import annotations
 
@@ -63,12 +63,14 @@ def _merge(parts: Sequence[CorruptionPart]) -> CorruptionPart:
 
 
 def _find_suite(parts: Mapping[tuple[str, int], CorruptionPart], dataset: str | None) -> str:
-    """Return the suite that contains these corruptions; if both do, decide by dataset, then by severity."""
+    """Return the suite that contains these corruptions; if both suites do, decide by dataset, then by severity."""
     names = {corruption for corruption, _ in parts}
     matching = [suite for suite, known in CORRUPTIONS.items() if names <= set(known)]
     if not matching:
-        known_suites = " nor ".join(CORRUPTIONS)
-        raise SmoothcertError(f"Neither {known_suites} contains all of the corruptions {', '.join(sorted(names))}.")
+        suites, present = " nor ".join(CORRUPTIONS), ", ".join(sorted(names))
+        raise SmoothcertError(
+            f"Neither {suites} contains all of the corruptions {present}; report the benchmarks separately."
+        )
     by_name = canonical_name(dataset or "").removesuffix("-c") + "-c"
     if by_name in matching:
         return by_name

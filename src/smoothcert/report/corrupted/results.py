@@ -84,8 +84,8 @@ def same_images(members: Sequence[CorruptedResults]) -> bool:
 def on_shared_images(members: Sequence[CorruptedResults]) -> list[CorruptedResults]:
     """Restrict results to the images that all networks share, separately for each corruption and severity.
 
-    Networks without results for a corruption and severity are ignored there. If there are no shared images for one of
-    them, all results are returned unchanged.
+    Networks without results for a corruption and severity are ignored there. If the others share no images for some
+    corruption and severity, all results are returned unchanged.
     """
     shared = {
         key: reduce(np.intersect1d, [entry.parts[key].images for entry in members if key in entry.parts])

@@ -1,4 +1,4 @@
-"""Creates and saves matplotlib figures (the extra `plots`); the same figure always gives the same bytes."""
+"""Create and save matplotlib figures (installed with the extra `plots`); the same figure gives the same bytes."""
 
 from __future__ import annotations
 

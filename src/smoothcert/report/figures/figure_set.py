@@ -1,4 +1,4 @@
-"""Selects figures for a set of runs: one or two per dataset and noise level, and figures 2 to 6 of the paper."""
+"""Select figures for a set of runs: one or two per dataset and noise level, and figures 2 to 6 of the paper."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SIGMAS = (0.25, 0.5, 1.0)
 def write_figures(runs: Sequence[Run], folder: Path, *, paper: bool = False) -> list[Path]:
     """Write all figures for the runs as PDF, SVG and PNG; return the paths.
 
-    `paper` adds the paper's numbers to the trade-offs.
+    `paper` adds the paper's numbers to the trade-off panels.
     """
     figures = own_figures(runs) | paper_figures(runs, paper=paper)
     return [path for name, panels in figures.items() for path in write_figure(panels, folder / name)]
 
 
 def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
-    """Return figures of certified accuracy by radius and of p_A, for each dataset and noise level."""
+    """Return figures of certified accuracy by radius and of the distribution of p_A, per dataset and noise level."""
     figures: dict[str, list[Panel]] = {}
     for dataset, sigma in sorted({run.entry.group for run in runs}):
         members = [run for run in runs if run.entry.group == (dataset, sigma)]
@@ -56,7 +56,7 @@ def paper_figures(runs: Sequence[Run], *, paper: bool = False) -> dict[str, list
 
 
 def _ablation(runs: Sequence[Run], table: str, symbol: str) -> list[Panel]:
-    """Return a panel with a curve for each row of an ablation, if there are at least two curves."""
+    """Return a panel with one curve per row of an ablation table, if at least two rows have runs."""
     results = {recipe_of(run): run.entry.results for run in reversed(runs)}
     rows = paper_tables()[table].rows
     curves = {setup.replace("lambda", r"$\lambda$"): results[recipe] for recipe, setup in rows if recipe in results}
@@ -64,7 +64,10 @@ def _ablation(runs: Sequence[Run], table: str, symbol: str) -> list[Panel]:
 
 
 def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
-    """Return a panel per noise level of a main table, with a curve per method: the first run, if there are several."""
+    """Return a panel per noise level, with a curve per method in the paper's main table for `dataset`.
+
+    If a method has several runs at a noise level, the curve shows the first one.
+    """
     panels: list[Panel] = []
     for sigma in _SIGMAS:
         members = {
@@ -80,7 +83,10 @@ def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
 
 
 def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -> list[Panel]:
-    """Return a panel per radius with robustness by clean accuracy, if some method has results for several settings."""
+    """Return a panel per radius, with robustness by clean accuracy and a line per method.
+
+    Return no panels unless some method has runs with several settings.
+    """
     entries = {recipe_of(run): run.entry for run in reversed(runs)}
     table = paper_tables()["tradeoff"]
     lines: dict[str, list[Point]] = {}

@@ -16,10 +16,10 @@ from smoothcert.report.palette import HEAT
 
 
 def draw_heat_map(networks: Sequence[CorruptedResults], path: Path) -> None:
-    """Draw the page's first heat map of these networks, with the numbers in the cells.
+    """Draw the first heat map that the report page shows for these networks, with the numbers in the cells.
 
-    It shows the ACR of a single network by severity, or of several networks at one severity. The file may have any type
-    that matplotlib supports.
+    The heat map shows the ACR of a single network by severity, or of several networks at one severity. The file may
+    have any type that matplotlib supports.
     """
     title, values = next(iter(corruption_maps(networks).items()))
     shown = heat_map(title, {key: value for key, value in values.items() if key[0] != "mean (paper)"})
@@ -41,7 +41,7 @@ def draw_heat_map(networks: Sequence[CorruptedResults], path: Path) -> None:
 
 
 def _color_map() -> Any:
-    """Return the colors of the page's heat maps in the light scheme."""
+    """Return a color map with the colors of the report page's heat maps in the light scheme."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("heat", HEAT["light"])

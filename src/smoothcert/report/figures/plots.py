@@ -1,4 +1,4 @@
-"""Draws panels of certified accuracy, of p_A, and of the trade-off between clean accuracy and robustness."""
+"""Draw panels of certified accuracy, of p_A, and of the trade-off between clean accuracy and robustness."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from smoothcert.results.records import Results
 from smoothcert.statistics.evaluation import share_up_to
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 
-# The page's colors, in the order of the methods; line styles and markers tell runs apart in black and white.
+# The report page's colors, in the order of the methods; line styles and markers tell runs apart in black and white.
 _COLORS = tuple(LIGHT[METHOD_COLORS[method]] for method in METHODS)
 _STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-")
 _MARKERS = "osD^vPX"
@@ -28,7 +28,7 @@ _MARKERS = "osD^vPX"
 
 @dataclass(frozen=True)
 class Curves:
-    """A panel of certified accuracy by radius: results by curve name."""
+    """A panel of certified accuracy by radius; `curves` maps the name of a curve to its results."""
 
     title: str
     curves: Mapping[str, Results]
@@ -45,7 +45,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """A panel of robustness by clean accuracy, one line per method: certified accuracy at `radius`, or ACR if None."""
+    """A panel of robustness by clean accuracy, with one line per method.
+
+    Robustness is certified accuracy at `radius`, or ACR if `radius` is None.
+    """
 
     radius: float | None
     lines: Mapping[str, Sequence[Point]]
@@ -53,7 +56,7 @@ class Tradeoff:
 
 @dataclass(frozen=True)
 class Distributions:
-    """A panel of cumulative distributions: the label's share of votes for each image, by curve name."""
+    """A panel of cumulative distributions of p_A; `curves` maps the name of a curve to the p_A of each image."""
 
     title: str
     curves: Mapping[str, NDArray[np.float64]]
@@ -98,7 +101,7 @@ def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
 def _add_legend(figure: Any) -> None:
     """Add a legend to each panel, or a common one below the figure.
 
-    The common one is used if a panel shows all lines, and there are several panels or more than four lines.
+    The common legend is used if one panel shows all lines, and there are several panels or more than four lines.
     """
     lines = [axes.get_legend_handles_labels() for axes in figure.axes]
     named = {name: handle for handles, names in lines for handle, name in zip(handles, names, strict=True)}
@@ -219,7 +222,7 @@ def _label_point(axes: Any, text: str, place: Any, taken: list[Any]) -> None:
 
 
 def _coordinates(results: Results, radius: float | None) -> tuple[float, float]:
-    """Return clean accuracy in percent, and certified accuracy at a radius in percent, or ACR."""
+    """Return clean accuracy and certified accuracy at `radius`, both in percent; if `radius` is None, ACR instead."""
     clean, robust = 100 * certified_accuracy(results.radius, results.correct, [0.0, radius or 0.0])
     acr = average_certified_radius(results.radius, results.correct)
     return float(clean), acr if radius is None else float(robust)

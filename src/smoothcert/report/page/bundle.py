@@ -1,4 +1,4 @@
-"""Joins the page's ES modules into one script, since a page that opens from disk cannot import files."""
+"""Join the report page's ES modules into one script, since a page that opens from disk cannot import files."""
 
 from __future__ import annotations
 

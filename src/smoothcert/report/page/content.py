@@ -1,4 +1,4 @@
-"""Builds the page's data as JSON-compatible values, from which its scripts draw charts and compute statistics."""
+"""Build the report page's data as JSON-compatible values; its scripts draw charts and compute statistics from them."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def build_content(
     corruptions: Mapping[str, HeatMapValues],
     networks: Sequence[CorruptedResults] = (),
 ) -> Json:
-    """Return the data that the page's scripts draw; runs must be in the order of the table's rows.
+    """Return the data for the report page's scripts; runs must be in the order of the table's rows.
 
-    `networks` are the results on corrupted images, which the page's first sentences may describe.
+    `networks` are the results on corrupted images, which the page summarizes in sentences.
     """
     entries = [run.entry for run in runs]
     grid = grid_for(entries)
@@ -90,9 +90,9 @@ def build_content(
 
 
 def varied_options(runs: Sequence[Run]) -> list[Json | None]:
-    """Return the name and value of the numerical option that varies among runs of a method, dataset and noise level.
+    """Return, for each run, the numerical option that varies among the runs of its method, dataset and noise level.
 
-    A run's entry is None unless exactly one such option varies. Other options are ignored.
+    The result contains the option's name and value, or None if not exactly one numerical option varies.
     """
     groups: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
     for position, run in enumerate(runs):
@@ -109,7 +109,7 @@ def varied_options(runs: Sequence[Run]) -> list[Json | None]:
 
 
 def _cells(row: TableRow, table: Table) -> list[list[str]]:
-    """Return the cells of a row and, if the paper has its numbers, of these, as `smoothcert report --out` does."""
+    """Return the cells that `smoothcert report --out` writes for a run and, if there are any, the paper's numbers."""
     entry = row.entry
     paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
     return [[cell.text for cell in line] for line in row_lines(row, table, paper)]
@@ -157,7 +157,7 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
 
 
 def _images_json(runs: Sequence[Run], grid: RadiusGrid) -> Json:
-    """Return the compressed image codes of all runs, the distinct lists of image indices, and each run's list."""
+    """Return all runs' compressed image codes, the distinct lists of image indices, and which list each run has."""
     lists: dict[tuple[int, ...], int] = {}
     which, codes = [], []
     for run in runs:
@@ -177,7 +177,7 @@ def _compact(indices: Sequence[int]) -> Json | list[int]:
 
 
 def without_folders(content: Any) -> Any:
-    """Replace absolute paths in all texts with their last part, since the page is meant to be shared.
+    """Replace absolute paths in all texts with their last part, since the report page is meant to be shared.
 
     >>> without_folders({"a": ["no file /home/me/data/mnist.npz here", "1/2"]})
     {'a': ['no file mnist.npz here', '1/2']}

@@ -1,4 +1,4 @@
-"""The page's sentences on corrupted images: which network wins, where, and where it is furthest behind."""
+"""Summary of the results on corrupted images, in sentences: the best network, its lead and its weakest corruption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 def without_clean_run(networks: Sequence[CorruptedResults], entries: Sequence[Entry]) -> dict[str, list[str]]:
-    """Return the names of networks that have no results on clean images, by the name of the clean dataset."""
+    """Return the names of networks without results on clean images, keyed by the clean dataset."""
 
     def key(result: CorruptedResults | Entry) -> tuple[str, str, float | None]:
         return _clean_name(result.dataset), result.method or result.name, result.sigma
@@ -74,8 +74,8 @@ def corruption_message(networks: Sequence[CorruptedResults], runs: Sequence[Run]
         details.append({"title": "By corruption", "text": _by_corruption(group[first], acr[first], others)})
         trained = [_trained(group[i], runs) for i in order[:2]]
         details.append({"title": "Training cost", "text": cost_sentence(trained)})
-    several = f"{group[first].name} has the largest average certified radius on corrupted images, {where}."
-    single = f"{group[first].name} on corrupted images, {where}."
+    several = f"{group[first].name} has the largest average certified radius on the corrupted images of {where}."
+    single = f"Results of {group[first].name} on the corrupted images of {where}."
     return {"headline": several if len(group) > 1 else single, "details": details}
 
 
@@ -109,7 +109,7 @@ def _by_corruption(first: CorruptedResults, own: Summary, others: Mapping[str, S
     if worst is None or gaps[worst][0] <= 0:
         return f"{text}."
     value = f"{own.by_corruption[worst]:{digits}} against {gaps[worst][1]}"
-    return f"{text}; furthest behind on {worst.replace('_', ' ')}, {value}."
+    return f"{text}; it is furthest behind on {worst.replace('_', ' ')}, {value}."
 
 
 def _corruption_lead(first: CorruptedResults, second: CorruptedResults) -> Estimate | None:

@@ -1,4 +1,4 @@
-"""Gallery of the page: an image sheet per dataset, and each run's predictions, radii and votes for its images."""
+"""Image gallery of the report page: a sheet of images per dataset, and each run's results and votes for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 Load = Callable[[str], Pictures]
 """Returns the test images of a dataset; raises SmoothcertError if they are not available."""
 
-_BUDGET = 320_000  # bytes of images in a page, of all datasets together
+_BUDGET = 320_000  # bytes of the image sheets of all datasets in a page
 _CLASSES = 5  # classes shown per image: the ones with the most votes
 
 

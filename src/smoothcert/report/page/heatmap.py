@@ -1,4 +1,4 @@
-"""Heat maps of the page: ACR or accuracy by corruption, and by severity or network."""
+"""Heat maps of the report page: ACR or accuracy by corruption, and by severity or network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def heat_map(title: str, results: HeatMapValues) -> dict[str, Any]:
 
 
 def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, HeatMapValues]:
-    """Return the values of all heat maps by title: one per network, or one for all networks with a single severity.
+    """Return, by title, a heat map of each measure per network, or one for all networks with a single severity.
 
     Corruptions are in the suite's order, followed by corruptions held out of the mean. Networks in one map are compared
     on the images that they share; if they share none, their names state the numbers of images.

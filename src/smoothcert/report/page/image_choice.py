@@ -1,4 +1,4 @@
-"""Chooses the test images in the page's gallery.
+"""Choose the test images in the report page's gallery.
 
 All runs of a dataset share one set of images. Images that are candidates of several runs are preferred, which keeps a
 page of many runs small.

@@ -33,11 +33,11 @@ def check_same_dataset(results: Results, pictures: Pictures) -> None:
     sha256 = results.about.get("settings", {}).get("data", {}).get("sha256", "")
     known = results.idx.max() < len(pictures.labels)
     if sha256 not in ("", pictures.sha256) or not known or (pictures.labels[results.idx] != results.label).any():
-        raise SmoothcertError(f"the images in the data folder are not those that {results.name} was certified on")
+        raise SmoothcertError(f"{results.name} was not certified on the images in the data folder")
 
 
 def make_sheet(indices: ArrayLike, pictures: Pictures) -> tuple[bytes, list[int], int]:
-    """Return images in one column as PNG, the [width, height] of each, and the factor by which they are shrunk.
+    """Return a PNG with the images in one column, the [width, height] of each image, and the factor of shrinking.
 
     A shrunk image has at most 64 pixels per side.
     """

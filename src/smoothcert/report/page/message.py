@@ -1,4 +1,4 @@
-"""The page's first sentences: which method wins, by how much, and what it costs."""
+"""Summary of a report in sentences: the method with the largest ACR, its lead and its training cost."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _without_clean_run(names: Sequence[str]) -> str:
 
 
 def _missing_runs(rows: Sequence[TableRow]) -> list[str]:
-    """Name the noise levels at which a method has no run although others do."""
+    """Name the noise levels at which a method has no run but another method has one."""
     names = {method_name(row): METHODS.get(row.entry.method or "", _name(row)) for row in rows}
     sigmas = sorted({row.entry.sigma for row in rows if row.entry.sigma})
     present = {(method_name(row), row.entry.sigma) for row in rows}
@@ -86,7 +86,7 @@ def _headline(leads: Sequence[Lead], dataset: str | None) -> str:
     if len(winners) == 1:
         every = f" at every {SIGMA}" if len(leads) > 1 else ""
         second = leads[0].second if len(leads) == 1 and not leads[0].significant else None
-        level = f" (not significantly larger than that of {_name(second)})" if second else ""
+        level = f" (not significantly larger than the radius of {_name(second)})" if second else ""
         return f"{next(iter(winners))} has the largest average certified radius{where}{every}{level}."
     parts = [
         f"{name} at {at_sigma(lead.first.entry.sigma for lead in leads if _name(lead.first) == name)}"
@@ -133,13 +133,13 @@ def _radius_sentence(best: Sequence[BestAt]) -> list[Json]:
 
 
 def _winners(at: BestAt) -> str:
-    """Name the best row at a radius, and that of another method if its accuracy is printed as the same number."""
+    """Name the best run at a radius, and the next method's best run too if both accuracies are printed alike."""
     level = at.second is not None and f"{at.accuracy:.1f}" == f"{at.second_accuracy:.1f}"
     return listed([_name(row) for row in (at.first, at.second if level else None) if row])
 
 
 def _cost_sentence(leads: Sequence[Lead], configs: Mapping[int, TrainConfig | None]) -> list[Json]:
-    """Compare the cost of training the winner and the next method, at the noise level with the largest ACR."""
+    """Compare the training cost of the best and the next method, at the noise level with the largest ACR."""
     lead = max(leads, key=lambda lead: (lead.second is not None, lead.first.acr.value))
     if lead.second is None:
         return []

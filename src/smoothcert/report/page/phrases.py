@@ -1,4 +1,4 @@
-"""Parts of the page's sentences: noise levels, lists and paired differences."""
+"""Parts of the report page's sentences: noise levels, lists and paired differences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 
 
 def at_sigma(sigmas: Iterable[float | None]) -> str:
-    """Return a list of noise levels as text, empty if they are unknown."""
+    """Format noise levels as text; the text is empty if no level is known."""
     known = [f"{sigma:.2f}" for sigma in sigmas if sigma]
     return f"{SIGMA} {listed(known)}" if known else ""
 
@@ -21,6 +21,6 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def ahead_text(ahead: Estimate, second: str) -> str:
-    """Return a paired difference with its interval as text."""
+    """Describe the lead over the run named `second`, with its paired interval."""
     gap, low, high = (f"{value:.4f}".replace("-", "\N{MINUS SIGN}") for value in (ahead.value, ahead.low, ahead.high))
     return f"{gap} above {second} (paired 95 % interval {low} to {high})"

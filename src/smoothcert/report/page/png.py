@@ -1,4 +1,4 @@
-"""PNG encoder for 8-bit images, so that the page needs no imaging library."""
+"""PNG encoder for 8-bit images, so that the report needs no imaging library."""
 
 from __future__ import annotations
 

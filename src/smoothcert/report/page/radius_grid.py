@@ -1,4 +1,4 @@
-"""Counts images by radius on a common grid, from which the page computes certified accuracy.
+"""Count images by radius on a common grid; from these counts, the report page computes certified accuracy.
 
 The step divides 0.25, so that the paper's radii lie on the grid. (If the largest radius exceeds 62, the step is a
 multiple of 0.25.) At the grid's radii, all curves, bands, envelopes and paired differences on the page are exact.

@@ -1,4 +1,4 @@
-"""Renders the page: template, styles, scripts and data in one HTML file, with jinja2 (the extra `report`)."""
+"""Render the report page, one HTML file with styles, scripts and data, using jinja2 (installed with `report`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def render_page(
         title: Title of the page.
         load: Returns the test images of a dataset by its name; None omits the images from the page.
         corruptions: Values of heat maps by title, as returned by `corruption_maps`.
-        networks: Results on corrupted images; at least half as many as runs make the page begin with them.
+        networks: Results on corrupted images. The page begins with them if they are at least half as many as the runs.
 
     Raises:
         SmoothcertError: If jinja2 is not installed.
@@ -52,7 +52,7 @@ def render_page(
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError:
-        raise SmoothcertError("The page needs jinja2: pip install 'smoothcert[report]'.") from None
+        raise SmoothcertError("The HTML report needs jinja2: pip install 'smoothcert[report]'.") from None
     by_entry = {id(run.entry): run for run in runs}
     ordered = [by_entry[id(row.entry)] for row in table.rows]
     content = build_content(ordered, table, load, corruptions or {}, networks)
@@ -81,13 +81,13 @@ def to_script(content: Any) -> str:
 
 
 def _about(run: Mapping[str, Any], *, several: bool) -> str:
-    """Return the noise level of a run and, if there are several datasets, its dataset, as the page's scripts do."""
+    """Describe a run by its noise level and, if there are several datasets, its dataset."""
     sigma = [f"\N{GREEK SMALL LETTER SIGMA} {run['sigma']:.2f}"] if run["sigma"] else []
     return " · ".join([*sigma, *([run["datasetName"]] if several else [])])
 
 
 def _summary(runs: Sequence[Mapping[str, Any]], absent: Mapping[str, Sequence[str]]) -> str:
-    """Return the subtitle: number of runs, datasets, noise levels and images, and networks without a clean run."""
+    """Return the subtitle: runs, datasets, noise levels, numbers of images, networks without runs on clean images."""
     parts = [f"{len(runs)} run{'s' if len(runs) != 1 else ''}"]
     parts += [", ".join(dict.fromkeys(run["datasetName"] for run in runs))]
     sigmas = sorted({run["sigma"] for run in runs if run["sigma"]})
@@ -98,7 +98,7 @@ def _summary(runs: Sequence[Mapping[str, Any]], absent: Mapping[str, Sequence[st
     images = images if len(counts) < 4 else f"{counts[0]:,} to {counts[-1]:,}"
     names = [name for group in absent.values() for name in group]
     networks = f"{len(names)} network{'s' if len(names) != 1 else ''}"
-    plus = [f"plus {networks} with corrupted results only: {', '.join(names)}"] if names else []
+    plus = [f"plus {networks} with results on corrupted images only: {', '.join(names)}"] if names else []
     return " · ".join([part for part in [*parts, f"{images} images each", *plus] if part])
 
 

@@ -17,7 +17,7 @@ _NOT_CURVES = ("epoch", "seconds")
 
 
 def training_curves(run: Run, points: int = 100) -> Json | None:
-    """Return the training curves by name at no more than `points` epochs, including the last one."""
+    """Return the training curves by name, thinned to at most `points` epochs that include the last one."""
     epochs = list(run.epochs)
     if not epochs:
         return None

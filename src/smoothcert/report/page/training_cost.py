@@ -1,4 +1,4 @@
-"""The page's sentence on the training cost of the best methods."""
+"""The report page's sentence on the training cost of the best methods."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Trained:
 
 
 def cost_sentence(networks: Sequence[Trained]) -> str:
-    """Return a text on the networks' cost relative to Gaussian training, which names networks with unrecorded cost."""
+    """State the networks' training cost relative to Gaussian training; name the networks whose cost is not recorded."""
     settings = {network.name: network.config or network.recipe for network in networks}
     parts = [f"{name} {relative_cost(config):.1f}" for name, config in settings.items() if config]
     if not parts:
         return "Not recorded for these runs."
     guessed = [network.name for network in networks if not network.config and settings[network.name]]
-    note = f" (by recipe; not recorded for {listed(guessed)})" if guessed else ""
+    note = f" (for {listed(guessed)}, according to the recipe)" if guessed else ""
     return f"{listed(parts)} times the network passes of Gaussian training{note}."

@@ -1,4 +1,4 @@
-"""Reads the votes of the estimation stage from the counts file next to a results file."""
+"""Read the votes of the estimation stage from the counts file beside a results file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Votes:
 
 
 def read_estimation(path: Path, images: int) -> Votes | None:
-    """Return the estimation votes of a results file, or None unless they exist for every image."""
+    """Return the votes of the estimation stage, or None if votes are missing for any of the first `images` rows."""
     if not counts_path(path).is_file():
         return None
     table = read_vote_table(path)
@@ -43,7 +43,7 @@ def read_estimation(path: Path, images: int) -> Votes | None:
 
 
 def vote_shares(results: Results, votes: Votes | None, sigma: float | None) -> NDArray[np.float64] | None:
-    """Return the share of votes p_A for each image's certified class, or for its leading class if it abstained.
+    """Return p_A for each image: the share of votes for the certified class or, for abstentions, for the leading class.
 
     Without votes, return the lower bound Phi(R / sigma) that follows from the radius (NaN for abstentions), or None if
     the noise level is unknown too.

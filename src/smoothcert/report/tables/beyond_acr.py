@@ -93,7 +93,7 @@ def acr_at_fewer(run: Run) -> dict[int, float]:
 
 
 def vote_shares_of(run: Run) -> Floats | None:
-    """Return the share of votes for the label of each image, or None without votes."""
+    """Return the share of votes for the label of each image, or None if no votes are stored."""
     return label_shares(_votes(run.path, run)[1], run.entry.results.label) if counts_path(run.path).is_file() else None
 
 

@@ -1,4 +1,4 @@
-"""Fits the results table to the width of a terminal: omits the least informative parts until a row fits on a line."""
+"""Fit the results table to a terminal: omit the least informative parts until a row fits on a line."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def sizes(rows: Sequence[TableRow]) -> str:
 
 
 def fit_corruptions(printed: Sheet, fits: Callable[[Sheet], bool]) -> list[Sheet]:
-    """Return the table or, if it is too wide, tables with a row per corruption, one or more for each measure."""
+    """Return the table; if it is too wide, return one or more tables per measure, with a row per corruption."""
     if fits(printed):
         return [printed]
     shown = []

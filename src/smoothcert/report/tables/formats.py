@@ -20,7 +20,7 @@ from smoothcert.report.tables.table import Table, TableRow, to_json
 class Cell:
     """Text of a table cell and its mark.
 
-    `mark` is "best", "second", "worse", "paper" for the paper's numbers, "curve", "title" or empty.
+    `mark` is "best", "second", "worse", "paper" (a number of the paper), "curve", "title" or empty.
     """
 
     text: str
@@ -119,7 +119,8 @@ def to_text(table: Table | Sheet) -> str:
 def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterator[list[tuple[str, str]]]:
     """Yield the lines of an aligned table, with a rule above each group, as pieces of (text, mark).
 
-    `marks` are appended to the cells. The pieces of a rule have the mark "rule", those of the titles "title".
+    `marks` maps the mark of a cell to the text that is appended to the cell. The pieces of a rule have the mark "rule",
+    and the pieces of the titles the mark "title".
     """
     after = " " if marks else ""
     titles = [[Cell(title, "title") for title in printed.titles]]
@@ -145,12 +146,12 @@ def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterat
 
 @dataclass(frozen=True)
 class TextFormat:
-    """Description of a text format of tables. The page's scripts use the same descriptions to copy its table.
+    """A text format of tables. The buttons of the report page that copy its table use the same formats.
 
     Attributes:
         head: Text before the titles; `{columns}` stands for a letter per column, l or r.
         row: Text before, between and after the cells of a line.
-        align: Cells of left- and right-aligned columns in a line below the titles; empty for no such line.
+        align: Cells of an additional line below the titles, for left- and right-aligned columns; may be empty.
         rule: Line above each group.
         foot: Text at the end.
         marks: Text before and after the best, second-best and grayed values.

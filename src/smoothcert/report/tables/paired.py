@@ -1,4 +1,4 @@
-"""Paired difference in ACR of two runs, for all parts of the page that state one."""
+"""Paired difference in ACR between two runs, as stated on the report page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Z = 1.959963984540054  # two-sided 95 %
 
 
 def paired_gap(first: Entry, second: Entry) -> Estimate | None:
-    """Return the ACR of `first` minus the ACR of `second` on shared images; None if they share fewer than two."""
+    """Return the ACR of `first` minus the ACR of `second` on shared images; None if there are fewer than two."""
     one, two = first.results, second.results
     _, here, there = np.intersect1d(one.idx, two.idx, assume_unique=True, return_indices=True)
     if len(here) < 2:
@@ -23,7 +23,7 @@ def paired_gap(first: Entry, second: Entry) -> Estimate | None:
 
 
 def normal_estimate(values: NDArray[np.float64]) -> Estimate:
-    """Return the mean of values with its normal 95 % interval, which the page's scripts can recompute.
+    """Return the mean of values with its normal 95 % interval, which the report page's scripts recompute.
 
     >>> normal_estimate(np.array([0.0, 1.0, 2.0])).standard_error
     0.5773502691896258

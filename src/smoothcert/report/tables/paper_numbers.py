@@ -92,9 +92,10 @@ def paper_row(
 
 
 def paper_corruptions(suite: str, method: str | None, kind: str) -> dict[str, float]:
-    """Return the printed `acr` or `accuracy` (in percent) of a method on a corrupted dataset, at sigma 0.25.
+    """Return the numbers that the paper states for a method on a corrupted dataset, at sigma 0.25.
 
-    Keys are the paper's short corruption names, `mean`, `clean`, and `sev 1` to `sev 5`.
+    `kind` is `acr`, or `accuracy` in percent. Keys are the paper's short corruption names, `mean`, `clean`, and `sev 1`
+    to `sev 5`.
 
     >>> paper_corruptions("mnist-c", "catrs", "acr")["mean"], paper_corruptions("cifar10-c", "catrs", "acr")["sev 1"]
     (0.693, 0.521)

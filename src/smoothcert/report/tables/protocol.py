@@ -1,4 +1,4 @@
-"""Describes how a protocol differs from the published CERTIFY, and checks whether results can be compared."""
+"""Describe how a protocol differs from the published CERTIFY, and check that results can be compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PUBLISHED_ALPHA = 0.001
 
 
 def protocol_of(settings: Mapping[str, Any]) -> str:
-    """Return the differences between these settings and the published CERTIFY, empty if there are none.
+    """Describe the differences between these settings and the published CERTIFY; return "" if there are none.
 
     >>> protocol_of({"bound": "two-sided", "stop": {"rule": "radius", "radius": 0.5, "skip_wrong": True}})
     'stop radius 0.5, wrong skipped, two-sided'
@@ -38,7 +38,7 @@ def protocol_of(settings: Mapping[str, Any]) -> str:
 
 
 def _stopping_rule(stop: Mapping[str, Any], dataset: str | None) -> str:
-    """Return the stopping rule with its parameters, since they limit how large a radius can get."""
+    """Describe a stopping rule with its parameters, which limit how large a radius can get."""
     radii = stop.get("radii", [])
     parts = [
         f"stop {stop['rule']}",
@@ -72,12 +72,15 @@ def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> No
 
 
 def check_same_protocol(entry: Entry, other: Entry) -> None:
-    """Raise if two results cannot be compared: their protocols or n differ, or the labels of shared images."""
-    both = f"{entry.name} and {other.name}"
+    """Raise if two results have different protocols, different n, or different labels for the same image."""
+    reason = ""
     if entry.protocol != other.protocol:
-        raise UsageError(f"{both} cannot be compared: they were certified with different protocols.")
-    if None not in (entry.n, other.n) and entry.n != other.n:  # more noise samples prove larger radii
-        raise UsageError(f"{both} cannot be compared: they were certified with n = {entry.n:,} and {other.n:,}.")
-    _, here, there = np.intersect1d(entry.results.idx, other.results.idx, return_indices=True)
-    if not np.array_equal(entry.results.label[here], other.results.label[there]):
-        raise UsageError(f"{both} cannot be compared: their labels differ, so they are on different images.")
+        reason = "they were certified with different protocols"
+    elif None not in (entry.n, other.n) and entry.n != other.n:  # more noise samples prove larger radii
+        reason = f"they were certified with n = {entry.n:,} and {other.n:,}"
+    else:
+        _, here, there = np.intersect1d(entry.results.idx, other.results.idx, return_indices=True)
+        if not np.array_equal(entry.results.label[here], other.results.label[there]):
+            reason = "their labels differ, so they are on different images"
+    if reason:
+        raise UsageError(f"{entry.name} and {other.name} cannot be compared: {reason}; choose another `baseline`.")

@@ -70,11 +70,12 @@ def build_table(
 
     Args:
         entries: The runs, as returned by `describe`.
-        radii: l2 radii of the accuracy columns; by default the paper's grid for the dataset (the longest of several).
+        radii: l2 radii of the accuracy columns. Default: the paper's radii for the dataset; for several datasets, the
+            longest of these lists.
         linf: l_inf radii of further accuracy columns.
         baseline: Name or method of the entry to compare ACR with, on the images they share.
         paper: Attach the paper's numbers to the rows.
-        gray: Mark accuracies that Gaussian training of at most the same cost exceeds.
+        gray: Mark accuracies that are lower than with Gaussian training of at most the same cost.
 
     Raises:
         UsageError: If the radii are invalid, or the entries cannot be compared.
@@ -124,7 +125,7 @@ def _build_row(
 
 
 def _find_baseline(entries: Sequence[Entry], baseline: str | None, entry: Entry) -> Entry | None:
-    """Return the baseline in the entry's group; None for the baseline itself and for groups without a baseline."""
+    """Return the baseline of the entry's dataset and noise level; None if there is none or `entry` is the baseline."""
     if baseline is None:
         return None
     names = [(other.name, other.name.partition(" [")[0], other.method, other.results.name) for other in entries]
@@ -149,9 +150,10 @@ def _mark_rows(rows: Sequence[TableRow]) -> None:
 
 
 def _mark_worse(rows: Sequence[TableRow]) -> None:
-    """Mark the accuracies of each row that are below those of Gaussian training at no more than the row's cost.
+    """Mark the accuracies of each row that are lower than with Gaussian training of at most the same cost.
 
-    The costliest such Gaussian run counts or, if all of them cost more than the row, the cheapest one.
+    The row is compared with the most expensive Gaussian run that costs no more than the row or, if there is none, with
+    the cheapest Gaussian run.
     """
     gaussians = sorted((row for row in rows if row.entry.method == "gaussian"), key=lambda row: row.entry.cost or 0.0)
     for row in rows:

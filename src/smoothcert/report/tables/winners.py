@@ -37,7 +37,7 @@ class BestAt:
 
 
 def comparable_rows(table: Table, dataset: str | None) -> list[TableRow]:
-    """Return the rows of a dataset with the images and protocol that most of its rows share."""
+    """Return the largest set of a dataset's rows that have the same images and protocol."""
     rows = [row for row in table.rows if row.entry.dataset == dataset]
     keys = [(row.entry.protocol, row.entry.image_set) for row in rows]
     most = max(keys, key=lambda key: (keys.count(key), len(key[1])))
@@ -57,7 +57,7 @@ def leads_by_sigma(rows: Sequence[TableRow]) -> list[Lead]:
 
 
 def best_by_radius(rows: Sequence[TableRow], radii: Sequence[float]) -> list[BestAt]:
-    """Return the best row at each radius at which some image is certified, regardless of noise level."""
+    """Return the best row of any noise level at each radius at which some image is certified."""
     best = (_best_at(rows, number, radius) for number, radius in enumerate(radii))
     return [at for at in best if at.accuracy > 0]
 

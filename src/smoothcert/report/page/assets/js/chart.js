@@ -112,7 +112,7 @@ export function axes(frame, { x, y, xTicks, yTicks, xText = tickText, yText = ti
   );
 }
 
-/** Draw a key of colors and names across the plot: { color, dash, name }; return it and its height. */
+/** Draw a key of items { color, dash, name, shape } across the plot; return its elements and its height. */
 export function key(items, width) {
   let left = 0;
   let row = 0;

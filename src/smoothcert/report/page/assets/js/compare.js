@@ -30,7 +30,7 @@ function imageList(run) {
   return Array.isArray(list) ? list : Array.from({ length: list.count }, (_, i) => list.start + i * list.step);
 }
 
-/** Return both runs' steps for the images they share. */
+/** Return both runs' steps of the radius grid for the images that both runs have. */
 function sharedSteps(first, second, steps) {
   if (data.images.which[first.id] === data.images.which[second.id]) return [steps[first.id], steps[second.id]];
   const position = new Map(imageList(second).map((index, i) => [index, i]));
@@ -48,7 +48,7 @@ function pairOf(first, second) {
   return known ?? (swapped && { ...swapped, gap: -swapped.gap });
 }
 
-/** Return the two runs to compare: those chosen, or else the best one and the next of its noise level. */
+/** Return the two runs to compare: the chosen ones, or else the best run and the next one of its noise level. */
 function chosenRuns(runs) {
   const chosen = [state.first, state.second].map((id) => runs.find((run) => run.id === id));
   if (chosen[0] && chosen[1]) return chosen;

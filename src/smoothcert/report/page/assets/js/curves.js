@@ -11,7 +11,7 @@ import { envelope, wilson } from "./statistics.js";
 
 const EDGE = { left: 60, right: 8, top: 24, bottom: 40 };
 
-/** Return the radius of each of the paper's numbers with the accuracy as a share. */
+/** Return the paper's numbers for a run as pairs of radius and accuracy (a share). */
 const paperPoints = (run) => (run.paper?.accuracy ?? []).map(([radius, accuracy]) => [radius, accuracy / 100]);
 
 /** Return the lines of a facet: one per run. */
@@ -48,7 +48,7 @@ function envelopeLines(runs) {
   });
 }
 
-/** Name the methods that lack a noise level that others have, since their envelope may end early. */
+/** Name each method's missing noise levels, without which its envelope may end early. */
 function missingLevels(runs) {
   const levels = sigmasOf(runs);
   return unique(runs.map((run) => run.methodName)).flatMap((name) => {

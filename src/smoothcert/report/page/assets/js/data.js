@@ -15,5 +15,5 @@ export const gridRadii = Array.from({ length: data.grid.count }, (_, i) => i * d
 export const datasets = [...new Set(data.runs.map((run) => run.dataset))];
 export const withPaper = data.runs.some((run) => run.paper);
 
-/** Return the paper's certified accuracy of a run at a radius, in percent, undefined if it has none. */
+/** Return the paper's certified accuracy of a run at a radius, in percent; undefined if the paper states none. */
 export const paperAt = (run, radius) => run.paper?.accuracy.find(([at]) => Math.abs(at - radius) < 1e-6)?.[1];

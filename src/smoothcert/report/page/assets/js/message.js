@@ -1,5 +1,5 @@
-// The first sentences: which method wins, by how much, and what it costs, on clean and on corrupted images; and the
-// best method per radius.
+// The summary in sentences (the best method, its lead and its cost, on clean and on corrupted images), and the best
+// method per radius.
 
 import { data } from "./data.js";
 import { byId, h, unbroken } from "./dom.js";
@@ -24,7 +24,11 @@ export function comparedRuns() {
   const compared = shown.filter((run) => messageOf().compared.includes(run.id));
   const runs = compared.length ? compared : shown;
   const others = shown.length - runs.length;
-  return { runs, remark: others ? `${others} more on other images or with another protocol: see the table.` : "" };
+  const noun = others === 1 ? "run" : "runs";
+  const remark = others
+    ? `Not shown here: ${others} ${noun} on other images or with another protocol (see the table).`
+    : "";
+  return { runs, remark };
 }
 
 /** Return a run's name, with its seed or qualifier only if several of these runs share the name; cut long names. */
@@ -39,7 +43,7 @@ function drawMessage() {
   const here = data.runs.filter((run) => run.dataset === state.dataset).length;
   const compared = message.compared.length === here ? `${here} runs` : `${message.compared.length} of ${here} runs`;
   const missing = message.missing.map((text) => `; ${text}`).join("");
-  const remark = `Compared: ${compared}, on the same ${count(message.images)} images${missing}. Intervals cover the choice of test images, not retraining: one training run each.`;
+  const remark = `Compared: ${compared}, on the same ${count(message.images)} images${missing}. Intervals reflect the choice of test images, not the randomness of training: each run was trained once.`;
   byId("message").replaceChildren(
     ...sentences(message, data.corruptionLeads ? "h3" : "h2"),
     h("p", { class: "remark" }, ...unbroken(here > 1 ? remark : "")),

@@ -1,5 +1,6 @@
-// Colors stand for methods, or for runs if a single method has several at a noise level. Methods without a color of
-// their own get one that no other method on the page has, as long as there are any. Dashes tell runs of one color apart.
+// Colors stand for methods, or for runs if there is a single method with several runs at a noise level. Methods without
+// a color of their own get colors that no other method on the page has, if enough are left. Dashes tell runs of the same
+// color apart.
 
 import { data } from "./data.js";
 import { css, s, unique } from "./dom.js";

@@ -73,7 +73,7 @@ function facet({ sigma, members, all }, { left, top, width }, names, marks) {
 
 function drawRanking() {
   const { runs, remark } = comparedRuns();
-  const zoomed = runs.length ? "The axes are zoomed and need not start at 0." : "";
+  const zoomed = runs.length ? "The axes may start above 0." : "";
   byId("ranking-remark").textContent = [zoomed, remark].filter(Boolean).join(" ");
   if (!runs.length) return noPlot("ranking-plot", "No runs are shown.");
   const groups = ranked(runs);

@@ -1,4 +1,4 @@
-// The reader's choices. They are kept in the address, and a change redraws the panels that depend on it.
+// The reader's choices. They are kept in the page's address; a change redraws the panels that depend on the choice.
 
 import { data, datasets } from "./data.js";
 import { byId } from "./dom.js";
@@ -110,7 +110,7 @@ const CHOICES = {
 };
 const NUMBERS = ["first", "second", "radius", "heat", "run", "image"];
 
-/** Decode a part of the address; one that was cut off is returned as it is. */
+/** Decode a part of the address; return a part that was cut off unchanged. */
 function decoded(text) {
   try {
     return decodeURIComponent(text);

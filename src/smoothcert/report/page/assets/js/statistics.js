@@ -38,7 +38,7 @@ export function pairedDifference(first, second, count) {
     losses = 0;
   first.forEach((a, i) => {
     const b = second[i];
-    // In steps min(a, b) to max(a, b) - 1, exactly one of the two is certified.
+    // In steps min(a, b) to max(a, b) - 1, exactly one of the two runs certifies this image.
     if (a > b) {
       onlyFirst[b] += 1;
       onlyFirst[a] -= 1;
@@ -68,7 +68,7 @@ export function pairedDifference(first, second, count) {
   return { value, low, high, wins, losses, ties: n - wins - losses, images: n };
 }
 
-/** Return the range of values without those far from the middle half, unless these are more than a fifth of all. */
+/** Return the range of the values, without outliers unless more than a fifth of the values are outliers. */
 export function nearRange(values, least) {
   const sorted = [...values].sort((a, b) => a - b);
   const [lower, upper] = [0.25, 0.75].map((part) => sorted[Math.round(part * (sorted.length - 1))]);
@@ -78,7 +78,7 @@ export function nearRange(values, least) {
   return [kept[0], kept.at(-1)];
 }
 
-/** Join neighboring bins into at most `most`; return them and how many were joined into each. */
+/** Join neighboring bins into at most `most` bins; return these, and the number of bins joined into each. */
 export function rebin(bins, most) {
   const size = Math.ceil(bins.length / most),
     joined = [];

@@ -44,7 +44,7 @@ const nearest = (marks, x, y) =>
 
 const REACH = 40 ** 2; // squared pixels around a mark
 
-/** Return the mark that a key leads to: along the series (left, right, Home, End), or to the nearest of the next. */
+/** Return the mark that a key leads to: in the same series (left, right, Home, End) or the next one (up, down). */
 function neighbor(marks, mark, key, far) {
   const series = [...new Set(marks.map((other) => other.series))];
   const own = marks.filter((other) => other.series === mark.series);

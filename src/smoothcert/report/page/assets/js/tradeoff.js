@@ -16,7 +16,7 @@ const cleanOf = (run) => run.table[data.radii.indexOf(0)] / run.images || run.cu
 const robustOf = (run) => run.table[state.radius] / run.images;
 const radiusText = () => fixed(data.radii[state.radius], 2);
 
-/** Return groups of runs of one method with different settings, sorted by setting. */
+/** Return, for each method, its runs with different settings, sorted by setting. */
 function settingPaths(runs) {
   const varied = runs.filter((run) => run.setting);
   return unique(varied.map((run) => run.method))
