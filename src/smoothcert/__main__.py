@@ -7,7 +7,7 @@ from smoothcert.runtime.interrupts import raise_interrupt
 
 
 def main() -> int:
-    """Run the command line and return its exit code. Ctrl-C also interrupts the import, which takes a while."""
+    """Run the command line and return its exit code. Ctrl-C also works while the package is being imported."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, raise_interrupt)
     from smoothcert.cli import main

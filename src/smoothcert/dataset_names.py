@@ -26,7 +26,7 @@ MOST_CLASSES = 100_000
 """Largest accepted number of classes in a dataset or a results file; ImageNet-21k has 21,841."""
 
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")
-"""Names of the corrupted datasets; `cifar10-c/fog` is a single corruption of one."""
+"""Names of the corrupted datasets. A name such as `cifar10-c/fog` stands for one corruption of a dataset."""
 
 CORRUPTIONS = {
     "mnist-c": (
@@ -38,7 +38,7 @@ CORRUPTIONS = {
         *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
     ),
 }
-"""Corruptions of each published corrupted dataset; mACR and mAcc are means over them."""
+"""Corruptions of each published corrupted dataset; mACR and mAcc are means over these corruptions."""
 
 REGISTERED: dict[str, Callable[[str], Any]] = {}
 """Loaders of users' datasets by name; `smoothcert.register_dataset` adds them."""

@@ -44,7 +44,7 @@ class Notice(UserWarning):
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name: a question that suggests the closest known name, or a period.
+    """Return the end of a sentence about an unknown name: a suggestion, or only a period if no known name is similar.
 
     >>> suggest("epoch", ["epochs", "sigma"]), suggest("x", ["epochs", "sigma"])
     ("; did you mean 'epochs'?", '.')
@@ -127,7 +127,7 @@ def quote(value: object) -> str:
 def printable(text: str) -> str:
     r"""Escape unprintable characters except line breaks.
 
-    In names from files, they could move the cursor, change colors or reverse the text of a terminal.
+    Otherwise, names from files could move a terminal's cursor, change its colors or reverse its text.
 
     >>> printable("a\x1b[31mb\n")
     'a\\x1b[31mb\n'
@@ -157,7 +157,7 @@ def kind_of(value: object) -> str:
 def first_line(error: BaseException) -> str:
     r"""Return the first line of an error message without its period, for quoting in another message.
 
-    If it ends in a colon, the second line is included. A long result is cut off.
+    If the first line ends in a colon, the second line is included. A long result is cut off.
 
     >>> first_line(RuntimeError("No such device.\nTraceback follows."))
     'No such device'
@@ -166,11 +166,11 @@ def first_line(error: BaseException) -> str:
     """
     first, *others = str(error).strip().split("\n")
     text = " ".join([first, *others[: first.endswith(":")]]).rstrip(".")
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."  # it may quote a damaged file
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."  # messages may quote damaged files
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if an error means that memory ran out; in PyTorch, only the GPU allocator has an error type for this.
+    """Return True if an error means that memory ran out. Some libraries raise a RuntimeError for this.
 
     >>> is_out_of_memory(RuntimeError("CUDA error: out of memory")), is_out_of_memory(RuntimeError("Connection reset"))
     (True, False)

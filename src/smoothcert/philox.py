@@ -25,7 +25,7 @@ Words = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class Purpose(IntEnum):
-    """Offsets of the last address word, which keep the random numbers of different uses disjoint."""
+    """Offsets added to the last address word, to keep the random numbers of different uses disjoint."""
 
     CERTIFY = 0
     PREDICT = 1 << 16
@@ -42,8 +42,8 @@ class Purpose(IntEnum):
 def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> Words:
     """Encrypt four counter words (int64 tensors below 2**32, any broadcastable shapes) with ten rounds.
 
-    Words are kept in 64 bits and masked only before a multiplication, or at the end. Thanks to broadcasting, the first
-    rounds, in which each word varies along one axis only, cost almost nothing.
+    Words are kept in 64 bits and masked to 32 bits only before a multiplication and at the end. The first rounds cost
+    almost nothing, because each word still varies along a single axis there.
     """
     c0, c1, c2, c3 = (torch.as_tensor(word) for word in counter)
     k0, k1 = key
@@ -70,14 +70,14 @@ def normal(seed: int, address: tuple[Word, Word, Word], size: int, *, device: to
 
 
 def uniform(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:
-    """Draw `size` float32 values in [0, 1), multiples of 2**-24, for every element of the address words."""
+    """Draw `size` float32 values in [0, 1), multiples of 2**-24, for every element of the broadcast address words."""
     if device is not None and device.type == "cuda" and (kernels := triton_kernels()):
         return kernels.draw(seed, *_placed(address, device), size, False)  # type: ignore[no-any-return]
     return _interleave([(word >> 8).float() * 2.0**-24 for word in _words(seed, address, size, device)], size)
 
 
 def long_words(seed: int, address: tuple[Word, Word, Word], size: int, *, device: torch.device | None = None) -> Tensor:
-    """Draw `size` int64 values below 2**60, each from two 32-bit words, for every element of the address words."""
+    """Draw `size` int64 values in [0, 2**60) for every element of the broadcast address words."""
     a, b, c, d = _words(seed, address, 2 * size, device)
     return _interleave([a << 28 | b >> 4, c << 28 | d >> 4], size)
 
@@ -100,8 +100,8 @@ def _words(seed: int, address: tuple[Word, Word, Word], size: int, device: torch
 
 
 def _box_muller(radius_word: Tensor, angle_word: Tensor) -> tuple[Tensor, Tensor]:
-    """Convert two 32-bit words to two normal values (at most 6.77); the half step keeps the logarithm finite."""
-    radius = (radius_word.float() * _UNIT + _UNIT / 2).log().mul(-2).sqrt()
+    """Convert two 32-bit words to two normal values, with absolute values of at most 6.77."""
+    radius = (radius_word.float() * _UNIT + _UNIT / 2).log().mul(-2).sqrt()  # _UNIT / 2 keeps the logarithm finite
     angle = angle_word.float() * (2 * math.pi * _UNIT)
     return radius * angle.cos(), radius * angle.sin()
 

@@ -24,7 +24,7 @@ FLAG = "--plugin"
 
 
 def plugin_files(arguments: Sequence[str]) -> list[str]:
-    """Return the plugin files named in a command's arguments, which cannot be parsed yet, since plugins add flags.
+    """Return the plugin files in a command's arguments. These cannot be parsed yet, because plugins add flags.
 
     >>> plugin_files(["train", "--plugin", "a.py", "--method", "mine", "--plugin=b.py"])
     ['a.py', 'b.py']
@@ -41,10 +41,11 @@ def plugin_files(arguments: Sequence[str]) -> list[str]:
 def load_plugins(files: Iterable[str]) -> None:
     """Import plugin files and the plugins of installed packages.
 
-    A package that fails is skipped with a notice, so that it does not break commands that do not need it.
+    If a package's plugin raises an error, it is skipped with a notice, so that commands that do not need it still work.
 
     Raises:
-        UsageError: If a file is missing or fails, is not named like a Python module, or has the name of another one.
+        UsageError: If a file is missing or cannot be imported, if its name is not a valid module name, or if another
+            module already has that name.
     """
     for entry in entry_points(group=GROUP):
         try:
@@ -59,7 +60,7 @@ def load_plugins(files: Iterable[str]) -> None:
 def load_file(file: Path) -> None:
     """Import a file as a top-level module; like a script, it can import modules in its folder.
 
-    The folder is put on the import path, which child processes inherit, so that they find the module by its name.
+    The folder is added to `sys.path`. Child processes inherit this path, so they find the module by its name.
     """
     path = file.expanduser().resolve()
     if not path.is_file() or path.suffix != ".py":
@@ -67,7 +68,7 @@ def load_file(file: Path) -> None:
     name = path.stem
     if not name.isidentifier():
         raise UsageError(
-            f"Expected the file name of a plugin, without `.py`, to be a Python identifier, but got {quote(name)}."
+            f"Expected a plugin's file name without `.py` to be a Python identifier, but got {quote(name)}; rename it."
         )
     folder = str(path.parent)
     added = folder not in sys.path
@@ -76,13 +77,13 @@ def load_file(file: Path) -> None:
     try:
         _import(name, path)
     except UsageError:
-        if added:  # its files may hide other modules
+        if added:  # files in this folder may hide other modules
             sys.path.remove(folder)
         raise
 
 
 def _import(name: str, path: Path) -> None:
-    """Import a plugin. Raise UsageError if it fails, or if another module has its name."""
+    """Import a plugin. Raise UsageError if the import fails, or if another module has the plugin's name."""
     try:
         module = importlib.import_module(name)
     except SmoothcertError as error:

@@ -75,7 +75,7 @@ def test_budgets_are_shared_by_shards(checkpoint, tmp_path, capsys):
         (["--skip-wrong"], "fixed"),
         (["--noise", "laplac"], "Unknown noise"),
         (["--noise", "uniform", "--sound"], "its own integer noise"),
-        (["--sound", "--form", "compiled"], "use `pinned`"),
+        (["--sound", "--form", "compiled"], "use `--form pinned`"),
         (["--bound", "two"], "did you mean 'two-sided'"),
         (["--stop", "table", "--bound", "two-sided"], "recertify"),
     ],

@@ -108,7 +108,7 @@ def test_default_output_is_beside_the_checkpoint(checkpoint, capsys):
 def test_report_says_if_the_paper_has_no_row(checkpoint, tmp_path, capsys):
     assert main(["certify", str(checkpoint), "--n", "50", "--max", "2", "--out", str(tmp_path / "a.tsv")]) == 0
     assert main(["report", str(tmp_path / "a.tsv"), "--paper"]) == 0
-    assert "The paper has no row for this dataset, noise level and method.\n" in capsys.readouterr().err
+    assert "The CAT-RS paper has no row for this dataset, noise level and method.\n" in capsys.readouterr().err
 
 
 def test_dry_run_writes_nothing(checkpoint, capsys):
@@ -359,6 +359,8 @@ BAD = [
     (["certify", "{c}", "--data", "cifar11"], "did you mean 'cifar10'"),
     (["certify", "{c}", "--resize", "32"], "`--resize` and `--crop` are for image folders, but mnist-mini is not one"),
     (["certify", "{c}", "--data", "{wide}", "--crop", "28"], "`--resize` and `--crop` are for image folders, but"),
+    (["report", "--plugin=", "x"], "Expected `--plugin` to name a Python file, but got an empty value."),
+    (["report", "--plug", "a.py", "x"], "Expected `--plugin` to be written in full, but got an abbreviation."),
     (["data", "show", "mnits"], "did you mean 'mnist'"),
     (["data", "make", "mnist-cc"], "Unknown corrupted dataset 'mnist-cc'; did you mean 'mnist-c'?"),
     (["data", "make", "{wide}"], "Expected `--out`, the folder for the corrupted images of"),

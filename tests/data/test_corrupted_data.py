@@ -161,13 +161,20 @@ def test_bad_folders(cifar_c, what, message):
         ("cifar10-c", "test", "has several corruptions; name one of them, such as cifar10-c/fog"),
         ("cifar10-c/frog", "test", "Unknown corruption 'frog'; did you mean 'fog'"),
         ("cifar10-c/snow", "test", "has no images for snow; available: fog"),
-        ("cifar10-c/fog", "train", "a test split only"),
+        ("cifar10-c/fog", "train", "has only a test split"),
         ("mnist-c/fog", "test", "mnist-c is not in .*smoothcert data make mnist-c"),
     ],
 )
 def test_bad_names(tmp_path, cifar_c, name, split, message):
     with pytest.raises(SmoothcertError, match=message):
         smoothcert.load_dataset(name, split, tmp_path)
+
+
+@pytest.mark.parametrize("sizes", [{"resize": 16, "crop": 8}, {"crop": 8}])
+def test_corrupted_images_are_not_resized(cifar_c, tmp_path, sizes):
+    for name in (str(cifar_c / "fog"), "cifar10-c/fog"):
+        with pytest.raises(smoothcert.UsageError, match="`resize` and `crop` are for image folders, but .*fog is not"):
+            smoothcert.load_dataset(name, "test", cifar_c.parent, **sizes)
 
 
 def test_folders_with_nothing_to_certify(tmp_path, mini, capsys):

@@ -409,8 +409,9 @@ def test_generate_certify_and_read(mini_c, tmp_path, monkeypatch, capsys):
         (["--data", "mnist-mini", "--severity", "1"], "requires a corrupted dataset, but mnist-mini is not"),
         (["--data", "mnist-mini-c", "--severity", "2"], "`--severity` to be from 1 to 1, but got 2"),
         (["--data", "mnist-mini-c", "--corruption", "frog"], "Unknown corruption 'frog'"),
-        (["--data", "mnist-mini-c", "--out", "a.tsv"], "`--out` names one file, but mnist-mini-c needs 15"),
+        (["--data", "mnist-mini-c", "--out", "a.tsv"], "but mnist-mini-c needs 15, one per corruption"),
         (["--data", "mnist-mini-c", "--split", "train"], "has only a test split"),
+        (["--data", "mnist-mini-c", "--resize", "32"], "are for image folders, but mnist-mini-c is not one"),
     ],
 )
 def test_bad_options(mini_c, capsys, options, message):

@@ -85,8 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         args = top.parse_args(given)
         parser = args.parser
+        if "" in (args.plugin or ()):
+            raise UsageError(f"Expected `{FLAG}` to name a Python file, but got an empty value.")
         if not {*(args.plugin or ())} <= {*plugins}:
-            raise UsageError(f"Expected `{FLAG}` to be written in full.")
+            raise UsageError(f"Expected `{FLAG}` to be written in full, but got an abbreviation.")
         with short_notices(parser), _sigterm_as_interrupt():
             args.run(args)
         sys.stdout.flush()
@@ -154,7 +156,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 def _limit_spinning() -> None:
     """Let idle OpenMP threads sleep early, unless the user has set a policy. Call before torch is loaded.
 
-    By default they spin for milliseconds, and on a busy machine take that time from the threads that they wait for.
+    By default, idle threads spin for milliseconds. On a busy machine, this slows down the threads that they wait for.
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
         os.environ["GOMP_SPINCOUNT"] = "1000"  # read by libgomp, which PyTorch uses on Linux

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smoothcert.data import ImageData
     from smoothcert.results.records import Results
 
-_TOO_UNLIKELY = 1e-3  # p-value of the number of broken certificates below which the command fails
+_TOO_UNLIKELY = 1e-3  # the command fails if the p-value of the number of broken certificates is below this
 
 
 def add_command(commands: Any) -> None:
@@ -32,7 +32,7 @@ def add_command(commands: Any) -> None:
         help="attack a smoothed classifier within its certified radii",
         description="Attack the smoothed classifier on certified images by projected gradient ascent (SmoothAdv), "
         "and compare the accuracy under attack with the certified accuracy. Every broken certificate is reported; "
-        "the command fails if there are more than alpha can explain.",
+        "the command fails if more are broken than the failure probability alpha explains.",
     )
     add_input_options(parser)
     parser.add_argument(
@@ -50,7 +50,7 @@ def add_command(commands: Any) -> None:
     group = parser.add_argument_group("execution and output")
     add_device(group)
     add_batch(group)
-    group.add_argument("--out", type=Path, metavar="FILE", help="write a TSV row per attack")
+    group.add_argument("--out", type=Path, metavar="FILE", help="TSV file to write, with one row per attack")
     group.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.set_defaults(run=run, sigma=None)
 
@@ -83,7 +83,10 @@ def run(args: argparse.Namespace) -> None:
     known = set(certificates.idx.tolist())
     indices = [index for index in select_images(args, data, args.shard) if index in known]
     if not indices:
-        raise UsageError(f"{certificates.name} has no certificates for the selected images.")
+        raise UsageError(
+            f"{certificates.name} has no certificates for the selected images; select others with `--skip`, `--max` or "
+            "`--shard`."
+        )
     options = {"n": args.n, "alpha": args.alpha, "steps": args.steps, "num_noises": args.num_noises, "seed": args.seed}
     with ProgressBar("attack", len(indices), "images") as bar:
         options |= {"batch": args.batch, "on_progress": partial(_show_progress, bar)}
@@ -95,7 +98,7 @@ def run(args: argparse.Namespace) -> None:
     _print_summary(trials, args, count, broken)
     if tail < _TOO_UNLIKELY:
         raise SmoothcertError(
-            f"{broken} of {count} certificates were broken; if they are valid, the probability of this is at most "
+            f"{broken} of {count} certificates were broken; if all are valid, the probability of this is at most "
             f"{tail:.1e}. Check the model, its precision and the certificates."
         )
 
@@ -120,15 +123,20 @@ def _check_settings(certificates: Results, inputs: CommandInputs, data: ImageDat
     """Return the settings of the certificates; raise if they are for another model, other images or another norm."""
     settings: dict[str, Any] = dict(certificates.about.get("settings", {}))
     if settings.get("task") != "certify":
-        raise UsageError(f"{certificates.name} has no sidecar from `certify` beside it.")
+        raise UsageError(
+            f"{certificates.name} has no sidecar from `certify` beside it; put the sidecar there, or name another file "
+            "with `--certificates`."
+        )
     if settings["model"].get("sha256") != inputs.checkpoint.sha256:
-        raise UsageError(f"{certificates.name} was made with a different network; set `--certificates`.")
+        raise UsageError(
+            f"{certificates.name} was made with a different network; set `--certificates` to another file."
+        )
     if settings["data"]["sha256"] != data.fingerprint:
         raise UsageError(f"{certificates.name} covers different images; set `--data` and `--split`.")
     if settings.get("norm", "l2") != "l2" or settings.get("top_k", 1) > 1:
         raise UsageError(
             "Expected `--certificates` to name a results file with l2 radii for the top class, but "
-            f"{certificates.name} has a different norm or top-k certificates."
+            f"{certificates.name} has radii in another norm or for the top k classes."
         )
     return settings
 

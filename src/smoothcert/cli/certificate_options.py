@@ -24,16 +24,16 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
         "--stop",
         choices=("fixed", "table", "radius", "budget"),
         default="fixed",
-        help="fixed: draw --n noise samples per image (default); table: stop at an image once it is clear for every "
-        "radius of the results table whether the image is certified there; radius: the same for --radius only; "
-        "budget: draw --budget samples in total, on the most uncertain images",
+        help="fixed: draw --n noise samples per image (default); table: stop drawing for an image once it is clear, "
+        "for every radius of the results table, whether the image is certified at this radius; radius: the same for "
+        "--radius only; budget: draw --budget samples in total, on the most uncertain images",
     )
-    text = "with --stop table or budget: radii of the results table (default: the paper's)"
+    text = "with --stop table or budget: radii of the results table (default: the CAT-RS paper's)"
     add_several(group, "--grid", dest="radii", type=float, metavar="R", help=text)
-    group.add_argument("--radius", type=float, metavar="R", help="with --stop radius: the radius to decide")
+    group.add_argument("--radius", type=float, metavar="R", help="with --stop radius: the only radius to test")
     text = "with --stop budget: total number of samples for the dataset, such as 5e8"
     group.add_argument("--budget", dest="samples", metavar="B", help=text)
-    text = "stop at an image if its selected class is wrong; this changes neither certified accuracies nor the ACR"
+    text = "draw no more for an image if its selected class is wrong; certified accuracies and ACR stay the same"
     group.add_argument("--skip-wrong", action="store_true", help=text)
     group = parser.add_argument_group("kind of certificate")
     group.add_argument("--noise", default="gaussian", help="gaussian (default), for l2 radii, or uniform, for l1 radii")
@@ -53,7 +53,9 @@ def check_certificate_options(args: argparse.Namespace) -> None:
     if args.sound and args.noise != "gaussian":
         raise UsageError("`--sound` uses its own integer noise; omit `--noise`.")
     if args.sound and args.form == "compiled":
-        raise UsageError("`--form compiled` selects kernels by timing, which `--sound` does not allow; use `pinned`.")
+        raise UsageError(
+            "`--sound` does not allow `--form compiled`, which selects kernels by timing; use `--form pinned`."
+        )
     rules = {"radii": ("table", "budget"), "radius": ("radius",), "samples": ("budget",)}
     rules["skip_wrong"] = ("table", "radius", "budget")
     for option, names in rules.items():
@@ -131,7 +133,7 @@ def choose_noise(args: argparse.Namespace, sigma: float, dimensions: int) -> Noi
 
 
 def name_parts(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the parts of a results file's name for these options; none for the published algorithm."""
+    """Return the parts that these options add to a results file's name; the published algorithm adds none."""
     rule = {"fixed": "", "radius": f"radius{args.radius}", "budget": f"budget{args.samples}"}.get(args.stop, args.stop)
     bound = "" if args.bound == "one-sided" else args.bound
     noise = "sound" if args.sound else "" if args.noise == "gaussian" else args.noise

@@ -101,7 +101,9 @@ def _load_datasets(args: argparse.Namespace, default: str | None) -> list[ImageD
             raise UsageError(f"`--corruption` requires a corrupted dataset, but {data.name} is not corrupted.")
         return [data]
     if args.split != "test":
-        raise UsageError(f"{corrupted.name} has only a test split.")
+        raise UsageError(f"{corrupted.name} has only a test split; omit `--split`.")
+    if args.resize or args.crop:
+        raise UsageError(f"`--resize` and `--crop` are for image folders, but {corrupted.name} is not one.")
     if not (args.corruption or corrupted.available):
         raise UsageError(f"{corrupted.folder} contains only held-out corruptions; select them with `--corruption`.")
     if not args.corruption and corrupted.missing:

@@ -13,10 +13,10 @@ from smoothcert.errors import UsageError
 def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the checkpoint (a path or a bundled model), and for the dataset and its corruptions."""
     parser.add_argument(
-        "checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors file or published checkpoint"
+        "checkpoint", nargs="?", metavar="RUN", help="run folder, .safetensors file or published .pth.tar file"
     )
     parser.add_argument("--pretrained", metavar="NAME", help="bundled model (see `smoothcert list pretrained`)")
-    text = "instead of RUN: checkpoints of an ensemble, which votes by mean scores"
+    text = "instead of RUN: checkpoints of an ensemble, which predicts by the mean of their scores"
     add_several(parser, "--ensemble", metavar="RUN", help=text)
     text = "evaluate the other members of the ensemble only if the first K disagree"
     parser.add_argument("--consensus", type=int, metavar="K", help=text)
@@ -73,7 +73,7 @@ def add_sample_options(group: argparse._ActionsContainer) -> None:
     group.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
     group.add_argument("--skip", type=int, default=1, metavar="K", help="use only every K-th image (default: 1)")
     group.add_argument("--max", dest="limit", type=int, metavar="I", help="use only images with an index below I")
-    text = "use only shard I of N of the images (default: 1/1)"
+    text = "split the images into N shards and use only the I-th (default: 1/1)"
     group.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help=text)
 
 

@@ -15,8 +15,9 @@ def add_command(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "export",
-        help="convert a checkpoint to .pth.tar, for the papers' published code",
-        description="Convert a .safetensors checkpoint to a .pth.tar file that the papers' published code can load.",
+        help="convert a checkpoint to .pth.tar, for published code",
+        description="Convert a .safetensors checkpoint to a .pth.tar file that the published code of Cohen et al., "
+        "SmoothAdv and CAT-RS can load.",
     )
     parser.add_argument("checkpoint", type=Path, metavar="RUN", help="run folder or .safetensors file")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".pth.tar file to write")

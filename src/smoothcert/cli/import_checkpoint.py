@@ -18,10 +18,9 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "import",
         help="convert a published checkpoint to safetensors",
-        description="Convert a .pth.tar checkpoint from the papers' published code to a .safetensors file that "
-        "smoothcert commands load without further options.",
+        description="Convert a .pth.tar checkpoint to a .safetensors file, which also stores the input normalization.",
     )
-    text = "checkpoint from the papers' published code (.pth.tar)"
+    text = "checkpoint in the format of the published code of Cohen et al., SmoothAdv, MACER or CAT-RS (.pth.tar)"
     parser.add_argument("checkpoint", type=Path, metavar="FILE", help=text)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".safetensors file to write")
     parser.add_argument(
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check_accuracy(model: Any, dataset: str, sigma: float, data_dir: str | None) -> None:
-    """Print the accuracy under noise; warn if it is close to chance, as with a wrong normalization."""
+    """Print the accuracy under noise; warn if it is close to chance, as it is with a wrong normalization."""
     import torch
 
     from smoothcert.data import load_dataset

@@ -60,13 +60,13 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _print_recipes(names: Sequence[str]) -> None:
-    """Print the recipes with their method, noise level, the paper's ACR and their cost."""
+    """Print the recipes with method, noise level, the CAT-RS paper's ACR, and training cost."""
     _print_table(["recipe", "method", "sigma", "paper's ACR", "cost"], map(_recipe_texts, names))
     say("cost: forward passes per epoch, as a multiple of Gaussian training.")
 
 
 def _print_pretrained(names: Sequence[str]) -> None:
-    """Print the bundled models with their dataset, network, noise level and ACR."""
+    """Print the bundled models with dataset, network, method, noise level, ACR and number of certified images."""
     _print_table(["model", "dataset", "network", "method", "sigma", "ACR", "images"], map(_pretrained_texts, names))
 
 

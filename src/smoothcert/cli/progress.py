@@ -101,7 +101,7 @@ def duration(seconds: float) -> str:
 
 
 def say(text: str) -> None:
-    """Print a message to stderr, on the reporting process."""
+    """Print a message to stderr if this process reports to the user."""
     if is_reporting():
         print(printable(text), file=sys.stderr, flush=True)
 

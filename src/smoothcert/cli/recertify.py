@@ -35,7 +35,7 @@ def add_command(commands: Any) -> None:
     group.add_argument(
         "--top-k", dest="top", type=int, metavar="K", help="certify that the label is among the top K classes"
     )
-    group = parser.add_argument_group("required if neither FILE nor its dataset implies them")
+    group = parser.add_argument_group("required unless FILE or its dataset implies them")
     group.add_argument("--classes", type=int, metavar="N", help="number of classes")
     group.add_argument("--dimensions", type=int, metavar="N", help="number of values per input")
     group = parser.add_argument_group("cascade of several noise levels, instead of FILE")
@@ -45,7 +45,7 @@ def add_command(commands: Any) -> None:
         "--p0",
         type=float,
         metavar="P",
-        help="class probability above which a level answers (default: 0.5)",
+        help="class probability above which a level decides the class (default: 0.5)",
     )
     text = "share of alpha for the first level's lower bound (default: 0.8)"
     group.add_argument("--first-share", type=float, metavar="S", help=text)

@@ -28,21 +28,22 @@ def add_command(commands: Any) -> None:
         help="tabulate results",
         description="Print a table of ACR, its standard error, and certified accuracy (%) per radius.",
     )
-    parser.add_argument("files", nargs="+", metavar="[NAME=]RUN", help="results file, run folder, or folder of runs")
+    text = "results file, run folder, or folder of runs; NAME is its name in the table"
+    parser.add_argument("files", nargs="+", metavar="[NAME=]RUN", help=text)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    formats = "also write to a .md, .tex, .csv, .json or .txt file; can be repeated"
+    formats = "also write the tables to a .md, .tex, .csv, .json or .txt file; can be repeated"
     parser.add_argument("--out", action="append", default=[], type=Path, metavar="FILE", help=formats)
     add_unverified(parser)
     group = parser.add_argument_group("table")
-    add_several(group, "--radii", type=float, metavar="R", help="l2 radii of the columns (default: the paper's)")
+    add_several(group, "--radii", type=float, metavar="R", help="l2 radii of the columns (default: the CAT-RS paper's)")
     add_several(
         group, "--linf", type=fraction, default=[], metavar="EPS", help="add columns for l_inf radii, such as 2/255"
     )
-    group.add_argument("--baseline", metavar="NAME", help="compare ACR with this result, on the images in both")
-    group.add_argument("--paper", action="store_true", help="also show the paper's numbers")
+    group.add_argument("--baseline", metavar="NAME", help="compare ACR with this result, on the images that both cover")
+    group.add_argument("--paper", action="store_true", help="also show the CAT-RS paper's numbers")
     text = "also show the best row per radius, ACR at fewer votes, and training cost"
     group.add_argument("--beyond-acr", action="store_true", help=text)
-    text = "gray out accuracies that Gaussian training exceeds at no higher cost"
+    text = "gray out accuracies that Gaussian training exceeds at the same or a lower cost"
     group.add_argument("--gray", action="store_true", help=text)
     text = "write the distribution of p_A, the share of votes for the label, as CSV"
     group.add_argument("--p-a", type=Path, metavar="FILE", help=text)
@@ -54,7 +55,7 @@ def add_command(commands: Any) -> None:
 
 
 def add_unverified(parser: argparse.ArgumentParser) -> None:
-    """Add the option to read results whose rows contradict the files beside them."""
+    """Add `--unverified`."""
     text = "also read results whose rows contradict their votes or settings"
     parser.add_argument("--unverified", action="store_true", help=text)
 
@@ -117,7 +118,7 @@ def print_table(
         if run.unfinished:
             say(run.unfinished)
     if options.get("paper") and table and not any(row.paper for row in table.rows):
-        say("The paper has no row for this dataset, noise level and method.")
+        say("The CAT-RS paper has no row for this dataset, noise level and method.")
     seeded = [row for row in table.rows if row.entry.seed is not None] if table else []
     annexes = [seed_annex(over_seeds(seeded), several_sets=table.several_sets)] if table and seeded else []
     if table and beyond_acr:

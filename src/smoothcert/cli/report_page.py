@@ -24,7 +24,7 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained HTML page")
     text = "title of the page (default: %(default)s)"
     group.add_argument("--title", default="Certified robustness", metavar="TEXT", help=text)
-    group.add_argument("--figures", type=Path, metavar="DIR", help="write the figures as PDF, SVG and PNG")
+    group.add_argument("--figures", type=Path, metavar="DIR", help="folder for the figures, as PDF, SVG and PNG")
     add_data_dir(group)
 
 
@@ -77,7 +77,7 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
 
 
 def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping[str, Picture]]:
-    """Return the pictures of the paper's figures 7 and 8, for corrupted datasets with results and available images."""
+    """Return the pictures of the CAT-RS paper's figures 7 and 8, as far as their datasets have results and images."""
     from smoothcert.data import find_corrupted
     from smoothcert.report.figures.montage import corruption_pictures
 
@@ -94,7 +94,7 @@ def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping
 
 
 def find_test_images(data_dir: str | Path | None) -> Load:
-    """Return a function that loads the test images of a dataset by name, in the form that the page needs."""
+    """Return a function that takes the name of a dataset and loads its test images as `Pictures`."""
 
     def load(name: str) -> Any:
         import torch

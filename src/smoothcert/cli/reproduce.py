@@ -27,7 +27,7 @@ def add_command(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "reproduce",
-        help="reproduce a table of the paper: train, certify, compare",
+        help="reproduce a table of the CAT-RS paper: train, certify, compare",
         description="Train and certify all runs of a table that are not finished, and print the results next to "
         "the paper's numbers. Run the same command again to resume.",
     )
@@ -49,11 +49,11 @@ def add_command(commands: Any) -> None:
     group.add_argument(
         "--together", type=int, metavar="K", help="train K runs at once (default: 6 for LeNet on a GPU, otherwise 1)"
     )
-    text = "under torchrun, train each run on all processes, for large models (default: one run per process)"
+    text = "under torchrun, train each run on all processes together, for large models (default: one run per process)"
     group.add_argument("--data-parallel", action="store_true", help=text)
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print the table as JSON")
-    text = "also write to a .md, .tex, .csv, .json or .txt file; can be repeated"
+    text = "also write the table to a .md, .tex, .csv, .json or .txt file; can be repeated"
     group.add_argument("--out", action="append", default=[], type=Path, metavar="FILE", help=text)
     parser.set_defaults(run=run)
 
@@ -125,7 +125,7 @@ def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job],
         return
     for line in lines:
         print(f"{line.run:44} {line.left:15} {line.images:7,} images  {duration(line.seconds):>9}")
-    hint = "; less with several at once" if device.type == "cuda" else ""
+    hint = "; less if several runs are trained at once" if device.type == "cuda" else ""
     print(f"{duration(total)} in total on {device}, one run at a time{hint}.")
 
 
@@ -165,7 +165,7 @@ def _print_corruptions(
 
 
 def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> Annex:
-    """Return the measured hours of training next to the paper's, which are for a Titan X."""
+    """Return the measured hours of training next to the paper's hours, measured on a Titan X."""
     from smoothcert.report.tables.formats import Annex, Cell, Sheet
     from smoothcert.training.run_folder import RunFolder
 

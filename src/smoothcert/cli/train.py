@@ -88,7 +88,7 @@ def _add_method_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _shared_help(helps: Mapping[str, str]) -> str:
-    """Return the help of an option that several methods share: each distinct text, preceded by its methods."""
+    """Return the help of an option that several methods share, as `METHOD, METHOD: text; METHOD: text`."""
     meanings: dict[str, list[str]] = {}
     for method, text in helps.items():
         meanings.setdefault(text, []).append(method)
@@ -122,7 +122,7 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
     if len({config.name for config in configs}) < len(configs):
         raise UsageError("Expected runs with different names; list each recipe once, and omit `--name`.")
     for config in configs:
-        method_of(config)  # raises for wrong options of the method
+        method_of(config)  # raises if options of the method are wrong
     return configs
 
 

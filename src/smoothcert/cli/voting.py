@@ -39,7 +39,7 @@ def add_voting_options(
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
     group.add_argument("--n", "--N", type=int, default=n, metavar="N", help=f"noise samples per image (default: {n:,})")
     if selects:
-        text = "noise samples that select the class (default: 100)"
+        text = "noise samples per image that select the class (default: 100)"
         group.add_argument("--n0", "--N0", type=int, default=100, metavar="N0", help=text)
     group.add_argument("--alpha", type=float, default=0.001, help="failure probability per image (default: 0.001)")
     add_sample_options(group)
@@ -85,7 +85,9 @@ def run_on_datasets(
     inputs = load_inputs(args)
     classifier = _make_classifier(args, inputs, choose_noise)
     if args.out and len(inputs.datasets) > 1:
-        raise UsageError(f"`--out` names one file, but {args.data} needs {len(inputs.datasets)}; omit `--out`.")
+        raise UsageError(
+            f"`--out` names one file, but {args.data} needs {len(inputs.datasets)}, one per corruption; omit `--out`."
+        )
     outs = [args.out or _default_out(args, data, inputs.sigma, name_parts) for data in inputs.datasets]
     selected = [select_images(args, data, args.shard) for data in inputs.datasets]
     parts = list(zip(inputs.datasets, selected, outs, strict=True))
@@ -114,7 +116,10 @@ def print_summaries(
     *,
     as_json: bool,
 ) -> None:
-    """Print a line per results file, or as JSON an object (a list of objects for several files)."""
+    """Print a summary of each results file: a line of text or, as JSON, an object (a list for several files).
+
+    `summarize` computes the values of a summary from the rows of a file, and `text` formats them as a line.
+    """
     summaries = []
     for name, out in outs.items():
         with out.open(newline="") as file:
@@ -148,7 +153,7 @@ def _make_classifier(
 
 
 def _default_out(args: argparse.Namespace, data: ImageData, sigma: float, name_parts: tuple[str, ...]) -> Path:
-    """Return a results file named after the protocol, beside the checkpoint or, for bundled models, below `runs`."""
+    """Return the path of the results file: beside the checkpoint or, for bundled models, below `runs`."""
     from smoothcert.results.naming import results_name
 
     severities = "-severity" + "".join(map(str, sorted(set(args.severities)))) if args.severities else ""
@@ -164,7 +169,7 @@ def _default_out(args: argparse.Namespace, data: ImageData, sigma: float, name_p
 
 
 class _RunningAccuracy:
-    """Updates a progress bar with the ACR and accuracy of the images so far."""
+    """Updates a progress bar with the ACR and accuracy of the images processed so far."""
 
     def __init__(self, bar: ProgressBar) -> None:
         self.bar, self.images, self.correct, self.radius = bar, 0, 0, 0.0

@@ -94,7 +94,7 @@ def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | 
     """Find a corrupted dataset by its name or by the path of its folder; return None if `name` is neither.
 
     Raises:
-        SmoothcertError: If a dataset given by its name has no files.
+        SmoothcertError: If a dataset given by its name has no files in the data folder `root`.
     """
     name = canonical_name(name)
     if name not in CORRUPTED:
@@ -122,7 +122,7 @@ def _corruptions_in(folder: Path, channels: int) -> list[str]:
 
 
 def _from_folder(folder: Path) -> CorruptedSet | None:
-    """Return the corrupted dataset in a folder, or None; class names are read from `about.json` if it contains them."""
+    """Return the corrupted dataset in a folder, or None. Class names come from `about.json`, if it contains any."""
     names = [name for channels in (1, 3) for name in _corruptions_in(folder, channels)]
     file = find_corruption(folder, names[0]) if names else None
     if file is None:

@@ -14,8 +14,8 @@ def random_box(width: int, height: int, draws: Sequence[float]) -> tuple[int, in
     """Return left, top, width and height of a random crop, computed from uniform random numbers.
 
     As usual for ImageNet, the area is 8 to 100 % of the image and the aspect ratio is log-uniform between 3:4 and 4:3.
-    The first of ten tries that fits into the image is used. If none fits, the crop is the largest central one with an
-    allowed aspect ratio.
+    The first of ten random boxes that fits into the image is used. If none fits, the crop is the largest central one
+    with an allowed aspect ratio.
 
     >>> random_box(500, 375, [0.5] * DRAWS)
     (91, 29, 318, 318)

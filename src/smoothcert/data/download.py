@@ -29,7 +29,7 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class KnownFile:
-    """The size of a file in bytes, and its SHA-256 or, if no source publishes one, its MD5."""
+    """The size of a file in bytes, and its SHA-256 or, if no source publishes its SHA-256, its MD5."""
 
     size: int
     sha256: str = ""
@@ -218,5 +218,5 @@ def download(address: str, path: Path, known: KnownFile, progress: Progress | No
                 progress(path.name, received, known.size)
         if received < known.size:
             raise http.client.IncompleteRead(b"", known.size - received)
-        if digest.hexdigest() != known.checksum:
-            raise SmoothcertError(f"{address}: expected a file with {name} {known.checksum}, but got another file.")
+        if (got := digest.hexdigest()) != known.checksum:
+            raise SmoothcertError(f"{address}: expected a file with {name} {known.checksum}, but got {got}.")

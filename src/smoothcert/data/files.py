@@ -43,7 +43,7 @@ def folders(root: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file, decompressed if it is gzipped, whatever its extension."""
+    """Return the content of a file, decompressed if it is gzipped. The file's extension does not matter."""
     try:
         with path.open("rb") as file:
             gzipped = file.read(2) == b"\x1f\x8b"

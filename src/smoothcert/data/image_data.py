@@ -49,7 +49,7 @@ class ImageData:
         labels: int64 [count].
         classes: The class names; default: the numbers up to the largest label.
         mean: The mean per channel that published networks subtract; default: zeros.
-        std: The standard deviation per channel that they divide by; default: ones.
+        std: The standard deviation per channel by which published networks divide; default: ones.
         severities: The number of severities in a corrupted dataset, which contains all images at the mildest severity,
             then all images at the next, and so on.
 
@@ -82,7 +82,7 @@ class ImageData:
             kind = f"{kind_of(self.images)} of {dtype}" if hasattr(self.images, "dtype") else kind_of(self.images)
             raise UsageError(f"{self.name}: expected images to be a uint8 or floating-point tensor, but got {kind}.")
         if not len(self.images.shape):
-            raise UsageError(f"{self.name}: expected one entry per image, but got a tensor without dimensions.")
+            raise UsageError(f"{self.name}: expected images of shape [count, ...], but got a single number.")
         if not isinstance(self.labels, Tensor):
             raise UsageError(f"{self.name}: expected labels to be a tensor, but got {kind_of(self.labels)}.")
         if self.labels.dim() != 1 or self.labels.is_floating_point() or self.labels.is_complex():
@@ -168,10 +168,10 @@ class ImageData:
 
 
 def number_classes(labels: Tensor) -> tuple[str, ...]:
-    """Return the class numbers as names, for datasets without class names; raise if there are too many."""
+    """Return the class numbers as names, for datasets without class names; raise if a label is too large."""
     classes = int(labels.max()) + 1 if len(labels) else 0
     if classes > MOST_CLASSES:
-        raise SmoothcertError(f"Expected labels below {MOST_CLASSES:,}, but got {classes - 1}.")
+        raise SmoothcertError(f"Expected labels below {MOST_CLASSES:,}, but got {classes - 1:,}.")
     return tuple(str(label) for label in range(classes))
 
 
@@ -182,7 +182,8 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
     Args:
         count: The number of images.
         skip: Keep every `skip`-th image.
-        limit: Keep indices below this, like `--max` in the published scripts; not the number of images to select.
+        limit: Keep indices below this limit, like `--max` in the scripts of Cohen et al. It is not the number of images
+            to select.
         shard: (I, N) for the I-th of N shards, counted from 1.
 
     Returns:
@@ -205,7 +206,7 @@ def select(count: int, skip: int = 1, limit: int | None = None, shard: tuple[int
     if limit is not None:
         check_count("limit", limit)
     if not 1 <= part <= parts:
-        raise UsageError(f"Expected `shard` to be part I of N with I from 1 to N, but got part {part} of {parts}.")
+        raise UsageError(f"Expected `shard` to be (I, N) with I from 1 to N, but got ({part}, {parts}).")
     chosen = list(range(0, count if limit is None else min(limit, count), skip))[part - 1 :: parts]
     if not chosen:
         raise UsageError(f"`skip`, `limit` and `shard` select none of the {count} images.")
@@ -221,8 +222,8 @@ def select_rows(
 ) -> list[int]:
     """Return the indices of the rows that the options select.
 
-    In a corrupted dataset, `skip` and `limit` select the same images at each severity, and `shard` divides all the rows
-    that they select.
+    In a corrupted dataset, `skip` and `limit` select the same images at each severity, and `shard` then divides the
+    selected rows of all severities together.
     """
     levels = sorted(set(severities or range(1, data.severities + 1)))
     wrong = [level for level in levels if not 1 <= level <= data.severities]

@@ -47,8 +47,8 @@ wardrobe whale willow_tree wolf woman worm"""
 class Dataset:
     """A dataset that is read into memory.
 
-    `find(root, split)` returns a function that reads the split, or None if its files are not below `root`. `mean` and
-    `std` are the normalization of the published networks.
+    `find(root, split)` returns a function that reads the split, or None if the files of the split are not below `root`.
+    `mean` and `std` are the input normalization of the published networks. `about` describes the dataset in a line.
     """
 
     find: Callable[[Path, str], Callable[[], Arrays] | None]
@@ -65,27 +65,27 @@ def _find_mini(root: Path, split: str) -> Callable[[], Arrays]:
 _DIGITS, _CLOTHES = tuple("0123456789"), tuple(_FASHION_NAMES.split(","))
 _find_mnist, _find_fashion = partial(find_idx, _MNIST_PLACES), partial(find_idx, _FASHION_PLACES)
 DATASETS = {
-    "mnist": Dataset(_find_mnist, _DIGITS, *_GRAY, "handwritten digits, 28x28, 60,000 + 10,000"),
-    "mnist-mini": Dataset(_find_mini, _DIGITS, *_GRAY, "a subset of MNIST, 6,000 + 1,000, part of the package"),
-    "fashion_mnist": Dataset(_find_fashion, _CLOTHES, *_GRAY, "articles of clothing, 28x28, 60,000 + 10,000"),
+    "mnist": Dataset(_find_mnist, _DIGITS, *_GRAY, "handwritten digits, 28x28, 60,000 train + 10,000 test"),
+    "mnist-mini": Dataset(_find_mini, _DIGITS, *_GRAY, "a bundled subset of MNIST, 28x28, 6,000 train + 1,000 test"),
+    "fashion_mnist": Dataset(_find_fashion, _CLOTHES, *_GRAY, "clothing, 28x28, 60,000 train + 10,000 test"),
     "cifar10": Dataset(
         partial(find_cifar, CIFAR10),
         tuple(_CIFAR10_NAMES.split()),
         (0.4914, 0.4822, 0.4465),
         (0.2023, 0.1994, 0.2010),
-        "color photographs of 10 classes, 32x32, 50,000 + 10,000",
+        "color photographs of 10 classes, 32x32, 50,000 train + 10,000 test",
     ),
     "cifar100": Dataset(
         partial(find_cifar, CIFAR100),
         tuple(_CIFAR100_NAMES.split()),
         (0.5071, 0.4867, 0.4408),
         (0.2675, 0.2565, 0.2761),
-        "color photographs of 100 classes, 32x32, 50,000 + 10,000",
+        "color photographs of 100 classes, 32x32, 50,000 train + 10,000 test",
     ),
 }
 IMAGENET_NORMALIZATION = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _IMAGENET_PLACES = ("imagenet", "ImageNet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", ".")
-IMAGENET_ABOUT = "photographs of 1,000 classes as image folders, 1,281,167 + 50,000"
+IMAGENET_ABOUT = "photographs of 1,000 classes as image folders, 1,281,167 train + 50,000 test"
 
 
 @takes(pattern=str)
@@ -113,7 +113,7 @@ def register_dataset(name: str, loader: Callable[[str], Any]) -> Callable[[str],
     and pass this file as `--plugin FILE`.
 
     Args:
-        name: The name of the dataset: letters, digits, "-", "_" and ".".
+        name: The name of the dataset. It may contain letters, digits, "-", "_" and ".".
         loader: A function that takes the split, `train` or `test`, and returns its inputs and labels: a pair of arrays
             or tensors, a PyTorch dataset, or `ImageData`.
 
@@ -180,7 +180,8 @@ def load_dataset(
 
     Raises:
         SmoothcertError: If files are missing or damaged.
-        UsageError: If there is no such dataset or split, or `resize` or `crop` does not apply to it.
+        UsageError: If there is no such dataset or split, or if `resize` or `crop` is given and the dataset is not an
+            image folder.
 
     Example:
         >>> data = load_dataset("mnist-mini", "test")
@@ -191,8 +192,8 @@ def load_dataset(
         raise UsageError(f"Expected `split` to be one of {', '.join(SPLITS)}, but got {split!r}.")
     name = canonical_name(name) if isinstance(name, str) else os.path.join(".", Path(name).expanduser())
     datasets = find_data_dir(root if data_dir is None else data_dir)
-    if (resize or crop) and (name in DATASETS or name in REGISTERED or Path(name).suffix == ".npz"):
-        raise UsageError(f"`resize` and `crop` are for image folders, but {name} is not one.")
+    if name in DATASETS or name in REGISTERED or Path(name).suffix == ".npz":
+        _refuse_sizes(name, resize, crop)
     if name in REGISTERED:
         return _load_registered(name, split)
     if name in DATASETS:
@@ -208,6 +209,7 @@ def load_dataset(
             raise SmoothcertError(missing("imagenet", datasets))
         return _load_folder("imagenet", folder, split, resize or 256, crop or 224, skip_broken)
     if (corrupted := _load_corrupted(name, split, datasets)) is not None:
+        _refuse_sizes(name, resize, crop)
         return corrupted
     path = Path(name).expanduser()
     if path.suffix == ".npz" and path.is_file():
@@ -220,6 +222,12 @@ def load_dataset(
     if path.suffix == ".npz" or "/" in name:
         raise SmoothcertError(f"{name} does not exist; expected a dataset name, an .npz file or an image folder.")
     raise unknown_name("dataset", name, list_datasets())
+
+
+def _refuse_sizes(name: str, resize: int | None, crop: int | None) -> None:
+    """Raise if `resize` or `crop` is given for the dataset `name`, which is not an image folder."""
+    if resize or crop:
+        raise UsageError(f"`resize` and `crop` are for image folders, but {name} is not one.")
 
 
 def path_of(name: str) -> Path | None:
@@ -241,7 +249,7 @@ def _load_corrupted(name: str, split: str, data_dir: Path) -> ImageData | None:
         return None
     corrupted = find_corrupted(place, data_dir)
     if corrupted and split != "test":
-        raise UsageError(f"{name} has a test split only.")
+        raise UsageError(f"{name} has only a test split; omit `split`.")
     return corrupted.load(corruption) if corrupted else None
 
 

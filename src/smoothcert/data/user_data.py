@@ -22,7 +22,7 @@ _READ_AT_ONCE = 256
 
 
 def as_image_data(data: Any, split: str = "test") -> ImageData:
-    """Convert labeled data to `ImageData`, from any of the types that public functions accept.
+    """Convert labeled data of any type that public functions accept to `ImageData`.
 
     Args:
         data: `ImageData`; a pair (inputs, labels) of arrays or tensors; a `torch.utils.data.Dataset` of pairs (input,

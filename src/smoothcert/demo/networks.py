@@ -1,4 +1,4 @@
-"""Reads the quantized networks of the demo page. Does not import torch."""
+"""Read the quantized networks of the demo page. Does not import torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def packed_network(name: str) -> bytes:
 
 
 def network_facts(name: str) -> dict[str, Any]:
-    """Return a network's metadata: name and SHA-256 of the float network, training epochs and noise level."""
+    """Return a network's metadata: name and SHA-256 of the unquantized network, training epochs and noise level."""
     raw = gzip.decompress(packed_network(name))
     facts: dict[str, Any] = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["__metadata__"]
     return facts

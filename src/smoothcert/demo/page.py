@@ -1,4 +1,4 @@
-"""Renders the demo page: template, styles, scripts, networks and digits in one HTML file."""
+"""Render the demo page: template, styles, scripts, networks and digits in one HTML file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCRIPTS = ("dom", "readers", "pad", "cards", "board", "push", "main")
 
 DIGITS = (3, 716, 77, 874, 139, 952, 21, 36, 956, 20)
 """Indices of the page's test images in mnist-mini, one image per digit from 0 to 9."""
-_FIRST = 5  # the digit shown first: easy to read, and the ordinary network is fooled inside both certified balls
+_FIRST = 5  # the digit shown first: easy to read, and a push inside both certified balls fools the ordinary network
 _ALPHA = 0.001  # a certificate is wrong with at most this probability
 
 
@@ -69,24 +69,24 @@ def _facts() -> list[str]:
     epochs = {name: network_facts(name)["epochs"] for name in network_names()}
     trained = {method: epochs[f"{method}-{SIGMAS[0]:.2f}"] for method in METHODS}
     return [
-        "The certificates are real: 100 votes choose the answer, n fresh ones bound its share with the exact "
+        "The certificates are real: 100 votes choose the answer, n fresh votes bound its probability with the exact "
         f"Clopper-Pearson bound, and a certificate is wrong with probability at most {_ALPHA}. Until all n votes are "
-        "in, bound and radius are only a preview.",
+        "counted, the bound and the radius are only a preview.",
         f"All networks are LeNets with 431,080 weights of 8 bits, trained on MNIST: CAT-RS for {trained['catrs']} "
         f"epochs, Gaussian for {trained['gaussian']}, and the ordinary one for {epochs[ORDINARY]}. CAT-RS and "
         "Gaussian have one network per noise level. The certificates hold for the networks with 8-bit weights, "
         "computed in 32-bit floating point.",
-        "The noise is generated as in smoothcert: with the seed in this page's address, the Python package counts the "
-        "same votes, up to rounding.",
-        "Distances are \N{SCRIPT SMALL L}\N{SUBSCRIPT TWO}: the root of the sum of the squared changes of all pixels, "
-        "which range from 0 to 1. A pushed pixel may leave that range; the guarantee covers this, and the screen clips "
-        "it.",
+        "The noise is the same as in the Python package smoothcert: with the seed in this page's address, the package "
+        "counts the same votes, up to rounding.",
+        "Distances are \N{SCRIPT SMALL L}\N{SUBSCRIPT TWO}: the root of the sum of the squared changes of all pixel "
+        "values. Original values range from 0 to 1. A pushed pixel may leave this range: the guarantee still holds, "
+        "and only the display clips the value.",
         "Each network is attacked separately, with full knowledge of it. To fool one prediction, the push crosses the "
         "nearest boundary between two answers. To fool the vote, or to push toward a digit, it follows gradients "
-        f"averaged over noisy copies. A test at level {_ALPHA} decides the answers along the push; hatched means "
-        "undecided.",
+        "averaged over noisy copies. Along the push, a vote counts as decided if it passes a statistical test at "
+        f"level {_ALPHA}; hatched parts are undecided.",
         "The digits are MNIST test images; all but the 0 were chosen because they are difficult. With noise 0.50, "
-        "a single prediction of a smoothed network is fooled inside the certified ball on about 5 % of the test "
+        "a push inside the certified ball fools a single prediction of a smoothed network on about 5 % of the test "
         "images, and the ordinary network on more than 30 %.",
     ]
 

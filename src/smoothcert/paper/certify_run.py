@@ -31,7 +31,8 @@ def certify_run(
 ) -> None:
     """Certify a trained run on every `skip`-th image of the given datasets, in the fastest form and precision.
 
-    Results are written to the run folder; unfinished ones are resumed. Raises OutOfTimeError after the time limit.
+    Results are written to the run folder; unfinished results are resumed. After `time_limit` seconds, OutOfTimeError is
+    raised.
     `protocol` contains further arguments of `certify_dataset`, such as `n0` and `alpha`.
     """
     checkpoint, deadline = load_checkpoint(run), Deadline(time_limit)

@@ -27,7 +27,7 @@ PROTOCOL: dict[str, Any] = {"n0": 100, "alpha": 0.001}
 
 @dataclass(frozen=True)
 class Job:
-    """A run in a table of the paper, and the images to certify: every `skip`-th one.
+    """A run in a table of the CAT-RS paper. It is certified on every `skip`-th image.
 
     `setup` selects the run's row in paper.csv. `data` names a corrupted dataset to certify instead of the clean test
     images.
@@ -61,7 +61,7 @@ class JobStatus:
 
 
 def find_table(name: str) -> PaperTable:
-    """Return a table of the paper by its name. Raise if there is none."""
+    """Return the paper's table with this name. Raise if there is none."""
     tables = paper_tables()
     if name not in tables:
         raise unknown_name("table", name, tables)
@@ -72,7 +72,8 @@ def list_jobs(name: str, *only: str, skip: int | None = None, **overrides: Any) 
     """Return the jobs of a table.
 
     `only` contains glob patterns for the names of recipes or runs, with or without the dataset's name; without
-    patterns, all rows are returned. `skip` overrides the table's value, and `overrides` fields of the configurations.
+    patterns, the jobs of all rows are returned. `skip` replaces the table's value, and `overrides` replace fields of
+    the training configurations.
 
     >>> [job.config.name for job in list_jobs("variance", "catrs-0.25")][:2]
     ['mnist-catrs-0.25', 'mnist-catrs-0.25-seed1']
@@ -117,7 +118,7 @@ class Workplace:
         ]
 
     def as_begun(self, job: Job) -> Job:
-        """Return the job with the precision of its existing run, if any; runs of a table may differ in precision."""
+        """Return the job with the training precision of its existing run, or unchanged if the run does not exist."""
         existing = RunFolder(self.runs / job.config.name).read_config()
         if existing is None:
             return job
@@ -126,7 +127,7 @@ class Workplace:
     def progress(self, job: Job) -> JobStatus:
         """Determine the status of a job from its files. Raise UsageError if they were made with different settings."""
         run = RunFolder(self.runs / job.config.name)
-        if run.config.is_file():  # without it, training this run fails, but not the whole table
+        if run.config.is_file():  # if it is missing, training this run raises, and the other runs continue
             run.check(job.config)
         network = file_hash(run.model) if run.finished else None
         done = total = 0
@@ -136,7 +137,7 @@ class Workplace:
         return JobStatus(job, run.finished, done, total)
 
     def _rows(self, path: Path, data: ImageData, network: str | None) -> int:
-        """Return the number of images with a row and votes in a results file; raise if its settings differ."""
+        """Return the number of images with a row and stored votes; raise if they were made with different settings."""
         files = (path, counts_path(path))
         if not all(file.is_file() for file in (*files, sidecar_path(path))):
             return 0
@@ -145,11 +146,11 @@ class Workplace:
             return 0
         settings = read_sidecar(sidecar_path(path)).get("settings", {})
         other = [key for key, value in PROTOCOL.items() if settings.get(key) != value]
-        # A complete file is not opened again, so nothing else checks that it belongs to the current network.
+        # Certification skips complete files, so nothing else checks that they belong to the current network.
         other += ["network"] if network and settings.get("model", {}).get("sha256") != network else []
         other += ["dataset"] if settings.get("data", {}).get("sha256") != data.fingerprint else []
         if other:
-            raise UsageError(f"{path} was made with a different {', '.join(other)}; move it elsewhere.")
+            raise UsageError(f"{path} was made with a different {' and '.join(other)}; move it elsewhere.")
         return rows
 
 

@@ -1,4 +1,4 @@
-"""Reproduces the paper's tables: trains and certifies their runs, then reads the results."""
+"""Reproduce the tables of the CAT-RS paper: train and certify their runs, then read the results."""
 
 from __future__ import annotations
 
@@ -111,7 +111,10 @@ def read_entries(name: str, jobs: Sequence[Job], place: Workplace) -> list[Entry
 
 
 def row_of(name: str, job: Job, results: Results) -> Entry:
-    """Return the table entry for a job's results, linked to its row in the paper (for `linf`, of the main table)."""
+    """Return the table entry for a job's results, linked to its row in the paper.
+
+    Entries of the table `linf` are linked to rows of the main table, which include the paper's l_inf numbers.
+    """
     table = find_table(name)
     paper = (None, "") if linf_of(name) else (table.paper, job.setup)
     seed = job.config.seed if len(table.seeds) > 1 else None
@@ -119,7 +122,7 @@ def row_of(name: str, job: Job, results: Results) -> Entry:
 
 
 def linf_of(name: str) -> tuple[float, ...]:
-    """Return the l_inf radii of a table's columns, empty for all tables but `linf`."""
+    """Return the l_inf radii of a table's columns. Only the table `linf` has such columns."""
     return (2 / 255,) if name == "linf" else ()
 
 

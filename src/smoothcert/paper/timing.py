@@ -1,4 +1,4 @@
-"""Estimates the time to train and certify a run, from short trials."""
+"""Estimate the time to train and certify a run, from short trials."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SECONDS = 4.0
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Steps of a run, seconds per step, and seconds to make its teacher and soft labels (0 if they are not needed)."""
+    """Steps of a run, seconds per step, and seconds for its teacher and its soft labels (0 if not needed)."""
 
     steps: int
     seconds_per_step: float
@@ -101,8 +101,8 @@ def estimate_steps(
 ) -> tuple[int, float]:
     """Return the number of steps of a run and the mean seconds per step, without teacher and soft labels.
 
-    A few steps of the first phase are timed. Their mean is scaled by the number of forward passes, to account for later
-    phases of the method and for votes on training images.
+    Only a few steps of the method's first phase are timed. Their mean time is scaled by the number of forward passes,
+    to account for later phases and for votes on training images.
     """
     data = load_images(config, "train", data_dir)
     images = len(split_validation(len(data), config.validation)[0])
@@ -123,7 +123,7 @@ def estimate_steps(
         try:
             with suppress(_EnoughError):
                 fit(trial, Path(folder), data, data.subset([0]), soft=soft, **options)
-        except KeyboardInterrupt:  # drop the message about the saved state, which is deleted here
+        except KeyboardInterrupt:  # drop its message that the state is saved: the trial's folder is deleted
             raise KeyboardInterrupt from None
     (first, began), (last, ended) = times[0], times[-1]
     whole_run = run_passes(config, images) / first_phase_passes(config, images)

@@ -24,9 +24,9 @@ def check_replaceable(path: Path) -> None:
 def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path to write to. It replaces `path` atomically if the block succeeds.
 
-    The new content is on the disk before it replaces the old content, so that either of them survives a crash of the
-    machine. With `keep`, the previous file is first renamed to `keep`; after a kill between the two renames, only
-    `keep` exists.
+    The new content is on the disk before it replaces the old content, so that a crash of the machine leaves either the
+    old or the new file. With `keep`, the old file is first renamed to `keep`. If the process is killed between the two
+    renames, only `keep` exists.
     """
     check_replaceable(path)
     part = path.with_name(path.name + ".part")
@@ -47,7 +47,7 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk; do nothing where that is not supported."""
+    """Flush a file, or the names in a folder, to the disk; do nothing on systems that do not support it."""
     with suppress(PermissionError):  # Windows does not open folders
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -80,7 +80,7 @@ def open_locked(path: Path, message: str = "") -> IO[str]:
         pass
     except BlockingIOError:
         file.close()
-        raise UsageError(message or f"{path} is being written by another process.") from None
+        raise UsageError(message or f"{path} is being written by another process; wait until it ends.") from None
     return file
 
 

@@ -60,7 +60,7 @@ def _read(stream: IO[bytes] | gzip.GzipFile, most: int, path: Path) -> bytes:
 def check_members(archive: Path, *, compressed: bool = True) -> None:
     """Raise unless a zip archive contains only regular files and folders, of a total size plausible for the archive.
 
-    If its members are not `compressed`, their total size must not exceed the size of the archive.
+    With `compressed=False`, the total size of the members must not exceed the size of the archive.
     """
     try:
         with zipfile.ZipFile(archive) as file:

@@ -20,7 +20,10 @@ class OutOfTimeError(SmoothcertError):
 
 
 class Deadline:
-    """A time limit in seconds from now, or no limit. An interrupt inside `heeding_interrupts` ends it at once."""
+    """A time limit in seconds from now, or no limit.
+
+    An interrupt inside `heeding_interrupts` makes the deadline pass at once.
+    """
 
     def __init__(self, seconds: float | None) -> None:
         endless = seconds is None or seconds > threading.TIMEOUT_MAX
@@ -56,10 +59,10 @@ class Deadline:
 
     @contextmanager
     def heeding_interrupts(self) -> Iterator[None]:
-        """Delay the first interrupt: it ends the time limit, and KeyboardInterrupt is raised when the block ends.
+        """Delay the first interrupt: the deadline passes at once, and KeyboardInterrupt is raised when the block ends.
 
-        A second interrupt is raised at once. Only signals that would raise KeyboardInterrupt in the main thread are
-        handled; handlers that a program has installed itself are not touched.
+        A second interrupt raises KeyboardInterrupt immediately. SIGINT and SIGTERM are handled only in the main thread
+        and only if they would raise KeyboardInterrupt; a program's own signal handlers stay in place.
         """
         received = list[int]()  # signals to this process; another rank may set `interrupted` as well
 

@@ -40,7 +40,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
 
 
 def describe_function(device: torch.device) -> dict[str, Any]:
-    """Return the parts of the environment that affect how a network's arithmetic rounds."""
+    """Return the parts of the environment that affect how floating-point results of a network are rounded."""
     environment = describe_environment(device)
     versions = {key: version for key, version in environment["versions"].items() if key in ("torch", "cuda")}
     return {**{key: environment[key] for key in ("device", "source")}, "versions": versions}
@@ -53,7 +53,7 @@ def facts(device: torch.device) -> dict[str, str]:
 
 @cache
 def source_hash() -> str:
-    """Return a short hash of the package's source files, which also identifies modified code."""
+    """Return a short hash of the package's source files, to identify the code version even after local changes."""
     digest = hashlib.sha256()
     for path in sorted([*_PACKAGE.rglob("*.py"), *_PACKAGE.rglob("*.cu*")]):
         digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
@@ -62,10 +62,10 @@ def source_hash() -> str:
 
 @takes(device=(str, torch.device))
 def choose_device(device: str | torch.device = "auto") -> torch.device:
-    """Return the named device, or the best one for "auto". Raise if it cannot be used.
+    """Return the named device or, for "auto", the GPU if there is one, else the CPU. Raise if it cannot be used.
 
-    If a launcher started several processes on this machine, each uses the GPU of its local rank. A `torch.device` is
-    returned unchanged.
+    If a launcher such as torchrun started this process, "auto" and "cuda" select the GPU of its local rank. A
+    `torch.device` is returned unchanged.
     """
     if isinstance(device, torch.device):
         return device

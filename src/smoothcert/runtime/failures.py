@@ -12,7 +12,7 @@ from smoothcert.runtime.deadline import OutOfTimeError
 
 @contextmanager
 def collected(errors: list[SmoothcertError]) -> Iterator[None]:
-    """Append an error to `errors` instead of raising it, unless time is up or other ranks would wait for this one."""
+    """Append an error to `errors` instead of raising it, unless time is up or other ranks would wait for this rank."""
     try:
         yield
     except SmoothcertError as error:
@@ -22,7 +22,7 @@ def collected(errors: list[SmoothcertError]) -> Iterator[None]:
 
 
 def raise_together(errors: Sequence[SmoothcertError]) -> None:
-    """Raise a single error as it is, and several as one error, which is an OutOfTimeError if any of them is one."""
+    """Raise a single error unchanged, or several errors as one: an OutOfTimeError if they include an OutOfTimeError."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

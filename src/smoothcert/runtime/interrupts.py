@@ -15,7 +15,7 @@ _IMPORT_MACHINERY = "<frozen importlib._bootstrap>"
 def raise_interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, or end the process if an import is in progress.
 
-    Extension modules such as NumPy's turn an interrupted import into unrelated errors. No work has begun by then.
+    During an import, KeyboardInterrupt is not safe: extension modules such as NumPy's turn it into unrelated errors.
     """
     above = frame
     while above:

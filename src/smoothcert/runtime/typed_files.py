@@ -1,9 +1,10 @@
 """Read JSON and TOML files and check the types of their values.
 
-All JSON, TOML and file metadata passes through `check_type`. A value of a wrong type or out of range, and a file
-that is too large or nested too deeply, raise an error that names the file and the field. A kind is a type annotation: a
-plain class, `X | Y`, `list[X]`, `dict[str, X]`, `Literal`, a TypedDict, or `Annotated[X, Between(low, high)]`. Unknown
-keys of a TypedDict are allowed: newer versions might write additional keys.
+All JSON, TOML and file metadata passes through `check_type`. A value of a wrong type or out of range raises an error
+that names the file and the field. A file that is too large or nested too deeply is also an error.
+
+The argument `kind` is a type annotation: a plain class, `X | Y`, `list[X]`, `dict[str, X]`, `Literal`, a TypedDict, or
+`Annotated[X, Between(low, high)]`. Unknown keys of a TypedDict are allowed: newer versions might write additional keys.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from smoothcert.errors import SmoothcertError, first_line, quote
 from smoothcert.runtime.bounded_files import read_text
 
-_LARGEST = 64 << 20  # bytes; the sidecar of a million images in any order takes 8 MB
+_LARGEST = 64 << 20  # bytes; the sidecar of a million images, with their indices, takes 8 MB
 _DEEPEST = 32
 _MISSING = object()
 _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number", dict: "a table", list: "a list"}
@@ -126,7 +127,7 @@ def read_json(path: Path, kind: Any) -> Any:
 
 
 def read_json_lines(path: Path, kind: Any) -> list[Any]:
-    """Read a file with one JSON value per line, each of which must match `kind`; blank lines are skipped."""
+    """Read a file with one JSON value per line. Every value must match `kind`; blank lines are skipped."""
     lines = _read_small(path).split("\n")
     return [parse_json(line, kind, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
 

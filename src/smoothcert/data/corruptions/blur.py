@@ -35,8 +35,8 @@ def _disc(radius: float, softness: float) -> Image:
 def glass_blur(image: Image, random: Generator, sigma: float, reach: int, rounds: int, chance: float) -> Image:
     """Blur, swap neighboring pixels with probability `chance`, and blur again.
 
-    Two quirks of the published generators are kept: in a color image, a pixel is overwritten by its neighbor instead
-    of swapped with it; a gray image is blurred vertically only, since its columns are mistaken for channels.
+    Two quirks of the published generators are kept: in color images, a pixel is overwritten by its neighbor instead of
+    swapped with it; gray images are blurred vertically only, since the generator mistakes their columns for channels.
     """
     height, width, channels = image.shape
     gray = channels == 1

@@ -51,7 +51,7 @@ def translate(image: Image, random: Generator, pixels: int) -> Image:
 
 
 def elastic_transform(image: Image, random: Generator, strength: float, smoothness: float, tilt: float) -> Image:
-    """Apply a random affine map, then a random smooth displacement; arguments are fractions of the image side."""
+    """Apply a random affine map, then a random smooth displacement; all settings are fractions of the image height."""
     side = image.shape[0]
     middle, reach = side // 2, side // 3
     corners = middle + reach * np.array([[1, 1], [1, -1], [-1, -1]])

@@ -1,4 +1,4 @@
-"""Make corrupted datasets. Each image has its own random numbers, so that any part can be made independently."""
+"""Make corrupted datasets. Each image has its own random numbers, so that it does not depend on other images."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def make_corrupted(
 ) -> list[Path]:
     """Write corrupted copies of a dataset into a folder, in the layout of CIFAR-10-C, and return the new files.
 
-    Each corruption is one array with the images at severity 1, then at severity 2, and so on, next to `labels.npy`.
-    Without `names`, the whole suite is made. Existing files are kept; they must have been made from the same images
-    with the same seed.
+    The file of a corruption contains all images at severity 1, then all at severity 2, and so on; `labels.npy` contains
+    their labels. Without `names`, all corruptions of the suite are made. Existing files are kept; they must have been
+    made from the same images with the same seed.
     """
     check_seed(seed)
     if workers is not None:
@@ -146,7 +146,7 @@ def _corrupt_chunk(name: str, seed: int, job: tuple[int, int], images: Bytes) ->
 
 
 def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
-    """Record in the folder how its files are made; raise if it contains files that were made differently."""
+    """Record in the folder how its files are made; raise if it already contains files that were made differently."""
     about = {
         "made_from": {"name": data.name, "split": data.split, "sha256": data.fingerprint},
         "classes": list(data.classes),

@@ -1,4 +1,4 @@
-"""Noise on single pixels, and helpers for all corruptions.
+"""Corruptions that add noise to each pixel, and helpers for all corruptions.
 
 Every corruption takes an image (floats in [0, 1], [height, width, channels]), a random generator and the settings of
 its severity. It returns an image whose values may lie outside [0, 1]; they are clipped when the image is stored.
@@ -16,7 +16,7 @@ Image = NDArray[np.float64]
 
 
 def as_floats(values: ArrayLike) -> Image:
-    """Convert values to a float64 array; its type annotation is precise, unlike those of many NumPy functions."""
+    """Convert values to a float64 array. Unlike many NumPy functions, this one has a precise return type."""
     return np.asarray(values, dtype=np.float64)
 
 

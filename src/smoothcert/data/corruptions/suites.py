@@ -1,7 +1,7 @@
 """The corruptions of MNIST-C and CIFAR-10-C with their published settings at each severity.
 
 MNIST-C: Mu and Gilmer, 2019 (the static set, one severity each). CIFAR-10-C: Hendrycks and Dietterich, 2019, with the
-constants for 32x32 images. Both have additional corruptions for development, which are not included in the mean.
+constants for 32x32 images. Both have additional corruptions for development; means over corruptions leave these out.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Settings = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Suite:
-    """Corruptions by name, each a function with its settings from the mildest severity to the worst.
+    """Corruptions by name: a function and its settings at each severity, from the mildest to the worst.
 
-    The mean does not include `held_out` corruptions. Values are rounded to bytes if `rounded`, else truncated, as
-    in CIFAR-10-C.
+    Means over corruptions do not include the `held_out` ones. If `rounded`, values are rounded to bytes; otherwise they
+    are truncated, as in CIFAR-10-C.
     """
 
     severities: int

@@ -20,7 +20,7 @@ _GRAY = np.array([0.299, 0.587, 0.114])  # weights of red, green and blue in a g
 
 
 def fog(image: Image, random: Generator, thickness: float, decay: float, size: int) -> Image:
-    """Overlay a cloud cut from a fractal with sides of at least `size`, and rescale to the original brightness."""
+    """Overlay a cloud cut from a fractal with sides of at least `size` pixels, and rescale to the original range."""
     height, width, _ = image.shape
     size = max(size, 1 << (max(height, width) - 1).bit_length())
     cloud = plasma(size, decay, random)[:height, :width, None]
@@ -65,7 +65,7 @@ def frost(image: Image, random: Generator, image_share: float, frost_share: floa
 
 @cache
 def _photographs() -> tuple[Image, ...]:
-    """Read the photographs of frost in the package `imagecorruptions`, at a fifth of their size."""
+    """Read the photographs of frost in the package `imagecorruptions`, reduced to a fifth of their width and height."""
     from PIL import Image as Pillow
 
     package = importlib.util.find_spec("imagecorruptions")
@@ -110,7 +110,7 @@ def spatter(
 
 
 def brightness(image: Image, random: Generator, more: float) -> Image:
-    """Increase the brightness of each color, keeping its hue and saturation."""
+    """Increase the brightness of each pixel, keeping its hue and saturation."""
     value = image.max(axis=2, keepdims=True)
     brighter = np.minimum(value + more, 1.0)
     return as_floats(np.where(value > 0, image * brighter / np.where(value > 0, value, 1.0), brighter))
@@ -123,7 +123,7 @@ def contrast(image: Image, random: Generator, share: float) -> Image:
 
 
 def saturate(image: Image, random: Generator, factor: float, more: float) -> Image:
-    """Change the saturation of each color, keeping its hue and brightness."""
+    """Change the saturation of each pixel, keeping its hue and brightness."""
     value, least = image.max(axis=2, keepdims=True), image.min(axis=2, keepdims=True)
     saturation = (value - least) / np.where(value > 0, value, 1.0)
     wanted = np.clip(saturation * factor + more, 0, 1)

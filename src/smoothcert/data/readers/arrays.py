@@ -22,8 +22,8 @@ _LABEL_KEYS = ("{split}_labels", "y_{split}", "labels", "y", "targets")
 def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | None]:
     """Read images, labels and class names; the names are None if the archive contains no array `classes`.
 
-    The arrays are named `images` and `labels`, `x` and `y`, or `data` and `targets`. If the archive contains several
-    splits, they are named `train_images` and `train_labels`, or `x_train` and `y_train`, and so on.
+    The arrays are named `images` and `labels`, `x` and `y`, or `data` and `targets`. In an archive of several splits,
+    the names of arrays include the split: `train_images` and `train_labels`, or `x_train` and `y_train`.
     """
     check_members(path)
     try:
@@ -52,12 +52,12 @@ def open_npy(path: Path) -> np.ndarray[Any, Any]:
     except Exception as error:  # a damaged file can raise anything, as above
         raise SmoothcertError(f"{path} is damaged, or not an .npy file of a plain array.") from error
     if not isinstance(array, np.ndarray):
-        raise SmoothcertError(f"{path} is not an .npy file, but an archive.")
+        raise SmoothcertError(f"{path} is an .npz archive, not an .npy file; rename it.")
     return array
 
 
 def as_labels(labels: np.ndarray[Any, Any], path: Path) -> Tensor:
-    """Convert labels to int64."""
+    """Convert labels to int64; raise an error that names the file `path` if they are not integers."""
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise SmoothcertError(
             f"{path}: expected one integer label per image, but got {labels.dtype} of shape {list(labels.shape)}."

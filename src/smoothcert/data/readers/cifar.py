@@ -37,7 +37,7 @@ CIFAR100 = CifarLayout(100, ("cifar-100-python", "cifar-100-binary"), _SPLITS, b
 
 
 def find_cifar(layout: CifarLayout, root: Path, split: str) -> Callable[[], Arrays] | None:
-    """Return a function that reads a split, or None if `root` contains neither version of its files."""
+    """Return a function that reads a split, or None if `root` contains neither the Python nor the binary files."""
     names = layout.files[split]
     version = next(_versions(root, layout, names[0]), None)
     return partial(_read, *version, names, layout) if version else None
@@ -85,7 +85,8 @@ def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tupl
 class _ArrayUnpickler(pickle._Unpickler):
     """Unpickler that accepts only arrays and built-in containers, since any other class could run code.
 
-    It extends pickle's Python version, since the C version allocates memory for as many objects as a file declares.
+    It extends the unpickler written in Python, since the one in C allocates memory for as many objects as a file
+    declares.
     """
 
     _ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {

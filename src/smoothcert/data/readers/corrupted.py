@@ -1,7 +1,8 @@
 """Reader for corrupted images, one array per corruption.
 
-The layouts are `fog.npy` next to `labels.npy` (CIFAR-10-C), `fog/test_images.npy` next to `fog/test_labels.npy`
-(MNIST-C), and an archive `fog.npz`. An array contains all images at severity 1, then all at severity 2, and so on.
+For the corruption fog, for example, the files are `fog.npy` and `labels.npy` (as in CIFAR-10-C), `fog/test_images.npy`
+and `fog/test_labels.npy` (as in MNIST-C), or an archive `fog.npz`. An array contains all images at severity 1, then all
+at severity 2, and so on.
 """
 
 from __future__ import annotations

@@ -30,11 +30,12 @@ _BILINEAR = 2  # PIL.Image.Resampling.BILINEAR, as a number because Pillow is op
 
 
 class FolderImages:
-    """Images of a folder as uint8 [count, 3, height, width]: the shorter side is resized, then the center is cropped.
+    """Images of a folder as uint8 [count, 3, height, width].
 
+    Each image's shorter side is resized to `resize`, then the center is cropped to `crop`; None omits the step.
     Images are sorted by their `labels`. Without `crop`, all must have the same size. A file that cannot be decoded
-    raises an error; with `skip_broken`, it is replaced with the next decodable image of its class, after the last with
-    the first, and named in a warning.
+    raises an error. With `skip_broken`, it is replaced with the next decodable image of its class (the first image
+    follows the last), and a warning names the file.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class FolderImages:
         return pixels.flip(2) if draws[-1] < 0.5 else pixels
 
     def _decodable(self, index: int) -> tuple[int, Image]:
-        """Return an image and its index; with `skip_broken`, replace a broken image with the next of its class."""
+        """Return an image and its index or, with `skip_broken`, the next decodable image of its class and its index."""
         label = self.labels[index]
         first, stop = bisect_left(self.labels, label), bisect_right(self.labels, label)
         for number in (*range(index, stop), *range(first, index)):
@@ -122,7 +123,7 @@ def _check_sizes(resize: int | None, crop: int | None) -> None:
         if pixels is not None:
             check_count(name, pixels)
     if resize is not None and crop is None:
-        raise UsageError("Expected `crop` together with `resize`, which alone yields images of different shapes.")
+        raise UsageError("Expected `crop` together with `resize`; `resize` alone yields images of different shapes.")
     if resize is not None and crop is not None and resize < crop:
         raise UsageError(f"Expected `resize` to be at least `crop`, but got {resize} and {crop}.")
 
@@ -146,7 +147,7 @@ class FolderViews:
 
 
 def view_draws(seed: int, step: int, positions: Tensor) -> Tensor:
-    """Return uniform random numbers for the random crops of a step, one row per position."""
+    """Return uniform random numbers for the random crops of a training step: one row for each of `positions`."""
     return uniform(seed, (positions, step, Purpose.AUGMENTATION), DRAWS)
 
 

@@ -1,4 +1,4 @@
-// State, and what happens when it changes.
+// The state of the page, and the functions that change it.
 
 const content = JSON.parse($("data").textContent);
 const SIGMAS = [0.25, 0.5, 1],
@@ -6,7 +6,7 @@ const SIGMAS = [0.25, 0.5, 1],
   KINDS = ["look", "vote", "digit", "random"];
 const N0 = 100,
   ALPHA = content.alpha,
-  CHECK_VOTES = 1000, // votes at the slider's place
+  CHECK_VOTES = 1000, // votes at the slider's position
   STRIP_VOTES = 200,
   LOOKS = 121,
   STOPS = 31;
@@ -71,7 +71,7 @@ function restart() {
   remember();
 }
 
-/** Let a network vote; its radius is a certificate only when all votes are in, because n was fixed in advance. */
+/** Let a network vote. Since n was fixed in advance, its radius is a certificate only when all n votes are counted. */
 function vote(network) {
   const take = ({ selection, estimation, noisy, vote: label, finished = false }) => {
     const trials = estimation.reduce((a, b) => a + b);

@@ -51,7 +51,7 @@ class Network {
     });
   }
 
-  /** Store the weights in groups of four outputs, and the offset of each of an output's inputs from the first one. */
+  /** Store the weights in groups of four outputs, and the offset of each input of a filter from its first input. */
   pack({ weight, bias, count }, place, { size, side }, integers) {
     for (let output = 0; output < bias.length; output++)
       for (let k = 0; k < count; k++)
@@ -124,7 +124,7 @@ class Network {
     return this.unpooled(conv1, 0, middle, lane);
   }
 
-  /** Return the gradient with respect to a linear layer's inputs, 0 where the ReLU before it is flat. */
+  /** Return the gradient with respect to a linear layer's inputs before their ReLU: 0 where the ReLU is flat. */
   transposed({ weight, count }, outer, inputs) {
     const inner = new Float32Array(count);
     outer.forEach((value, output) => {
@@ -134,7 +134,7 @@ class Network {
     return inner;
   }
 
-  /** Return the gradient with respect to the input of a convolution with pooling, by each window's largest value. */
+  /** Return the gradient with respect to a convolution's input, from the gradient after its max pooling. */
   unpooled({ weight, bias, count }, i, outer, lane) {
     const { positions, channels, side, size } = this.shapes[i],
       inner = new Float32Array(channels * side * side);

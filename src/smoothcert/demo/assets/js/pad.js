@@ -2,7 +2,7 @@
 
 const pad = { drawn: null, pen: null, down: false, row: 14, column: 14 };
 
-/** Move the middle of what was drawn to the middle of the image, as in MNIST. */
+/** Move the center of mass of the drawing to the middle of the image, as in MNIST. */
 function centered(image) {
   let mass = 0,
     row = 0,
@@ -48,7 +48,7 @@ function beginDrawing(clear) {
 }
 
 let settled = 0;
-/** Read what was drawn when the pen has rested for a moment. */
+/** Let the networks read the drawing when the pen has rested for a moment. */
 function endDrawing() {
   clearTimeout(settled);
   settled = setTimeout(() => chooseSubject({ image: centered(pad.drawn), index: 1 << 20, name: null }), 600);
@@ -59,7 +59,7 @@ function showSubject({ image, name }) {
   $("pad").setAttribute("aria-label", name === null ? "Your drawing" : `A handwritten ${name}`);
   if (name === null) return;
   pad.drawn = null;
-  $("pad-hint").textContent = "or draw your own on it";
+  $("pad-hint").textContent = "or draw your own above";
 }
 
 function preparePad(canvas) {

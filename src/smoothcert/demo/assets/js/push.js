@@ -34,7 +34,7 @@ function attack(network) {
   });
 }
 
-/** Read the image along the push: single predictions first, then votes, at every fifth stop first. */
+/** Read the image along the push: first by single predictions, then by votes, starting with every fifth stop. */
 function followPush(network) {
   const { image } = state.subject,
     { direction } = network;

@@ -1,4 +1,4 @@
-// The networks of each method in a worker, so that the page stays responsive. Obsolete tasks are dropped.
+// Workers that run the networks, one per method, so that the page stays responsive. Obsolete tasks are dropped.
 
 class Reader {
   constructor(files) {

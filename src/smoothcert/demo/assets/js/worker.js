@@ -1,11 +1,11 @@
-// A worker counts votes and searches for attacks for the networks it was sent. A task is a generator that pauses after
-// each batch, so that the worker can turn to more urgent tasks, or drop obsolete ones.
+// A worker counts votes and searches for attacks, for the networks that the page has sent. A task is a generator that
+// pauses after each batch, so that the worker can turn to more urgent tasks, or drop obsolete ones.
 
-const networks = new Map(); // promises, since a network is unpacked when it is first needed
+const networks = new Map(); // promises: a network is unpacked when it is first needed
 const files = new Map();
 const tasks = new Map();
 
-/** Yield batches of votes for samples `from` to `to` - 1: the classes, and the first noisy image. */
+/** Yield batches of votes for samples `from` to `to` - 1: the predicted classes, and the first noisy image. */
 function* countVotes(network, image, { sigma, seed, index, purpose, from, to }) {
   const noise = new Float32Array(PIXELS);
   for (let start = from; start < to; start += IMAGES) {
@@ -19,7 +19,7 @@ function* countVotes(network, image, { sigma, seed, index, purpose, from, to }) 
 }
 
 const KINDS = {
-  /** Votes of selection (n0 samples) and estimation (n more), reported as they arrive. */
+  /** Count the votes of selection (n0 samples) and of estimation (n further samples), and report interim counts. */
   *certify(network, { image, sigma, n0, n, seed, index, pace }, report) {
     const selection = new Array(CLASSES).fill(0),
       estimation = new Array(CLASSES).fill(0),
@@ -36,7 +36,7 @@ const KINDS = {
     return { selection, estimation };
   },
 
-  /** Votes on a pushed image. */
+  /** Count votes on a pushed image. */
   *predict(network, { image, sigma, n, seed, index }, report) {
     const counts = new Array(CLASSES).fill(0);
     for (const { labels } of countVotes(network, image, { sigma, seed, index, purpose: PREDICT, from: 0, to: n })) {
@@ -47,7 +47,7 @@ const KINDS = {
     return { counts };
   },
 
-  /** Single predictions without noise, at several distances. */
+  /** Predict images pushed to several distances, without noise. */
   *looks(network, { image, direction, distances }) {
     const answers = [];
     for (let start = 0; start < distances.length; start += IMAGES) {
