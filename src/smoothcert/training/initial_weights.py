@@ -50,7 +50,8 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     try:
         return read_tensors(path)[0] if path.suffix == ".safetensors" else read_weights(path)
     except (OSError, SafetensorError) as error:
-        raise SmoothcertError(f"{path} is damaged or cannot be read ({first_line(error)}).") from error
+        text = f"but {path} is damaged or cannot be read ({first_line(error)})"
+        raise SmoothcertError(f"Expected `init` to be a readable weights file, {text}.") from error
 
 
 def _unwrapped(weights: Mapping[str, Tensor], network: nn.Module) -> Mapping[str, Tensor]:
