@@ -282,7 +282,7 @@ def test_ranks_that_do_not_fit_together_say_so_and_stop(tmp_path, sample_data):
     error = group_error(*(([*imagenet, "--data-dir", tmp_path / name], {}) for name in "ac"))
     assert "do not agree on images" in error
     error = group_error(*(([*imagenet, "--data-dir", tmp_path / name], {}) for name in "ad"))
-    assert f"On rank 1: imagenet: the training images have a class {missing}, the test images do not." in error
+    assert f"On rank 1: imagenet: the training images have a class {missing}, but the test images do not." in error
 
 
 def test_compiled_steps_and_synchronized_batchnorm():

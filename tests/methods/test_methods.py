@@ -425,7 +425,7 @@ def test_draws_are_named_by_seed_step_and_position():
         ("catrs", {"num_noises": 0}, "`num_noises` to be at least 1, but got 0"),
         ("catrs", {"attack_radius": -1.0}, "`attack_radius` to be > 0, but got -1.0"),
         ("catrs", {"target": "hard"}, "`target` to be one of soft, mean-prediction, label"),
-        ("catrs", {"low": "none", "high": "none"}, "leave no loss"),
+        ("catrs", {"low": "none", "high": "none"}, "but got 'none' for both"),
         ("macer", {"weight": -1.0}, "`weight` to be >= 0"),
         ("macer", {"weight": "2"}, "`weight` to be of type float, but got '2'"),
         ("macer", {"num_noises": 2.5}, "`num_noises` to be of type int, but got 2.5"),
@@ -443,7 +443,7 @@ def test_missing_soft_labels():
     assert not create_method("catrs", SIGMA, {"target": "label"}).uses_soft_labels
     assert create_method("catrs", SIGMA, {"target": "label", "confidence": "soft-label"}).uses_soft_labels
     assert not create_method("catrs", SIGMA, {"high": "none"}).uses_soft_labels
-    with pytest.raises(UsageError, match="needs soft labels"):
+    with pytest.raises(UsageError, match="Expected `soft` to be soft labels"):
         method.step(linear(), torch.from_numpy(X), torch.from_numpy(Y), draws=_Endless(), epoch=LATE)
 
 

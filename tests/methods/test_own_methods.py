@@ -66,9 +66,9 @@ def test_methods_that_cannot_be_registered(known_methods):
         amount: float
 
     for method, message in (
-        (Nameless, "Nameless needs a class attribute `name`"),
+        (Nameless, "Nameless needs a class attribute called name"),
         (Gaussian, "There is already a method 'gaussian'"),
-        (Bare, "Option `amount` of Bare needs a default"),
+        (Bare, "Option amount of Bare needs a default"),
     ):
         with pytest.raises(UsageError, match=message):
             smoothcert.register_method(method)
@@ -79,7 +79,7 @@ def test_methods_that_cannot_be_registered(known_methods):
     ("parts", "message"),
     [
         ({}, r"Expected the loss of a step to be a scalar tensor, but got shape \[4\]"),
-        ({"share": 0.5}, "but 'share' is mapped to a float"),
+        ({"share": 0.5}, "but 'share' is a float"),
         ([0.5], "Expected `parts` to map names to tensors, but got a list"),
         ({"loss": torch.tensor(0.0)}, "but 'loss' is a reserved name"),
         ({"epoch": torch.tensor(0.0)}, "but 'epoch' is a reserved name"),

@@ -124,9 +124,12 @@ def test_bad_values(call, message):
     [
         (
             lambda: smoothcert.train_run("mnist-catrs-0.50", "runs"),
-            "a `TrainConfig`, such as `load_recipe` returns, but got",
+            "`TrainConfig` objects, such as `load_recipe` returns, but got",
         ),
-        (lambda: smoothcert.train_runs(["mnist-catrs-0.50"], "runs"), "a `TrainConfig`, such as `load_recipe` returns"),
+        (
+            lambda: smoothcert.train_runs(["mnist-catrs-0.50"], "runs"),
+            "`TrainConfig` objects, such as `load_recipe` returns",
+        ),
         (lambda: smoothcert.train_runs(smoothcert.TrainConfig(), "runs"), "use `train_run` for it"),
         (
             lambda: smoothcert.certify_sequentially(smooth(), None, rule="table"),

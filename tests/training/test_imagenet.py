@@ -178,7 +178,7 @@ def test_runs_share_images_with_the_same_preprocessing(photographs):
 
 def test_classes_of_training_and_test_images_are_the_same(photographs):
     (photographs / "imagenet/val/n02").rename(photographs / "imagenet/val/n03")
-    with pytest.raises(SmoothcertError, match="training images have a class n02, the test images do not"):
+    with pytest.raises(SmoothcertError, match="training images have a class n02, but the test images do not"):
         RunImages(photographs).of(TrainConfig(dataset="imagenet"))
 
 

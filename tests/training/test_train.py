@@ -472,8 +472,8 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         ({"compil": True}, "Unknown argument 'compil'; did you mean 'compile'"),
         ({"num_noise": 4}, r"did you mean 'num_noises'\?.* Options of the method belong in `options={...}`"),
         ({"num_noises": 4}, r"Expected `num_noises`, an option of gaussian, in `options={...}`"),
-        ({"dataset": "mnist"}, "Expected no `dataset`: it follows from `train_data`"),
-        ({"architecture": "lenet"}, "Expected no `architecture`: it follows from `model`"),
+        ({"dataset": "mnist"}, "Expected no `dataset`, because it follows from `train_data`"),
+        ({"architecture": "lenet"}, "Expected no `architecture`, because it follows from `model`"),
         ({"network": "0"}, "Unknown argument 'network'"),
         ({"sigma": "0.25"}, "Expected `sigma` to be of type float, but got '0.25'"),
         ({"sigma": None}, "Expected `sigma` to be of type float, but got None"),
@@ -496,8 +496,8 @@ def test_wrong_settings_get_one_sentence(settings, message, tmp_path):
 def test_batch_norm_on_a_single_input_is_refused_before_the_first_step(method, tmp_path):
     """The last mini-batch of 97 inputs has one input; for CAT-RS, only that of its teacher."""
     options = {"sigma": 0.25, "epochs": 1, "batch": 32, "runs": tmp_path, "method": method, "label_samples": 5}
-    message = "Expected `batch` to give every step and process at least two inputs, as the BatchNorm of Mlp requires"
-    with pytest.raises(UsageError, match=f"{message}, but with 32 some have only one"):
+    message = "Expected `batch` to leave at least two inputs per process in every step, because Mlp uses BatchNorm"
+    with pytest.raises(UsageError, match=f"{message}, but got 32, which leaves only one in some steps"):
         smoothcert.train(Mlp, clouds(count=97), **options)
     assert not list(tmp_path.glob("*/metrics.jsonl"))
     smoothcert.train(ConvNet, shapes(count=97), **options)  # it has several values per channel and input

@@ -1,1 +1,1 @@
-"""Operations among several processes that work on one job."""
+"""Coordination of several processes (ranks) that work on one job."""

@@ -1,6 +1,6 @@
 """Agreement among ranks, through small values in a shared key-value store.
 
-Waiting ends with an error if a rank fails or its heartbeat stops.
+A rank that waits for another rank raises an error if any rank fails or the heartbeat of a watched rank stops.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def wait_for_key(ranks: LaunchedRanks, key: str) -> Any:
 
 
 def _raise_if_silent(ranks: LaunchedRanks) -> None:
-    """Raise if a watched rank is silent, unless the guard thread is already reporting it."""
+    """Raise if the heartbeat of a watched rank has stopped, unless the guard thread is already reporting this."""
     silent = ranks.heartbeats.silent()
     if silent and ranks.heartbeats.claim_report():
         raise (SmoothcertError if ranks.first else PeerError)(ranks.heartbeats.silence_message(silent[0]))
@@ -62,7 +62,7 @@ def _exists(ranks: LaunchedRanks, key: str) -> bool:
 
 
 def broadcast_from_rank0(ranks: LaunchedRanks, value: T) -> T:
-    """Return rank 0's value on every rank. Tuples arrive as lists."""
+    """Return rank 0's value on every rank. On the other ranks, tuples become lists."""
     key = f"broadcast/{next(ranks.numbers)}"
     if ranks.first:
         ranks.store.set(key, encode(value))
@@ -71,7 +71,7 @@ def broadcast_from_rank0(ranks: LaunchedRanks, value: T) -> T:
 
 
 def require_same_on_all_ranks(ranks: LaunchedRanks, facts: Mapping[str, Any]) -> None:
-    """Wait for all ranks; raise if their facts differ, with advice from `ADVICE`."""
+    """Wait for all ranks, and raise if a value in `facts` differs between them, with advice from `ADVICE`."""
     here = f"same/{next(ranks.numbers)}"
     ours = {name: str(value) for name, value in facts.items()}
     ranks.store.set(f"{here}/{ranks.rank}", encode(ours))
@@ -89,7 +89,7 @@ def require_same_on_all_ranks(ranks: LaunchedRanks, facts: Mapping[str, Any]) ->
 
 
 def _difference(ours: str, theirs: str, rank: int) -> str:
-    """Describe a difference; for long lists, name the first words that one of the ranks lacks.
+    """Describe how two ranks' values differ. For long values, name up to three words that only one of the ranks has.
 
     >>> _difference("0", "3", 1)
     '0 on rank 0, 3 on rank 1'

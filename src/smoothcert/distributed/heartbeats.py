@@ -84,8 +84,8 @@ class Heartbeats:
     def dispensable(self) -> list[int]:
         """Return the silent ranks whose work other ranks can take over.
 
-        With collectives or torchrun, which wait for every rank, only ranks that have left are dispensable; if another
-        rank is silent, the job ends.
+        Collectives and torchrun wait for every rank. If the job uses either, only ranks that have left it are
+        dispensable; if any other rank is silent, the job ends.
         """
         all_needed = self.uses_collectives or under_torchrun()
         return [rank for rank in self.silent() if rank != self.rank and (rank in self._left or not all_needed)]
@@ -95,7 +95,7 @@ class Heartbeats:
         return f"{self._name(rank)} has not responded for {self.limit:.0f} seconds; stopping."
 
     def claim_report(self) -> bool:
-        """Return True on the first call only, so that either the main thread or the guard reports a silent rank."""
+        """Return True on the first call only, so that main thread and guard do not both report a silent rank."""
         return self._report.acquire(blocking=False)
 
     def exchange(self, number: int) -> None:
@@ -117,7 +117,7 @@ class Heartbeats:
         self._seconds_since_failure += seconds if self.failure_is_known else 0.0
 
     def reason_to_end(self) -> str | None:
-        """Return the reason to end the process: a message, "" if another rank reports it, or None to continue."""
+        """Return an error message if the process must end ("" if another rank reports the error), else None."""
         silent = self.silent()
         if self.rank in silent or 0 in silent:
             return "" if self.failure_is_known else self.silence_message(min(silent))

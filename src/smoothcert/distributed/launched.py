@@ -37,11 +37,11 @@ _on_disconnect: list[Callable[[], None]] = []
 
 @dataclass(frozen=True)
 class LaunchedRanks(Ranks):
-    """This process, one of several that a launcher started."""
+    """The ranks of a job with several processes, started by torchrun or another launcher."""
 
     store: Any = None
     numbers: Iterator[int] = field(default_factory=count, compare=False, repr=False)
-    """Numbers for joint operations: all ranks perform the same operations in the same order."""
+    """Counter that names joint operations. All ranks perform them in the same order, and so use the same names."""
 
     @cached_property
     def heartbeats(self) -> Heartbeats:
@@ -49,7 +49,7 @@ class LaunchedRanks(Ranks):
         return Heartbeats(self.rank, self.size, self.store)
 
     def broadcast_from_rank0(self, value: T) -> T:
-        """Share rank 0's value through the store."""
+        """Return rank 0's value on every rank, sent through the store."""
         return consensus.broadcast_from_rank0(self, value)
 
     def wait_for_rank0(self) -> None:
@@ -57,11 +57,11 @@ class LaunchedRanks(Ranks):
         consensus.broadcast_from_rank0(self, True)
 
     def require_same_on_all_ranks(self, facts: Mapping[str, Any]) -> None:
-        """Compare the facts of all ranks; raise if they differ."""
+        """Compare `facts` between all ranks, and raise if any value differs."""
         consensus.require_same_on_all_ranks(self, facts)
 
     def require_shared_folder(self, folder: Path) -> None:
-        """Check that a file created by rank 0 is visible to all ranks."""
+        """Raise if a file that rank 0 creates in `folder` is not visible to every rank."""
         consensus.require_shared_folder(self, folder)
 
     def map_in_order(
@@ -92,7 +92,7 @@ class LaunchedRanks(Ranks):
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size)
 
     def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
-        """Sum all tensors over the ranks in one exchange, without a host copy, so that a CUDA graph can capture it."""
+        """Sum all tensors over the ranks by one all-reduce without a host copy, so that CUDA graphs can capture it."""
         if not tensors:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
@@ -101,13 +101,13 @@ class LaunchedRanks(Ranks):
         torch._foreach_copy_(list(tensors), [part.view(t.shape) for part, t in zip(parts, tensors, strict=True)])
 
     def total(self, value: Tensor) -> Tensor:
-        """Sum a copy of the tensor over the ranks."""
+        """Return the sum of a tensor over the ranks; the tensor itself does not change."""
         summed = value.clone()
         _all_reduce(summed)
         return summed
 
     def broadcast_state(self, state: TrainingState | None) -> TrainingState | None:
-        """Share rank 0's tensors through the collectives, in the safetensors format."""
+        """Return rank 0's state on every rank, sent through the collectives in the safetensors format."""
         packed = torch.frombuffer(bytearray(save(state[0])), dtype=torch.uint8) if state and self.first else None
         header = self.broadcast_from_rank0((packed.numel(), state[1]) if packed is not None and state else None)
         if header is None:
@@ -168,4 +168,4 @@ def _peer_errors() -> Iterator[None]:
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise
-        raise PeerError(f"Another rank has disappeared ({first_line(error)}).") from error
+        raise PeerError(f"Another rank has disappeared ({first_line(error)}); its output may say why.") from error

@@ -19,7 +19,8 @@ _SECONDS_BETWEEN_CHECKS = 0.02
 
 def store_lost() -> PeerError:
     """Return the error for a store that has closed its connections."""
-    return PeerError(f"{'torchrun' if under_torchrun() else 'Rank 0'}, which hosts the ranks' store, is gone.")
+    host = "torchrun" if under_torchrun() else "Rank 0"
+    return PeerError(f"{host}, which hosts the ranks' key-value store, has ended.")
 
 
 def raise_if_peer_failed(ranks: LaunchedRanks) -> None:
@@ -41,7 +42,7 @@ def raise_if_peer_failed(ranks: LaunchedRanks) -> None:
 
 
 def rank0_reports(ranks: LaunchedRanks, error: SmoothcertError) -> bool:
-    """Tell the other ranks about an error of this rank; return True if another rank reports it to the user."""
+    """Tell the other ranks about this rank's error. Return True if another rank reports the problem to the user."""
     if isinstance(error, PeerError):
         try:
             return error.reported or ranks.heartbeats.failure_is_known or bool(ranks.store.check(["failed"]))

@@ -1,6 +1,6 @@
 """Ranks: the processes that work on one job, and their operations.
 
-`Ranks` is a job of one process: its operations are trivial and need no other module of this package.
+`Ranks` is for jobs with one process: its operations are trivial and need no other module of this package.
 `LaunchedRanks` (`smoothcert.distributed.launched`) performs the same operations among the processes that torchrun or
 another launcher started. Rank 0 writes files, checks the time limit and prints.
 """
@@ -32,7 +32,10 @@ class PeerError(SmoothcertError):
 
 
 class BatchShare(NamedTuple):
-    """One rank's share of a mini-batch: `size` of its `images`, from position `first`, with `weight` in the mean."""
+    """One rank's share of a mini-batch of `images` images: `size` of them, from position `first`.
+
+    `weight` is the weight of the share's loss in the mean over the ranks.
+    """
 
     first: int
     size: int
@@ -47,7 +50,7 @@ class BatchShare(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of a job with a single process, whose operations are trivial; `LaunchedRanks` overrides them."""
+    """The ranks of a job with a single process. All operations are trivial; `LaunchedRanks` overrides them."""
 
     rank: int = 0
     size: int = 1
@@ -58,7 +61,7 @@ class Ranks:
         return self.rank == 0
 
     def share_of(self, images: int) -> BatchShare:
-        """Return this rank's share of a mini-batch. With fewer images than ranks, every rank processes all of them.
+        """Return this rank's share of a mini-batch. With fewer images than ranks, every rank gets all images.
 
         >>> [tuple(Ranks(rank, 3).share_of(8)) for rank in range(3)]
         [(0, 2, 8, 0.25), (2, 3, 8, 0.375), (5, 3, 8, 0.375)]
@@ -71,14 +74,14 @@ class Ranks:
         return BatchShare(first, end - first, images, (end - first) / images)
 
     def broadcast_from_rank0(self, value: T) -> T:
-        """Return rank 0's value on every rank. It must be small and JSON-serializable; see also `broadcast_state`."""
+        """Return rank 0's value on every rank. The value must be small and JSON-serializable."""
         return value
 
     def wait_for_rank0(self) -> None:
         """Wait until rank 0 reaches this call."""
 
     def require_same_on_all_ranks(self, facts: Mapping[str, Any]) -> None:
-        """Raise if any of the facts differs between ranks; the error names it by its key."""
+        """Raise if any value in `facts` differs between ranks; the error names its key."""
 
     def require_shared_folder(self, folder: Path) -> None:
         """Raise if `folder` is not the same folder on every rank."""
@@ -88,7 +91,7 @@ class Ranks:
     ) -> Iterator[T]:
         """Yield work(0), ..., work(count - 1) on rank 0; other ranks do part of the work and yield nothing.
 
-        Results are sent as JSON (see `wire.encode`). If JSON changes them, `restore` must rebuild them.
+        Results are sent to rank 0 as JSON (see `wire.encode`). `restore` must rebuild them if JSON changes them.
         """
         return map(work, range(count))
 
@@ -107,14 +110,14 @@ class Ranks:
         """Prepare the collectives that sum tensors over the ranks."""
 
     def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors of one dtype with their sums over the ranks."""
+        """Replace each tensor with its sum over the ranks. All tensors must have the same dtype."""
 
     def total(self, value: Tensor) -> Tensor:
         """Return the sum of a tensor over the ranks."""
         return value
 
     def broadcast_state(self, state: TrainingState | None) -> TrainingState | None:
-        """Return rank 0's tensors and step number on every rank, or None if rank 0 has none. Call `connect` first."""
+        """Return rank 0's `state` (tensors and step number, or None) on every rank. Call `connect` first."""
         return state
 
 
@@ -122,7 +125,7 @@ _current = Ranks()
 
 
 def current_ranks() -> Ranks:
-    """Return the job this process belongs to: a job of one process, unless `join` found others."""
+    """Return the ranks of this process's job: this process alone, unless `join` has connected it to others."""
     return _current
 
 
@@ -150,10 +153,10 @@ def leave() -> None:
 
 
 def end_process_of_rank(code: int) -> None:
-    """End the process of a rank at once; do nothing in a process without other ranks.
+    """End this process at once if a launcher started it with others; do nothing in a single process.
 
-    PyTorch's compiler may keep a process group after it was destroyed. Its threads can then abort the process while the
-    interpreter ends (github.com/pytorch/pytorch/issues/190489), and torchrun would report a failure.
+    PyTorch's compiler may keep a process group alive after its destruction. The group's threads can then abort the
+    process while the interpreter exits (github.com/pytorch/pytorch/issues/190489), and torchrun would report a failure.
     """
     if launched_with_others():
         for stream in (sys.stdout, sys.stderr):

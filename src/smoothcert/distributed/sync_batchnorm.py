@@ -17,8 +17,8 @@ BatchNorm = nn.modules.batchnorm._BatchNorm
 class SyncedBatchNorm(BatchNorm):
     """BatchNorm with training statistics over the inputs of all ranks, for inputs [batch, channels, ...].
 
-    If `together` is False, and always in eval mode, it acts as ordinary BatchNorm. It shares weights and statistics
-    with the layer that it replaces.
+    In eval mode, and in training with `together` set to False, it acts as ordinary BatchNorm. It shares weights and
+    running statistics with the layer that it replaces.
     """
 
     def __init__(self, norm: BatchNorm, ranks: Ranks) -> None:
@@ -27,7 +27,7 @@ class SyncedBatchNorm(BatchNorm):
         self.ranks, self.together = ranks, True
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize the inputs, in training by the statistics over all ranks."""
+        """Normalize the inputs: in training by statistics over all ranks, otherwise like ordinary BatchNorm."""
         if not (self.training and self.together):
             return super().forward(input)
         mean, variance, count = _statistics(input.to(torch.promote_types(input.dtype, torch.float32)), self.ranks)
@@ -42,7 +42,7 @@ class SyncedBatchNorm(BatchNorm):
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor) -> None:
-        """Update the running statistics, if there are any. If `momentum` is None, they are averages over all steps."""
+        """Update any running statistics. If `momentum` is None, they are averages over all steps."""
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)
@@ -72,7 +72,7 @@ def _statistics(x: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
     """Return the mean and biased variance of each channel over all ranks, and the number of values per channel.
 
     Combines the ranks' means and variances as in Chan, Golub and LeVeque (1983), which avoids cancellation. Each rank
-    fills its own row of a table, so that one sum over the ranks gives the whole table to all.
+    fills its own row of a table, so that one sum over the ranks gives every rank the whole table.
     """
     variance, mean = torch.var_mean(x, dim=[0, *range(2, x.dim())], correction=0)
     count = x.new_full((1,), x.numel() / x.shape[1])

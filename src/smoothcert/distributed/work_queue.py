@@ -1,8 +1,8 @@
 """Queue of numbered work items in the store, with their results.
 
-Rank 0 takes part in the work and yields the results in order. Items of a rank that has died are queued again; an item
-processed twice has the same result. If rank 0 dies, the job ends; rerunning the same command resumes after the
-last row written.
+Rank 0 takes part in the work and yields the results in order. The items of a rank that dies are queued again;
+processing an item twice gives the same result. If rank 0 dies, the job ends; rerunning the same command resumes after
+the last row written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def map_in_order(
 ) -> Iterator[T]:
     """Yield work(0), work(1), ... in this order on rank 0; other ranks do their share and yield nothing.
 
-    Results are sent as JSON, and `restore`, if given, rebuilds them. No rank returns before all items are done.
+    Results are sent as JSON, and `restore`, if given, rebuilds them from the decoded JSON. No rank returns before all
+    items are done.
     """
     queue = _Queue(ranks, f"queue/{next(ranks.numbers)}", count)
     if ranks.first:
@@ -44,7 +45,7 @@ def map_in_order(
 
 
 class _Queue:
-    """Queue of tickets 0, 1, ...: the first `items` tickets stand for the items, later ones for items to be redone."""
+    """Queue of tickets 0, 1, ...: the first `items` tickets stand for the items, later tickets for items to redo."""
 
     def __init__(self, ranks: LaunchedRanks, name: str, items: int) -> None:
         self.ranks, self.items = ranks, items
@@ -94,7 +95,7 @@ class _Queue:
         return int(ticket)
 
     def _item(self, ticket: int) -> int | None:
-        """Return the item of a ticket, or None if there is none yet."""
+        """Return the item that a ticket stands for, or None if it has no item yet."""
         if ticket < self.items:
             return ticket
         if self.ranks.first:
@@ -104,7 +105,7 @@ class _Queue:
         return int(self._get(key)) if self._has(key) else None
 
     def _take(self, item: int) -> str | bytes | None:
-        """Return the result of an item, or None if there is none yet; delete it, also in the store."""
+        """Return the result of an item and delete it, also from the store. Return None if there is no result yet."""
         if item in self._results:
             return self._results.pop(item)
         key = f"result/{item}"
@@ -130,7 +131,7 @@ class _Queue:
             self._set(f"again/{self.items + len(self._redone) - 1}", str(item))
 
     def _dead_ranks(self) -> set[int]:
-        """Return the dead ranks whose work others take over; warn about each once."""
+        """Return the dead ranks whose work other ranks take over, and warn about each of them once."""
         beats = self.ranks.heartbeats
         dead = {*beats.dispensable()}
         for rank in sorted(dead - self._reported):
@@ -140,7 +141,7 @@ class _Queue:
         return dead
 
     def _owner(self, ticket: int) -> int:
-        """Return the rank that drew a ticket. If the owner died before recording itself, return a dead rank."""
+        """Return the rank that drew a ticket. If the rank died before recording this, return any dead rank."""
         if ticket not in self._owners:
             key = f"owner/{ticket}"
             if not self._has(key):

@@ -1,4 +1,4 @@
-"""Training methods, one file each; `base` is the contract that they implement."""
+"""Training methods, one file each. `base` defines the contract that every method implements."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ __all__ = ["METHODS", "Draws", "Method", "StepOutput", "create_method", "list_me
 def register_method(method: type[Method]) -> type[Method]:
     """Register a method of your own under its `name`, for this process.
 
-    It can then be used like the package's own methods: in `train`, in `train_run` and, from a file passed as
-    `--plugin FILE`, on the command line, with a flag for each of its options.
+    The method can then be used like a built-in one, in `train` and in `train_run`. The command line loads the file that
+    registers it from `--plugin FILE`, and has a flag for each of its options.
 
     Args:
         method: A frozen dataclass that extends `Method` (see `smoothcert.methods.base`).
@@ -65,10 +65,10 @@ def register_method(method: type[Method]) -> type[Method]:
         raise UsageError(f"Expected a dataclass that extends Method, but got {quote(method)}.")
     name = getattr(method, "name", None)
     if not isinstance(name, str) or not name:
-        raise UsageError(f"{method.__name__} needs a class attribute `name`, a non-empty string.")
+        raise UsageError(f"{method.__name__} needs a class attribute called name, a non-empty string.")
     for field in dataclasses.fields(method):
         if field.name != "sigma" and field.default is dataclasses.MISSING:
-            raise UsageError(f"Option `{field.name}` of {method.__name__} needs a default, which also sets its type.")
+            raise UsageError(f"Option {field.name} of {method.__name__} needs a default, which also sets its type.")
     known = METHODS.get(name, method)
     if known.__qualname__ != method.__qualname__ or known.__module__ != method.__module__:
         raise UsageError(f"There is already a method {name!r}; choose another name for {method.__name__}.")
@@ -81,7 +81,7 @@ def list_methods(pattern: str = "*") -> list[str]:
     """Return the names of the methods that match a pattern.
 
     Args:
-        pattern: A glob, as in file names.
+        pattern: A glob such as `"smooth*"`.
 
     Returns:
         The names; methods added by `register_method` come last.

@@ -2,7 +2,7 @@
 
 To add a method to the package, write a file like the example below, add its class to `METHODS` in `smoothcert.methods`
 and run `scripts/write_method_options.py`. In your own project, decorate the class with `smoothcert.register_method`
-instead. Each hyperparameter becomes a flag of `smoothcert train` (here `--weight`) and an entry of recipes:
+instead. Each hyperparameter, such as `weight` below, becomes a flag of `smoothcert train` and an entry of recipes.
 
     @dataclass(frozen=True, kw_only=True)
     class Mine(Method):
@@ -16,11 +16,11 @@ instead. Each hyperparameter becomes a flag of `smoothcert train` (here `--weigh
 
 A step must keep to these rules:
 
-- The loss is a mean over the images of `x`, so that processes which share a mini-batch can average their losses.
+- The loss is a mean over the images of `x`, so that the losses of processes that share a mini-batch can be averaged.
 - All random numbers come from `draws`, so that runs are reproducible and can resume.
 - Anything that changes during training is a function of the tensor `epoch`; the method keeps no state between steps.
   If some passes through the network are needed in certain epochs only, `at_epoch` returns a cheaper method for the
-  remaining epochs.
+  other epochs.
 - No value is read back to the host (`.item()`, `if loss > 1`) and no shape depends on a value, so that steps can be
   compiled and captured as CUDA graphs. If a method has to break this rule, set `static = False`.
 
@@ -41,11 +41,11 @@ from smoothcert.errors import UsageError, kind_of
 from smoothcert.statistics.bounds import check_sigma
 
 _METRICS = ("epoch", "learning_rate", "loss", "test_accuracy", "validation_accuracy", "kept_images", "seconds")
-"""Names of the metrics that are recorded for every method."""
+"""Metrics that are recorded for every method. `StepOutput.parts` must use other names."""
 
 
 def option(default: Any, help: str, check: Callable[[Any], bool] | None = None, must: str = "") -> Any:
-    """Declare a hyperparameter: a flag of `smoothcert train`, a recipe entry and a row in the documentation.
+    """Declare a hyperparameter, which becomes a flag of `smoothcert train` and an entry of recipes.
 
     Values that fail `check` are rejected with "Expected `name` to {must}, but got ...". `must` is a phrase such as
     "be > 0".
@@ -76,19 +76,19 @@ def one_of(help: str, default: str, *others: str) -> Any:
 
 
 class Draws(Protocol):
-    """Source of a step's random numbers; tests substitute recorded ones."""
+    """Source of a step's random numbers; tests substitute recorded numbers."""
 
     def noise(self, x: Tensor, count: int) -> Tensor:
         """Return standard normal values of shape [count, *x.shape]."""
 
     def uniform(self, x: Tensor, count: int) -> Tensor:
-        """Return uniform random values in [0, 1), of shape [images, count]."""
+        """Return uniform random values in [0, 1), of shape [len(x), count]."""
 
     def direction(self, x: Tensor) -> Tensor:
         """Return standard normal values shaped like `x`, to replace gradients that vanish."""
 
     def images(self, x: Tensor) -> int:
-        """Return the number of images in the whole mini-batch, of which `x` may be only a part."""
+        """Return the number of images in the whole mini-batch, of which `x` may be only one process's share."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,10 @@ class StepOutput:
         if not isinstance(self.parts, Mapping):
             raise UsageError(f"Expected `parts` to map names to tensors, but got {kind_of(self.parts)}.")
         for name, part in self.parts.items():
-            if name in _METRICS or not isinstance(part, Tensor):
-                problem = "a reserved name" if name in _METRICS else f"mapped to {kind_of(part)}"
-                raise UsageError(f"Expected `parts` to map names to tensors, but {name!r} is {problem}.")
+            if name in _METRICS:
+                raise UsageError(f"Expected other names in `parts`, but {name!r} is a reserved name; rename this part.")
+            if not isinstance(part, Tensor):
+                raise UsageError(f"Expected `parts` to map names to tensors, but {name!r} is {kind_of(part)}.")
         scalars = {name: part.detach() for name, part in self.parts.items() if part.dim() == 0}
         return {"loss": self.loss.detach(), **scalars}
 
@@ -128,8 +129,8 @@ class Method(ABC):
     """Base class of training methods; see the module's docstring for a complete example and the rules.
 
     A subclass is a frozen, keyword-only dataclass with a class attribute `name`, its hyperparameters as fields with
-    defaults, and `step`. It may also set `uses_soft_labels = True`, which makes a teacher label the training images
-    first, and `static = False`, which disables compilation and CUDA graphs.
+    defaults, and `step`. It may also set `uses_soft_labels = True`, to have a teacher label the training images
+    first, and `static = False`, to disable compilation and CUDA graphs.
 
     Args:
         sigma: The standard deviation of the noise that the classifier will be smoothed with.
@@ -164,8 +165,8 @@ class Method(ABC):
     def at_epoch(self, epoch: int) -> Self:
         """Return the method to use in an epoch; by default, `self`.
 
-        Override this if the passes through the network change with the epoch. Each distinct method that is returned
-        is compiled and captured separately.
+        Override this if the passes through the network change with the epoch. Each distinct method that it returns is
+        compiled separately and gets its own CUDA graphs.
         """
         return self
 
@@ -177,14 +178,14 @@ class Method(ABC):
 
         Args:
             model: The network in training mode; it returns scores [images, classes].
-            x: Inputs [images, ...]; images are in [0, 1], [images, channels, height, width].
+            x: Inputs [images, ...]; for image data, [images, channels, height, width] with values in [0, 1].
             y: Labels, int64 [images].
             draws: The source of all random numbers.
-            epoch: The number of the epoch, from 0: a tensor in training runs, so that steps can be captured.
-            soft: Soft labels [images, classes] if `uses_soft_labels`.
+            epoch: The number of the epoch, counted from 0; in training runs a tensor, as CUDA graphs require.
+            soft: Soft labels [images, classes] if `uses_soft_labels`, else None.
 
         Returns:
-            The loss, and values to record.
+            The loss to minimize, and values to record.
         """
 
 

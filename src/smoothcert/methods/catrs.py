@@ -25,13 +25,14 @@ from smoothcert.methods.perturb import cross_entropies, divergence, frozen, grad
 
 @dataclass(frozen=True, kw_only=True)
 class CatRs(NoiseSplitMethod):
-    """Bottom-K loss for images of low confidence, worst-case loss for images of high confidence (Algorithm 1).
+    """Bottom-K loss for all images, plus a worst-case loss for images of high confidence (Algorithm 1).
 
     The bottom-K loss sums the cross-entropy over the K easiest of M noise samples and divides it by M. K is drawn from
-    Bin(M, p), where p is the accuracy over the samples; a K of 0 is raised to 1 (Eq. 6). Images with K = M also have a
-    worst-case loss (Eq. 7), with weight lambda (Eq. 9): the largest divergence from the soft label over the M noise
-    samples, each perturbed adversarially in T steps within radius epsilon. Options select the variants of the paper's
-    ablations.
+    Bin(M, p), where p is the network's accuracy over the samples; a K of 0 is raised to 1 (Eq. 6).
+
+    Images with K = M also have a worst-case loss (Eq. 7), with weight lambda (Eq. 9). An attack perturbs each of the M
+    noise samples in T steps within radius epsilon; the loss is the largest divergence of the predictions from the soft
+    label. Options select the variants of the paper's ablations.
     """
 
     name = "catrs"
@@ -41,7 +42,10 @@ class CatRs(NoiseSplitMethod):
     attack_steps: int = at_least_one(4, "attack steps (T)")
     weight: float = at_least_zero(1.0, "weight of the worst-case loss (lambda)")
     low: str = one_of(
-        "low-confidence loss: bottom-k (the K easiest noise samples), mean (L_base) or none", "bottom-k", "mean", "none"
+        "low-confidence loss: bottom-k (the K easiest noise samples), mean (all noise samples, L_base) or none",
+        "bottom-k",
+        "mean",
+        "none",
     )
     high: str = one_of("worst-case loss: max or mean over the noise samples, or none", "max", "mean", "none")
     mask: bool = option(True, "apply the worst-case loss only to images with K = M")
@@ -52,8 +56,8 @@ class CatRs(NoiseSplitMethod):
         "label",
     )
     confidence: str = one_of(
-        "confidence p: network (its accuracy under noise) or soft-label (the soft label's value for the true class; "
-        "used for ImageNet)",
+        "source of the confidence p: network (its accuracy over the noise samples) or soft-label (the soft label's "
+        "value for the true class; used for ImageNet)",
         "network",
         "soft-label",
     )
@@ -65,8 +69,8 @@ class CatRs(NoiseSplitMethod):
         "free",
     )
     attack: str = one_of(
-        "images to attack: all, or masked (only images with a worst-case loss); masked is less work for a large "
-        "network, but shapes vary between steps, and BatchNorm sees only those images in the pass after the attack",
+        "images to attack: all, or masked (only images with a worst-case loss); masked saves work with a large "
+        "network, but shapes vary between steps, and BatchNorm sees only the attacked images after the attack",
         "all",
         "masked",
     )
@@ -76,7 +80,7 @@ class CatRs(NoiseSplitMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.low == "none" and self.high == "none":
-            raise UsageError("`low='none'` and `high='none'` leave no loss term; change one of them.")
+            raise UsageError("Expected `low` or `high` to select a loss, but got 'none' for both.")
 
     @property
     def static(self) -> bool:  # type: ignore[override]
@@ -85,7 +89,7 @@ class CatRs(NoiseSplitMethod):
 
     @property
     def uses_soft_labels(self) -> bool:  # type: ignore[override]
-        """True if a part of the loss needs soft labels."""
+        """True if the selected options need soft labels."""
         return self.confidence == "soft-label" or (self.high != "none" and self.target == "soft")
 
     def step(
@@ -142,7 +146,7 @@ class CatRs(NoiseSplitMethod):
         return early if self.late_epoch is None else torch.where(epoch < self.late_epoch, early, self.late_radius)
 
     def worst_noise(self, model: nn.Module, x: Tensor, noise: Tensor, target: Tensor, radius: Tensor) -> Tensor:
-        """Perturb noise within `radius` to increase the divergence from the target, preserving the selected moments."""
+        """Perturb noise within `radius` to increase the divergence from `target`, preserving the selected moments."""
 
         def objective(delta: Tensor) -> Tensor:
             return divergence(target, scores_under(model, x, delta)).sum() / len(noise)
@@ -159,7 +163,7 @@ class CatRs(NoiseSplitMethod):
 
 
 def _match(noise: Tensor, original: Tensor, size: Callable[[Tensor], Tensor]) -> Tensor:
-    """Shift and rescale each noise sample to the mean and `size` (root mean square or deviation) of its original."""
+    """Shift and rescale each noise sample to the mean and `size` (root mean square or deviation) of the original."""
     return _mean(original) + size(original) * (noise - _mean(noise)) / size(noise)
 
 
@@ -177,5 +181,5 @@ def _deviation(noise: Tensor) -> Tensor:
 
 def _required(soft: Tensor | None) -> Tensor:
     if soft is None:
-        raise UsageError("CAT-RS needs soft labels with these options; pass `soft`.")
+        raise UsageError("Expected `soft` to be soft labels, which CAT-RS needs with these options, but got None.")
     return soft

@@ -58,10 +58,10 @@ class Consistency(NoiseSplitMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothAdvConsistency(Consistency):
-    """Consistency on adversarial images, a strong baseline that the CAT-RS paper does not include.
+    """Consistency regularization on adversarial images, a strong baseline that the CAT-RS paper does not include.
 
-    The attack differs from SmoothAdv's: steps go in the direction g / (|g| + 1e-8), and each step first projects the
-    image onto the ball, then clamps it to [0, 1].
+    The attack differs from SmoothAdv's: a step with gradient g has the direction g / (|g| + 1e-8), and it projects the
+    image onto the ball before it clamps the image to [0, 1].
     """
 
     name = "smoothadv-consistency"
@@ -82,7 +82,10 @@ class SmoothAdvConsistency(Consistency):
         return StepOutput(output.loss, {**output.parts, "adversarial": adversarial})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, images: int) -> Tensor:
-        """Attack the images in T steps up the gradient of the sum of their smoothed losses, divided by `images`."""
+        """Return the images after T attack steps up the gradient of the sum of their smoothed losses.
+
+        The sum is divided by `images`, the number of images in the whole mini-batch.
+        """
         moved = x
         with frozen(model):
             for _ in range(self.attack_steps):

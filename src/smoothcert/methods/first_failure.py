@@ -1,7 +1,7 @@
 """First failure: the attack of "Average Certified Radius is a Poor Metric for Randomized Smoothing" (ICML 2025).
 
-The other two parts of the paper's method choose the training images and can be combined with any method; see
-`smoothcert.training.sampling`.
+The other two parts of the paper's method, discard and reweight, choose the training images. They can be combined with
+any method; see `smoothcert.training.sampling`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from smoothcert.methods.perturb import cross_entropies, frozen, gradient_and_val
 
 @dataclass(frozen=True, kw_only=True)
 class FirstFailure(Gaussian):
-    """Cross-entropy under noise that the network misclassifies, found by a search from each noise sample.
+    """Cross-entropy under noise that makes the network fail, found by a search from each noise sample.
 
     From every noise sample, the search takes T steps of fixed length up the gradient of the cross-entropy, and rescales
-    the noise to its original norm after each step. Training uses the first misclassified noise on this path, or the
-    last noise if none is misclassified. Without attack steps, this is Gaussian training.
+    the noise to its original norm after each step. Training uses the first noise on this path under which the
+    network misclassifies the image, or the last noise if it never does. Without attack steps, this is Gaussian
+    training.
     """
 
     name = "first-failure"
@@ -34,7 +35,7 @@ class FirstFailure(Gaussian):
         0.5, "length of an attack step (epsilon), after which the noise is rescaled to its original norm"
     )
     attack_steps: int = at_least_zero(4, "attack steps (T); 0: no attack")
-    attack_epoch: int = at_least_zero(0, "epoch from which noise is attacked, counted from 0 (E_t)")
+    attack_epoch: int = at_least_zero(0, "first epoch with attack steps, counted from 0 (E_t)")
 
     def at_epoch(self, epoch: int) -> Self:
         """Return the method to use in an epoch: before `attack_epoch`, a copy without attack steps."""
@@ -51,7 +52,7 @@ class FirstFailure(Gaussian):
         return StepOutput(self.loss(model, x, y, noise), {**parts, "worst_noise": noise})
 
     def search(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the noise to train on, and a mask [samples, images] of the samples found to be misclassified."""
+        """Return the noise to train on, and a mask [samples, images] of the searches that found a failure."""
 
         def objective(delta: Tensor) -> tuple[Tensor, Tensor]:
             scores = scores_under(model, x, delta)

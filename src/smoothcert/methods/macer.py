@@ -30,7 +30,7 @@ class Macer(Method):
     def step(
         self, model: nn.Module, x: Tensor, y: Tensor, *, draws: Draws, epoch: Tensor | int, soft: Tensor | None = None
     ) -> StepOutput:
-        """Return the sum of both terms, averaged over the images."""
+        """Return the classification loss plus the weighted radius term, averaged over the images."""
         scores = scores_under(model, x, self.sigma * draws.noise(x, self.num_noises))
         probability = scores.softmax(dim=-1).mean(dim=0).gather(1, y.unsqueeze(1)).squeeze(1)
         classification = -(probability + 1e-10).log().sum()
@@ -42,7 +42,7 @@ class Macer(Method):
     def _robustness(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return sigma/2 times the sum of gamma - xi over the correctly classified images.
 
-        xi is the difference between the normal quantiles of the two largest probabilities. Images for which xi is
+        xi is the difference between the normal quantiles of the two largest class probabilities. Images for which xi is
         infinite or above gamma are left out.
         """
         mean = (self.temperature * scores).softmax(dim=-1).mean(dim=0)
@@ -57,5 +57,5 @@ class Macer(Method):
 
 
 def _quantile(probability: Tensor) -> Tensor:
-    """Return the normal quantile; it is infinite where 2p - 1 rounds to -1 or 1, and such images are ignored."""
+    """Return the standard normal quantile of each probability p; it is infinite where 2p - 1 rounds to -1 or 1."""
     return math.sqrt(2) * torch.erfinv(2 * probability - 1)

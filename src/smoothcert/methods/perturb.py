@@ -1,6 +1,6 @@
 """Building blocks of methods and attacks: losses under noise, l2 geometry and gradients with respect to inputs.
 
-Noise tensors are [samples, images, ...]; norms are per image (or per sample and image), over all other dimensions.
+Noise tensors are [samples, images, ...]; norms are per image or per noisy image, over all other dimensions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SMALLEST_PROBABILITY = 1e-20
 
 
 def scores_under(model: Scores, x: Tensor, noise: Tensor) -> Tensor:
-    """Return the scores [samples, images, classes] of all noisy images, in one pass of the network."""
+    """Return the scores [samples, images, classes] of all noisy images, computed in one pass."""
     return model((x + noise).flatten(0, 1)).view(*noise.shape[:2], -1)
 
 
@@ -70,7 +70,7 @@ def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
 
 
 def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient of the first of an objective's two values, and the second value, from the same pass.
+    """Return the gradient of an objective's first value at a point, and its second value, from the same pass.
 
     `torch.compile` can trace only `torch.func.grad`; a network that is compiled separately needs `autograd.grad`.
     """
@@ -90,10 +90,10 @@ def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """Put a network into eval mode during an attack, so that BatchNorm statistics do not change; restore it afterward.
+    """Put a network into eval mode during an attack, so that BatchNorm statistics do not change.
 
-    Unless the attack itself is being compiled, the weights require no gradients in the meantime: a network that is
-    compiled separately would compute them needlessly.
+    The weights require no gradients in the meantime, unless the attack itself is being compiled: a separately compiled
+    network would compute these gradients needlessly. At the end, everything is restored.
     """
     modules = list(model.modules())
     modes = [module.training for module in modules]

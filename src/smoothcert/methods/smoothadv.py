@@ -47,7 +47,7 @@ class SmoothAdv(NoiseSplitMethod):
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, draws: Draws) -> Tensor:
         """Return the images after T attack steps; each step clamps them to [0, 1], then projects them onto the ball.
 
-        If the gradient of an image is exactly 0 (a saturated softmax), its step follows unnormalized noise instead.
+        If the gradient of an image is exactly 0 (a saturated softmax), the step adds unnormalized noise instead.
         """
         delta = torch.zeros_like(x)
         with frozen(model):

@@ -1,4 +1,4 @@
-"""SmoothMix (Jeong et al., NeurIPS 2021): mix images with adversarial ones, and their targets with uniform ones."""
+"""SmoothMix (Jeong et al., NeurIPS 2021): mix images with adversarial images, and targets with uniform targets."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from smoothcert.methods.perturb import (
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothMix(NoiseSplitMethod):
-    """Cross-entropy of the image, plus the divergence of a mixture's prediction from a mixed target.
+    """Cross-entropy of the noisy images, plus the divergence of the predictions for mixed images from mixed targets.
 
-    The mixture lies between the image and an adversarial image, found in T steps of length alpha without projection.
+    A mixed image lies between the image and an adversarial image, which the attack finds in T steps of length alpha
+    without projection. Its target lies between the mean prediction and the uniform distribution.
     """
 
     name = "smoothmix"
@@ -35,7 +36,7 @@ class SmoothMix(NoiseSplitMethod):
     attack_steps: int = at_least_one(4, "attack steps (T)")
     weight: float = at_least_zero(5.0, "weight of the mixture loss (eta)")
     one_step_adversary: bool = option(
-        False, "use the image after one attack step instead of the image itself, for cross-entropy and mixture"
+        False, "in cross-entropy and mixture, replace the image with the image after one attack step"
     )
     warmup: int = at_least_one(
         10, "epochs over which eta, and the radius of the one-step adversary, grow to their full values"

@@ -12,7 +12,7 @@ from smoothcert.methods.base import Draws, Method, StepOutput, at_least_zero
 
 @dataclass(frozen=True, kw_only=True)
 class Stability(Method):
-    """Cross-entropy of the clean image, plus the cross-entropy between the clean and the noisy prediction.
+    """Cross-entropy of the clean images, plus the cross-entropy between their clean and noisy predictions.
 
     Gradients flow through both predictions.
     """

@@ -1,9 +1,10 @@
-"""Mini-batches from a dataset in device memory, augmented there by batched tensor operations.
+"""Mini-batches from a dataset in device memory, augmented on the device by batched tensor operations.
 
-A batch source receives the schedule of a run, `(step, share, indices)` for every remaining step, where `share` is this
-rank's part of the mini-batch. It yields the inputs of each step in turn. The training step then calls `batch`, which
-turns them into images in [0, 1], labels and soft labels. Augmentation depends on (seed, step, position) only. `home` is
-the device on which a source expects image indices.
+The `stream` method of a batch source receives a schedule, `(step, share, indices)` for every remaining step, where
+`share` is this rank's part of the mini-batch, and yields the inputs of each step. The training step passes these inputs
+to `batch`, which returns images in [0, 1], labels and soft labels. Augmentation depends only on the seed, the step and
+the position in the mini-batch. `home` is the device on which a source expects image indices.
+
 `smoothcert.training.streaming` reads datasets that do not fit into memory.
 """
 
@@ -49,7 +50,7 @@ class ResidentData:
             yield (indices,)
 
     def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
-        """Gather and augment the images at these indices."""
+        """Return the images, labels and soft labels at the indices in `inputs`, with the images augmented."""
         (indices,) = inputs
         images = self.images[indices]
         if self.augmentation != "none":
@@ -83,7 +84,10 @@ def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0)
 
 
 def resized_crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:
-    """Enlarge a random part of each image (8 to 100 % of its area, ratio 3:4 to 4:3); mirror with probability 1/2."""
+    """Enlarge a random part of each image (8 to 100 % of its area), and mirror it with probability 1/2.
+
+    The aspect ratio of the part is from 3:4 to 4:3.
+    """
     rows = torch.arange(first, first + len(images), device=images.device)
     draws = uniform(seed, (rows, step, Purpose.AUGMENTATION), 5, device=images.device)
     area, ratio = 0.08 + 0.92 * draws[:, 0], torch.exp((2 * draws[:, 1] - 1) * math.log(4 / 3))

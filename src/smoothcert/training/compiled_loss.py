@@ -1,4 +1,4 @@
-"""The compiled loss of a training step, checked once against the uncompiled one."""
+"""The compiled loss of a training step; its gradients are checked once against the uncompiled loss."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from smoothcert.smoothing.precision import numerics
 from smoothcert.training.batches import Inputs
 
 _MOST_COMPILED = 64  # compiled variants per process; the compiler's default limit is far lower
-_MOST_DEVIATION = 0.2  # difference that is always tolerated, relative to the norm of the gradients
+_MOST_DEVIATION = 0.2  # difference of gradients that is always tolerated, relative to their norm
 _MOST_LAYERS = 64  # deeper networks are compiled without the loss: compile time grows quadratically
 
 LossFunction = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 
 
 class CompiledLoss:
-    """A stepper's loss for mini-batches of one size, compiled if possible.
+    """The loss of training steps on mini-batches of one size, compiled if possible.
 
     The whole loss is compiled, or, for a deep network, the network alone. Compilers have bugs that nothing else would
     reveal, so `check_once` compares the first compiled gradients with uncompiled ones.
@@ -56,7 +56,7 @@ class CompiledLoss:
             self.variants = [partial(whole, method=_with_tensors(method, next(model.parameters()))), whole]
 
     def __call__(self, inputs: Inputs, share: BatchShare) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the loss by the first variant that compiles, or uncompiled if none does."""
+        """Compute the loss with the first variant that compiles, or uncompiled if no variant does."""
         for variant in list(self.variants):
             try:
                 return variant(inputs, share)
@@ -114,7 +114,7 @@ class CompiledLoss:
 
 
 def _with_tensors(method: Method, like: Tensor) -> Method:
-    """Convert float hyperparameters to tensors, so that methods which differ only in these share one compilation."""
+    """Convert float hyperparameters to tensors, so that methods which differ only in them share one compilation."""
     changed = copy.copy(method)
     for field in dataclasses.fields(method):
         value = getattr(method, field.name)

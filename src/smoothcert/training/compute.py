@@ -1,4 +1,4 @@
-"""The method of a configuration, differences between configurations, and the cost of training in forward passes."""
+"""Values derived from configurations: the method, differences between two runs, and the cost in forward passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smoothcert.training.config import TrainConfig
 from smoothcert.training.passes import passes_per_input, votes_per_image
 from smoothcert.training.settings import Fingerprints
 
-_PASSES_THAT_PAY = 150e6  # forward passes from which on compilation saves time; measured, see benchmarks/README.md
+_PASSES_THAT_PAY = 150e6  # forward passes above which compilation saves time; measured, see benchmarks/README.md
 
 
 def method_of(config: TrainConfig) -> Method:
@@ -36,10 +36,10 @@ def with_defaults(config: TrainConfig) -> TrainConfig:
 
 
 def different_fields(before: TrainConfig, config: TrainConfig) -> list[str]:
-    """Return the names of the fields and options in which two configurations differ in meaning.
+    """Return the names of the fields and options in which two configurations differ, with defaults filled in.
 
-    Fingerprints missing from either configuration are ignored: earlier versions recorded none, and initial weights may
-    have been deleted.
+    Fingerprints missing from either configuration are ignored: earlier versions recorded none, and the file of initial
+    weights may have been deleted.
 
     >>> default = TrainConfig(method="consistency")
     >>> different_fields(default, TrainConfig(method="consistency", options={"weight": 10.0}, seed=1))
@@ -68,25 +68,28 @@ def passes(method: Method) -> int:
 
 
 def mean_passes(config: TrainConfig) -> float:
-    """Return the cost of a training step per noisy input, averaged over the epochs of a run."""
+    """Return the cost of a training step per noisy input, in forward passes, averaged over the epochs of a run."""
     method = method_of(config)
     return sum(passes(method.at_epoch(epoch)) for epoch in range(config.epochs)) / config.epochs
 
 
 def step_passes(config: TrainConfig) -> float:
-    """Return the cost of a training step on all its inputs, in forward passes, averaged over the run."""
+    """Return the cost of a training step on all its inputs, in forward passes, averaged over the epochs of a run."""
     images = max(1, config.batch // split_of(config))
     return images * getattr(method_of(config), "num_noises", 1) * mean_passes(config)
 
 
 def run_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run on this many training images, including the votes for choosing images."""
+    """Return the cost of a run on `images` training images, in forward passes, including votes that choose images."""
     copies = images * getattr(method_of(config), "num_noises", 1)
     return config.epochs * copies * mean_passes(config) + images * votes_per_image(config)
 
 
 def first_phase_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run if every epoch cost as much as the first, without the votes for choosing images."""
+    """Return the cost of a run, in forward passes, as if every epoch cost as much as the first.
+
+    Votes that choose images are not included.
+    """
     method = method_of(config)
     return config.epochs * images * getattr(method, "num_noises", 1) * passes(method.at_epoch(0))
 

@@ -31,11 +31,11 @@ _SAMPLING = {field.name: field.default for field in dataclasses.fields(SamplingS
 _OMITTED_DEFAULTS = {
     field.name: field.default for group in (FineTuningSettings, Fingerprints) for field in dataclasses.fields(group)
 }
-_MOST_SAMPLED_EPOCHS = 1 << 16  # the epoch is part of an address of random numbers
+_MOST_SAMPLED_EPOCHS = 1 << 16  # the address of a random number has 16 bits for the epoch
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(  # fields are ordered from the last base to the first; names of teachers depend on this
+class TrainConfig(  # fields are ordered from the last base class to the first; names of teachers depend on this order
     Fingerprints,
     FineTuningSettings,
     SamplingSettings,
@@ -90,14 +90,16 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
     def _check_optimization(self) -> None:
         """Check that optimizer, schedule and warm-up are consistent."""
         if self.warmup_epochs and self.schedule == "one-cycle":
-            raise UsageError("Expected `warmup_epochs` to be 0 with `schedule='one-cycle'`, which has its own warm-up.")
+            text = "0 with `schedule='one-cycle'`, which has its own warm-up"
+            raise UsageError(f"Expected `warmup_epochs` to be {text}, but got {self.warmup_epochs:g}.")
         if self.warmup_epochs >= self.epochs:
             raise UsageError(
                 f"Expected `warmup_epochs` to be below `epochs` ({self.epochs}), but got {self.warmup_epochs:g}."
             )
         default = OptimizerSettings.momentum
         if self.optimizer == "adamw" and self.momentum != default:
-            raise UsageError(f"Expected `momentum` to be {default} with `optimizer='adamw'`, which does not use it.")
+            text = f"{default} with `optimizer='adamw'`, which does not use it"
+            raise UsageError(f"Expected `momentum` to be {text}, but got {self.momentum:g}.")
 
     def _check_sampling(self) -> None:
         """Check that the sampling settings are consistent."""
@@ -114,7 +116,7 @@ class TrainConfig(  # fields are ordered from the last base to the first; names 
 
 
 def field_groups() -> dict[str, list[str]]:
-    """Return the fields that have a flag (all but `options` and fingerprints), by group title.
+    """Return the fields that have a command-line flag (all but `options` and fingerprints), keyed by group title.
 
     >>> field_groups()["Images"]
     ['augmentation', 'resize', 'crop', 'skip_broken']
@@ -133,8 +135,8 @@ def without_sampling(config: TrainConfig, **changes: Any) -> TrainConfig:
 def to_toml(config: TrainConfig) -> str:
     """Convert a configuration to TOML.
 
-    Names of teachers depend on this text. To keep the names of earlier versions, the sampling fields are omitted if
-    images are shuffled, as are fine-tuning fields and fingerprints with default values.
+    Names of teachers depend on this text. To keep the names of earlier versions, it omits the sampling fields if
+    images are shuffled, and the fine-tuning fields and fingerprints that have default values.
     """
     unused = {name for name, default in _OMITTED_DEFAULTS.items() if getattr(config, name) == default}
     omitted = {"options", "method", *unused, *(_SAMPLING if config.sampling == "shuffle" else ())}
@@ -143,8 +145,8 @@ def to_toml(config: TrainConfig) -> str:
     try:
         return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})
     except TypeError as error:
-        kinds = "only numbers, strings and booleans"
-        raise UsageError(f"Expected `options` to contain {kinds}, but {first_line(error)}.") from None
+        text = f"only numbers, strings and booleans, but got another type ({first_line(error)})"
+        raise UsageError(f"Expected `options` to contain {text}.") from None
 
 
 def describe(config: TrainConfig) -> dict[str, str]:
@@ -158,7 +160,7 @@ def describe(config: TrainConfig) -> dict[str, str]:
 
 
 def read_config(path: Path, **overrides: Any) -> TrainConfig:
-    """Read a configuration from a TOML file. Overrides replace single fields or method options."""
+    """Read a configuration from a TOML file. `overrides` replace single fields, and single options inside `options`."""
     values = read_toml(path)
     if not values:
         raise SmoothcertError(
@@ -168,9 +170,10 @@ def read_config(path: Path, **overrides: Any) -> TrainConfig:
 
 
 def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> TrainConfig:
-    """Make a configuration from the values of a recipe, where `method` is a name or a table with a name and options.
+    """Create a configuration from the values of a recipe.
 
-    Error messages name `where`, the source of the values.
+    The value of `method` is a name, or a table with a name and options. Error messages name `where`, the source of the
+    values.
     """
     plain = dict(values)
     method_entry = plain.pop("method", {})

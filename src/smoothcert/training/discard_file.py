@@ -20,7 +20,7 @@ def read_shares(path: str | Path, labels: Tensor) -> Tensor:
         labels: The labels of the training images, needed to find the correct votes in a counts file.
 
     Returns:
-        Float64 [images].
+        The shares, float64 [images].
 
     Raises:
         SmoothcertError: If the file cannot be read, lacks an image, or contains a number outside of [0, 1].
@@ -56,7 +56,7 @@ def _first_invalid(shares: NDArray[np.float64]) -> int:
 
 
 def _from_counts(path: Path, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Read each image's share of votes for its label from a header and lines `idx<TAB>class:votes class:votes ...`."""
+    """Read each image's share of votes for its label, from a header and lines `idx<TAB>class:votes class:votes ...`."""
     shares: dict[int, float] = {}
     with path.open(encoding="utf-8") as lines:
         next(lines, None)

@@ -41,9 +41,9 @@ def noisy_accuracy(
     ranks: Ranks | None = None,
     indices: Tensor | None = None,
 ) -> float:
-    """Return the base classifier's accuracy in percent with one noise sample per image.
+    """Return the base classifier's accuracy, in percent, with one noise sample per image.
 
-    `indices` are the images to classify (default: all).
+    `indices` selects the images to classify (default: all).
     """
     ranks = ranks or Ranks()
     indices = torch.arange(len(data)) if indices is None else indices

@@ -30,12 +30,14 @@ def fit(
     time_limit: float | None = None,
     **options: Any,
 ) -> Path:
-    """Train one run and return the path of its network.
+    """Train one run and return the path of its trained network.
 
     An interrupted run is resumed; on a CPU with the same number of threads, it ends with bit-identical weights. A
-    finished run is left as it is. A folder with a run of another configuration raises UsageError. `options` are the
-    keyword arguments of `setup_run`. After `time_limit` seconds, the state is saved and OutOfTimeError is raised. The
-    first interrupt (Ctrl-C) also saves the state, then raises KeyboardInterrupt; a second one raises it at once.
+    finished run is left as it is. UsageError is raised if the folder contains a run with another configuration.
+    `options` are keyword arguments of `setup_run`.
+
+    After `time_limit` seconds, the state is saved and OutOfTimeError is raised. The first interrupt (Ctrl-C) also saves
+    the state, then raises KeyboardInterrupt; a second interrupt raises it at once.
     """
     run = setup_run(config, folder, train, test, **options)
     if run is not None:

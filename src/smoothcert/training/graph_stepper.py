@@ -28,7 +28,7 @@ class GraphStepper(Stepper):
         self._capture_stream = new_stream(self.device)  # a separate stream has its own cuBLAS scratch memory
 
     def enter_phase(self, phase: Method) -> None:
-        """Use this method for the next steps, and free the graphs of the previous method."""
+        """Use `phase` for the next steps, and free the graphs of the previous method."""
         super().enter_phase(phase)
         self._taken.clear()
         self._captured.clear()

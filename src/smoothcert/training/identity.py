@@ -1,4 +1,4 @@
-"""Fingerprints of a run's network, so that runs are resumed, and teachers shared, only with the same network."""
+"""Fingerprints of a run's network. Resuming a run, or sharing a teacher, requires the same fingerprints."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _DIGITS = 16
 
 
 def identify(config: TrainConfig, images: RunData, factory: Factory | None = None) -> TrainConfig:
-    """Add fingerprints of a user's network and of given initial weights to a configuration.
+    """Return the configuration with fingerprints of a user's network and of given initial weights.
 
-    Bundled architectures are identified by name, and random initial weights by network and seed. Modules that scripts
-    create may differ between ranks, so rank 0's fingerprints are used: training starts from its weights.
+    Bundled architectures are identified by name, and random initial weights by network and seed. A user's modules may
+    differ between ranks, so rank 0's fingerprints are used: training starts from rank 0's weights.
     """
     network, weights = "", ""
     own = factory or find_factory(config.architecture)

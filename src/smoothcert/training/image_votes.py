@@ -27,12 +27,13 @@ def count_correct(
     ranks: Ranks | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tensor:
-    """Count, for each kept image, the noise samples under which the network in eval mode is correct.
+    """Count, for each kept image, the noise samples under which the network, in eval mode, classifies it correctly.
 
-    All samples of an image are added to one augmented view of it. The noise depends on (seed, epoch, image, sample)
-    only, and the view on (seed, epoch, image, first sample). The ranks divide the images among themselves, and all
-    return the complete result, which is 0 for images that are not kept. `on_progress` is called regularly with the
-    number of images that this rank has finished and the number of all its images; it may raise to stop the votes.
+    `kept` is a mask of the training images, and `samples` the numbers of the noise samples. All noise samples of an
+    image are added to the same augmented view. The noise depends only on (seed, epoch, image, sample), and the view on
+    (seed, epoch, image, first sample). Each rank votes on some of the images, and all ranks return the complete result,
+    which is 0 for images that are not kept. `on_progress` is called regularly with the number of images that this rank
+    has finished, and the number of all images of this rank; it may raise an exception to stop voting.
     """
     ranks, device, training = ranks or Ranks(), source.device, model.training
     correct = torch.zeros(len(kept), dtype=torch.int64, device=device)

@@ -19,13 +19,13 @@ _WRAPPERS = ("module.", "_orig_mod.")
 
 
 def hash_initial_weights(source: str) -> str:
-    """Return the SHA-256 of the weights of a run folder, a file or a bundled model, or "" if there is no such file."""
+    """Return the SHA-256 of the weights in `source` (see `load_initial_weights`), or "" if there is no such file."""
     path = _path_of(source)
     return hash_tensors(_read(path)) if path.is_file() else ""
 
 
 def load_initial_weights(model: NamedModel, source: str) -> None:
-    """Load the weights of a run folder, a file or a bundled model into a network.
+    """Load initial weights into a network. `source` is a run folder, a file or the name of a bundled model.
 
     Raises:
         SmoothcertError: If there is no such file, it is damaged, or its weights do not match the network.
@@ -34,7 +34,8 @@ def load_initial_weights(model: NamedModel, source: str) -> None:
     if not path.is_file():
         near = suggest(source, list_pretrained())
         raise SmoothcertError(
-            f"Expected `init` to be the folder of a finished run, a file or a bundled model, but got {source}{near}"
+            "Expected `init` to be the folder of a finished run, a weights file or a bundled model, "
+            f"but got {source}{near}"
         )
     network = model.network if isinstance(model, UserModel) else model
     load_weights(network, _unwrapped(_read(path), network), str(path), model.architecture)
@@ -49,11 +50,12 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     try:
         return read_tensors(path)[0] if path.suffix == ".safetensors" else read_weights(path)
     except (OSError, SafetensorError) as error:
-        raise SmoothcertError(f"{path} is damaged or cannot be read ({first_line(error)}).") from error
+        text = f"but {path} is damaged or cannot be read ({first_line(error)})"
+        raise SmoothcertError(f"Expected `init` to be a readable weights file, {text}.") from error
 
 
 def _unwrapped(weights: Mapping[str, Tensor], network: nn.Module) -> Mapping[str, Tensor]:
-    """Remove the prefixes of `DataParallel` and `torch.compile` from names, unless the network's own have them."""
+    """Remove name prefixes of `DataParallel` and `torch.compile`, unless the network's own names have them."""
     own = network.state_dict().keys()
     for prefix in (*_WRAPPERS, *_WRAPPERS):  # in any order
         if weights.keys() != own and all(key.startswith(prefix) for key in weights):

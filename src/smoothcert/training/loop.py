@@ -47,9 +47,9 @@ OnProgress = Callable[[TrainProgress], None]
 def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | None = None) -> Generator[int]:
     """Take the remaining steps of a run, then write its network. After each step, yield the number of completed steps.
 
-    About once a second, and after every epoch, the watched values are read back and progress is reported. The state is
-    saved after every epoch and once a minute. On an interrupt or after the time limit, the state is saved and
-    OutOfTimeError is raised.
+    About once a second, and after every epoch, the loop reads the watched values from the device and reports progress.
+    It saves the state after every epoch and once a minute. On an interrupt or after the time limit, it saves the state
+    and raises OutOfTimeError.
     """
     config, folder, ranks, stepper = run.config, run.folder, run.ranks, run.stepper
     total, epoch_steps = run.total, len(run.plan)
@@ -97,8 +97,8 @@ def _scheduled_inputs(
 ) -> Iterator[tuple[int, Inputs]]:
     """Yield every remaining step with its inputs.
 
-    Sources read ahead, so a schedule ends before each epoch that updates the weights of images, and the next schedule
-    begins only after that update.
+    Sources read ahead, so a schedule ends before each epoch that updates the image weights. The next schedule begins
+    only after the update.
     """
     config, source, epoch_steps, first = run.config, run.stepper.source, len(run.plan), run.start
     while first < run.total:
@@ -112,7 +112,7 @@ def _scheduled_inputs(
 
 
 def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline, on_progress: OnProgress | None) -> None:
-    """Update the image weights from the network's votes on the training images, and share rank 0's with all ranks.
+    """Update the image weights from the network's votes on the training images. All ranks use the weights of rank 0.
 
     An interrupt aborts voting immediately: all completed steps are already saved, and a resumed run repeats the votes.
     The time limit aborts voting, too, unless voting is the first thing that this process does. Then voting is
@@ -141,7 +141,10 @@ def _stopped(run: TrainingRun, reason: str, done: int) -> OutOfTimeError:
 
 
 def batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int, BatchShare, Tensor]]:
-    """Yield the steps from `first` to `end` with this rank's share of the mini-batch and the indices of its images."""
+    """Yield (step, share, indices) for the steps from `first` to `end` - 1.
+
+    `share` is this rank's share of the mini-batch, and `indices` are the indices of its images.
+    """
     order = torch.empty(0)
     for step in range(first, end):
         epoch, number = divmod(step, len(run.plan))
@@ -172,5 +175,5 @@ def _out_of_memory_explained(name: str) -> Iterator[None]:
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        text = "the device's memory is full; train fewer runs at once, or with a smaller `batch`"
+        text = "the device's memory is full; train fewer runs at once, or use a smaller `batch`"
         raise SmoothcertError(f"{name}: {text}.") from error

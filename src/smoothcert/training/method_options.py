@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 Options = Mapping[str, Mapping[str, Any]]
-"""Default and help of each option."""
+"""Default and help of each option, keyed by its name."""
 
 TABLE = Path(__file__).with_name("method_options.json")
 
@@ -32,7 +32,7 @@ def known_methods() -> Mapping[str, Options]:
 
 
 def option_type(default: Any) -> type:
-    """Return the type of an option with this default; None stands for a whole number that is not set."""
+    """Return the type of an option with this default. The type is int for None, the default of an optional int."""
     return int if default is None else type(default)
 
 

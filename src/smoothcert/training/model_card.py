@@ -24,9 +24,9 @@ def model_card(
     environment: Mapping[str, Any],
     own_shape: Sequence[int] | None = None,
 ) -> str:
-    """Return the text of a run folder's README, without the folders of local paths.
+    """Return the text of a run folder's README, in which local paths are shortened to their last part.
 
-    `own_shape` is the input shape of a user's own network.
+    `own_shape` is the input shape of a user's own network, and None for a bundled architecture.
     """
     last = metrics[-1] if metrics else {}
     seconds = sum(row.get("seconds", 0.0) for row in metrics)
@@ -72,7 +72,7 @@ def _certify_text(config: TrainConfig, own_shape: Sequence[int] | None) -> str:
 
 
 def _header(config: TrainConfig, accuracy: float, task: str) -> str:
-    """Return the YAML header, without a license, which is up to the owner of the model."""
+    """Return the YAML header. It names no license, which is the choice of the model's owner."""
     name = canonical_name(config.dataset)
     known = name in TITLES
     title = TITLES[name] if known else _without_folder(config.dataset)
@@ -107,7 +107,7 @@ def _header(config: TrainConfig, accuracy: float, task: str) -> str:
 
 
 def _without_folders(config: TrainConfig) -> TrainConfig:
-    """Return a configuration without the folders of its paths, so that the card can be published."""
+    """Shorten the paths in a configuration to their last part, so that the card can be published."""
     paths: dict[str, Any] = {name: _without_folder(getattr(config, name)) for name in _PATH_FIELDS}
     texts = {name: _without_folder(value) for name, value in config.options.items() if isinstance(value, str)}
     return dataclasses.replace(config, **paths, options={**config.options, **texts})

@@ -19,10 +19,10 @@ class Clock:
         self._key = ranks.new_flag("interrupted")
 
     def tick(self, reason: str, due: bool) -> tuple[bool, str]:
-        """Count a step. Return True if a report is due, and the reason to stop after this step ("" if there is none).
+        """Count a step. Return True if a report is due, and the reason to stop after this step ("" to continue).
 
-        `due` forces a report. Several ranks exchange messages only about once a second; the number of
-        steps until then is estimated from the previous second.
+        `reason` is this rank's reason to stop; `due` forces a report. Ranks exchange messages only about once a second;
+        the number of steps until the next exchange is estimated from the previous second.
         """
         self._steps += 1
         if not due and self._steps < self._next:
@@ -38,7 +38,7 @@ class Clock:
         return True, reason
 
     def _reason_of_any_rank(self, reason: str) -> str:
-        """Report this rank's interrupt to rank 0. Return `reason` or, on rank 0, INTERRUPTED if any rank was."""
+        """Tell rank 0 of an interrupt of this rank. Return `reason`, or INTERRUPTED if rank 0 knows of an interrupt."""
         if self.ranks.first:
             return INTERRUPTED if self.ranks.flag_is_set(self._key) else reason
         if reason == INTERRUPTED:

@@ -1,8 +1,8 @@
 """Soft labels as sparse rows of one file that is mapped into memory and read on demand.
 
-The safetensors file contains three arrays: `offsets` [images + 1] and, per class with votes, `classes` and `votes`. A
-row keeps the 272 classes with the most votes; few images have votes for more. ImageNet's 1,281,167 rows of 1,000
-classes take at most 1.41 GB.
+The safetensors file contains three arrays. `classes` and `votes` have an entry for each class with votes, image after
+image; `offsets` [images + 1] gives the position at which each image begins. A row keeps the 272 classes with the most
+votes; few images have votes for more classes. ImageNet's 1,281,167 rows of 1,000 classes take at most 1.41 GB.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PackedLabels:
         return len(self.offsets) - 1
 
     def __getitem__(self, indices: Tensor) -> Tensor:
-        """Return the soft labels of these images."""
+        """Return the soft labels of the images with these indices."""
         rows = np.zeros((len(indices), self.num_classes), dtype=np.float32)
         for row, index in zip(rows, indices.tolist(), strict=True):
             first, end = self.offsets[index : index + 2].tolist()

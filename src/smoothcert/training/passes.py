@@ -1,6 +1,6 @@
 """The cost of training methods, in forward passes of one input, computed without importing torch.
 
-Computing gradients with respect to inputs counts as one forward pass, and with respect to weights as two.
+Computing gradients with respect to the inputs counts as one forward pass; with respect to the weights, as two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def passes_per_input(method: str, attack_steps: int = 0) -> int:
 
 
 def votes_per_image(config: TrainConfig) -> int:
-    """Return the number of votes per training image for choosing images, as if none were discarded."""
+    """Return the number of votes per training image that a run takes to choose images, as if it discarded no image."""
     choices = sum(config.chooses_images_at(epoch) for epoch in range(config.epochs))
     discards = choices > 0 and config.discard_below > 0 and not config.discard_file
     reweights = choices if config.reweight_every else 0
@@ -28,7 +28,9 @@ def votes_per_image(config: TrainConfig) -> int:
 
 
 def relative_cost(config: TrainConfig) -> float:
-    """Return the mean cost of an epoch relative to Gaussian training, estimated from the options that a recipe sets.
+    """Return the mean cost of an epoch relative to Gaussian training with one noise sample per image.
+
+    The estimate uses only the options that the configuration sets, not the defaults of the method.
 
     >>> relative_cost(TrainConfig(method="consistency", options={"num_noises": 2}))
     2.0

@@ -27,7 +27,7 @@ OnStage = Callable[[str, str], Callable[[Any], None]]
 
 
 def silent(kind: str, name: str) -> Callable[[Any], None]:
-    """Ignore all progress."""
+    """Return a progress callback that does nothing, for any stage."""
     return lambda progress: None
 
 
@@ -90,9 +90,9 @@ def prepare_runs(
     on_stage: OnStage = silent,
     time_limit: float | None = None,
 ) -> None:
-    """Train the teachers of several runs and compute their soft labels, divided among the ranks.
+    """Train the teachers of several runs and compute their soft labels, dividing the work among the ranks.
 
-    Each rank trains some of the teachers by itself, and labels some of the images.
+    A teacher is trained by a single rank. Each rank labels some of the images.
     """
     preparation = Preparation(runs, RunImages(data_dir), on_stage, Deadline(time_limit), {"device": device})
     labeled = [identify(config, preparation.images) for config in configs if uses_soft_labels(config)]

@@ -66,11 +66,11 @@ def load_recipe(name: str | os.PathLike[str], /, **overrides: Any) -> TrainConfi
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table that `smoothcert reproduce` computes: one of the paper's tables or an additional one.
+    """A table that `smoothcert reproduce` computes: one of the paper's tables or an additional table.
 
-    `rows` are pairs (recipe, setup in paper.csv). Every `skip`-th test image is certified. `paper` is the table's name
-    in paper.csv, or empty for an additional one. `data` names a corrupted dataset to certify instead of the
-    recipe's own test images.
+    `rows` are pairs (recipe, name of the row in paper.csv). Every `skip`-th test image is certified. `paper` is the
+    table's name in paper.csv, or empty for an additional table. `data` names a corrupted dataset to certify instead of
+    the recipe's own test images.
     """
 
     title: str

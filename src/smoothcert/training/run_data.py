@@ -17,7 +17,7 @@ from smoothcert.training.config import TrainConfig
 
 @runtime_checkable
 class RunData(Protocol):
-    """Finds the data of runs."""
+    """Source of the training and test data of runs."""
 
     def of(self, config: TrainConfig) -> tuple[ImageData, ImageData | None]:
         """Return the training data and, if there is any, the test data of a run."""
@@ -45,8 +45,8 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
     def of(self, config: TrainConfig) -> tuple[ImageData, ImageData]:
         """Return the training and test images of a run, reading them once.
 
-        Raise if the classes of training and test folders differ, or if the data differs between ranks: class names,
-        numbers of images and, if they are in memory, training images are compared.
+        Raise if the classes of training and test folders differ, or if the data differs between ranks. Ranks compare
+        class names, numbers of images and, if they are in memory, training images.
         """
         key = (config.dataset, config.resize, config.crop, config.skip_broken)
         if key in self:
@@ -55,7 +55,7 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
         if isinstance(train.images, FolderImages) and train.classes != test.classes:
             name = sorted(set(train.classes) ^ set(test.classes))[0]
             has, lacks = ("training", "test") if name in train.classes else ("test", "training")
-            raise SmoothcertError(f"{train.name}: the {has} images have a class {name}, the {lacks} images do not.")
+            raise SmoothcertError(f"{train.name}: the {has} images have a class {name}, but the {lacks} images do not.")
         if len(train) == len(test) and train.fingerprint == test.fingerprint:
             text = f"{train.name} has no separate test images: accuracy is measured on the training images."
             warnings.warn(text, Notice, stacklevel=2)
@@ -68,7 +68,7 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
 
 
 def load_images(config: TrainConfig, split: str, data_dir: str | Path | None) -> ImageData:
-    """Return a run's training or test images. Its `skip_broken` applies to training images only."""
+    """Return a run's training or test images. The setting `skip_broken` applies to training images only."""
     return load_dataset(
         config.dataset,
         split,

@@ -66,7 +66,7 @@ class RunFolder:
                 write_text(self.config, to_toml(whole))
 
     def claim(self, config: TrainConfig) -> None:
-        """Repeat the work of `open` in the locked folder, since another process may have opened or trained the run."""
+        """Repeat `open` in the locked folder, since another process may have used the folder in the meantime."""
         self.check(config)
         if not self.begun:
             write_text(self.config, to_toml(with_defaults(config)))
@@ -137,7 +137,7 @@ class RunFolder:
         return None
 
     def write_segment(self, segment: Mapping[str, Any]) -> None:
-        """Add or update a process's entry, keyed by its first step, and drop later entries."""
+        """Write a process's entry to `segments.json`, and drop entries with the same or a later first step."""
         kept = [other for other in self.read_segments() if other["first_step"] < segment["first_step"]]
         write_text(self.segments, json.dumps([*kept, dict(segment)], indent=2) + "\n")
 
@@ -146,12 +146,12 @@ class RunFolder:
         return read_segments(self.segments)
 
     def seconds_since(self, epoch: int, step: int) -> float:
-        """Return the seconds that earlier processes, which began before `step`, spent on `epoch`."""
+        """Return the seconds that earlier processes, those that began before `step`, spent on `epoch`."""
         spent = sum(float(part.get("seconds", 0)) for part in self.read_segments() if part["first_step"] < step)
         return max(0.0, spent - sum(float(row["seconds"]) for row in self.read_metrics() if row["epoch"] < epoch))
 
     def write_metrics(self, line: Mapping[str, Any]) -> None:
-        """Append an epoch's metrics. Lines of the same or later epochs are dropped."""
+        """Append an epoch's metrics, after dropping existing lines of the same or later epochs."""
         kept = [row for row in self.read_metrics() if row["epoch"] < line["epoch"]]
         write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in [*kept, dict(line)]))
         self._write_to_tensorboard(line)

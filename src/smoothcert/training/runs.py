@@ -27,8 +27,8 @@ def train_run(config: TrainConfig, runs: str | Path, **options: Any) -> Path:
     """Prepare and train one run. `train_runs` trains several runs at once.
 
     Args:
-        config: The run, for example from `load_recipe`.
-        runs: The folder of all runs. The run, and the teacher if it needs one, get subfolders named after them.
+        config: The configuration of the run, for example from `load_recipe`.
+        runs: The folder of all runs. The run, and its teacher if it needs one, get subfolders named after them.
         **options: The keyword arguments of `train_runs`.
 
     Returns:
@@ -84,14 +84,14 @@ def train_runs(
     data: RunData | None = None,
     factory: Factory | None = None,
 ) -> list[Path]:
-    """Train several runs at once: prepare everything they need, then take one step of each in turn.
+    """Train several runs at once: prepare everything that they need, then take one step of each run in turn.
 
     Finished runs are left as they are. Interrupted runs are resumed; on a CPU with the same number of threads, they end
     with bit-identical weights. A run that fails does not stop the others, and its error is raised at the end. With
     several ranks, the error is raised at once.
 
     Args:
-        configs: The runs, for example from `load_recipe`.
+        configs: The configurations of the runs, for example from `load_recipe`.
         runs: The folder of all runs. Each run, and each teacher they need, gets a subfolder named after it.
         data_dir: Folder of datasets; default: as in `load_dataset`.
         device: Device to train on; default: the GPU if there is one, else the CPU.
@@ -99,8 +99,8 @@ def train_runs(
         workers: Processes that decode image folders; default: this process's share of the cores, at most 16.
         on_stage: Called when a stage begins; returns a callback for its progress.
         time_limit: Seconds after which the state of every run is saved and OutOfTimeError is raised.
-        data: Finds the data of the runs; default: the datasets that they name.
-        factory: Creates the networks of the runs; default: by the name of their architecture.
+        data: Source of the data of the runs; default: the datasets that their configurations name.
+        factory: Function that creates the networks of the runs; default: from the names of their architectures.
 
     Returns:
         The paths of the trained networks, which `load_checkpoint` reads, in the order of `configs`.
@@ -123,11 +123,12 @@ def train_runs(
         'seed0 seed1'
     """
     if isinstance(configs, TrainConfig):
-        raise UsageError("Expected `configs` to be a list, but got one configuration; use `train_run` for it.")
+        raise UsageError("Expected `configs` to be a list, but got a single configuration; use `train_run` for it.")
     configs = list(configs) if isinstance(configs, Iterable) else [configs]
     for config in configs:
         if not isinstance(config, TrainConfig):
-            raise UsageError(f"Expected a `TrainConfig`, such as `load_recipe` returns, but got {quote(config)}.")
+            text = "`TrainConfig` objects, such as `load_recipe` returns"
+            raise UsageError(f"Expected `configs` to contain {text}, but got {quote(config)}.")
     if workers is not None and not (isinstance(workers, Integral) and workers >= 0):
         raise UsageError(f"Expected `workers` to be a whole number >= 0, but got {quote(workers)}.")
     deadline, runs = Deadline(time_limit), Path(runs)

@@ -1,9 +1,9 @@
 """Choose training images by the network's accuracy under noise: discard and reweight.
 
-Both come from "Average Certified Radius is a Poor Metric for Randomized Smoothing" (ICML 2025) and work with any
-method. At the start of some epochs the network votes on the training images under noise. Images with too few
+Both techniques come from "Average Certified Radius is a Poor Metric for Randomized Smoothing" (ICML 2025) and work with
+any method. At the start of some epochs, the network votes on the training images under noise. Images with too few
 correct votes are discarded for good; the others get weights that grow with the radius certified by their votes.
-From then on an epoch draws as many images as before, with replacement, in proportion to their weights.
+From then on, each epoch draws as many images as before, with replacement, in proportion to their weights.
 
 The functions here are pure; `ImageSampler` owns the only state, a weight per training image.
 """
@@ -45,7 +45,7 @@ def radius_weights(correct: ArrayLike, samples: int) -> NDArray[np.float64]:
 def draw_images(weights: Tensor, seed: int, epoch: int) -> Tensor:
     """Return `len(weights)` image indices, drawn with replacement in proportion to the weights.
 
-    The draw at each position depends on (seed, epoch, position) only. Images of weight 0 are never drawn.
+    The random number at each position depends only on (seed, epoch, position). Images of weight 0 are never drawn.
     """
     kept = weights.nonzero().flatten()
     ends = weights[kept].cumsum(0)
@@ -60,8 +60,8 @@ def choose_weights(
 ) -> Tensor:
     """Return the weight of every image from this epoch on, 0 for discarded images.
 
-    `weights` are the current weights, if any. `shares`, if given, replace the network's votes for discarding.
-    Discarding and reweighting use different noise samples.
+    `weights` are the current weights, or None at first. `shares`, another network's shares of correct votes, replace
+    the network's own votes for discarding. Discarding and reweighting use different noise samples.
     """
     kept = torch.ones(images, dtype=torch.bool) if weights is None else weights > 0
     if epoch == config.sampling_epoch and config.discard_below:
@@ -96,10 +96,10 @@ def split_validation(images: int, fraction: float) -> tuple[Tensor, Tensor]:
 
 
 class ImageSampler:
-    """Chooses the images of each epoch: all of them, shuffled, until weights are set, then drawn by weight.
+    """Chooses the images of each epoch: all images, shuffled, until weights are set; then images drawn by weight.
 
-    `pool` contains the indices of the images to choose from (default: all). Weights, and the `shares` of correct votes
-    of another network, have an entry for every image, inside the pool or not.
+    `pool` contains the indices of the images to choose from (default: all). The weights, and `shares`, another
+    network's shares of correct votes, have an entry for every image, inside the pool or not.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class ImageSampler:
         return self.pool[draw_images(self.weights[self.pool], self.config.seed, epoch)]
 
     def metrics(self) -> dict[str, int]:
-        """Return the number of images that are not discarded, once images are drawn by weight."""
+        """Return the number of images that are not discarded, as `kept_images`; nothing before weights are set."""
         return {} if self.weights is None else {"kept_images": int((self.weights > 0).sum())}
 
     def state(self) -> dict[str, Tensor]:
@@ -134,11 +134,12 @@ class ImageSampler:
         """Restore the weights from a state saved after `epochs` epochs had begun.
 
         Raises:
-            SmoothcertError: If weights had been set by then but are missing, or if there is not one per image.
+            SmoothcertError: If weights were set by then but are missing, or if their number differs from `images`.
         """
         self.weights = tensors.get(_STATE)
         expected = any(self.config.chooses_images_at(epoch) for epoch in range(epochs))
         if (self.weights is None and expected) or (self.weights is not None and len(self.weights) != self.images):
             raise SmoothcertError(
-                "The saved state does not have a weight for each training image; delete it to start over."
+                "The saved state (state.safetensors) does not have a weight for each training image; "
+                "delete it to start over."
             )

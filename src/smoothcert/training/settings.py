@@ -80,8 +80,8 @@ class LearningRateSettings:
     )
     final_drop: str = _choice(
         ("none", "one-epoch", "to-the-end"),
-        "one more drop at final_drop_epoch: none; one-epoch: for a single epoch, as in the published code; to-the-end: "
-        "for the rest of the training, as the paper says",
+        "one more drop at final_drop_epoch; none: no drop; one-epoch: for a single epoch, as in the published code; "
+        "to-the-end: for the rest of the training, as the paper says",
     )
     final_drop_epoch: int = _field(85, "epoch of the final drop", _NOT_NEGATIVE, _BELOW_2_31)
 
@@ -155,7 +155,7 @@ class SoftLabelSettings:
     """The soft labels of methods that use them."""
 
     teacher: str = _field(
-        "", "checkpoint or run folder of the network that makes the soft labels (empty: train one first)"
+        "", "checkpoint or run folder of the network that makes the soft labels (empty: train a teacher first)"
     )
     label_sigma: float = _field(0.25, "noise level of the soft labels (sigma_0 in the paper)", _POSITIVE, _FINITE)
     label_samples: int = _field(
@@ -175,7 +175,8 @@ class SamplingSettings:
     sampling: str = _choice(
         ("shuffle", "replacement"),
         "shuffle: every epoch passes over all training images once; replacement: from sampling_epoch on, every epoch "
-        "draws as many images with replacement, from all images or as chosen by discard_below and reweight_every",
+        "draws the same number of images with replacement; discard_below and reweight_every set their weights "
+        "(default: equal)",
     )
     sampling_epoch: int = _field(0, "first epoch that draws with replacement, counted from 0 (E_t)", _NOT_NEGATIVE)
     discard_below: float = _field(
@@ -187,13 +188,13 @@ class SamplingSettings:
     discard_samples: int = _field(100, "noise samples per image for discarding", _AT_LEAST_ONE)
     discard_file: str = _field(
         "",
-        "file with shares of correct votes to use for discarding instead of the network's own: a .npy file with one "
+        "for discarding, take the shares of correct votes from this file, not from the network: a .npy file with one "
         "number per training image, or the counts file of `smoothcert predict --split train`",
     )
     reweight_every: int = _field(
         0,
-        "epochs between updates of the image weights, from sampling_epoch on; weights grow with the network's accuracy "
-        "on an image (0: all images have the same weight)",
+        "epochs between updates of the image weights, from sampling_epoch on; the weight of an image grows with the "
+        "network's accuracy on it under noise (0: all images have the same weight)",
         _NOT_NEGATIVE,
     )
     reweight_samples: int = _field(16, "noise samples per image for reweighting", _AT_LEAST_16)
@@ -215,7 +216,7 @@ class FineTuningSettings:
         "initial weights: run folder, checkpoint, bundled model, or file with a state dict (.safetensors, .pt); "
         "empty: random",
     )
-    optimizer: str = _choice(("sgd", "adamw"), "sgd; adamw: AdamW with betas 0.9 and 0.999")
+    optimizer: str = _choice(("sgd", "adamw"), "sgd: SGD with momentum; adamw: AdamW with betas 0.9 and 0.999")
     warmup_epochs: float = _field(
         0.0,
         "epochs over which the learning rate rises to learning_rate; for schedules other than one-cycle",
@@ -235,7 +236,7 @@ class Fingerprints:
     """Fingerprints of the network, recorded by training; empty if unknown. See `smoothcert.training.identity`."""
 
     network: str = _field("", "layer types, settings and shapes of a user's network")
-    initial_weights: str = _field("", "initial weights: a hash of given ones, or `random`")
+    initial_weights: str = _field("", "hash of the given initial weights, or `random`")
 
 
 GROUPS = {

@@ -1,7 +1,7 @@
 """Set up a run: check it, open its folder, connect the ranks, build the network, restore the state, compile.
 
-`setup_run` does this in order and returns a `TrainingRun`, which `smoothcert.training.loop` trains. Training
-changes only its stepper and sampler.
+`setup_run` does this in order and returns a `TrainingRun`, which `smoothcert.training.loop` trains. Training changes
+only the stepper and the sampler of the `TrainingRun`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ SoftLabels = Tensor | PackedLabels
 class TrainingRun:
     """A run that is ready to train from step `start`.
 
-    `measured` maps the names of metrics to the images on which accuracy is measured after every epoch.
-    `plan` contains, for every step of an epoch, the position of its first image in the order that `sampler` returns,
-    and its number of images. With several ranks, every rank has the same run; each takes its share of every mini-batch,
-    and rank 0 writes the folder.
+    `measured` maps the names of metrics to the images on which accuracy is measured after every epoch. `plan` contains,
+    for every step of an epoch, the position of its first image in the order that `sampler` returns, and its number of
+    images. With several ranks, every rank has the same run and takes its share of every mini-batch; rank 0 writes the
+    folder.
     """
 
     config: TrainConfig
@@ -78,8 +78,8 @@ def setup_run(
 ) -> TrainingRun | None:
     """Set up a run for training, or return None if it is finished. All ranks must call this together.
 
-    `factory` creates a network that is not registered. `soft` contains the soft labels [images, classes] for a method
-    that uses them. The other options are as in `train_runs`.
+    `train` and `test` are the data. `factory` creates a network that is not registered. `soft` contains the soft labels
+    [images, classes] for a method that uses them. The other options are as in `train_runs`.
     """
     ranks, device = current_ranks(), torch.device(device)
     method, synced = method_of(config), config.batch_norm == "synced"
@@ -139,7 +139,7 @@ def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | N
 
 
 def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, images: int, steps_left: int) -> bool:
-    """Compile steps on `images` images if `wanted` or, by default, if it saves time. Return True if compiled."""
+    """Compile steps on `images` images if `wanted`, or if it is None and this saves time. Return True if compiled."""
     static = stepper.method.static
     if wanted and not static:
         warnings.warn(f"{config.name}: steps run uncompiled, because their shapes may vary.", Notice, stacklevel=3)

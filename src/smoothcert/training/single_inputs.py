@@ -15,7 +15,7 @@ from smoothcert.training.step_draws import StepDraws
 
 
 def has_single_inputs(plan: Sequence[tuple[int, int]], ranks: Ranks, synced: bool) -> bool:
-    """Return True if BatchNorm receives a single input, under one or more noise samples, in some step of an epoch.
+    """Return True if BatchNorm receives only one input, with its noise samples, in any step on any rank.
 
     >>> plan = [(0, 4), (4, 2)]
     >>> has_single_inputs(plan, Ranks(), synced=False), has_single_inputs([*plan, (6, 1)], Ranks(), synced=False)
@@ -30,7 +30,7 @@ def has_single_inputs(plan: Sequence[tuple[int, int]], ranks: Ranks, synced: boo
 def check_single_input(model: NamedModel, method: Method, shape: Sequence[int], batch: int) -> None:
     """Raise if a network cannot be trained on a single input, because a BatchNorm layer receives one value per channel.
 
-    Tries a step, because the result depends on both network and method. This changes the network.
+    The check tries a step, because the result depends on both network and method. The step changes the network.
     """
     if not any(isinstance(module, BatchNorm) for module in model.modules()):
         return
@@ -46,6 +46,6 @@ def check_single_input(model: NamedModel, method: Method, shape: Sequence[int], 
             return
         kind = type(model.network).__name__
         raise UsageError(
-            "Expected `batch` to give every step and process at least two inputs, as the BatchNorm of "
-            f"{kind} requires, but with {batch} some have only one."
+            f"Expected `batch` to leave at least two inputs per process in every step, because {kind} uses BatchNorm, "
+            f"but got {batch}, which leaves only one in some steps; choose another batch size."
         ) from error

@@ -1,7 +1,7 @@
 """Soft labels: a teacher's votes on the training images under noise (Eq. 11 of the paper).
 
-They are stored next to the teacher as an ordinary predictions file with counts, named by a hash of everything they
-depend on. They are therefore computed only once, even if interrupted, and other tools can read them. Once
+They are stored next to the teacher as an ordinary predictions file with counts, named by a hash of everything that
+they depend on. They are therefore computed only once, even if interrupted, and other tools can read them. Once
 complete, they are packed into a second file, which training reads.
 """
 
@@ -52,10 +52,10 @@ def make_soft_labels(
 ) -> Tensor | PackedLabels:
     """Compute soft labels [images, classes]: each class's share of the teacher's votes under `samples` noise samples.
 
-    `teacher` is a run folder or checkpoint; `factory` creates its network if it is a user's own. With an
+    `teacher` is a run folder or checkpoint; `factory` creates a teacher's network that is not bundled. With an
     augmentation, the votes are on one random view of each image, as in the published code. The teacher runs in the
-    fastest form and precision for the device. Labels that would take too much memory are returned as `PackedLabels`,
-    which read rows from the file.
+    fastest form and precision for the device. Labels that would take too much memory are returned as a
+    `PackedLabels` object, which reads rows from the file on demand.
     """
     checkpoint = load_checkpoint(teacher, model=factory)
     shown = data if augmentation == "none" else one_view(data, augmentation, seed)
@@ -91,10 +91,11 @@ def make_soft_labels(
 
 
 def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:
-    """Replace every image of a dataset with one augmented view of it."""
+    """Return a dataset in which every image is replaced with one augmented view of it."""
     if isinstance(data.images, FolderImages):
         if augmentation != "resized-crop-flip":
-            raise UsageError("For an image folder, `label_view='augmented'` needs `augmentation='resized-crop-flip'`.")
+            text = "'resized-crop-flip' for an image folder with `label_view='augmented'`"
+            raise UsageError(f"Expected `augmentation` to be {text}, but got {augmentation!r}.")
         return replace(data, images=FolderViews(data.images, seed, _ONE_VIEW))
     everything = data.images[torch.arange(len(data))]
     view = AUGMENTATIONS[augmentation](everything, seed, _ONE_VIEW)

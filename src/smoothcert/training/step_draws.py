@@ -1,7 +1,7 @@
 """The random numbers of training, as functions of seed, step and position in the mini-batch.
 
-There is no generator state to save. Positions count from the start of the whole mini-batch, so that each rank draws the
-same numbers for its share as a single process would.
+Therefore, there is no generator state to save. Positions count from the start of the whole mini-batch, so that each
+rank draws the same numbers for its share as a single process would.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DIRECTION, _UNIFORM = 1 << 14, 1 << 15
 class StepDraws:
     """The random numbers of one training step, passed to `Method.step`.
 
-    They are functions of seed, step and position in the mini-batch. Every call returns new numbers.
+    They depend only on the seed, the step, the position in the mini-batch and the number of earlier calls.
 
     Args:
         seed: Seed of the run.
@@ -51,7 +51,7 @@ class StepDraws:
         return self._normal(x, Purpose.TRAINING + _DIRECTION + self._directions).view_as(x)
 
     def uniform(self, x: Tensor, count: int) -> Tensor:
-        """Return uniform random values in [0, 1), of shape [images, count]."""
+        """Return uniform random values in [0, 1), of shape [len(x), count]."""
         self._uniforms += 1
         last = Purpose.TRAINING + _UNIFORM + self._uniforms
         return uniform(self.seed, (self._positions(x), self.step, last), count, device=x.device)

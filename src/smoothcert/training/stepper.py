@@ -24,7 +24,7 @@ from smoothcert.training.streaming import BatchSource
 _DIVERGED = 1e6
 
 Losses = tuple[Tensor, dict[str, Tensor]]
-"""The loss to minimize, and the values to watch by name."""
+"""The loss to minimize, and the values to watch, keyed by name."""
 
 
 def new_stream(device: torch.device) -> Any:
@@ -44,7 +44,7 @@ class Stepper:
     step. With `sync`, BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean
     over the shares. Other floating-point buffers of users' networks are copied from rank 0.
 
-    If a network skips layers at random, ranks may use different parameters. A parameter that only other ranks used has
+    If a network skips layers at random, ranks may use different parameters. A parameter that only other ranks used gets
     a zero gradient on this rank. A parameter that no rank used keeps no gradient, so that the optimizer skips it, as in
     a single process. Only in this case does a step read values back, to find such parameters.
 
@@ -108,7 +108,7 @@ class Stepper:
                 group["lr"] = learning_rate
 
     def enter_phase(self, phase: Method) -> None:
-        """Use this method for the next steps. Its passes and watched values may differ from the previous method's."""
+        """Use the method `phase` for the next steps, which may make other passes and watch other values."""
         self._phase, self._enters_phase = phase, True
         if self.compiled_loss is not None:
             self.compile(self.compiled_loss.share.images)

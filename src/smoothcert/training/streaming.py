@@ -26,8 +26,8 @@ _MOST_WORKERS = 16
 class StreamedData(Dataset[Inputs]):
     """Images or other inputs read on demand, mini-batch by mini-batch.
 
-    Workers produce images, labels and soft labels; the device scales the images. Random views depend on (seed,
-    step, position) only.
+    Workers produce images, labels and soft labels; the device scales the images. Random views depend only on the seed,
+    the step and the position in the mini-batch.
     """
 
     data: ImageData
@@ -96,7 +96,7 @@ def choose_source(
     seed: int = 0,
     workers: int | None = None,
 ) -> BatchSource:
-    """Return a source in device memory, or one that reads files that are too large for that or cropped at random."""
+    """Return `ResidentData`, or `StreamedData` for files that are too large for memory or are cropped at random."""
     if augmentation != "none" and len(data.shape) != 3:
         inputs = f"inputs of shape {list(data.shape)}, which are not images"
         raise UsageError(f"Expected `augmentation` to be 'none' for {inputs}, but got {augmentation!r}.")

@@ -1,4 +1,4 @@
-"""The teacher of a run: the network whose votes are its soft labels."""
+"""The teacher of a run: the network whose votes are the soft labels of the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def uses_soft_labels(config: TrainConfig) -> bool:
 def teacher_config(config: TrainConfig) -> TrainConfig:
     """Return the configuration of a run's teacher.
 
-    The teacher is trained with Gaussian noise of level sigma_0, seed 0 and all images, and otherwise like the run.
+    The teacher is trained like the run, but with the method `gaussian`, sigma `label_sigma`, seed 0 and all images.
     """
     changes: dict[str, Any] = {"method": "gaussian", "options": {}, "sigma": config.label_sigma, "seed": 0}
     changes |= {"name": "teacher", "label_samples": 1, "label_view": "clean"}  # the teacher uses no soft labels

@@ -1,4 +1,4 @@
-"""Train any network on any data by any method: `train`."""
+"""`train`: train any network on any labeled data by any method."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def train(
             architecture (see `list_models`). A function may have parameters `num_classes` and `input_shape`, which are
             taken from the data. The network takes a batch of inputs and returns scores [batch, classes].
         train_data: The name or path of a dataset; a pair (inputs, labels) of arrays or tensors; `ImageData`; or a
-            `torch.utils.data.Dataset` or `DataLoader` of such pairs. uint8 inputs are scaled to [0, 1].
-        sigma: Standard deviation of the noise, on inputs in [0, 1] for images.
+            `torch.utils.data.Dataset` or `DataLoader` of (input, label) pairs. uint8 inputs are scaled to [0, 1].
+        sigma: Standard deviation of the noise; for images, relative to pixel values in [0, 1].
         method: The training method (see `list_methods`).
         options: The method's options that differ from its defaults.
         test_data: Data on which accuracy under noise is measured after every epoch. Omit it if `train_data` is a name
@@ -102,8 +102,8 @@ def train(
         name: Name of the run and of its folder; default: architecture, method and sigma.
         runs: Folder of all runs. If the method uses a teacher, the teacher is trained first, in its own folder there.
         epochs: Passes over the training data.
-        batch: Inputs per mini-batch. Most methods with several noise samples per input take as many steps per
-            mini-batch, as their published code does; `steps="whole"` takes one.
+        batch: Inputs per mini-batch. Most methods with m noise samples per input cut each mini-batch into m steps, as
+            their published code does; `steps="whole"` takes a single step.
         optimizer: `sgd`, with momentum 0.9, or `adamw`.
         learning_rate: Highest learning rate; default: 0.01 for SGD, 0.001 for AdamW.
         schedule: `cosine`, `step` or `one-cycle`.
@@ -113,8 +113,8 @@ def train(
         init: Initial weights: a run folder, a file with a state dict, or the name of a bundled model; default: random.
         precision: `fp32`, `tf32` or `bf16`.
         seed: Seed of all random numbers.
-        device: Where to train; default: on the GPU if there is one.
-        compile: Compile the training steps; default: on a GPU, for long runs.
+        device: Device to train on; default: the GPU if there is one, else the CPU.
+        compile: Compile the training steps; default: only for long runs on a GPU.
         workers: Number of processes that read images from files.
         data_dir: Folder of the datasets that are given by name.
         time_limit: Seconds after which the state is saved and OutOfTimeError is raised.
@@ -125,7 +125,7 @@ def train(
         **settings: Any other field of `TrainConfig`, such as `batch_norm="synced"` or `label_sigma=0.5`.
 
     Returns:
-        The trained network with its metadata, as `load_checkpoint` returns it. The module is its `model.network`.
+        The trained network with its metadata, as `load_checkpoint` returns it. Its `model.network` is the module.
 
     Raises:
         UsageError: If model, data or a setting is invalid, or the folder contains a run with different settings.
@@ -184,7 +184,7 @@ def _check_settings(settings: Mapping[str, Any], method: str) -> None:
     options = known_methods().get(method, {})
     for name in settings:
         if name in _FROM_ARGUMENT:
-            raise UsageError(f"Expected no `{name}`: it follows from `{_FROM_ARGUMENT[name]}`.")
+            raise UsageError(f"Expected no `{name}`, because it follows from `{_FROM_ARGUMENT[name]}`; omit it.")
         if name in options:
             raise UsageError(f"Expected `{name}`, an option of {method}, in `options={{...}}`.")
         if name not in fields:
@@ -196,7 +196,7 @@ def _find_data(train_data: Any, test_data: Any, data_dir: str | Path | None) -> 
     """Return the data of the run, and the name of its dataset for the configuration."""
     if isinstance(train_data, str | Path):
         if test_data is not None:
-            raise UsageError(f"Expected no `test_data` for the dataset {train_data}, which has its own.")
+            raise UsageError(f"Expected no `test_data` for the dataset {train_data}, which has its own; omit it.")
         return RunImages(data_dir), str(train_data)
     train, test = as_image_data(train_data, "train"), None if test_data is None else as_image_data(test_data, "test")
     for data in (train, test):
@@ -210,7 +210,7 @@ def _find_data(train_data: Any, test_data: Any, data_dir: str | Path | None) -> 
 
 
 def _check_range(data: ImageData) -> None:
-    """Raise if floats are not finite or, for images, not in [0, 1].
+    """Raise if float inputs are not finite or, if they are images, not in [0, 1].
 
     If data is read on demand, only the first few inputs are checked.
     """
@@ -219,7 +219,7 @@ def _check_range(data: ImageData) -> None:
         return
     low, high = float(inputs.min()), float(inputs.max())
     if not inputs.isfinite().all():
-        raise UsageError(f"{data.name} contains NaN or infinite values.")
+        raise UsageError(f"Expected finite inputs, but {data.name} contains NaN or infinite values; replace them.")
     if len(data.shape) == 3 and not 0 <= low <= high <= 1:
         text = f"images in [0, 1], the range that `sigma` refers to, but they span [{low:.6g}, {high:.6g}]"
         raise UsageError(f"Expected {text}; scale them, and wrap a model made for another range with `adapt_inputs`.")
