@@ -66,7 +66,8 @@ class Bottleneck(nn.Module):
 class ResNet(nn.Module):
     """A stem, stages of residual blocks, mean pooling and a linear layer.
 
-    Every stage except the first halves the image and doubles the width.
+    `depths` is the number of blocks per stage, and `width` the number of channels after the stem. Every stage except
+    the first halves the height and width of the feature maps and doubles the number of channels.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class ResNet(nn.Module):
 
 
 def _uses_training_kernels(x: Tensor) -> bool:
-    """Return True for training in bfloat16 on a CUDA device, where our kernels are faster for narrow layers."""
+    """Return True for bfloat16 training on CUDA, where the package's kernels speed up layers with few channels."""
     return (
         torch.is_grad_enabled()
         and x.is_cuda
