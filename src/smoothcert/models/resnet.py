@@ -43,7 +43,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3x3 convolution between two 1x1 convolutions, with a shortcut; the 3x3 convolution has the stride."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut; `stride` is the stride of the 3x3 convolution."""
 
     expansion = 4
 

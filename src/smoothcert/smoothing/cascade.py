@@ -39,7 +39,7 @@ class CascadeCertificate:
 
 @takes(classifiers=Iterable, p0=Real, first_share=Real)
 class Cascade:
-    """Smoothed classifiers of decreasing sigma; the first one confident enough answers (Jeong and Shin, 2023).
+    """Smoothed classifiers of decreasing sigma; the first confident classifier answers (Jeong and Shin, 2023).
 
     Each classifier is a level of the cascade. A level answers if it gives a class a probability above `p0`. Otherwise
     the next level is consulted; if no level answers, the cascade abstains. The certificate covers the whole cascade:

@@ -37,7 +37,7 @@ _Place = tuple[Tensor, int]  # a batch, and the position of an input in it
 
 
 class CheckSchedule:
-    """Schedule of the later checks: at random, every 200,000 votes (or 200 micro-batches, if more) on average."""
+    """Schedule of later checks: at random, on average every 200,000 votes or 200 micro-batches, whichever is longer."""
 
     def __init__(self) -> None:
         self._random, self._votes_left = random.Random(0), 0.0

@@ -33,7 +33,7 @@ class Plan:
     alpha: float
 
     def __post_init__(self) -> None:
-        """Raise if looks are not increasing, or together spend more than alpha."""
+        """Raise if the looks are not increasing, or if their shares sum to more than alpha."""
         check_alpha(self.alpha)
         if not self.looks or list(self.looks) != sorted({*self.looks}) or self.looks[0] < 1:
             raise UsageError(f"Expected `looks` to be positive and increasing, but got {self.looks}.")
