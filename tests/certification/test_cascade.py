@@ -104,7 +104,7 @@ def test_images_may_be_in_another_order(files, levels, mini, tmp_path):
         (["{1}", "{0}"], "order of decreasing sigma, but got 0.4 0.8"),
         (["{0}"], "at least two levels"),
         (["{0}", "{1}", "--p0", "0.4"], "`--p0` to be at least 0.5 and below 1, but got 0.4"),
-        (["{0}", "{1}", "--p0", "0.999"], "the first level can never exceed `--p0` = 0.999"),
+        (["{0}", "{1}", "--p0", "0.999"], "prove a class probability above `--p0` = 0.999"),
         (["{0}", "{1}", "--first-share", "1"], "to be between 0 and 1, exclusive, but got 1"),
         (["{0}", "{1}", "--alpha", "0"], "`--alpha`"),
         (["{0}", "{1}", "--bound", "two-sided"], "`--bound` cannot be combined with `--cascade`"),

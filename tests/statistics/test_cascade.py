@@ -164,7 +164,7 @@ def test_settings_out_of_range(options, message):
 
 
 def test_too_few_votes_are_noticed():
-    with pytest.raises(UsageError, match="the first level can never exceed `p0` = 0.99"):
+    with pytest.raises(UsageError, match="prove a class probability above `p0` = 0.99"):
         CascadeRule((1.0, 0.5), p0=0.99).check_reach(100)
     with pytest.raises(UsageError, match="votes of 2 levels, but got 1"):
         CascadeRule((1.0, 0.5)).certify([([[1, 0]], [[1, 0]])])

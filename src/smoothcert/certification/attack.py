@@ -1,8 +1,8 @@
 """Attack on a smoothed classifier, to test its certificates (SmoothAdv: Salman et al., 2019).
 
-Projected gradient ascent on the smoothed loss, -log of the mean probability of the class over noise samples that are
-the same in every step. No perturbation within a certified radius can change the smoothed prediction, unless the
-certificate is false, which has a probability of at most alpha.
+The attack is projected gradient ascent on the smoothed loss: -log of the mean probability of the class over noise
+samples. The noise samples are the same in every step. No perturbation within a certified radius can change the smoothed
+prediction, unless the certificate is false, which has a probability of at most alpha.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def smoothed_gradient(
         The gradient, with the shape of `x`. A step along it makes the class less likely.
 
     Raises:
-        UsageError: If the base classifier is not a module, its noise is not Gaussian, or another argument is invalid.
+        UsageError: If the base classifier is not a module, the noise is not Gaussian, or an argument is invalid.
 
     Example:
         >>> network = nn.Linear(2, 2, bias=False)
@@ -142,7 +142,7 @@ def _network_of(classifier: SmoothedClassifier) -> nn.Module:
 
 
 def _noise(x: Tensor, indices: Sequence[int], num_noises: int, seed: int) -> Tensor:
-    """Return standard normal noise, [samples, *x.shape], addressed by image index."""
+    """Return standard normal noise, [num_noises, *x.shape], as a function of the seed and each image's index."""
     numbers = torch.arange(num_noises, device=x.device).unsqueeze(1)
     address = (numbers, torch.as_tensor(indices, device=x.device), Purpose.ATTACK)
     return normal(seed, address, x[0].numel(), device=x.device).view(num_noises, *x.shape)
@@ -168,9 +168,9 @@ def attack_dataset(
 ) -> list[Trial]:
     """Attack images within each of `radii` and, if they have a certificate, within their certified radius.
 
-    The attack raises the loss of the certified class, or of the label if there is none. `n` votes predict the class of
-    the perturbed image. Every image must be in `certificates`. `options` are `steps` and `num_noises` of
-    `perturb_images`.
+    The attack raises the loss of the certified class, or of the label if the image has no certificate. `n` votes
+    predict the class of the perturbed image. Every image must be in `certificates`. `options` are `steps` and
+    `num_noises` of `perturb_images`.
     """
     device = classifier.device_for(torch.empty(0))
     rows = {int(idx): row for row, idx in enumerate(certificates.idx)}
@@ -199,10 +199,10 @@ def attack_dataset(
 
 
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
-    """Return the number of certificates tested, the number broken, and the p-value of this number given alpha.
+    """Return the number of certificates tested, the number broken, and the p-value of the number broken.
 
-    Each certificate is false, and each smoothed prediction of a perturbed image is wrong, with probability at most
-    alpha.
+    The p-value is for the hypothesis that each certificate is false, and each smoothed prediction of a perturbed image
+    is wrong, with a probability of at most alpha.
     """
     tested = Counter(trial.idx for trial in trials if trial.certified >= 0 and trial.length <= trial.radius)
     count, failed = len(tested), len({trial.idx for trial in trials if trial.broken})
@@ -211,7 +211,7 @@ def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
 
 
 def accuracies(trials: Sequence[Trial], radius: float) -> tuple[float, float]:
-    """Return the certified accuracy and the accuracy under attack of the images attacked within a radius."""
+    """Return the certified accuracy at a radius, and the accuracy under attacks within this radius."""
     here = [trial for trial in trials if trial.within == radius]
     certified = np.mean([trial.certified == trial.label and trial.radius >= radius for trial in here])
     return float(certified), float(np.mean([trial.answer == trial.label for trial in here]))

@@ -1,4 +1,4 @@
-"""Certificates of a cascade from the stored votes of its levels, without the networks or torch."""
+"""Compute certificates of a cascade from the stored votes of its levels, without the networks or torch."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _check_protocols(paths: Sequence[Path], files: Sequence[Results], *, alpha_g
         order, other_order = np.argsort(files[0].idx), np.argsort(file.idx)
         for column, what in (("idx", "images"), ("label", "labels")):
             if not np.array_equal(getattr(files[0], column)[order], getattr(file, column)[other_order]):
-                raise UsageError(f"{path} does not have the same {what} as {paths[0]}.")
+                raise UsageError(f"{path} does not have the same {what} as {paths[0]}; the levels of a cascade must.")
 
 
 def _votes(path: Path, idx: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -128,7 +128,7 @@ def _votes(path: Path, idx: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArr
     table = read_vote_table(path)
     rows = {int(image): row for row, image in enumerate(table.idx)}
     if missing := [image for image in idx.tolist() if image not in rows]:
-        raise UsageError(f"{counts_path(path)} has no votes for image {missing[0]}.")
+        raise UsageError(f"{counts_path(path)} has no votes for image {missing[0]}; resume its `certify` command.")
     selection, estimation = table.dense(0, len(table), table.classes)
     wanted = [rows[image] for image in idx.tolist()]
     return selection[wanted], estimation[wanted]

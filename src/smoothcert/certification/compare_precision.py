@@ -1,4 +1,4 @@
-"""Compare the votes of two precisions on the same noise, and transfer certificates from one to the other.
+"""Compare the votes of a network in two precisions on the same noise, and transfer certificates between them.
 
 If f and f' differ under the noise with probability at most zeta, then a lower bound p on the probability of a class
 under f gives the lower bound p - zeta under f' (Ugare et al., ICLR 2024). Half of alpha is spent on p, half on zeta.
@@ -31,7 +31,7 @@ from smoothcert.statistics.noise import Noise
 
 @dataclass(frozen=True)
 class Comparison(Record):
-    """A certificate for the first precision, the number of differing votes, the bound zeta, and the second's radius."""
+    """A certificate for the first precision, and its transfer to the second: differing votes, zeta and radius."""
 
     columns: ClassVar[tuple[str, ...]] = (*COLUMNS, "differ", "zeta", "transferred")
 
@@ -45,13 +45,20 @@ class Comparison(Record):
 
 
 def transferred_radius(successes: ArrayLike, differ: ArrayLike, n: int, noise: Noise, alpha: float) -> Floats:
-    """Return the radius that n votes on common noise certify for the second function, negative if there is none."""
+    """Return the radius certified for the second function, negative if nothing is certified.
+
+    Of `n` votes of the first function, `successes` are for the certified class, and `differ` differ from the second
+    function's votes on the same noise.
+    """
     failure = failure_upper_bound(successes, n, alpha / 2) + differing_bound(differ, n, alpha)
     return noise.gap_radius(np.minimum(failure, 1.0), np.minimum(failure, 1.0))
 
 
 def differing_bound(differ: ArrayLike, n: int, alpha: float) -> Floats:
-    """Return zeta, the upper bound at confidence 1 - alpha / 2 on the probability that the two votes differ."""
+    """Return zeta, an upper bound at confidence 1 - alpha / 2 on the probability that both functions vote differently.
+
+    Their votes differ on `differ` of `n` noise samples.
+    """
     return failure_upper_bound(n - np.asarray(differ), n, alpha / 2)
 
 
@@ -110,7 +117,7 @@ def compare_precision(
 
 
 class _Pair(nn.Module):
-    """Two classifiers as one: class c if both vote c, and class c + classes if only the first does."""
+    """Two classifiers as one with twice as many classes: c if both vote for c, c + classes if only the first does."""
 
     def __init__(self, first: SmoothedClassifier, second: SmoothedClassifier) -> None:
         super().__init__()
@@ -118,11 +125,11 @@ class _Pair(nn.Module):
 
     @property
     def scores_rows_alone(self) -> bool:
-        """True if both models are unaltered networks of the package, which score each input by itself."""
+        """True if both models are unaltered networks of the package, which score each input independently."""
         return all(is_unaltered(each.model) for each in (self.first, self.second))
 
     def forward(self, noisy: Tensor) -> Tensor:
-        """Return scores that are 1 for the class that encodes both votes, or NaN where either network returns NaN."""
+        """Return one-hot scores of the class that encodes both votes, or NaN where either network returns NaN."""
         scores = self.first.scores(noisy), self.second.scores(noisy)
         votes = [each.argmax(dim=1) for each in scores]
         pair = votes[0] + scores[0].shape[1] * (votes[0] != votes[1])

@@ -45,8 +45,8 @@ def certify_dataset(
     """Certify images of a dataset.
 
     With `out`, results are written as they are computed: a TSV file with one row per image, the votes beside it, and a
-    JSON sidecar with all settings. The same call resumes an interrupted run; a file made with different settings
-    raises an error.
+    JSON sidecar with all settings. The same call resumes an interrupted run; if the file was made with different
+    settings, the call raises an error.
 
     Args:
         classifier: The smoothed classifier.
@@ -57,8 +57,8 @@ def certify_dataset(
         n: Number of fresh noise samples that bound the probability of the class; with `stop`, the maximum per image.
         alpha: Maximum probability that a certificate is wrong.
         seed: Seed of the noise. A noise sample is a function of (seed, image index, sample number).
-        bound: `one-sided`, as published; `randomised`, which makes its confidence exact with one random number per
-            image; or `two-sided`, which also bounds every other class.
+        bound: `one-sided`, as published; `randomised`, whose confidence is exactly 1 - alpha because of a random number
+            per image; or `two-sided`, which also bounds the probability of every other class.
         stop: A rule of `smoothcert.stopping` that ends the sampling of an image early, or None for a fixed n. The votes
             at every look (an interim analysis) are stored beside the results.
         indices: Indices of the images to certify (default: all; see `select`).
@@ -105,12 +105,12 @@ def certify_dataset(
 def certify_sequentially(
     classifier: SmoothedClassifier, data: Labeled, out: str | Path | None = None, *, rule: StopRule, **options: Any
 ) -> list[Record]:
-    """Certify images of a dataset until `rule` needs no more samples.
+    """Certify images of a dataset, sampling each image only until `rule` needs no more samples.
 
     Alias of `certify_dataset(classifier, data, out, stop=rule, **options)`.
 
     Args:
-        classifier: The smoothed classifier, with `num_classes`.
+        classifier: The smoothed classifier, with `num_classes` set.
         data: The images, as `load_dataset` returns them.
         out: The results file, or None to write nothing.
         rule: A rule of `smoothcert.stopping`.
@@ -159,8 +159,8 @@ def predict_dataset(
         data: The images, of any kind that `certify_dataset` accepts.
         out: The results file, or None to write nothing. See `certify_dataset`.
         n: Number of noise samples per image.
-        alpha: Maximum probability that a prediction is not the class of the smoothed classifier. The prediction is -1
-            if the votes do not settle the class at confidence 1 - alpha.
+        alpha: Maximum probability of predicting a class other than the most likely class under noise. The prediction is
+            -1 if the votes do not settle the class at confidence 1 - alpha.
         seed: Seed of the noise.
         indices: Indices of the images to predict (default: all).
         batch: Number of noisy samples in memory at once (default: chosen for the device).

@@ -80,7 +80,7 @@ class DatasetJob:
         make: Callable[[Tensor, list[int], list[int]], Iterable[R]],
         on_progress: Callable[[Progress[R]], None] | None,
     ) -> list[R]:
-        """Compute and write the missing records, one group of images at a time, and return all on rank 0.
+        """Compute and write the missing records, one group of images at a time; return all records on rank 0.
 
         `make` maps inputs, indices and labels to records, taking `samples` noise samples per image.
         """
@@ -114,7 +114,7 @@ class DatasetJob:
         return records_so_far
 
     def _groups(self, indices: list[int], most: int) -> list[list[int]]:
-        """Divide images into groups that fit into memory, small enough to keep all ranks busy to the end."""
+        """Divide images into groups of at most `most` that fit into memory and keep all ranks busy to the end."""
         fair = -(-len(indices) // (4 * self.ranks.size)) if self.ranks.size > 1 else most
         size = max(1, min(most, fair, _MOST_VALUES // self.data.shape.numel()))
         return [indices[first : first + size] for first in range(0, len(indices), size)]
@@ -150,7 +150,7 @@ def prepare_job(
 
 
 def _select_images(data: ImageData, indices: Sequence[int] | None) -> list[int]:
-    """Return the indices of the images to evaluate, by default all. Raise if one is repeated or out of range."""
+    """Return the indices of the images to evaluate, by default all. Raise if an index is repeated or out of range."""
     try:
         chosen = [_whole_number(index) for index in (range(len(data)) if indices is None else indices)]
     except TypeError:
@@ -186,7 +186,7 @@ def _describe(
         "images": _compact(chosen),
         "data": _describe_data(data),
         "model": _describe_model(classifier.model, model or {}),
-        # A model may have more classes than its dataset; recertification must share alpha among all its classes.
+        # A model may have more classes than its dataset; recertification must share alpha among the model's classes.
         **({} if classes in (None, classes_of(data.name)) else {"classes": classes}),
         **noise,
         # Sound certificates are for one function, so all rows need the same kernels on the same device.
@@ -226,7 +226,7 @@ def _describe_data(data: ImageData) -> dict[str, Any]:
 
 
 def _compact(indices: list[int]) -> str | list[int]:
-    """Write an increasing arithmetic progression as start:stop:step, and return any other list unchanged."""
+    """Return indices with a constant positive step as the text "start:stop:step", and any other list unchanged."""
     if not indices:
         return []
     step = indices[1] - indices[0] if len(indices) > 1 else 1

@@ -49,7 +49,7 @@ class _Fingerprint:
             self.sha256.update(len(data).to_bytes(8, "little") + data)
 
     def add(self, value: Any) -> None:
-        """Add a value and everything in it."""
+        """Add a value, including all nested values, to the hash."""
         if isinstance(value, Tensor):
             self._add_tensor(value)
         elif isinstance(value, nn.Module):

@@ -1,4 +1,4 @@
-"""The sampling protocol of a certification, as one frozen value that is checked on creation."""
+"""The sampling protocol of a certification, as an immutable object that is validated on creation."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Recertification:
 def recertify(
     path: Path, wanted: Recertification, *, unverified: bool = False
 ) -> tuple[list[Record], dict[str, Any], dict[int, list[Look]]]:
-    """Recompute the certificates of a results file; return records, sidecar content and, if sequential, the looks.
+    """Recompute the certificates of a results file; return records, sidecar content and, for a sequential run, looks.
 
     Raise if the rows of the file do not follow from its votes, unless `unverified`.
     """
@@ -89,8 +89,8 @@ def recertify(
 def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int | None) -> int | None:
     """Return the number from the user, the sidecar, or the dataset's name, in this order of precedence.
 
-    Raise if the user's number contradicts the sidecar or is smaller than the dataset's, since certificates would not
-    hold.
+    Raise if the user's number contradicts the sidecar or is smaller than the dataset's, since the certificates might
+    not hold.
     """
     if wanted is None:
         return recorded or usual

@@ -18,7 +18,7 @@ from smoothcert.smoothing.classifier import SmoothedClassifier
 
 @dataclass
 class _Held:
-    """An image in progress: its input, votes per stage, next micro-batch, and seconds spent."""
+    """An image in progress: input, votes per stage from `first_stage` on, next micro-batch, and seconds spent."""
 
     inputs: Tensor
     votes: NDArray[np.int64]
@@ -30,8 +30,9 @@ class _Held:
 class Sampler:
     """Counts votes of images stage by stage; no micro-batch is counted twice.
 
-    A pass consists of the next micro-batches of all requested images. Micro-batches are cut at multiples of their size,
-    so a vote does not depend on what else is in the pass. Votes beyond the requested stage are kept for later stages.
+    Images are identified by their place in `indices`. A pass consists of the next micro-batches of all requested
+    images. Micro-batches are cut at multiples of their size, so a vote does not depend on what else is in the pass.
+    Votes beyond the requested stage are kept for later stages.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Sampler:
         self._seed, self._batch, self._held = seed, batch, dict[int, _Held]()
 
     def resume(self, place: int, stage: int, votes: NDArray[np.int64]) -> None:
-        """Start an image at a later stage, given the cumulative votes of its previous looks."""
+        """Resume an image at a later stage, given the cumulative votes at its last look."""
         self._hold([place], stage)
         if stage > 1:
             self._held[place].votes[stage - 1] = votes

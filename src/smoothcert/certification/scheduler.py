@@ -1,8 +1,8 @@
 """Decide which images to sample next in sequential certification. Does not import torch.
 
 Stage 0 of an image is the selection of its class, stage i the i-th look of the plan. A request is an image's place in
-the list and its next stage. An image is busy while its new votes wait to be read; in the meantime, a schedule may
-request other images.
+the list of images, and its next stage. An image is busy while its new votes wait to be read; in the meantime, a
+schedule may request other images.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WAVES = 16  # a pool chooses images anew after spending a sixteenth of its rema
 
 
 class Tracker:
-    """State of every image: stage, class, successes, best bound, and `active` while it needs more samples."""
+    """State of every image: next stage, selected class, successes, best bound, and `active` (needs more samples)."""
 
     def __init__(self, plan: Plan, rule: StopRule, noise: Noise, labels: Sequence[int], n0: int) -> None:
         count = len(labels)
@@ -67,9 +67,9 @@ class Tracker:
         return np.flatnonzero(free)
 
     def worth(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the width of the undecided interval of radii, per sample of the next stage.
+        """Return the width of each image's interval of undecided radii, divided by the samples in its next stage.
 
-        The interval extends from the proven radius to the largest one that the votes so far leave possible. The
+        The interval extends from the proven radius to the largest radius that the votes so far leave possible. The
         result is infinite for images without a look, so that they come first.
         """
         worth = np.full(len(places), np.inf)
@@ -125,7 +125,7 @@ class ByBudget:
         requests, spent, allowed = list[Request](), 0, int(self.left[pool]) // _WAVES
         cheapest = int(cost.min(initial=self.left[pool] + 1))
         for i in np.lexsort((waiting, -worth)):
-            # Images without a look, and the first request, may use the pool's whole budget; others, one wave's share.
+            # Images without a look, and the first request, may use the pool's whole budget; others only a wave's share.
             limit = self.left[pool] if np.isinf(worth[i]) or not requests else allowed
             if spent + cheapest > limit:
                 break

@@ -90,7 +90,7 @@ def _share_looks(
 
 
 class _SequentialRun:
-    """Run that follows a schedule: takes looks from the store if it has them, and samples and stores the others.
+    """Sequential run: follows a schedule, takes looks from the store if it has them, and samples and stores others.
 
     While the device counts one part of the work, a second thread reads the votes of the previous part, decides which
     images are finished, and stores the looks. The two threads never work on the same images. Images are identified by
@@ -169,7 +169,7 @@ class _SequentialRun:
         self.sampler.advance(missing)
 
     def _read(self, places: Sequence[int]) -> list[Record]:
-        """Process the new votes of these images, and later looks already available; return finished images' records."""
+        """Process new votes of images, and later looks already available; return the records of finished images."""
         ready, done = list(places), list[int]()
         while ready:
             self._observe(ready)
@@ -181,7 +181,7 @@ class _SequentialRun:
         return self.records(done) if self.on_progress else []
 
     def _observe(self, places: Sequence[int]) -> None:
-        """Pass the votes of each image's next stage to the tracker, after storing those that are new."""
+        """Store the votes of each image's next stage if they are new, and pass them to the tracker."""
         fresh = list[Look]()
         for place in places:
             if not self._is_stored(place):

@@ -1,4 +1,4 @@
-"""The package's networks, users' own networks, ensembles, and `adapt_inputs` for models with other input units."""
+"""The package's networks, users' own networks, ensembles, and `adapt_inputs` for models with other input ranges."""
 
 from smoothcert.models.ensemble import Ensemble
 from smoothcert.models.layers import Classifier, NamedModel, Normalize, adapt_inputs

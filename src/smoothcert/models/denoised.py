@@ -58,11 +58,11 @@ class Denoised(nn.Module):
 class OneStepDiffusion(nn.Module):
     """A denoiser that calls the noise predictor of a diffusion model once (Carlini et al., ICLR 2023).
 
-    Images are scaled from [0, 1] to [-1, 1], which doubles the noise level. The model is called at the first time step
-    t with sqrt((1 - a_t) / a_t) >= 2 sigma, on images scaled by sqrt(a_t).
+    Images are scaled from [0, 1] to [-1, 1], which doubles the noise level. The predictor is called at the first time
+    step t with sqrt((1 - a_t) / a_t) >= 2 sigma, on images scaled by sqrt(a_t).
 
     Args:
-        predict_noise: Maps images and time steps (int64 [batch]) to the noise in the images, with unit variance.
+        predict_noise: Maps images and time steps (int64 [batch]) to the noise in the images, scaled to unit variance.
         alphas_cumprod: The products a_t of the diffusion schedule, decreasing from nearly 1.
         sigma: The noise level on images in [0, 1].
 

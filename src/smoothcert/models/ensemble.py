@@ -16,10 +16,10 @@ from smoothcert.models.layers import Classifier, NamedModel
 class Ensemble(nn.Module):
     """An ensemble of models, which is itself a model (Horvath et al., 2022).
 
-    Its scores are the mean of its members' scores. With `consensus` K, they are the mean of the first K members' scores
-    wherever these K members predict the same class, so that the other members are needed only for the remaining inputs;
-    the result then depends on the order of the members. In both cases, the ensemble is a fixed function of the input
-    and can be certified.
+    Its scores are the mean of its members' scores. With `consensus` K, an input on which the first K members predict
+    the same class gets the mean of these K members' scores, so that only the other inputs need all members; the scores
+    then depend on the order of the members. In both cases, the ensemble is a fixed function of the input and can be
+    certified.
 
     Args:
         models: The members, models for the same inputs and classes. Usually they differ only in their training seed.

@@ -38,7 +38,7 @@ class Normalize(nn.Module):
 
 
 class NamedModel(nn.Module, ABC):
-    """Base class of models that wrap a `network` and name its architecture and number of classes, for use in files."""
+    """Base class of models that wrap a `network` and record its architecture and number of classes for checkpoints."""
 
     network: nn.Module
 
@@ -48,7 +48,7 @@ class NamedModel(nn.Module, ABC):
 
     @abstractmethod
     def check_shape(self, shape: Sequence[int]) -> None:
-        """Raise if the network does not accept inputs of a shape."""
+        """Raise if the network does not accept inputs of this shape."""
 
 
 class Classifier(NamedModel):
@@ -89,14 +89,14 @@ class Classifier(NamedModel):
 
 
 class AdaptedModel(nn.Module):
-    """A model that converts inputs in [0, 1] to the units that the wrapped model expects."""
+    """A model that converts inputs in [0, 1] to the range that the wrapped model expects."""
 
     def __init__(self, model: Callable[[Tensor], Tensor], normalize: Normalize) -> None:
         super().__init__()
         self.model, self.normalize = model, normalize
 
     def forward(self, x: Tensor) -> Tensor:
-        """Convert inputs to the model's own units and classify them."""
+        """Convert inputs to the wrapped model's range and return its scores."""
         return self.model(self.normalize(x))
 
 
@@ -111,7 +111,7 @@ def adapt_inputs(
     """Wrap a model that expects inputs in another range, or standardized inputs, so that it accepts inputs in [0, 1].
 
     `sigma` then means the same for every model, since it is measured on the scale [0, 1]. A model for inputs in [-1, 1]
-    that was trained with noise of 0.5 in its own units needs sigma = 0.25.
+    that was trained with noise of 0.5 on that scale needs sigma = 0.25.
 
     Args:
         model: A function from a batch of inputs to scores.

@@ -56,7 +56,7 @@ def blocked_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
 def banded_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
     """Compute `conv_relu_pool` by multiplying whole image rows by a banded matrix.
 
-    More than half of the matrix is zero, but images are copied in whole rows instead of gathered patches.
+    More than half of the matrix is zero, but copying whole rows takes less memory bandwidth than gathering patches.
     """
     count, _, height, width = x.shape
     reach = conv.kernel_size[0] + 1  # rows of pixels that a row of pooling windows depends on
@@ -70,9 +70,10 @@ def banded_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
 
 
 def _taps(size: int, width: int, columns: int, device: torch.device) -> Tensor:
-    """Return a mask that is True where a filter tap meets a pixel of a strip, per column and position in a window.
+    """Return a mask of the pixels of a strip that each filter tap multiplies.
 
-    Its shape is [size * size, (size + 1) * width * columns * 4].
+    It covers every output column and each of the four positions in a pooling window; its shape is
+    [size * size, (size + 1) * width * columns * 4].
     """
     tap, place = torch.arange(size, device=device), torch.arange(2, device=device)
     row, column = torch.arange(size + 1, device=device), torch.arange(width, device=device)
@@ -84,6 +85,6 @@ def _taps(size: int, width: int, columns: int, device: torch.device) -> Tensor:
 
 
 def _pooled(products: Tensor, conv: nn.Conv2d) -> Tensor:
-    """Add the bias to the maximum over positions of `products` [count, rows, columns, position, filter]; apply ReLU."""
+    """Reduce `products` [count, rows, columns, positions, filters] to the maximum over positions; add bias and ReLU."""
     largest = products.amax(dim=3)
     return F.relu(largest if conv.bias is None else largest + conv.bias).permute(0, 3, 1, 2)

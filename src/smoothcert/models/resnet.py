@@ -43,7 +43,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3x3 convolution between two 1x1 convolutions, with a shortcut; the 3x3 convolution has the stride."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut; `stride` is the stride of the 3x3 convolution."""
 
     expansion = 4
 
@@ -66,7 +66,8 @@ class Bottleneck(nn.Module):
 class ResNet(nn.Module):
     """A stem, stages of residual blocks, mean pooling and a linear layer.
 
-    Every stage except the first halves the image and doubles the width.
+    `depths` is the number of blocks per stage, and `width` the number of channels after the stem. Every stage except
+    the first halves the height and width of the feature maps and doubles the number of channels.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class ResNet(nn.Module):
 
 
 def _uses_training_kernels(x: Tensor) -> bool:
-    """Return True for training in bfloat16 on a CUDA device, where our kernels are faster for narrow layers."""
+    """Return True for bfloat16 training on CUDA, where the package's kernels speed up layers with few channels."""
     return (
         torch.is_grad_enabled()
         and x.is_cuda

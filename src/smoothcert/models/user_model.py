@@ -14,15 +14,15 @@ from smoothcert.errors import UsageError, first_line, kind_of
 from smoothcert.models.layers import NamedModel
 
 Factory = Callable[..., nn.Module]
-"""Function or class that returns a network; it may take `num_classes` and `input_shape`, as given by the data."""
+"""Function or class that returns a network; it may have parameters `num_classes` and `input_shape`."""
 
 
 class UserModel(NamedModel):
     """A user's network, for inputs of one shape.
 
     Scores are returned in the dtype of the inputs, so that losses are computed in float32 even under bfloat16 autocast.
-    If the network's output has an attribute `logits`, as in the package transformers, that attribute is used as the
-    scores. Checkpoints store the weights under the network's own names, without the prefix `network.`.
+    If the network's output has an attribute `logits`, as in Hugging Face Transformers, that attribute is used as
+    the scores. Checkpoints store the weights under the network's own names, without the prefix `network.`.
 
     `num_classes` is the number of scores per input. `data_classes` is the number of classes in the data, which was
     passed to the network's factory; it may be smaller.
@@ -47,7 +47,7 @@ class UserModel(NamedModel):
 class ModuleCopies:
     """A factory that returns copies of a module, with its weights.
 
-    The module is copied at once, so that later changes to it have no effect.
+    The module is copied when the factory is created, so that later changes to the module have no effect.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -132,7 +132,7 @@ def _call(factory: Factory, **arguments: Any) -> Any:
         raise
     except KeyError as error:  # for example from a function that reads the argument from its **kwargs
         names = " and ".join(f"`{name}`" for name in arguments)
-        text = f"there is no {first_line(error)}; a function receives {names} only as parameters with these names"
+        text = f"there is no {first_line(error)}; a factory receives {names} only as parameters with these names"
         raise UsageError(f"The model cannot be created ({text}).") from error
     except Exception as error:
         raise UsageError(f"The model cannot be created ({first_line(error)}).") from error

@@ -36,7 +36,7 @@ class BaseClassifier:
             raise UsageError(f"Expected `model` to be callable, but got {kind_of(model)}{hint}.")
         if form == "folded" and not is_packaged(model):
             raise UsageError(
-                f"Only networks from `create_model` and ensembles of them can be folded, but got {kind_of(model)}; "
+                f"Only networks from `create_model` and ensembles of them can be folded, not {kind_of(model)}; "
                 "choose `form='plain'`."
             )
         self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
@@ -50,7 +50,7 @@ class BaseClassifier:
 
     @property
     def scores_rows_alone(self) -> bool:
-        """True if the model is known to score each input by itself, as the package's unaltered networks do."""
+        """True if the model is known to score each input of a batch independently, as the package's own networks do."""
         return is_unaltered(self.model) or getattr(self.model, "scores_rows_alone", False) is True
 
     @contextmanager
@@ -70,7 +70,7 @@ class BaseClassifier:
                 module.training = mode
 
     def voters(self, count: int, *, thread_safe: bool = False) -> list[Voter]:
-        """Return a voter for each of `count` threads, or only one if several may be unsafe.
+        """Return a voter for each of `count` threads, or only one if voting in several threads may be unsafe.
 
         Modules are copied for every thread. The package's compiled networks, which have no state, and models that users
         declare to be thread-safe are shared instead. Call within `voting`.
@@ -128,13 +128,13 @@ class BaseClassifier:
         kinds = {weight.dtype for weight in self.model.parameters() if weight.is_floating_point()}
         if kinds and given not in kinds:
             raise UsageError(
-                f"The model's weights are {kinds.pop()}, but its inputs are {given}; convert it with `model.float()`, "
-                "or wrap it in a module that converts its inputs."
+                f"The model's weights are {kinds.pop()}, but its inputs are {given}; convert the model with "
+                "`model.float()`, or wrap it in a module that converts the inputs."
             )
 
 
 def _advise(shape: torch.Size) -> str:
-    """Return advice on a model that cannot score inputs of this shape."""
+    """Return advice for a model that failed on inputs of this shape."""
     if len(shape) == 3 and shape[0] > 4 >= shape[2]:
         return "pass images as [channels, height, width], such as `x.permute(2, 0, 1)` if the channels are last"
     return f"set `input_shape` if one input is not of shape {list(shape)}"

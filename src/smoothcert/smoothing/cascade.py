@@ -1,4 +1,4 @@
-"""Cascades of smoothed classifiers, whose noise level depends on the input."""
+"""Cascades of smoothed classifiers: each input is classified at a noise level that depends on the input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CascadeCertificate:
     Attributes:
         prediction: The certified class, or -1 if the cascade abstains.
         radius: The certified l2 radius, 0 for an abstention.
-        level: Position of the classifier that answers, or -1 for an abstention.
+        level: Position of the classifier that answers, counted from 0, or -1 for an abstention.
 
     Example:
         >>> CascadeCertificate(prediction=3, radius=0.5, level=0).radius
@@ -39,14 +39,15 @@ class CascadeCertificate:
 
 @takes(classifiers=Iterable, p0=Real, first_share=Real)
 class Cascade:
-    """Smoothed classifiers of decreasing sigma; the first one confident enough answers (Jeong and Shin, 2023).
+    """Smoothed classifiers of decreasing sigma; the first confident classifier answers (Jeong and Shin, 2023).
 
-    A level answers if it gives a class a probability above `p0`. Otherwise the next level is consulted; if no level
-    answers, the cascade abstains. The certificate covers the whole cascade: within the radius, earlier levels stay
-    silent and the answering level keeps its class.
+    Each classifier is a level of the cascade. A level answers if it gives a class a probability above `p0`. Otherwise
+    the next level is consulted; if no level answers, the cascade abstains. The certificate covers the whole cascade:
+    within the radius, earlier levels stay silent and the answering level keeps its class.
 
     Args:
-        classifiers: `SmoothedClassifier`s with Gaussian noise for the same inputs and classes.
+        classifiers: `SmoothedClassifier`s with Gaussian noise for the same inputs and classes, in order of decreasing
+            sigma.
         p0: Class probability above which a level answers, in [0.5, 1).
         first_share: Share of alpha for the first level's lower bound; the other bounds share the rest equally.
 
@@ -104,7 +105,7 @@ class Cascade:
         index: Any = None,
         batch: int | None = None,
     ) -> CascadeCertificate:
-        """Certify one input or a batch. Later levels vote only on inputs that earlier ones have passed on.
+        """Certify one input or a batch. Each level votes only on the inputs that the previous level passed on.
 
         Args:
             x: One input or a batch.
@@ -143,7 +144,7 @@ class Cascade:
 
 
 def _require_equal(name: str, values: Sequence[Any]) -> None:
-    """Raise if two known values differ."""
+    """Raise if two of the values differ; None means unknown and is ignored."""
     known = [value for value in values if value is not None]
     if other := [value for value in known if value != known[0]]:
         raise UsageError(f"Expected `classifiers` to have the same `{name}`, but got {known[0]} and {other[0]}.")

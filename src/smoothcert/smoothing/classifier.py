@@ -40,7 +40,7 @@ class Certificate:
         radius: The certified radius, 0 for an abstention; float or float64 [batch].
         p_lower: Lower confidence bound on the probability of the selected class; float or float64 [batch].
         counts: The votes behind `p_lower`, int64 [classes] or [batch, classes].
-        selection_counts: The votes that selected the class, of the same shape.
+        selection_counts: The votes that selected the class, in the same shape as `counts`.
 
     Example:
         >>> import smoothcert, torch
@@ -65,10 +65,10 @@ class Certificate:
 class SmoothedClassifier(nn.Module):
     """Randomized smoothing of any callable that maps a batch of inputs to scores [batch, classes].
 
-    Noise is added to the input as given. Images are expected in [0, 1]; any scaling that a model needs after that is
-    part of the model (see `adapt_inputs`). An `nn.Module` votes in eval mode. The certificate is for the
-    model as deployed: precision, form and micro-batch are part of the certified function, and they are recorded in the
-    sidecar of results.
+    Noise is added to the input as given. Images are expected in [0, 1]; if a model needs another scale, the conversion
+    is part of the model (see `adapt_inputs`). An `nn.Module` votes in eval mode. The certificate is for the model as
+    deployed: precision, form and micro-batch size are part of the certified function, and are recorded in the sidecar
+    of results.
 
     Args:
         model: The base classifier.
@@ -213,7 +213,7 @@ class SmoothedClassifier(nn.Module):
         Args:
             x: One input or a batch.
             n: Number of noise samples per input.
-            alpha: Maximum probability that a prediction is not the class of the smoothed classifier.
+            alpha: Maximum probability of predicting a class other than the most likely class under noise.
             seed: Seed of the noise, or None for a fresh one.
             index: One integer per input, below 2**32, that identifies its noise (default: a hash of the input).
             batch: Number of noisy samples in memory at once (default: chosen for the device).
@@ -293,13 +293,15 @@ class SmoothedClassifier(nn.Module):
         purpose: int = Purpose.CERTIFY,
         work: Work | None = None,
     ) -> Tensor:
-        """Return the votes of each input by stage, [batch, stages, classes] on the CPU.
+        """Return the votes of each input by stage, [inputs, stages, classes], on the CPU.
 
-        Stage i consists of samples edges[i] to edges[i+1] - 1. `work` lists the micro-batches to count (default: all),
-        each by the position of its input in the batch and its number among the micro-batches of that input.
+        Stage i consists of each input's noise samples edges[i] to edges[i+1] - 1. `work` lists the micro-batches to
+        count (default: all): for each, the position of its input and its number among that input's micro-batches.
         """
         if edges[-1] >= 1 << 32:
-            raise UsageError(f"Expected fewer than 2**32 samples per input, but got {edges[-1]:,}.")
+            raise UsageError(
+                f"Expected fewer than 2**32 noise samples per input, but got {edges[-1]:,}; choose a smaller n."
+            )
         if batch is not None:
             bounds.check_count("batch", batch)
         device = self.device_for(inputs)
@@ -349,7 +351,7 @@ class SmoothedClassifier(nn.Module):
         return inputs.device
 
     def micro_batch_for(self, shape: Sequence[int], device: torch.device) -> int:
-        """Return the number of noisy copies that the model sees at once."""
+        """Return the number of noisy inputs of a given shape that the model sees at once."""
         return self.micro_batch or default_micro_batch(torch.Size(shape).numel(), device)
 
     def check_values(self, batch: Tensor) -> None:
@@ -376,7 +378,10 @@ class SmoothedClassifier(nn.Module):
 
     @contextmanager
     def _independent_votes(self, one: Tensor, micro_batch: int, votes: int, threads: int) -> Iterator[None]:
-        """Check before and after votes that a user's model scores inputs independently: at first, then at random."""
+        """Check, before and after the enclosed voting, that a user's model scores inputs independently.
+
+        The check runs the first time that the model votes, and later at random.
+        """
         due, deployed = self._schedule.due(votes), self._base.deployed
         if self._base.scores_rows_alone or (deployed.independent and not due):
             yield

@@ -61,12 +61,12 @@ def count_votes(
     dtype: torch.dtype,
     work: Work,
 ) -> Tensor:
-    """Count how often each class wins under noise, for samples edges[i] to edges[i+1] - 1 of each input.
+    """Return the votes of each input by stage, int64 [inputs, stages, classes + 1].
 
-    `inputs` [count, ...] and `indices` [count] are on the same device. Each of the `voters` runs in its own thread.
-    About `batch` noisy samples are in memory at once. Noise is added as described in `add_noise`, and the sum is cast
-    to `dtype` once. `work` lists the micro-batches to count. Returns int64 [count, stages, classes + 1]; the last
-    column counts samples with NaN scores.
+    Stage i consists of each input's noise samples edges[i] to edges[i+1] - 1. The last column counts noise samples with
+    NaN scores. `inputs` and `indices` [inputs] are on the same device. Each of the `voters` runs in its own thread.
+    About `batch` noisy samples are in memory at once. `add_noise` adds the noise and casts the sum to `dtype`. `work`
+    lists the micro-batches to count.
     """
     device, count = inputs.device, len(inputs)
     stages, columns = len(edges) - 1, num_classes + 1

@@ -17,7 +17,7 @@ Captured = tuple[Tensor, Tensor, torch.cuda.CUDAGraph]
 
 @contextmanager
 def capturing(graph: torch.cuda.CUDAGraph, stream: Any) -> Iterator[None]:
-    """Capture a graph on a stream, whose device need not be the current one.
+    """Capture a graph on a stream; the stream's device need not be the current device.
 
     `torch.cuda.graph` leaves its stream current if a capture fails. Restoring the previous stream keeps later work in
     order.
@@ -32,7 +32,8 @@ def capturing(graph: torch.cuda.CUDAGraph, stream: Any) -> Iterator[None]:
 class Replayed:
     """A network with constant weights, captured as a CUDA graph for each input shape and replayed from then on.
 
-    The next call overwrites the returned scores. A network that cannot be captured is called directly.
+    Each call overwrites the scores that the previous call returned. A network that cannot be captured is called
+    directly.
     """
 
     def __init__(self, network: Callable[[Tensor], Any]) -> None:
@@ -49,7 +50,7 @@ class Replayed:
                 raise
             except RuntimeError as error:
                 self._graphs = False
-                text = f"The network is called directly, not replayed as a CUDA graph ({first_line(error)})."
+                text = f"The network is called directly, which is slower than a CUDA graph ({first_line(error)})."
                 warnings.warn(text, Notice, stacklevel=2)
         if key not in self._captured:
             return self.network(x)

@@ -1,9 +1,10 @@
 """Forms in which a base classifier votes: plain, folded, compiled or pinned.
 
-Folding merges BatchNorm and the scale of the input normalization into the convolutions: the same function up to
-rounding, with fewer passes over memory. (The kernel for CIFAR ResNets applies BatchNorm to its float32 sums instead.)
-`compiled` and `pinned` networks are folded, then compiled: `compiled` selects kernels by timing them, `pinned` by fixed
-rules, so that every run uses the same kernels. The form is part of the certified function and recorded in the sidecar.
+Folding merges BatchNorm and the scale of the input normalization into the convolutions. A folded network computes the
+same function up to rounding, with fewer passes over memory. (The kernel for CIFAR ResNets applies BatchNorm to its
+float32 sums instead.) `compiled` and `pinned` networks are folded, then compiled: `compiled` selects kernels by timing
+them, `pinned` by fixed rules, so that every run uses the same kernels. The form is part of the certified function and
+recorded in the sidecar.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _WORTH_COMPILING, _WORTH_COMPILING_KERNELS = 1e15, 2e16
 
 
 def choose_deployment(model: Callable[[Tensor], Any], shape: Sequence[int], samples: int) -> tuple[str, str]:
-    """Return the fastest form and precision for this many noise samples on the model's device.
+    """Return the fastest form and precision to count the votes of `samples` noise samples on the model's device.
 
     The package's networks are folded. On a CUDA device they are also cast to bfloat16, and compiled if that pays off.
     """
@@ -145,7 +146,7 @@ def with_kernels(folded: Classifier, model: Classifier) -> Classifier:
     """Replace layers of `folded`, the folded form of `model`, with the package's kernels if the device supports them.
 
     There are kernels for CIFAR ResNets (see `has_kernels`), ResNets of bottlenecks (see `has_bottlenecks`), and the
-    convolutions that a network lists in `pooled`. The last of these must be followed by a linear layer.
+    convolutions that a network lists in `pooled`. The last convolution in `pooled` must be followed by a linear layer.
     """
     if not (next(folded.parameters()).is_cuda and network_kernels()):
         return folded
@@ -168,7 +169,7 @@ def with_kernels(folded: Classifier, model: Classifier) -> Classifier:
 
 
 def voting_kernel(model: Any, form: str, precision: str, device: torch.device, shape: Sequence[int]) -> str | None:
-    """Return the name of the voting kernel if it rounds differently from kernels of earlier versions, else None."""
+    """Return the voting kernel's name if it rounds differently from earlier versions of smoothcert, else None."""
     if form == "plain" or precision != "bf16" or device.type != "cuda" or not network_kernels():
         return None
     from smoothcert.models.cuda.resident_network import has_kernels, kernels_compile
@@ -183,8 +184,8 @@ def voting_kernel(model: Any, form: str, precision: str, device: torch.device, s
 def fold(model: Classifier) -> Classifier:
     """Return a copy in eval mode without BatchNorm, and with the input normalization reduced to a subtraction.
 
-    The subtraction is folded as well unless the first convolution pads its input, since it pads with zeros after the
-    subtraction.
+    The subtraction is folded into a bias as well, unless the first convolution pads its input: padding follows the
+    subtraction, so the bias would be wrong at the borders.
     """
     for name, module in model.named_modules():
         if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):

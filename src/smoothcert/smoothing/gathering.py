@@ -16,7 +16,7 @@ from torch import Tensor
 from smoothcert.models import Ensemble
 
 Tally = Callable[[Tensor, Tensor], None]
-"""Adds the winners of scores [..., classes] to the counters at places [...]."""
+"""Function of scores [..., classes] and places [...]; counts each winning class in the counters at its place."""
 _FULL = 0.75  # share of rows in use at which a micro-batch counts as full
 _MOST_PENDING = 16  # number of pending inputs, in micro-batches, that triggers the scoring of full micro-batches
 
@@ -26,7 +26,7 @@ class Gathering:
 
     Args:
         ensemble: The deployed ensemble.
-        micro_batch: Number of rows that its members see at once.
+        micro_batch: Number of rows that the members see at once.
         tally: Function that counts votes.
     """
 
@@ -36,7 +36,10 @@ class Gathering:
         self._count = 0
 
     def add(self, noisy: Tensor, places: Tensor) -> None:
-        """Count votes that the first members decide in micro-batches [parts, micro_batch, ...]; keep other inputs."""
+        """Count the votes on which the first members agree, and keep the other inputs.
+
+        `noisy` is [micro-batches, rows, ...], and `places` is [micro-batches, rows].
+        """
         for part, place in zip(noisy, places, strict=True):
             total, agree = self._ensemble.first(part.clone())  # members may write into their inputs
             assert self._ensemble.consensus is not None

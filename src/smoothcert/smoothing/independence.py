@@ -1,11 +1,11 @@
-"""Check that a model scores each input by itself; otherwise its votes are not independent and prove nothing.
+"""Check that a model scores each input of a batch independently; otherwise the votes prove nothing.
 
-A model passes if it gives an input the same scores alone, at any position, beside other inputs, and when called again.
-Differences are allowed only if they are random and independent between the inputs of a batch: then the certificate
-holds for a randomized classifier.
+A model passes if the scores of an input are the same alone or beside other inputs, at any position in the batch, and in
+every call. Differences are allowed only if they are random and independent between the inputs of a batch: then the
+certificate holds for a randomized classifier.
 
-The check compares only batches of one shape, because kernels round differently for other shapes. Unless the
-shape is fixed, it uses small batches, so that it costs little even on a GPU.
+The check compares only batches of the same size, because kernels round differently for other sizes. Unless the model
+needs a fixed size, the batches are small, so that the check costs little even on a GPU.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ class CheckSchedule:
         self._votes_left = self._random.uniform(0, 2 * max(_GAP, 200 * micro_batch))
 
     def due(self, votes: int) -> bool:
-        """Return True if a check is due within the next `votes` votes."""
+        """Count down `votes` votes, and return True if a check is due during them."""
         self._votes_left -= votes
         return self._votes_left < 0
 
 
 class IndependenceCheck:
-    """Compares a model's scores of the same inputs before and after votes are counted.
+    """Comparison of a model's scores for the same inputs, before and after votes are counted.
 
     Args:
-        classify: The model.
+        classify: Function that scores a batch with the model.
         clean: The input whose votes are counted.
         draw: Function that returns a given number of noisy copies of `clean`.
         micro_batch: Number of inputs that the model sees at once when it votes.
         precision: Precision in which the model votes.
         fixed_shape: True if batches of another size are impossible or expensive.
-        thorough: True to also compare inputs scored alone with the same inputs scored side by side.
+        thorough: True to also compare scores of inputs alone with scores of the same inputs in a mixed batch.
     """
 
     def __init__(
@@ -147,12 +147,12 @@ class IndependenceCheck:
         self._alone = expected[-len(self._others) :].argmax(dim=1)
 
     def _differing(self, first: Tensor, second: Tensor) -> list[int]:
-        """Return a list of the first row whose scores differ beyond rounding or whose winners differ; empty if none."""
+        """Return [row] for the first row with different winners or with scores that differ beyond rounding, or []."""
         same = self._same(first, second) & (_winners(first) == _winners(second))
         return (~same).nonzero().flatten()[:1].tolist()
 
     def _diagnose(self, first: _Place, second: _Place) -> None:
-        """Raise unless the scores of an input in two places differ at random, independently of other inputs."""
+        """Raise unless an input's scores in two places differ only at random, and independently of other inputs."""
         copies = _copies(first[0][first[1]], self._some)
         calls = list[Tensor]()
         for i in range(max(4, _REPEATED // self._some)):
@@ -176,7 +176,7 @@ class IndependenceCheck:
         return not self._all_same(scores)
 
     def _changed_for_good(self) -> bool:
-        """Return True if more earlier scores differ from two later, agreeing calls than chance explains."""
+        """Return True if earlier scores differ from two later calls that agree, more often than chance explains."""
         changed, total = 0, 0
         for batch, before in self._history:
             now, again = self._call(batch), self._call(batch)
@@ -227,7 +227,7 @@ def _winners(scores: Tensor) -> Tensor:
 
 
 def _other_inputs(clean: Tensor, noisy: Tensor) -> Tensor:
-    """Return inputs that a model is likely to assign to other classes."""
+    """Return inputs that a model is likely to classify differently from `clean`."""
     scale = clean.abs().max().clamp(min=float((noisy - clean).abs().max()))
     far = clean + 4 * (noisy - clean)
     mirrored = noisy.flatten().flip(0).view_as(noisy)

@@ -21,14 +21,14 @@ AUTO = "auto"
 STEPS_PER_SIGMA = 1024
 """Smallest sigma, as a multiple of the spacing of float32 numbers at the largest input.
 
-Inputs are rounded to float32, by at most half a step per value. This moves an input of d values by at most
-sqrt(d) / 2048 sigma, and its true radius by no more. The sum of input and noise is rounded, too, but this rounding is a
-function of the exact sum, and so a part of the base classifier, like the cast of noisy inputs to bfloat16.
+Inputs are rounded to float32, by at most half of this spacing per value. This moves an input of d values by at most
+sqrt(d) * sigma / 2048, and its true radius by no more. The sum of input and noise is rounded, too, but this rounding is
+a function of the exact sum, and so a part of the base classifier, like the cast of noisy inputs to bfloat16.
 """
 
 
 def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
-    """Convert x to a float32 batch, and return True as well if x is a single input.
+    """Return x as a float32 batch, and True if x is a single input.
 
     `shape` is the shape of one input, if known.
     """
@@ -52,7 +52,7 @@ def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
 
 
 def check_values(batch: Tensor, noise: Noise, limits: tuple[float, float] | str | None) -> None:
-    """Raise if inputs are not finite, too large for `noise`, or outside `limits`, the range that sigma refers to."""
+    """Raise if inputs are not finite, not valid for `noise`, or outside the range `limits`."""
     if not bool(batch.isfinite().all()):
         raise UsageError("The inputs contain NaN or values that are infinite in float32.")
     if isinstance(noise, GridNoise):
@@ -104,7 +104,7 @@ def as_shape(shape: Sequence[int]) -> torch.Size:
 
 
 def as_indices(index: Any, inputs: Tensor) -> Tensor:
-    """Return the index of each input, which identifies its noise: by default a hash of its bytes.
+    """Return the integer that identifies each input's noise: its `index`, or by default a hash of the input's bytes.
 
     With the hash, different inputs have different noise even if they are certified one by one.
     """

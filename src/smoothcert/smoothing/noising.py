@@ -26,10 +26,11 @@ def add_noise(
     purpose: int,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Return noisy copies of `inputs[image]`, with shape [micro-batches, micro_batch, ...].
+    """Return micro-batches of noisy inputs, [micro-batches, rows, ...].
 
-    Noise sample s of the input with index i is a function of (seed, purpose, i, s) only. Noise is added in float32, or
-    in integers on the grid of 8-bit images, and the sum is cast to `dtype` once.
+    Micro-batch m contains copies of inputs[image[m]], with the noise samples numbered samples[m]. `indices` has the
+    index of each input; noise sample s of the input with index i is a function of (seed, purpose, i, s) only. Noise is
+    added in float32, or in integers on the grid of 8-bit images, and the sum is cast to `dtype` once.
     """
     shape = (*samples.shape, *inputs.shape[1:])
     kernels = triton_kernels() if inputs.is_cuda and not isinstance(noise, UniformNoise) else None
@@ -66,7 +67,8 @@ def check_grid(noise: GridNoise, inputs: Tensor) -> None:
         raise UsageError("Expected inputs to be 8-bit images (multiples of 1/255 in [0, 1]) for sound certification.")
     size = inputs[0].numel()
     if noise.slack < thresholds(noise.sigma).slack(size):
-        raise UsageError(f"Expected `noise` to be `grid_noise({noise.sigma}, {size})`, but got one for smaller inputs.")
+        expected = f"`grid_noise({noise.sigma}, {size})`"
+        raise UsageError(f"Expected `noise` to be {expected}, but got grid noise for smaller inputs.")
 
 
 def _on_grid(sigma: float, inputs: Tensor, drawn: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -81,6 +83,6 @@ def _pixels(inputs: Tensor) -> Tensor:
 
 @cache
 def _table(sigma: float, device: torch.device) -> tuple[Tensor, int, tuple[int, int]]:
-    """Return thresholds on a device, the number to subtract from a bucket's index, and the limits of noisy pixels."""
+    """Return thresholds on a device, the offset to subtract from a bucket's index, and the limits of noisy pixels."""
     table = thresholds(sigma)
     return torch.tensor(table.counts, device=device), table.offset, (table.low, table.high)

@@ -1,4 +1,4 @@
-"""Comparison of scores up to rounding, and of votes up to chance."""
+"""Compare scores up to rounding, and votes up to chance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEYOND_CHANCE = 8  # standard deviations
 
 
 def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float) -> Tensor:
-    """Return a mask of the rows in which two score vectors have the same margins up to rounding.
+    """Return a mask of the rows in which `first` and `second` have the same margins up to rounding.
 
     A margin is the distance of a class's score from the row's largest score. The tolerance is computed per class, so
     that a class masked with a huge negative score does not hide differences in other classes. A row with NaN matches
@@ -33,23 +33,24 @@ def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float
 
 
 def changed_for_good(changed: int, total: int) -> bool:
-    """Return True if chance cannot explain how often a score differs from two later ones that agree.
+    """Return True if chance cannot explain how often a score differs from two later scores that agree.
 
-    In `total` triples the scores are not all the same; in `changed` of these, only the first one differs. If scores
-    vary at random and independently, each of the three is equally likely to be the different one.
+    An input is scored three times. The three scores are not all equal for `total` inputs; for `changed` of these, only
+    the first score differs. If scores vary at random and independently, each of the three is equally likely to differ.
     """
     return changed > 0 and bool(special.bdtrc(changed - 1, total, 1 / 3) < _FALSE_ALARM)
 
 
 def overdispersed(votes: NDArray[np.float64], count: int) -> bool:
-    """Return True if sums of `count` votes each vary more than sums of independent votes would.
+    """Return True if vote counts vary more than they would if the votes were independent.
 
-    Sums of independent votes vary at most as much as binomial numbers, even if the votes have different probabilities.
+    Each entry of `votes` is the number of votes for one class among `count` votes. If votes are independent, such
+    numbers vary at most as much as binomial random numbers, even if the votes have different probabilities.
     """
     share = votes.mean() / count
     variance = count * share * (1 - share)
     if not variance:
         return False
     statistic = ((votes - count * share) ** 2).sum() / variance
-    spread = np.sqrt(len(votes) * max(0.5, 2 + 1 / variance - 6 / count))  # of the statistic for binomial numbers
+    spread = np.sqrt(len(votes) * max(0.5, 2 + 1 / variance - 6 / count))  # of the statistic if entries are binomial
     return bool(statistic > len(votes) + _BEYOND_CHANCE * spread)

@@ -1,8 +1,8 @@
-"""Threads that vote on the CPU: each computes whole micro-batches by itself.
+"""Threads that vote on the CPU: each thread computes whole micro-batches.
 
-Threads that share every operation wait for each other at the end of each one, and on a busy machine one delayed thread
-delays all. Here, threads wait for each other only at the end of the votes. An operation on a single thread also always
-rounds the same way, so votes do not depend on the number of threads.
+If several threads shared each operation, they would wait for each other after every operation, and on a busy machine
+one delayed thread would delay all. Here, threads wait for each other only once all votes are counted. Also, an
+operation on a single thread always rounds the same way, so votes do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def single_threaded(device: torch.device) -> Iterator[None]:
 def share_out(items: Iterable[_Item], workers: Sequence[Callable[[Iterator[_Item]], _Result]]) -> list[_Result]:
     """Run workers at the same time, the first in the calling thread, on items that they take from one queue.
 
-    If a worker fails or is interrupted, the others receive no more items, and its exception is raised once they end.
+    If a worker fails or is interrupted, the others receive no more items; once they end, the exception is raised.
     """
     queue = deque(items)
 
@@ -76,10 +76,11 @@ def _take_all(queue: deque[_Item]) -> Iterator[_Item]:
 
 
 def copy_module(network: Any, count: int) -> list[nn.Module]:
-    """Return copies of a module for other threads, or none if they may be unsafe. Copies share the parameters.
+    """Return copies of a module for other threads, or [] if copies may be unsafe. Copies share the parameters.
 
-    A thread with its own copy does not see attributes that another thread writes. Functions inside a module, such as
-    hooks, are not copied and may have state; copies of a random generator would repeat its numbers.
+    A thread with its own copy does not see attributes that another thread writes. Copies are unsafe if the module
+    contains functions, such as hooks, which are not copied and may have state, or random generators, whose copies would
+    all draw the same numbers.
     """
     if not isinstance(network, nn.Module) or any(map(_has_functions, network.modules())):
         return []

@@ -26,7 +26,7 @@ def resample_blocks(images: int, number: int, seed: int) -> Iterator[NDArray[np.
     """Yield the bootstrap samples in blocks: how often each sample draws each image, [samples, images].
 
     Args:
-        images: Number of images to draw from, and of draws per sample.
+        images: Number of images; each sample draws this many of them, with replacement.
         number: Number of samples.
         seed: Seed of the draws.
 

@@ -48,7 +48,7 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
     check_alpha(alpha)
     k, n = np.broadcast_arrays(as_floats("successes", successes), as_floats("trials", trials))
     if (wrong := (k < 0) | (k > n) | (n < 1)).any():
-        given = f"{k[wrong][0]:,.16g} and {n[wrong][0]:,.16g}"
+        given = f"{k[wrong][0]:,.16g} successes in {n[wrong][0]:,.16g} trials"
         raise UsageError(
             f"Expected `successes` to be between 0 and `trials`, and `trials` to be at least 1, but got {given}."
         )
@@ -62,9 +62,9 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
 def _inverse_tail(failures: Floats, successes: Floats, alpha: float) -> Floats:
     """Return the failure probability at which P(at most `failures` failures) = alpha.
 
-    SciPy's inverse is often too low for exactly 999 failures, for 10**8 or more trials, and for alpha below 1e-240: at
-    the returned value, P can be many times alpha. SciPy's distribution function is accurate, so we use it to check the
-    inverse, and bisect where the check fails.
+    SciPy's inverse, `betainccinv`, is often too low for exactly 999 failures, for 10**8 or more trials, and for alpha
+    below 1e-240: at its value, P can be many times alpha. SciPy's distribution function, `betaincc`, is accurate, so we
+    check the inverse with it, and bisect where the check fails.
     """
     bound: Floats = np.asarray(special.betainccinv(failures + 1, successes, alpha), dtype=np.float64)
     wrong = ~(np.abs(special.betaincc(failures + 1, successes, bound) / alpha - 1) <= _TOLERANCE)
@@ -104,7 +104,7 @@ def gaussian_radius(failure: ArrayLike, sigma: float) -> Floats:
     """Return the certified l2 radius sigma * Phi^-1(1 - failure) of Gaussian noise (Cohen et al., 2019).
 
     Args:
-        failure: Upper bound on the probability that the base classifier does not return the class.
+        failure: Upper bound on the probability that the base classifier does not return the certified class.
         sigma: Standard deviation of the noise.
 
     Returns:
@@ -124,10 +124,10 @@ def gaussian_radius(failure: ArrayLike, sigma: float) -> Floats:
 def certify_counts(
     selection: ArrayLike, estimation: ArrayLike, sigma: float, alpha: float
 ) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Certify inputs from the votes of both stages (CERTIFY of Cohen et al., 2019).
+    """Certify inputs from the votes of the selection and estimation stages (CERTIFY of Cohen et al., 2019).
 
-    The class with the most votes in the selection is certified (the lowest index on ties); the votes of the
-    estimation, drawn independently, bound its probability.
+    The selection chooses the class with the most votes (the lowest index on ties). The estimation, on independent
+    noise samples, bounds the probability of this class.
 
     Args:
         selection: Class counts of the selection stage, [..., classes].
@@ -162,14 +162,15 @@ def certify_counts(
 def predict_counts(counts: ArrayLike, alpha: float) -> NDArray[np.int64]:
     """Predict classes from votes (PREDICT of Cohen et al., 2019).
 
-    The top class must win a two-sided binomial test at one half against the runner-up.
+    The class with the most votes is returned only if a two-sided binomial test at level alpha rejects that the
+    runner-up is equally likely.
 
     Args:
         counts: Class counts, [..., classes].
-        alpha: Maximum probability that a prediction is not the class of the smoothed classifier.
+        alpha: Maximum probability of predicting a class other than the most likely class under noise.
 
     Returns:
-        The top class, or `ABSTAIN` where it does not win.
+        The class with the most votes, or `ABSTAIN` where the test does not reject.
 
     Raises:
         UsageError: If `alpha` is not in (0, 1), or the counts are invalid.
@@ -257,7 +258,7 @@ def check_sigma(sigma: float) -> None:
 
 
 def check_alpha(alpha: float, name: str = "alpha") -> None:
-    """Raise UsageError naming the argument if a probability is not between 0 and 1, exclusive."""
+    """Raise UsageError if `alpha` is not strictly between 0 and 1; the message calls it `name`."""
     if not 0 < _as_float(alpha) < 1:
         raise UsageError(f"Expected `{name}` to be between 0 and 1, exclusive, but got {quote(alpha)}.")
 
@@ -269,7 +270,7 @@ def check_seed(seed: int) -> None:
 
 
 def _as_float(value: float) -> float:
-    """Convert a Python or array-library number to a float, and anything else to NaN, which fails all comparisons."""
+    """Convert a number or array scalar to a float, and anything else to NaN, which fails all comparisons."""
     try:
         return math.nan if isinstance(value, str) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
@@ -277,7 +278,7 @@ def _as_float(value: float) -> float:
 
 
 def as_floats(name: str, values: Any) -> Floats:
-    """Convert numbers to an array of floats, or raise UsageError naming the argument."""
+    """Convert `values` to an array of floats, or raise UsageError for the argument `name`."""
     try:
         array = np.asarray(values)
         if array.dtype.kind in "biuf" or not array.size:
@@ -288,7 +289,7 @@ def as_floats(name: str, values: Any) -> Floats:
 
 
 def _as_counts(name: str, counts: ArrayLike) -> NDArray[Any]:
-    """Convert class counts [..., classes] to integers, or raise UsageError naming the argument."""
+    """Convert class counts [..., classes] to integers, or raise UsageError for the argument `name`."""
     array = np.asarray(as_floats(name, counts))
     possible = (array >= 0) & (array < _LARGEST_COUNT) & (array == np.floor(array))
     if not array.ndim or not array.shape[-1] or not possible.all():
@@ -298,7 +299,7 @@ def _as_counts(name: str, counts: ArrayLike) -> NDArray[Any]:
 
 
 def check_number(name: str, value: float) -> float:
-    """Return `value` as a finite float, or raise UsageError naming the argument."""
+    """Return `value` as a finite float, or raise UsageError for the argument `name`."""
     number = _as_float(value)
     if not math.isfinite(number):
         raise UsageError(f"Expected `{name}` to be a finite number, but got {quote(value)}.")
@@ -306,7 +307,7 @@ def check_number(name: str, value: float) -> float:
 
 
 def check_count(name: str, value: int) -> int:
-    """Return `value` as a positive int, or raise UsageError naming the argument."""
+    """Return `value` as a positive int, or raise UsageError for the argument `name`."""
     count = _as_index(value)
     if count is _NO_INDEX:
         raise UsageError(f"Expected `{name}` to be a whole number, but got {quote(value)}.")
@@ -318,7 +319,7 @@ def check_count(name: str, value: int) -> int:
 
 
 def _as_index(value: int) -> int:
-    """Convert a Python or array-library integer to an int, and anything else to `_NO_INDEX`, which is negative."""
+    """Convert an integer or integer array scalar to an int, and anything else to `_NO_INDEX`, which is negative."""
     try:
         return _NO_INDEX if isinstance(value, bool) else operator.index(value)
     except (TypeError, RuntimeError):

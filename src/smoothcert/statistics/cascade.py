@@ -1,8 +1,8 @@
-"""Certificates of a cascade, whose noise level depends on the input (Jeong and Shin, 2023). Does not import torch.
+"""Certificates of a cascade of smoothed classifiers (Jeong and Shin, 2023). Does not import torch.
 
 A cascade consults smoothed classifiers, its levels, in order of decreasing sigma. The first level at which a class has
-a probability above p_0 decides the class; if there is no such level, the cascade abstains. `docs/combining.md` proves
-the certificate.
+a probability above p_0 answers with this class; if there is no such level, the cascade abstains. So the noise level
+depends on the input. `docs/combining.md` proves the certificate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from smoothcert.statistics.bounds import ABSTAIN, Floats, check_alpha, check_sig
 
 
 class CascadeCertified(NamedTuple):
-    """Certificates of several inputs: predictions (-1 for an abstention), radii, and deciding levels (-1 for none)."""
+    """Certificates of several inputs: predictions (-1 for an abstention), radii, and answering levels (-1 for none)."""
 
     prediction: NDArray[np.int64]
     radius: Floats
@@ -29,9 +29,9 @@ class CascadeCertified(NamedTuple):
 
 @dataclass(frozen=True)
 class CascadeRule:
-    """Settings of a cascade: the noise level of each classifier, the threshold, and the division of alpha among bounds.
+    """Settings of a cascade: the noise level of each classifier, the threshold, and the shares of alpha.
 
-    K levels need K lower and K - 1 upper bounds, which must hold simultaneously.
+    A cascade of K levels needs K lower and K - 1 upper bounds, which must hold simultaneously.
 
     Attributes:
         sigmas: Standard deviation of the noise at each level, decreasing.
@@ -83,8 +83,8 @@ class CascadeRule:
         """Raise UsageError if not even n unanimous votes let the first level answer."""
         if not self._answer_radius(0, np.array([n]), np.array([n]))[0] > 0:
             raise UsageError(
-                f"With n = {n:,} the first level can never exceed `p0` = {self.p0:g} at alpha = {self.alpha:g}; "
-                "use a larger n or a smaller `p0`."
+                f"With n = {n:,} and alpha = {self.alpha:g} the first level never answers: not even unanimous votes "
+                f"prove a class probability above `p0` = {self.p0:g}; use a larger n or a smaller `p0`."
             )
 
     def settings(self) -> dict[str, Any]:
@@ -117,14 +117,15 @@ class CascadeRule:
         return state.certified()
 
     def _answer_radius(self, level: int, successes: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
-        """Return the distance within which the class keeps a probability above p_0; not positive if unproven."""
+        """Return the l2 radius within which the selected class provably keeps a probability above p_0; <= 0 if none."""
         failure = failure_upper_bound(successes, trials, self.lower_alpha(level))
         return np.asarray(-self.sigmas[level] * (special.ndtri(failure) + special.ndtri(self.p0)))
 
     def _silent_radius(self, level: int, largest: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
-        """Return the distance within which no class exceeds p_0; not positive if unproven.
+        """Return the l2 radius within which provably no class exceeds a probability of p_0; <= 0 if none.
 
-        The bound from the largest count holds for the most likely class, which has at most that many votes.
+        The most likely class has at most `largest` votes, the largest count of any class. So the upper bound from
+        `largest` holds for the most likely class, and thus for every class.
         """
         ceiling = failure_upper_bound(trials - largest, trials, self.upper_alpha)
         return np.asarray(self.sigmas[level] * (special.ndtri(self.p0) - special.ndtri(ceiling)))
@@ -135,7 +136,7 @@ class CascadeState:
 
     def __init__(self, rule: CascadeRule, inputs: int) -> None:
         self._rule, self._next = rule, 0
-        self._radius = np.full(inputs, np.inf)  # distance within which no level so far answers
+        self._radius = np.full(inputs, np.inf)  # radius within which no level so far answers
         self._prediction, self._level = (np.full(inputs, ABSTAIN, dtype=np.int64) for _ in range(2))
         self.undecided = np.arange(inputs)
 

@@ -1,8 +1,8 @@
 """Compute certificates from class counts, at a single look or at several. Does not import torch.
 
 Three bounds are available. `one-sided`, the published one, bounds the probability of the selected class. `randomised`
-uses one uniform random number per image to bound it at a confidence of exactly 1 - alpha. `two-sided` bounds the
-probabilities of all classes, so it can also certify that a class stays among the `top` most likely.
+bounds the same probability at a confidence of exactly 1 - alpha, with one uniform random number per image. `two-sided`
+bounds the probabilities of all classes, so it can also certify that a class stays among the `top` most likely classes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def certify_votes(
     bound: str = "one-sided",
     uniforms: Floats | None = None,
 ) -> Certified:
-    """Certify images from their class counts [images, classes] in selection and estimation, with a single look."""
+    """Certify images from the class counts [images, classes] of selection and estimation, with a single look.
+
+    The bound `randomised` needs `uniforms`, one random number per image (see `bound_uniforms`).
+    """
     chosen, votes = np.argmax(np.asarray(selection), axis=-1), np.asarray(estimation)
     radius, failure = _radius(chosen, votes, alpha, noise, bound, 1, uniforms)
     return _certified(chosen, radius, failure)
@@ -64,9 +67,10 @@ def certify_looks(
     top: int = 1,
     uniforms: Floats | None = None,
 ) -> Certified:
-    """Certify the chosen classes from the cumulative counts [images, looks, classes] at every look.
+    """Certify the class `chosen` for each image from its cumulative class counts, [images, looks, classes].
 
-    `reached` [images] is the number of looks at each image. The radius of an image is the largest over its looks.
+    `reached` [images] is the number of looks at each image. The radius of an image is the largest over its looks. The
+    bound `randomised` needs `uniforms`, one random number per image (see `bound_uniforms`).
     """
     check_bound(bound, top)
     classes, votes = np.asarray(chosen), np.asarray(counts)
@@ -122,7 +126,7 @@ def _rival_bound(
     failure: Floats,
     top: int,
 ) -> Floats:
-    """Return an upper bound on the probability of the `top`-th most likely other class.
+    """Return an upper bound on the probability of the `top`-th most likely class other than the chosen class.
 
     Half of alpha is spent on the chosen class, and the other half is shared equally by all other classes. Bounding only
     the observed runner-up would be invalid, since the votes that bound it also choose it. The `top`-th most likely
@@ -137,11 +141,11 @@ def _rival_bound(
 
 
 def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, uniforms: ArrayLike) -> Floats:
-    """Return an upper bound on the failure probability at confidence exactly 1 - alpha, given a uniform w per image.
+    """Return an upper bound on the failure probability that holds with a confidence of exactly 1 - alpha.
 
-    With k = `successes`, the bound solves P(successes > k) + w P(successes = k) = alpha. It lies between the
-    Clopper-Pearson bounds for k and k + 1. For unanimous votes the solution could be 0, so the Clopper-Pearson bound is
-    used instead, and no radius exceeds the usual maximum.
+    With k = `successes` and w = `uniforms`, the bound solves P(successes > k) + w P(successes = k) = alpha. It lies
+    between the Clopper-Pearson bounds for k and k + 1. For unanimous votes the solution could be 0, so the
+    Clopper-Pearson bound is used instead, and no radius exceeds `largest_radius`.
     """
     k, w = np.asarray(successes, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
     n = np.broadcast_to(np.asarray(trials, dtype=np.float64), k.shape)

@@ -1,4 +1,4 @@
-"""Evaluation beyond ACR: the distribution of p_A, and radii at fewer votes. Does not import torch."""
+"""Evaluation beyond ACR: the distribution of p_A, and expected radii with fewer votes. Does not import torch."""
 
 from __future__ import annotations
 
@@ -53,16 +53,17 @@ def share_up_to(values: ArrayLike, at: ArrayLike) -> Floats:
 
 
 def expected_radii(successes: ArrayLike, n: int, fewer: int, noise: Noise, alpha: float) -> Floats:
-    """Return the expected radii if only some of the n votes had been drawn.
+    """Return the expected radii if only `fewer` votes had been drawn instead of n.
 
-    Votes are independent, so `fewer` of them are a random subset: the number of successes among them is
-    hypergeometric given `successes`. The mean radius is computed from this distribution, without simulation. Its
-    average over images is an unbiased estimate of the ACR at `fewer` votes, with less variance than one subset gives.
+    Votes are independent, so the fewer votes would be a random subset of the n votes. The number of successes in a
+    random subset is hypergeometric; the expected radius is computed from this distribution, without simulation. The
+    average expected radius of correctly classified images (0 for others) is an unbiased estimate of the ACR with
+    `fewer` votes, with less variance than the ACR of one random subset.
 
     Args:
-        successes: Votes for the selected class among n, [images].
-        n: Number of votes.
-        fewer: Number of votes to keep, at most n.
+        successes: Votes for the selected class among the n votes, [images].
+        n: Number of votes per image.
+        fewer: The smaller number of votes per image, at most n.
         noise: The noise, which turns the bound into a radius.
         alpha: Maximum probability that a certificate is false.
 

@@ -35,7 +35,7 @@ class Thresholds:
     high: int
 
     def slack(self, dimensions: int) -> float:
-        """Return an upper bound on the error in any event's probability that is due to rounded thresholds."""
+        """Return an upper bound on the error that rounded thresholds cause in the probability of any event."""
         return dimensions * len(self.counts) * 2.0**-BITS
 
 

@@ -1,7 +1,7 @@
 """Plans of sequential certification: the looks, the share of alpha that each spends, and the decision to stop.
 
-A look is an interim analysis of the votes. A plan fixes in advance after how many noise samples the looks take place,
-and how much of alpha each may spend. By the union bound, the best lower bound over all looks so far is valid at
+A look is an interim analysis of the votes. A plan fixes in advance after how many noise samples each look takes place,
+and how much of alpha it may spend. By the union bound, the best lower bound over all looks so far is valid at
 confidence 1 - alpha, even if sampling stops because of the votes seen so far. So no stopping rule can invalidate a
 certificate; a rule only decides whether more samples are worth their cost. Does not import torch.
 """
@@ -33,7 +33,7 @@ class Plan:
     alpha: float
 
     def __post_init__(self) -> None:
-        """Raise if looks are not increasing, or together spend more than alpha."""
+        """Raise if the looks are not increasing, or if their shares sum to more than alpha."""
         check_alpha(self.alpha)
         if not self.looks or list(self.looks) != sorted({*self.looks}) or self.looks[0] < 1:
             raise UsageError(f"Expected `looks` to be positive and increasing, but got {self.looks}.")
@@ -54,7 +54,7 @@ class Plan:
         return failure_upper_bound(successes, self.looks[look], self.alphas[look])
 
     def best_failure(self, successes: ArrayLike, look: int) -> Floats:
-        """Return the best bound still possible: the bound at the last look if every further sample succeeds."""
+        """Return the best bound possible after a look: the bound at the last look if all further samples succeed."""
         last = len(self.looks) - 1
         return self.failure(np.asarray(successes) + self.looks[last] - self.looks[look], last)
 
@@ -66,7 +66,7 @@ class Plan:
 def plan_of(stop: dict[str, Any], alpha: float) -> Plan:
     """Return the plan described by the `stop` entry of a sidecar."""
     if lacking := [key for key in ("confidence", "looks", "alphas") if key not in stop]:
-        raise UsageError(f"The stopping rule in the sidecar lacks {', '.join(lacking)}.")
+        raise UsageError(f"The stopping rule in the sidecar lacks {', '.join(lacking)}; was the sidecar edited?")
     if stop["confidence"] != _CONFIDENCE:
         raise UsageError(
             f"These results use a {stop['confidence']} confidence sequence, which is no longer supported: their rows "
@@ -81,7 +81,7 @@ def fixed_plan(n: int, alpha: float) -> Plan:
 
 
 def table_plan(n: int, alpha: float) -> Plan:
-    """Return a group-sequential plan: early looks share a tenth of alpha; the last, at n samples, spends the rest.
+    """Return a group-sequential plan: early looks share a tenth of alpha; the last look, at n samples, spends the rest.
 
     >>> table_plan(2000, 0.01).looks, [round(share, 9) for share in table_plan(2000, 0.01).alphas]
     ((200, 500, 1000, 2000), [0.000333333, 0.000333333, 0.000333333, 0.009])
@@ -98,15 +98,19 @@ def _early_looks(n: int) -> list[int]:
 
 
 def even_plan(n: int, alpha: float) -> Plan:
-    """Return a plan for sample budgets, which may end at any look: `table_plan` with equal shares of alpha."""
+    """Return a plan for sampling under a total budget: the looks of `table_plan`, each with an equal share of alpha.
+
+    The shares are equal because any look may be an image's last.
+    """
     looks = (*_early_looks(n), n)
     return Plan(looks, (alpha / len(looks),) * len(looks), alpha)
 
 
 def dense_plan(n: int, alpha: float) -> Plan:
-    """Return a plan with looks 10% apart from 107 samples on, whose shares sum to at most alpha for any n.
+    """Return a plan with looks 10% apart, the first at 107 samples.
 
-    Look t is at ceil(1.1 ** (t + 48)) samples, or at n if that is less, and spends 5 alpha / ((t + 4) (t + 5)).
+    Look t = 1, 2, ... is at ceil(1.1 ** (t + 48)) samples, or at n if n is smaller, and spends
+    5 alpha / ((t + 4) (t + 5)). These shares sum to at most alpha for any n.
     """
     looks, t = list[int](), 1
     while not looks or looks[-1] < n:
@@ -127,11 +131,12 @@ def failure_lower_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
 
 
 def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, failure: ArrayLike) -> Any:
-    """Return a mask of the inputs for which a look leaves any of the failure probabilities in `needs` undecided.
+    """Return a mask of the inputs for which some value in `needs` is still undecided after a look.
 
-    `failure` is the best upper bound so far. A value in `needs` is decided once this bound does not exceed it, a lower
-    bound at confidence 1 - alpha exceeds it, or even unanimous further votes could not bring the upper bound down to
-    it. In the last two cases sampling just stops, which cannot cause a false certificate and so spends no alpha.
+    `needs` lists failure probabilities, and `failure` is the best upper bound so far on the failure probability. A
+    value in `needs` is decided if `failure` does not exceed the value, if a lower bound at confidence 1 - alpha exceeds
+    the value, or if not even unanimous further votes could bring the upper bound down to the value. In the last two
+    cases sampling just stops; this cannot cause a false certificate, and so it spends no alpha.
     """
     k = np.asarray(successes)[..., None]
     wanted = np.asarray(needs, dtype=np.float64)
@@ -141,13 +146,13 @@ def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, fai
 
 
 def grid_needs(noise: Noise, radii: Sequence[float]) -> Floats:
-    """Return the largest failure probability that certifies each radius of a grid; radius 0 is always included."""
+    """Return, for radius 0 and each of `radii`, the largest failure probability that certifies the radius, sorted."""
     needs = noise.failure_at([0.0, *radii])
     return np.unique(needs[needs > 0])
 
 
 def check_reach(plan: Plan, needs: Floats, noise: Noise) -> None:
-    """Raise if not even unanimous votes could prove any of the failure probabilities in `needs`."""
+    """Raise if not even unanimous votes could bring the upper bound down to any failure probability in `needs`."""
     least = min(float(plan.failure(look, number)) for number, look in enumerate(plan.looks))
     if least > needs.max():
         radius = float(noise.gap_radius(least, least))

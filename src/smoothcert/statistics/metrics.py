@@ -1,8 +1,8 @@
 """Metrics of certified images: pure functions on NumPy arrays, no torch.
 
 `radius` [images] contains certified radii in full precision, 0 where the classifier abstains. `correct` [images] is
-true where the certified class is the label. If `correct` is optional, `radius` may also be the return value of
-`read_results` or `certify_dataset`.
+true where the certified class is the label. In functions where `correct` is optional, `radius` may also be the return
+value of `read_results` or `certify_dataset`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _column(results: Any, name: str) -> Any:
 
 
 def _columns(radius: Certified, correct: ArrayLike | None) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return arrays of radii and correctness; if `correct` is None, read both from results or records."""
+    """Return arrays of radii and correctness; if `correct` is None, `radius` must be results or records with both."""
     if correct is None:
         try:
             radius, correct = (_column(radius, name) for name in ("radius", "correct"))
@@ -61,7 +61,7 @@ def _columns(radius: Certified, correct: ArrayLike | None) -> tuple[Floats, NDAr
 
 
 def robust_radius(radius: Certified, correct: ArrayLike | None = None) -> Floats:
-    """Return the radius of each image, 0 where the prediction is wrong: its contribution to the ACR.
+    """Return each image's contribution to the ACR: its radius, or 0 if the prediction is wrong.
 
     Args:
         radius: Certified radii, [images]; or, without `correct`, the return value of `read_results` or
@@ -158,11 +158,11 @@ def abstention_rate(predict: ArrayLike) -> float:
 
 
 def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rho: float = 0.001) -> Floats:
-    """Return a lower bound on the certified accuracy that allows for false certificates (Cohen et al., 2019).
+    """Return a lower bound on the certified accuracy, allowing for false certificates (Cohen et al., 2019).
 
-    Each certificate is false with probability at most alpha; Bernstein's inequality bounds the number of false ones.
-    The published code lacks the factor 2 under the square root, so with many images its bound fails several times as
-    often as `rho` allows.
+    Each certificate is false with probability at most alpha, and Bernstein's inequality bounds the number of false
+    certificates. The published code lacks the factor 2 under the square root, so with many images its bound fails
+    several times as often as `rho` allows.
 
     Args:
         accuracy: Certified accuracy, between 0 and 1.
@@ -191,7 +191,7 @@ class Estimate:
 
     Attributes:
         value: The mean.
-        standard_error: Its standard error, NaN for a single image.
+        standard_error: Standard error of the mean, NaN for a single image.
         low: Lower end of the interval.
         high: Upper end of the interval.
 
@@ -323,13 +323,13 @@ def paired_difference(
 
 @takes(dataset=(str, type(None)))
 def radius_grid(dataset: str | None) -> Sequence[float]:
-    """Return the radii of the paper's tables for a dataset.
+    """Return the radii at which the CAT-RS paper (Jeong et al., 2023) lists certified accuracies on a dataset.
 
     Args:
         dataset: Name of the dataset, or None if it is unknown.
 
     Returns:
-        Equally spaced radii from 0.
+        Equally spaced radii, starting at 0.
 
     Example:
         >>> radius_grid("imagenet")[-2:], radius_grid("cifar100")[-1], radius_grid(None)[-1]

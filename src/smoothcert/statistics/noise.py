@@ -41,9 +41,9 @@ class Noise(ABC):
 
     @abstractmethod
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
-        """Return the radius certified by upper bounds on the probabilities of failure and of any other class.
+        """Return the radius that two upper bounds certify, negative if they certify nothing.
 
-        Negative if nothing is certified.
+        `failure` bounds the failure probability, and `rival` the probability of every other class.
         """
 
     @abstractmethod
@@ -106,21 +106,21 @@ _STEP = 1e-6  # radii are rounded down to multiples of this, which is far above 
 class GridNoise(GaussianNoise):
     """Gaussian noise rounded to whole steps of 1/255 and drawn in exact integers, for sound certificates.
 
-    `slack` bounds the distance between its tabulated distribution and the exact one (see
-    `smoothcert.statistics.integer_noise`). Probabilities are increased by `slack` and by a margin for rounding
-    errors; radii are rounded down.
+    `slack` bounds the distance between the tabulated and the exact distribution of the noise (see
+    `smoothcert.statistics.integer_noise`). Upper bounds on probabilities are increased by `slack` and by a margin for
+    rounding errors; radii are rounded down.
     """
 
     slack: float
     name = "grid"
 
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
-        """Return the Gaussian radius for increased probabilities, rounded down."""
+        """Return the Gaussian radius for the increased bounds, rounded down."""
         radius = super().gap_radius(self._increased(failure), self._increased(rival))
         return np.nextafter(np.floor(radius / _STEP) * _STEP, -np.inf)  # the double may exceed the exact multiple
 
     def failure_at(self, radius: ArrayLike) -> Floats:
-        """Return a failure probability that certifies the radius despite slack, margin and rounding."""
+        """Return a failure probability that still certifies the radius with slack, margin and rounding."""
         above = np.asarray(radius, dtype=np.float64) + 2 * _STEP
         return np.asarray((super().failure_at(above) - self.slack) / (1 + 2 * _MARGIN))
 
@@ -147,7 +147,7 @@ def noise_of(settings: Mapping[str, Any]) -> Noise:
 
 
 def convert_radius(radius: ArrayLike, norm: str, wanted: str, dimensions: int | None) -> Floats:
-    """Return the radius of the largest ball in norm `wanted` inside the certified ball.
+    """Return the radius, in norm `wanted`, of the largest ball inside the certified ball of the given radius and norm.
 
     >>> convert_radius([1.0], "l2", "linf", 16).round(9).tolist(), convert_radius([1.0], "l2", "l1", None).tolist()
     ([0.25], [1.0])

@@ -1,7 +1,8 @@
-"""Stopping rules of sequential certification: frozen values that decide when an image needs no more samples.
+"""Stopping rules of sequential certification: immutable objects that decide when an image needs no more samples.
 
 Pass one to `certify_dataset(..., stop=...)`. A rule chooses the looks at which votes are read (see
-`smoothcert.statistics.look_plan`) and the radii that must be decided. Certificates are valid with every rule.
+`smoothcert.statistics.look_plan`), and the radii to decide: sampling of an image ends once it is clear whether the
+image is certified at each of them. Certificates are valid with every rule.
 Does not import torch.
 """
 
@@ -19,7 +20,7 @@ from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, grid_ne
 from smoothcert.statistics.noise import Noise
 
 POOLS = 24
-"""Number of pools that share a budget. It must be a multiple of the number of shards, so that no pool is split."""
+"""Number of pools of images that share a budget: a multiple of the number of shards, so that no pool is split."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class StopRule(ABC):
 
     @abstractmethod
     def needs(self, noise: Noise) -> Floats:
-        """Return the largest failure probabilities that certify the radii to be decided."""
+        """Return, for each radius to decide, the largest failure probability that certifies it."""
 
     def settings(self) -> dict[str, Any]:
         """Return the sidecar entries that describe the rule."""
@@ -50,7 +51,7 @@ class StopRule(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class TableStop(StopRule):
-    """Stop when it is decided at every radius of a grid whether the image is certified.
+    """Stop when it is decided, for every radius of a grid, whether the image is certified at this radius.
 
     More samples would rarely change the certified accuracy at these radii.
 
@@ -75,7 +76,7 @@ class TableStop(StopRule):
         return table_plan(n, alpha)
 
     def needs(self, noise: Noise) -> Floats:
-        """Return the largest failure probabilities that certify the radii of the grid."""
+        """Return, for each radius of the grid, the largest failure probability that certifies it."""
         return grid_needs(noise, self.radii)
 
     def settings(self) -> dict[str, Any]:
@@ -85,10 +86,10 @@ class TableStop(StopRule):
 
 @dataclass(frozen=True, kw_only=True)
 class RadiusStop(StopRule):
-    """Stop when it is decided whether the image is certified at one radius.
+    """Stop when it is decided whether the image is certified at one given radius.
 
     Args:
-        radius: Radius to decide.
+        radius: The radius. With radius 0, it is decided whether the image is certified at all.
 
     Example:
         >>> RadiusStop(radius=0.5).plan(n=1000, alpha=0.001).looks[:3]
@@ -121,8 +122,8 @@ class RadiusStop(StopRule):
 class BudgetStop(TableStop):
     """Spend a fixed total of samples on the images whose radii are most uncertain.
 
-    Images are assigned to pools by their position in the list, and every pool has its own share of the budget, so
-    sharding by whole pools does not change the results.
+    Images are assigned to 24 pools by their position in the list of images. Every pool has its own share of the budget,
+    and a shard consists of whole pools, so sharding does not change the results.
 
     Args:
         samples: Total number of samples for all images.
@@ -185,4 +186,4 @@ def check_radii(radii: Sequence[float]) -> None:
         raise UsageError(f"Expected `radii` to be a sequence of numbers, but got {quote(radii)}.")
     for radius in values:
         if not (radius >= 0 and math.isfinite(radius)):
-            raise UsageError(f"Expected every radius to be finite and at least 0, but got {radius}.")
+            raise UsageError(f"Expected `radii` to be finite and at least 0, but got {radius}.")
