@@ -45,7 +45,8 @@ def attack_function(name: str, channels: int, shape: StageShape, device: int) ->
 def attack_kernels(device: torch.device) -> bool:
     """Return True if the kernels compile for a device and compute correct values; otherwise warn once.
 
-    While `torch.compile` traces, nothing can be tried: return False unless it has been done before.
+    The check runs once, and its result is cached. It cannot run while `torch.compile` is tracing; if it has not run by
+    then, return False.
     """
     global _usable  # torch.compile would trace through functools.cache
     if _usable is None and not torch.compiler.is_compiling():
@@ -138,13 +139,13 @@ def run_gradient(gradient: Tensor, kept: Tensor, weights: Tensor, shape: StageSh
 
 @operator("smoothcert::attack_layers")
 def attack_layers(images: Tensor, shortcut: Tensor | None, weights: Tensor, biases: Tensor) -> tuple[Tensor, Tensor]:
-    """Call `run_layers` with the shape for this number of channels."""
+    """Apply layers with `run_layers`, using the `StageShape` for the number of channels of `images`."""
     return run_layers(images, shortcut, weights, biases, SHAPES[images.shape[3]])
 
 
 @operator("smoothcert::attack_layers_gradient")
 def attack_layers_gradient(gradient: Tensor, kept: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Call `run_gradient` with the shape for this number of channels."""
+    """Compute gradients with `run_gradient`, using the `StageShape` for the number of channels of `gradient`."""
     return run_gradient(gradient, kept, weights, SHAPES[gradient.shape[3]])
 
 

@@ -106,7 +106,7 @@ def run_stage(images: Tensor, weights: Tensor, affine: Tensor, shape: StageShape
 
 @operator("smoothcert::resident_stage")
 def resident_stage(images: Tensor, weights: Tensor, affine: Tensor) -> Tensor:
-    """Call `run_stage` with the shape for this number of channels."""
+    """Apply a stage with `run_stage`, using the `StageShape` for its number of channels."""
     return run_stage(images, weights, affine, SHAPES[affine.shape[2]])
 
 

@@ -1,4 +1,4 @@
-"""SmoothAdv (Salman et al., NeurIPS 2019): adversarial training against the smoothed classifier."""
+"""SmoothAdv (Salman et al., NeurIPS 2019): adversarial training with attacks on the smoothed classifier."""
 
 from __future__ import annotations
 

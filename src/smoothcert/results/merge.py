@@ -73,7 +73,10 @@ def _sorted_rows(rows: dict[int, str]) -> str:
 
 
 def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[int, str]]:
-    """Return the common header of the files, and the text of each image's row or, with `several`, rows."""
+    """Return the files' common header, and a dict from image index to the text of the image's row.
+
+    With `several`, an image may have more than one row.
+    """
     header, rows = "", dict[int, str]()
     for path in files:
         first, *lines = read_text(path).splitlines(keepends=True) or [""]

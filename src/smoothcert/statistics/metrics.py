@@ -292,8 +292,8 @@ def paired_difference(
 ) -> Estimate:
     """Return the difference in ACR, first minus second, on the images common to both results.
 
-    Both ACRs are means over the same images, so differences in difficulty cancel. The interval is therefore far
-    narrower than the intervals of the two ACRs.
+    Both ACRs are means over the same images, so differences in difficulty between images cancel. The interval is
+    therefore usually much narrower than those of the two ACRs.
 
     Args:
         first: Indices, radii and correctness of the first results, each [images].

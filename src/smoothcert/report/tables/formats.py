@@ -20,7 +20,7 @@ from smoothcert.report.tables.table import Table, TableRow, to_json
 class Cell:
     """Text of a table cell and its mark.
 
-    `mark` is "best", "second", "worse", "paper" (a number of the paper), "curve", "title" or empty.
+    `mark` is "best", "second", "worse", "paper" (a number from the paper), "curve", "title" or empty.
     """
 
     text: str
