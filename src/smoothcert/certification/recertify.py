@@ -65,7 +65,8 @@ def recertify(
     dimensions = _number_of("dimensions", wanted.dimensions, settings["data"].get("dimensions"), dimensions_of(name))
     top = settings.get("top_k", 1) if wanted.top is None else wanted.top
     if top > 1 and settings.get("stop", {}).get("skip_wrong"):
-        raise UsageError(f"{path} was certified with `skip_wrong`; `top` also needs the votes of the skipped images.")
+        text = "so votes that `top` needs are missing; omit `top`, or certify again without `skip_wrong`"
+        raise UsageError(f"{path} was certified with `skip_wrong`, {text}.")
     bound = wanted.bound or settings.get("bound", "two-sided" if top > 1 else "one-sided")
     noise = noise_of(settings)
     norm = wanted.norm or settings.get("norm", noise.norm)

@@ -257,8 +257,10 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], where: str, 
     wrong = sorted(expected.keys() ^ weights.keys())
     wrong += [key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape]
     if wrong:
-        problem = f"{', '.join(wrong[:3])} missing, unexpected or of another shape"
-        raise SmoothcertError(f"{where} does not match {name}: {problem}.")
+        tensors = ", ".join(wrong[:3])
+        raise SmoothcertError(
+            f"{where} does not match {name}: these tensors are missing, unexpected or have another shape: {tensors}."
+        )
     network.load_state_dict(weights)
 
 

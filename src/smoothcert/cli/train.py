@@ -50,7 +50,7 @@ def add_command(commands: Any) -> None:
     add_run_options(group)
     text = "compile training steps (default: only for long runs on a GPU)"
     group.add_argument("--compile", action=argparse.BooleanOptionalAction, help=text)
-    text = "processes that decode image folders (default: by number of CPU cores)"
+    text = "processes that decode the images of folders (default: the available CPU cores, at most 16)"
     group.add_argument("--workers", type=int, metavar="N", help=text)
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     for title, names in field_groups().items():

@@ -71,7 +71,7 @@ def _patches(
     source, row, known, turn,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, step: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    """Load `depth` values of the patch around each block in `row`, starting at value `turn` * `depth`."""
+    """For each block number in `row`, load `depth` values of the patch around it, from value `turn` * `depth`."""
     run: tl.constexpr = 4 * channels
     runs: tl.constexpr = run // depth if run > depth else 1  # parts of a line
     pixel, down, right = _block_of_pixels(row, height, width, step)

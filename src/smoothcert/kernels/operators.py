@@ -1,4 +1,4 @@
-"""Functions that `torch.compile` calls without tracing them, and their gradients."""
+"""Helpers for custom operators, which `torch.compile` calls without tracing them."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def attack_kernels(device: torch.device) -> bool:
 
 
 def _deviation(channels: int, shape: StageShape, device: torch.device) -> float:
-    """Return the relative error of values and gradients of some layers, compared with double precision."""
+    """Return the largest relative error of values and gradients for layers with random weights."""
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(3, channels, 3, 3, channels, generator=generator) / (9 * channels) ** 0.5
     images, shortcut, gradient = torch.randn(3, 3, shape.side, shape.side, channels, generator=generator)

@@ -38,7 +38,10 @@ class Clock:
         return True, reason
 
     def _reason_of_any_rank(self, reason: str) -> str:
-        """Tell rank 0 of an interrupt of this rank. Return `reason`, or INTERRUPTED if rank 0 knows of an interrupt."""
+        """On rank 0, return INTERRUPTED if another rank was interrupted, else `reason`.
+
+        On other ranks, report an interrupt to rank 0, and return `reason`.
+        """
         if self.ranks.first:
             return INTERRUPTED if self.ranks.flag_is_set(self._key) else reason
         if reason == INTERRUPTED:

@@ -4,7 +4,7 @@ config.toml          configuration
 metrics.jsonl        metrics, one line per epoch
 tensorboard/         the same metrics for TensorBoard, if it is installed
 segments.json        device, versions, seconds and memory of each process that trained the run
-state.safetensors    state to resume from (weights, optimizer, sums); deleted when the run is finished
+state.safetensors    state to resume from (weights, optimizer, metrics so far); deleted when the run is finished
 state.previous.safetensors   the previous state, in case the last one is damaged
 model.safetensors    the trained network
 README.md            its model card

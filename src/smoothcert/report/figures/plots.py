@@ -66,7 +66,10 @@ Panel = Curves | Tradeoff | Distributions
 
 
 def plot_certified_accuracy(entries: Sequence[Entry], path: Path, title: str = "") -> None:
-    """Draw certified accuracy by radius, one curve per entry, and save a file of any type that matplotlib supports."""
+    """Plot certified accuracy against radius, one curve per entry, and save the figure.
+
+    The suffix of `path` selects the format: any that matplotlib supports.
+    """
     save_figure(_draw([Curves(title, {entry.name: entry.results for entry in entries})], (5.2, 3.6)), path)
 
 

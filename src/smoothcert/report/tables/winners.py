@@ -1,4 +1,7 @@
-"""The best rows of a table: by ACR at each noise level, with a paired interval, and by certified accuracy."""
+"""The best rows of a table: by ACR at each noise level, and by certified accuracy at each radius.
+
+Leads in ACR have paired confidence intervals.
+"""
 
 from __future__ import annotations
 
