@@ -453,6 +453,18 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("factor", "message"),
+    [(255.0, r"Expected images in \[0, 1\], .* but they span \[0, 2"), (float("nan"), "wild contains NaN or infinite")],
+)
+def test_named_data_is_checked_as_well(factor, message, plugin, tmp_path):
+    smoothcert.register_dataset("wild", lambda split: (shapes(split)[0] / 255 * factor, shapes(split)[1]))
+    with pytest.raises(UsageError, match=message):
+        smoothcert.train(ConvNet, "wild", sigma=0.25, epochs=1, runs=tmp_path)
+    with pytest.raises(UsageError, match=message):
+        smoothcert.train_run(smoothcert.TrainConfig(dataset="wild", epochs=1), tmp_path)
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"epochs": 0}, "Expected `epochs` to be at least 1"),
