@@ -356,6 +356,23 @@ class Placed(Mlp):
         return super().forward(x)
 
 
+def test_trained_networks_know_the_shape_of_their_inputs(tmp_path):
+    """Audio of shape [1, T] would otherwise be taken for a batch, and two recordings for an image."""
+    inputs, labels = torch.randn(24, 1, 32), torch.arange(24) % 2
+
+    def audio():
+        return nn.Sequential(nn.Conv1d(1, 4, 5, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(56, 2))
+
+    trained = smoothcert.train(audio, (inputs, labels), sigma=0.25, epochs=1, runs=tmp_path)
+    smoothed = smoothcert.SmoothedClassifier(trained.model, sigma=0.25)
+    assert isinstance(smoothed.predict(inputs[0], n=20), int)
+    assert len(smoothed.predict(inputs[:2], n=20)) == 2
+    with pytest.raises(UsageError, match=r"inputs of shape \[1, 32\], but got \[1, 16\]"):
+        smoothed.predict(inputs[0, :, :16], n=20)
+    with pytest.raises(UsageError, match=r"batch of inputs of shape \[1, 32\], but got \[2, 1, 16\]"):
+        smoothcert.smoothed_gradient(smoothed, inputs[:2, :, :16], labels[:2])
+
+
 def test_modules_may_be_on_another_device(tmp_path):
     module = Placed()
     smoothcert.train(module, clouds(), sigma=0.25, epochs=1, runs=tmp_path, name="run")

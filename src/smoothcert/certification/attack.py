@@ -132,7 +132,9 @@ def smoothed_gradient(
     got = f"{classes.dtype} of shape {list(classes.shape)}"
     if classes.shape != x.shape[:1] or classes.is_floating_point() or classes.is_complex():
         raise UsageError(f"Expected `classes` to be integers of shape {list(x.shape[:1])}, but got {got}.")
-    network = _network_of(classifier)
+    network, shape = _network_of(classifier), classifier.input_shape
+    if shape is not None and x.shape[1:] != shape:
+        raise UsageError(f"Expected `x` to be a batch of inputs of shape {list(shape)}, but got {list(x.shape)}.")
     noise = classifier.sigma * _noise(x, range(len(x)), num_noises, seed)
     with frozen(network):
         return gradient(lambda at: _smoothed_loss(network, at, classes, noise), x)
