@@ -330,7 +330,7 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
     network.load_state_dict(load_file(path / "model.safetensors"))
     assert torch.equal(loaded.model.eval()(x), network.eval()(x))
     assert torch.equal(smoothcert.load_checkpoint(path, model=ConvNet()).model.eval()(x), network(x))
-    with pytest.raises(UsageError, match=r"your own network ConvNet; pass the function .* with `plugin`\.$"):
+    with pytest.raises(UsageError, match=r"your own network ConvNet; pass the function .* under the name 'ConvNet'\.$"):
         smoothcert.load_checkpoint(path)
     with pytest.raises(UsageError, match="Mlp cannot score inputs of shape"):
         smoothcert.load_checkpoint(path, model=Mlp)
@@ -459,6 +459,7 @@ def test_lazy_layers_and_functions_of_the_shape(tmp_path):
         (Mlp, torch.utils.data.TensorDataset(clouds()[0]), r"pairs \(inputs, labels\), but got a tuple of length 1"),
         (ConvNet, (shapes()[0].float(), shapes()[1]), r"Expected images in \[0, 1\], the range that `sigma` refers to"),
         (Mlp, (clouds()[0] / 0, clouds()[1]), "contains NaN or infinite values"),
+        (Mlp, (clouds()[0], clouds()[1] - 1), "expected labels >= 0, but got label -1"),
         (Mlp, clouds()[0], "Expected `data`"),
     ],
 )
@@ -494,6 +495,7 @@ def test_named_data_is_checked_as_well(factor, message, plugin, tmp_path):
         ({"lr_stepp": 3}, "Unknown argument 'lr_stepp'; did you mean 'lr_step'"),
         ({"test_dat": clouds()}, "Unknown argument 'test_dat'; did you mean 'test_data'"),
         ({"compil": True}, "Unknown argument 'compil'; did you mean 'compile'"),
+        ({"lr": 0.1}, r"Unknown argument 'lr'; did you mean 'learning_rate'\?"),
         ({"num_noise": 4}, r"did you mean 'num_noises'\?.* Options of the method belong in `options={...}`"),
         ({"num_noises": 4}, r"Expected `num_noises`, an option of gaussian, in `options={...}`"),
         ({"dataset": "mnist"}, "Expected no `dataset`: it follows from `train_data`"),
@@ -626,6 +628,9 @@ def test_plugins_in_other_commands(plugin, capsys):
     assert main(["list", "models", *plugin]) == 0
     assert {"conv-net", "mlp"} < set(capsys.readouterr().out.split())
     assert main(["data", "show", "shapes", *plugin]) == 0
+    capsys.readouterr()
+    assert main(["data", "list", *plugin]) == 0
+    assert "registered by a plugin" in capsys.readouterr().out
     assert main(["train", "--dry-run", *plugin, "--architecture", "mlp", "--dataset", "clouds", "--epochs", "1"]) == 0
 
 

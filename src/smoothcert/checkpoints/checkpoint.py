@@ -240,7 +240,7 @@ def _load_own(
     if factory is None:
         raise UsageError(
             f"{path} contains the weights of your own network {name}; pass the function that creates it as `model` or, "
-            "on the command line, the file that registers it with `plugin`."
+            f"on the command line, a `plugin` file that registers it under the name {name!r}."
         )
     with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
         model = build_user_model(factory, shape, classes, name=name)
