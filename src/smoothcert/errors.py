@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 import reprlib
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
@@ -46,10 +47,15 @@ class Notice(UserWarning):
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown name: a suggestion, or only a period if no known name is similar.
 
+    A name with the same initials is the closest.
+
     >>> suggest("epoch", ["epochs", "sigma"]), suggest("x", ["epochs", "sigma"])
     ("; did you mean 'epochs'?", '.')
+    >>> suggest("lr", ["lr_step", "learning_rate"])
+    "; did you mean 'learning_rate'?"
     """
-    near = difflib.get_close_matches(str(name), sorted(known), n=1, cutoff=0.5)
+    near = [known_name for known_name in sorted(known) if "".join(re.findall(r"(?:^|_)(.)", known_name)) == name]
+    near = near or difflib.get_close_matches(str(name), sorted(known), n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else "."
 
 
@@ -147,11 +153,11 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 def kind_of(value: object) -> str:
     """Return the type of a value with its article.
 
-    >>> kind_of("text"), kind_of(3)
-    ('a str', 'an int')
+    >>> kind_of("text"), kind_of(3), kind_of(type("UserModel", (), {})())
+    ('a str', 'an int', 'a UserModel')
     """
     name = type(value).__name__
-    return f"{'an' if name[0] in 'AEIOUaeiou' or name == 'ndarray' else 'a'} {name}"
+    return f"{'an' if re.match('[aeio]|u(?!se|ni|net)|ndarray', name, re.IGNORECASE) else 'a'} {name}"
 
 
 def first_line(error: BaseException) -> str:

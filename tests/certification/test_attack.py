@@ -44,6 +44,18 @@ def test_perturbations_stay_within_radius_and_pixel_range(smoothed, mini):
     assert moved.max() <= 1
 
 
+def test_vectors_may_have_any_range():
+    """The attack moves vectors along the gradient by the radius, and not into [0, 1]."""
+    model = torch.nn.Linear(3, 2)
+    model.weight.data, model.bias.data = torch.tensor([[1.0, 0, 0], [0, 1.0, 0]]), torch.zeros(2)
+    vectors = torch.tensor([[9.0, 8, 50], [-7, -8, -50]])
+    moved = perturb_images(
+        smoothcert.SmoothedClassifier(model, 0.5, 2), vectors, torch.tensor([0, 0]), torch.tensor([0.6, 1.0]), [0, 1]
+    )
+    step = torch.tensor([[-1.0, 1, 0]]) / 2**0.5
+    torch.testing.assert_close(moved, vectors + torch.tensor([[0.6], [1.0]]) * step, rtol=0, atol=1e-4)
+
+
 def test_sound_certificates_are_attacked_with_8_bit_images(trained_lenet, mini):
     sound = smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10, micro_batch=64, noise=grid_noise(0.25, 784))
     images, radii = mini.floats(range(2)), torch.tensor([1.0, 2.0])

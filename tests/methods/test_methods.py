@@ -9,7 +9,7 @@ from scipy import stats
 from torch import nn
 
 from smoothcert.errors import UsageError
-from smoothcert.methods import METHODS, create_method
+from smoothcert.methods import METHODS, StepOutput, create_method
 from smoothcert.training.step_draws import StepDraws
 
 RNG = np.random.default_rng(7)
@@ -28,7 +28,7 @@ class Fixed:
     """Returns the draws defined above."""
 
     def noise(self, x, count):
-        return torch.from_numpy(NOISE[:count])
+        return torch.from_numpy(NOISE[:count]).view(-1, *x.shape)
 
     def uniform(self, x, count):
         return torch.from_numpy(UNIFORM[:, :count])
@@ -46,10 +46,18 @@ def linear():
     return model
 
 
-def step(name, options=None, epoch=LATE, model=None, soft=SOFT):
+def step(name, options=None, epoch=LATE, model=None, soft=SOFT, x=X):
     method = create_method(name, SIGMA, options)
-    tensors = (torch.from_numpy(X), torch.from_numpy(Y))
+    tensors = (torch.from_numpy(x), torch.from_numpy(Y))
     return method.step(model or linear(), *tensors, draws=Fixed(), epoch=epoch, soft=torch.from_numpy(soft))
+
+
+def step_on_images(name, options, epoch=LATE):
+    """Return the output for X as images of 1x5 pixels, which attacks keep in [0, 1], with flat images as its parts."""
+    model = nn.Sequential(nn.Flatten(), linear())
+    output = step(name, options, epoch, model, x=X.reshape(IMAGES, 1, 1, DIMENSIONS))
+    parts = {key: value.flatten(1) if value.dim() > 1 else value for key, value in output.parts.items()}
+    return StepOutput(output.loss, parts)
 
 
 def softmax(scores):
@@ -119,7 +127,7 @@ def test_smoothadv_by_hand():
     moved = np.clip(X + 2 * 0.1 * unit(smoothed_gradient(X)), 0, 1)
     delta = moved - X
     delta *= np.minimum(1, 0.1 / np.linalg.norm(delta, axis=-1, keepdims=True))
-    output = step("smoothadv", {"num_noises": 2, "attack_radius": 0.1, "attack_steps": 1})
+    output = step_on_images("smoothadv", {"num_noises": 2, "attack_radius": 0.1, "attack_steps": 1})
     assert output.parts["adversarial"].numpy() == pytest.approx(X + delta, abs=1e-6)
     assert output.loss.item() == pytest.approx(nll(predictions(X + delta)).mean(), abs=1e-6)
 
@@ -144,7 +152,7 @@ def test_smoothadv_consistency_by_hand():
     moved = np.clip(X + delta, 0, 1)
     assert (np.linalg.norm(moved - X, axis=-1) < 0.9 - 1e-3).any(), "the clamp matters here"
     options = {"num_noises": 2, "attack_radius": 0.9, "attack_steps": 1, "weight": 2.0}
-    output = step("smoothadv-consistency", options)
+    output = step_on_images("smoothadv-consistency", options)
     assert output.parts["adversarial"].numpy() == pytest.approx(moved, abs=1e-6)
     p = predictions(moved)
     mean = p.mean(0)
@@ -157,6 +165,18 @@ def test_the_epoch_may_be_a_plain_number(name):
     options = {"late_epoch": 2} if name == "catrs" else {}
     by_number, by_tensor = (step(name, options, epoch).loss for epoch in (3, torch.tensor(3.0, dtype=torch.float64)))
     torch.testing.assert_close(by_number, by_tensor, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_vectors_may_have_any_range(name):
+    """The loss is the same if the inputs and the network's origin move by 10: attacks clamp images only."""
+    moved = nn.Linear(DIMENSIONS, CLASSES).double()
+    moved.weight.data = torch.from_numpy(WEIGHT).clone()
+    moved.bias.data = torch.from_numpy(-10 * WEIGHT.sum(axis=1))
+    here, there = step(name), step(name, model=moved, x=X + 10)
+    assert there.loss.item() == pytest.approx(here.loss.item(), abs=1e-6)
+    if "adversarial" in here.parts:
+        assert there.parts["adversarial"].numpy() == pytest.approx(here.parts["adversarial"].numpy() + 10, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["smoothadv", "smoothadv-consistency"])
@@ -179,7 +199,7 @@ def test_smoothmix_by_hand(one_step):
         X + np.minimum(1, warm * 0.2 / np.linalg.norm(far - X, axis=-1, keepdims=True)) * (far - X) if one_step else X
     )
     options = {"num_noises": 2, "step_size": 0.2, "attack_steps": 1, "weight": 5.0, "one_step_adversary": one_step}
-    output = step("smoothmix", options, epoch)
+    output = step_on_images("smoothmix", options, epoch)
     assert output.parts["adversarial"].numpy() == pytest.approx(far, abs=1e-6)
     assert output.parts["clean_side"].numpy() == pytest.approx(near, abs=1e-6)
     p = predictions(near)

@@ -164,3 +164,10 @@ def test_vectors_have_no_range_unless_given():
 
 def test_images_of_any_range_if_asked():
     assert smooth(input_range=None).certify(IMAGE * 7, n=20).counts.sum() == 20
+
+
+def test_another_shape_after_the_first_votes_is_reported_in_one_sentence():
+    smoothed = smoothcert.SmoothedClassifier(torch.nn.Linear(9, 3), sigma=0.25)
+    smoothed.predict(torch.zeros(9), n=20)
+    with pytest.raises(UsageError, match=r"cannot score a batch of shape \[256, 5\] .*; set `input_shape`"):
+        smoothed.predict(torch.zeros(5), n=20)

@@ -331,7 +331,7 @@ def test_checkpoints_are_loaded_with_the_network_that_they_were_made_from(tmp_pa
     assert torch.equal(loaded.model.eval()(x), network.eval()(x))
     assert torch.equal(smoothcert.load_checkpoint(path, model=ConvNet()).model.eval()(x), network(x))
     with pytest.raises(
-        UsageError, match=r"your own network ConvNet; set `model` to the function .* `plugin` to a Python file"
+        UsageError, match=r"your own network ConvNet; set `model` to the function .* under the name 'ConvNet'\.$"
     ):
         smoothcert.load_checkpoint(path)
     with pytest.raises(UsageError, match="Mlp cannot score inputs of shape"):
@@ -359,6 +359,23 @@ class Placed(Mlp):
         if not self.moved:
             raise RuntimeError("Expected all tensors to be on the same device")
         return super().forward(x)
+
+
+def test_trained_networks_know_the_shape_of_their_inputs(tmp_path):
+    """Audio of shape [1, T] would otherwise be taken for a batch, and two recordings for an image."""
+    inputs, labels = torch.randn(24, 1, 32), torch.arange(24) % 2
+
+    def audio():
+        return nn.Sequential(nn.Conv1d(1, 4, 5, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(56, 2))
+
+    trained = smoothcert.train(audio, (inputs, labels), sigma=0.25, epochs=1, runs=tmp_path)
+    smoothed = smoothcert.SmoothedClassifier(trained.model, sigma=0.25)
+    assert isinstance(smoothed.predict(inputs[0], n=20), int)
+    assert len(smoothed.predict(inputs[:2], n=20)) == 2
+    with pytest.raises(UsageError, match=r"inputs of shape \[1, 32\], but got \[1, 16\]"):
+        smoothed.predict(inputs[0, :, :16], n=20)
+    with pytest.raises(UsageError, match=r"batch of inputs of shape \[1, 32\], but got \[2, 1, 16\]"):
+        smoothcert.smoothed_gradient(smoothed, inputs[:2, :, :16], labels[:2])
 
 
 def test_modules_may_be_on_another_device(tmp_path):
@@ -447,6 +464,7 @@ def test_lazy_layers_and_functions_of_the_shape(tmp_path):
         (Mlp, torch.utils.data.TensorDataset(clouds()[0]), r"pairs \(inputs, labels\), but got a tuple of length 1"),
         (ConvNet, (shapes()[0].float(), shapes()[1]), r"Expected images in \[0, 1\], the range that `sigma` refers to"),
         (Mlp, (clouds()[0] / 0, clouds()[1]), "contains NaN or infinite values"),
+        (Mlp, (clouds()[0], clouds()[1] - 1), "expected labels >= 0, but got label -1"),
         (Mlp, clouds()[0], "Expected `data`"),
     ],
 )
@@ -455,6 +473,18 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         smoothcert.train(model, data, sigma=0.25, epochs=1, runs=tmp_path)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.glob("*/model.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [(255.0, r"Expected images in \[0, 1\], .* but they span \[0, 2"), (float("nan"), "wild contains NaN or infinite")],
+)
+def test_named_data_is_checked_as_well(factor, message, plugin, tmp_path):
+    smoothcert.register_dataset("wild", lambda split: (shapes(split)[0] / 255 * factor, shapes(split)[1]))
+    with pytest.raises(UsageError, match=message):
+        smoothcert.train(ConvNet, "wild", sigma=0.25, epochs=1, runs=tmp_path)
+    with pytest.raises(UsageError, match=message):
+        smoothcert.train_run(smoothcert.TrainConfig(dataset="wild", epochs=1), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -470,6 +500,7 @@ def test_wrong_models_and_data_get_one_sentence(model, data, message, tmp_path):
         ({"lr_stepp": 3}, "Unknown argument 'lr_stepp'; did you mean 'lr_step'"),
         ({"test_dat": clouds()}, "Unknown argument 'test_dat'; did you mean 'test_data'"),
         ({"compil": True}, "Unknown argument 'compil'; did you mean 'compile'"),
+        ({"lr": 0.1}, r"Unknown argument 'lr'; did you mean 'learning_rate'\?"),
         ({"num_noise": 4}, r"did you mean 'num_noises'\?.* Options of the method belong in `options={...}`"),
         ({"num_noises": 4}, r"Expected `num_noises`, an option of gaussian, in `options={...}`"),
         ({"dataset": "mnist"}, "Expected no `dataset`, because it follows from `train_data`"),
@@ -602,6 +633,9 @@ def test_plugins_in_other_commands(plugin, capsys):
     assert main(["list", "models", *plugin]) == 0
     assert {"conv-net", "mlp"} < set(capsys.readouterr().out.split())
     assert main(["data", "show", "shapes", *plugin]) == 0
+    capsys.readouterr()
+    assert main(["data", "list", *plugin]) == 0
+    assert "registered by a plugin" in capsys.readouterr().out
     assert main(["train", "--dry-run", *plugin, "--architecture", "mlp", "--dataset", "clouds", "--epochs", "1"]) == 0
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError, takes
-from smoothcert.methods.perturb import frozen, gradient, lengths, scores_under, smoothed_nll, within
+from smoothcert.methods.perturb import frozen, gradient, in_range, lengths, scores_under, smoothed_nll, within
 from smoothcert.philox import Purpose, normal
 from smoothcert.results.records import Results
 from smoothcert.smoothing.classifier import SmoothedClassifier
@@ -73,7 +73,10 @@ def perturb_images(
     num_noises: int = 32,
     seed: int = 0,
 ) -> Tensor:
-    """Return images in [0, 1], each perturbed within its l2 radius to raise the smoothed loss of its class."""
+    """Return the images, each perturbed within its l2 radius to raise the smoothed loss of its class.
+
+    Images stay in [0, 1]; vectors may leave the range of the data.
+    """
     network = _network_of(classifier)
     noise = _noise(images, indices, num_noises, seed)
     limit = (radii * _INSIDE).view(-1, *[1] * (images.dim() - 1)).float()
@@ -87,11 +90,11 @@ def perturb_images(
             slope = gradient(loss, delta)
             slope = torch.where(lengths(slope) > 0, slope, noise[0])  # the gradient of a saturated softmax is zero
             delta = delta + 2.5 / steps * limit * slope / lengths(slope).clamp(min=1e-12)
-            delta = within((images + within(delta, limit)).clamp(0, 1) - images, limit)
+            delta = within(in_range(images + within(delta, limit)) - images, limit)
     if isinstance(classifier.noise, GridNoise):
         delta = (delta * LEVELS).trunc() / LEVELS
         return ((images + delta) * LEVELS).round().clamp(0, LEVELS) / LEVELS
-    return (images + delta).clamp(0, 1)
+    return in_range(images + delta)
 
 
 @takes(classifier=SmoothedClassifier, x=Tensor, classes=Tensor, num_noises=int, seed=int)
@@ -129,7 +132,9 @@ def smoothed_gradient(
     got = f"{classes.dtype} of shape {list(classes.shape)}"
     if classes.shape != x.shape[:1] or classes.is_floating_point() or classes.is_complex():
         raise UsageError(f"Expected `classes` to be integers of shape {list(x.shape[:1])}, but got {got}.")
-    network = _network_of(classifier)
+    network, shape = _network_of(classifier), classifier.input_shape
+    if shape is not None and x.shape[1:] != shape:
+        raise UsageError(f"Expected `x` to be a batch of inputs of shape {list(shape)}, but got {list(x.shape)}.")
     noise = classifier.sigma * _noise(x, range(len(x)), num_noises, seed)
     with frozen(network):
         return gradient(lambda at: _smoothed_loss(network, at, classes, noise), x)

@@ -243,7 +243,7 @@ def _load_own(
     if factory is None:
         raise UsageError(
             f"{path} contains the weights of your own network {name}; set `model` to the function that creates the "
-            "network or, on the command line, `plugin` to a Python file that registers the network."
+            f"network or, on the command line, `plugin` to a Python file that registers it under the name {name!r}."
         )
     with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
         model = build_user_model(factory, shape, classes, name=name)

@@ -11,7 +11,7 @@ from smoothcert.cli.common_options import add_data_dir, add_resize_options, add_
 from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import say
 from smoothcert.cli.stages import Stages
-from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
+from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, REGISTERED, canonical_name
 from smoothcert.errors import SmoothcertError, UsageError, counted, unknown_name
 
 
@@ -135,6 +135,7 @@ def run_list(args: argparse.Namespace) -> None:
     corrupted = "corrupted copies of {}'s test set"
     datasets += [(name, _is_present(name, root), corrupted.format(name.removesuffix("-c"))) for name in CORRUPTED]
     datasets.append(("imagenet", (root / "imagenet").is_dir(), IMAGENET_ABOUT))
+    datasets += [(name, True, "registered by a plugin") for name in sorted(REGISTERED)]
     rows = [dict(zip(("name", "there", "about"), row, strict=True)) for row in datasets]
     if args.json:
         print(json.dumps({"data_dir": str(root), "datasets": rows}, indent=2))

@@ -101,10 +101,8 @@ class ImageData:
             object.__setattr__(self, field, tuple(getattr(self, field)) or default)
         low, high = int(self.labels.min()), int(self.labels.max())
         if low < 0 or high >= len(self.classes):
-            wrong = low if low < 0 else high
-            raise SmoothcertError(
-                f"{self.name}: expected labels from 0 to {len(self.classes) - 1}, but got label {wrong}."
-            )
+            wrong, expected = (low, ">= 0") if low < 0 else (high, f"from 0 to {len(self.classes) - 1}")
+            raise SmoothcertError(f"{self.name}: expected labels {expected}, but got label {wrong}.")
 
     def __len__(self) -> int:
         return len(self.labels)

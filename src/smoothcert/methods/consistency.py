@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from smoothcert.methods.base import Draws, NoiseSplitMethod, StepOutput, at_least_one, at_least_zero, positive
@@ -14,6 +13,7 @@ from smoothcert.methods.perturb import (
     entropy,
     frozen,
     gradient,
+    in_range,
     lengths,
     scores_under,
     smoothed_nll,
@@ -61,7 +61,7 @@ class SmoothAdvConsistency(Consistency):
     """Consistency regularization on adversarial images, a strong baseline that the CAT-RS paper does not include.
 
     The attack differs from SmoothAdv's: a step with gradient g has the direction g / (|g| + 1e-8), and it projects the
-    image onto the ball before it clamps the image to [0, 1].
+    input onto the ball before it clamps images to [0, 1].
     """
 
     name = "smoothadv-consistency"
@@ -91,5 +91,5 @@ class SmoothAdvConsistency(Consistency):
             for _ in range(self.attack_steps):
                 uphill = gradient(lambda z: smoothed_nll(scores_under(model, z, noise), y).sum() / images, moved)
                 step = 2 * radius / self.attack_steps * uphill / (lengths(uphill) + 1e-8)
-                moved = torch.clamp(x + within(moved + step - x, radius), 0, 1)
+                moved = in_range(x + within(moved + step - x, radius))
         return moved

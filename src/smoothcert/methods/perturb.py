@@ -54,6 +54,11 @@ def within(delta: Tensor, radius: Tensor | float, batch_dims: int = 1) -> Tensor
     return delta * torch.where(length > radius, radius / (length + 1e-7), torch.ones_like(length))
 
 
+def in_range(x: Tensor) -> Tensor:
+    """Clamp a batch of images to [0, 1]; vectors and other inputs may have any range."""
+    return x.clamp(0, 1) if x.dim() == 4 else x
+
+
 def warmed_up(epoch: Tensor | int, epochs: int) -> Tensor:
     """Return the warm-up factor of an epoch, counted from 0: it grows linearly to 1 over `epochs` epochs."""
     return torch.as_tensor((epoch + 1) / epochs).clamp(max=1)

@@ -12,6 +12,7 @@ from smoothcert.methods.perturb import (
     cross_entropies,
     frozen,
     gradient,
+    in_range,
     lengths,
     scores_under,
     smoothed_nll,
@@ -45,7 +46,7 @@ class SmoothAdv(NoiseSplitMethod):
         return StepOutput(loss, {"adversarial": adversarial})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, draws: Draws) -> Tensor:
-        """Return the images after T attack steps; each step clamps them to [0, 1], then projects them onto the ball.
+        """Return the inputs after T attack steps; each clamps images to [0, 1], then projects inputs onto the ball.
 
         If the gradient of an image is exactly 0 (a saturated softmax), the step adds unnormalized noise instead.
         """
@@ -56,5 +57,5 @@ class SmoothAdv(NoiseSplitMethod):
                 length = lengths(uphill)
                 uphill = torch.where(length > 0, uphill / length, draws.direction(x))
                 delta = delta + 2 * radius / self.attack_steps * uphill
-                delta = within((x + delta).clamp(0, 1) - x, radius)
+                delta = within(in_range(x + delta) - x, radius)
         return x + delta

@@ -13,6 +13,7 @@ from smoothcert.methods.perturb import (
     divergence,
     frozen,
     gradient,
+    in_range,
     lengths,
     scores_under,
     smoothed_nll,
@@ -68,7 +69,7 @@ class SmoothMix(NoiseSplitMethod):
         with frozen(model):
             for number in range(self.attack_steps):
                 uphill = gradient(lambda z: smoothed_nll(scores_under(model, z, noise), y).sum(), far)
-                far = (far + self.step_size * uphill / (lengths(uphill) + 1e-8)).clamp(0, 1)
+                far = in_range(far + self.step_size * uphill / (lengths(uphill) + 1e-8))
                 if number == 0 and self.one_step_adversary:
-                    near = (x + within(far - x, self.step_size * warm)).clamp(0, 1)
+                    near = in_range(x + within(far - x, self.step_size * warm))
         return near, far

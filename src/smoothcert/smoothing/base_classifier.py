@@ -41,7 +41,7 @@ class BaseClassifier:
             )
         self.model, self.form, self.precision, self.num_classes = model, form, precision, num_classes
         self.deployed = Deployed(form, precision)
-        self._has_scored = False
+        self._scored_shape: torch.Size | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -101,7 +101,7 @@ class BaseClassifier:
                 other = "folded" if is_packaged(self.model) else "plain"
                 text = f"The network cannot be compiled ({first_line(error)})"
                 raise SmoothcertError(f"{text}; choose `form='{other}'`.") from error
-            if self._has_scored or is_out_of_memory(error):
+            if self._scored_shape == noisy.shape[1:] or is_out_of_memory(error):
                 raise
             self._check_dtype(noisy.dtype)
             reason = first_line(error) or type(error).__name__
@@ -117,7 +117,7 @@ class BaseClassifier:
         if scores.dim() != 2 or len(scores) != len(noisy) or self.num_classes not in (None, scores.shape[1]):
             expected = f"[{len(noisy)}, {self.num_classes or 'classes'}]"
             raise UsageError(f"Expected scores of shape {expected} from the model, but got {list(scores.shape)}.")
-        self._has_scored = self.deployed.called = True
+        self._scored_shape, self.deployed.called = noisy.shape[1:], True
         self.num_classes = scores.shape[1]
         return scores
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothcert.errors import SmoothcertError, UsageError
+from smoothcert.models import UserModel
 from smoothcert.philox import Purpose
 from smoothcert.smoothing.base_classifier import BaseClassifier
 from smoothcert.smoothing.counting import (
@@ -74,8 +75,8 @@ class SmoothedClassifier(nn.Module):
         model: The base classifier.
         sigma: Standard deviation of the noise.
         num_classes: Number of classes; by default it is taken from the first scores.
-        input_shape: Shape of one input. By default inputs with one or three dimensions are single inputs, and those
-            with two or four are batches.
+        input_shape: Shape of one input; a network that `train` returns knows it. By default inputs with one or three
+            dimensions are single inputs, and those with two or four are batches.
         input_range: Range (low, high) that inputs must lie in, or None to accept any. By default [0, 1] for images.
         precision: `fp32`, `tf32` or `bf16`.
         form: `plain`; `folded`, with BatchNorm folded into the convolutions (only for networks from `create_model` and
@@ -128,6 +129,8 @@ class SmoothedClassifier(nn.Module):
             raise UsageError("Sound certification needs the same kernels every time: choose `form='pinned'`.")
         self.model, self.sigma, self.micro_batch, self.input_range = model, float(sigma), micro_batch, input_range
         self.threads = threads
+        if input_shape is None and isinstance(model, UserModel):
+            input_shape = model.input_shape
         self.input_shape = None if input_shape is None else as_shape(input_shape)
         self._schedule = CheckSchedule()
 

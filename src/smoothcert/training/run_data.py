@@ -6,13 +6,16 @@ import warnings
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from smoothcert.data import ImageData, load_dataset
 from smoothcert.data.readers.folder import FolderImages
 from smoothcert.distributed.ranks import current_ranks
-from smoothcert.errors import Notice, SmoothcertError
+from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.training.config import TrainConfig
+
+_CHECKED = 16  # inputs whose range is checked if the data is read on demand
 
 
 @runtime_checkable
@@ -45,13 +48,15 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
     def of(self, config: TrainConfig) -> tuple[ImageData, ImageData]:
         """Return the training and test images of a run, reading them once.
 
-        Raise if the classes of training and test folders differ, or if the data differs between ranks. Ranks compare
-        class names, numbers of images and, if they are in memory, training images.
+        Raise if floats are out of range, if the classes of training and test folders differ, or if the data differs
+        between ranks. Ranks compare class names, numbers of images and, if they are in memory, training images.
         """
         key = (config.dataset, config.resize, config.crop, config.skip_broken)
         if key in self:
             return self[key]
         train, test = (load_images(config, split, self.data_dir) for split in ("train", "test"))
+        for data in (train, test):
+            check_range(data)
         if isinstance(train.images, FolderImages) and train.classes != test.classes:
             name = sorted(set(train.classes) ^ set(test.classes))[0]
             has, lacks = ("training", "test") if name in train.classes else ("test", "training")
@@ -77,3 +82,21 @@ def load_images(config: TrainConfig, split: str, data_dir: str | Path | None) ->
         crop=config.crop or None,
         skip_broken=config.skip_broken and split == "train",
     )
+
+
+def check_range(data: ImageData) -> None:
+    """Raise if float inputs are not finite or, if they are images, not in [0, 1].
+
+    If data is read on demand, only the first few inputs are checked.
+    """
+    if isinstance(data.images, FolderImages):  # 8-bit
+        return
+    inputs = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))[:_CHECKED]]
+    if inputs.dtype == torch.uint8:
+        return
+    low, high = float(inputs.min()), float(inputs.max())
+    if not inputs.isfinite().all():
+        raise UsageError(f"Expected finite inputs, but {data.name} contains NaN or infinite values; replace them.")
+    if len(data.shape) == 3 and not 0 <= low <= high <= 1:
+        text = f"images in [0, 1], the range that `sigma` refers to, but they span [{low:.6g}, {high:.6g}]"
+        raise UsageError(f"Expected {text}; scale them, and wrap a model made for another range with `adapt_inputs`.")

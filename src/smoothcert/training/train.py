@@ -12,10 +12,9 @@ from types import NoneType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from smoothcert.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from smoothcert.data.image_data import ImageData
 from smoothcert.data.user_data import Labeled, as_image_data
 from smoothcert.distributed.ranks import current_ranks, join, leave
 from smoothcert.errors import UsageError, takes, unknown_name
@@ -25,10 +24,9 @@ from smoothcert.training.config import TrainConfig, field_groups, make_config
 from smoothcert.training.loop import TrainProgress
 from smoothcert.training.method_options import known_methods
 from smoothcert.training.prepare import OnStage, silent
-from smoothcert.training.run_data import GivenData, RunData, RunImages
+from smoothcert.training.run_data import GivenData, RunData, RunImages, check_range
 from smoothcert.training.runs import join_ranks, train_runs
 
-_CHECKED = 16  # inputs whose range is checked if the data is read on demand
 _FROM_ARGUMENT = {"dataset": "train_data", "architecture": "model"}
 _LEARNING_RATES = {"sgd": 0.01, "adamw": 0.001}
 
@@ -201,28 +199,12 @@ def _find_data(train_data: Any, test_data: Any, data_dir: str | Path | None) -> 
     train, test = as_image_data(train_data, "train"), None if test_data is None else as_image_data(test_data, "test")
     for data in (train, test):
         if data is not None:
-            _check_range(data)
+            check_range(data)
     if test is not None and test.shape != train.shape:
         shapes = f"{list(train.shape)}, but got {list(test.shape)}"
         raise UsageError(f"Expected the inputs of `test_data` to be shaped like those of `train_data`, {shapes}.")
     # The fingerprint prevents runs and teachers from being resumed with other data of the same name.
     return GivenData(train, test), f"{train.name}@{train.fingerprint[:12]}"
-
-
-def _check_range(data: ImageData) -> None:
-    """Raise if float inputs are not finite or, if they are images, not in [0, 1].
-
-    If data is read on demand, only the first few inputs are checked.
-    """
-    inputs = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))[:_CHECKED]]
-    if inputs.dtype == torch.uint8:
-        return
-    low, high = float(inputs.min()), float(inputs.max())
-    if not inputs.isfinite().all():
-        raise UsageError(f"Expected finite inputs, but {data.name} contains NaN or infinite values; replace them.")
-    if len(data.shape) == 3 and not 0 <= low <= high <= 1:
-        text = f"images in [0, 1], the range that `sigma` refers to, but they span [{low:.6g}, {high:.6g}]"
-        raise UsageError(f"Expected {text}; scale them, and wrap a model made for another range with `adapt_inputs`.")
 
 
 def _find_model(model: Any) -> tuple[Factory | None, str]:
