@@ -3,7 +3,9 @@
 import io
 import itertools
 import json
+from pathlib import Path
 
+import numpy as np
 import PIL.Image
 import pytest
 from browsing import PHONE, Opened, launched_browser
@@ -14,6 +16,8 @@ from smoothcert.report.sources import read_runs
 from smoothcert.report.tables.table import build_table
 
 METHODS = ("gaussian", "stability", "smoothadv", "macer", "consistency", "smoothmix", "catrs")
+PUBLISHED = Path(__file__).parents[2] / "data/published/cifar10"
+RESULTS = Path(__file__).parents[3] / "results"
 BOXES = """([selector]) => [...document.querySelectorAll(selector)].map((element) => {
   const { left, right, top, bottom } = element.getBoundingClientRect();
   return { left, right, top, bottom, text: element.textContent };
@@ -52,10 +56,18 @@ def file(tmp_path_factory, mini):
         make_run(root / f"consistency-weight{weight}", labels, **run)
     failed = [{"epoch": epoch, "test_accuracy": 20.0 + epoch} for epoch in range(4)]
     (root / "consistency-weight25.0/metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in failed))
-    runs = read_runs([str(root)])
-    path = root.parent / "crowd.html"
+    return write(root.parent / "crowd.html", read_runs([str(root)]))
+
+
+def write(path, runs):
     path.write_text(render_page(runs, build_table([run.entry for run in runs])))
     return path
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """The paper's results on CIFAR-10, with points of different methods close to each other."""
+    return write(tmp_path_factory.mktemp("published") / "page.html", read_runs([str(PUBLISHED)]))
 
 
 @pytest.fixture(params=(1440, 800, 390))
@@ -76,6 +88,21 @@ def overlap(a, b):
     return min(across, down)
 
 
+def number(text):
+    return float(text.replace("\N{MINUS SIGN}", "-").removesuffix(" %"))
+
+
+def boxes_in(axes):
+    """Return the numbers at the vertical ("top") and at the horizontal ("left") axis of a plot."""
+    return {
+        place: axes.locator(f"text[text-anchor={anchor}]:not([transform])").evaluate_all(
+            "all => all.filter(text => /^[-+\u2212]?[0-9.]+( %)?$/.test(text.textContent))"
+            ".map(text => ({ top: +text.getAttribute('y'), left: +text.getAttribute('x'), text: text.textContent }))"
+        )
+        for place, anchor in (("top", "end"), ("left", "middle"))
+    }
+
+
 def test_every_point_of_a_crowded_tradeoff_has_a_readable_name(page):
     names, points = boxes(page, "#tradeoff-plot .label"), boxes(page, "#tradeoff-plot [data-run]")
     assert len(points) == 25
@@ -84,6 +111,33 @@ def test_every_point_of_a_crowded_tradeoff_has_a_readable_name(page):
         assert overlap(one, other) <= 1, (one["text"], other["text"])
     for name, point in itertools.product(names, points):
         assert overlap(name, point) <= 1, name["text"]
+
+
+def test_numbers_at_an_axis_are_in_proportion_to_their_places(browser, published, tmp_path):
+    """Numbers that are rounded too much would be wrong: 2.5 is not 2."""
+    names = [f"fashion-mnist/fashion-mnist-{method}-1.00" for method in ("catrs", "smoothadv")]
+    pair = write(tmp_path / "pair.html", read_runs([str(RESULTS / name) for name in names]))
+    for path in (published, pair):
+        opened = Opened(browser, path)
+        for plot in ("ranking", "curves", "compare", "tradeoff"):
+            for texts in opened.tab.locator(f"#{plot}-plot svg g[aria-hidden]").all():
+                both = boxes_in(texts)
+                for places in ("top", "left"):  # numbers of one axis are in a column or a row
+                    numbers = [(box[places], number(box["text"])) for box in both[places]]
+                    steps = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(sorted(numbers))]
+                    assert np.allclose(steps, steps[:1] * len(steps), rtol=0.02), (plot, numbers)
+        opened.context.close()
+
+
+def test_the_table_and_the_outcomes_round_alike(browser, published):
+    opened = Opened(browser, published)
+    tab = opened.tab
+    tab.locator("summary", has_text="Outcomes").click()
+    table = tab.locator("#table tbody tr[data-run]").evaluate_all("all => all.map(row => row.cells[15].textContent)")
+    bars = tab.locator("#outcomes [data-part=abstained]").all_inner_texts()
+    assert [f"{text} %" for text in table] == bars
+    assert "29.5 %" in bars, "2,955 of 10,000: the nearest double of 29.55 % is below"
+    opened.context.close()
 
 
 def test_nothing_reaches_beyond_its_plot_or_the_screen(page):

@@ -3,7 +3,7 @@
 import { copyButtons } from "./copy.js";
 import { data, paperAt, withPaper } from "./data.js";
 import { byId, h, segmented, setControls, unbroken } from "./dom.js";
-import { count, fixed, sigmaText, signed } from "./format.js";
+import { count, fixed, points, sigmaText, signed } from "./format.js";
 import { swatch } from "./palette.js";
 import { change, filteredRuns, panel, RUNS, setter, state, toggled } from "./state.js";
 import { rankMarks } from "./statistics.js";
@@ -85,7 +85,7 @@ function runRow({ run, hidden, values, marks }, first) {
     acr,
     h("td", { class: "quiet" }, run.interval.join("–")),
     ...accuracies,
-    h("td", { class: "quiet" }, fixed((100 * run.abstained) / run.images, 1)),
+    h("td", { class: "quiet" }, points(run.abstained / run.images)),
     h("td", { class: "quiet" }, count(run.images)),
   );
 }
