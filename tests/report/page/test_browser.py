@@ -728,12 +728,13 @@ def test_a_distant_run_does_not_stretch_the_axes_of_the_tradeoff(browser, tmp_pa
     page.load()
     settle(page.tab)
     (remark,) = texts(page.tab, "#tradeoff-remark")
-    assert remark.startswith("Beyond the axes, drawn at the edge: own (net5), σ 0.50 (")
+    assert remark.startswith("Beyond the axes, drawn as triangles at the edge: own (net5), σ 0.50 (")
     assert "net4" not in remark
     points = page.tab.locator("#tradeoff-plot [data-run]")
     moves = points.evaluate_all("all => all.map(point => point.getAttribute('transform'))")
     across = sorted(float(move.removeprefix("translate(").split()[0]) for move in moves)
     assert across[0] == 68, "the left edge"
+    assert page.tab.locator("#tradeoff-plot path[data-run]").count() == 1, "a triangle"
     assert across[-1] - across[1] > 200, "the others use the width"
     page.context.close()
 

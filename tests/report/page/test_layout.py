@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,12 @@ def overlap(a, b):
     return min(across, down)
 
 
+def gap(a, b):
+    across = max(a["left"], b["left"]) - min(a["right"], b["right"])
+    down = max(a["top"], b["top"]) - min(a["bottom"], b["bottom"])
+    return math.hypot(max(0, across), max(0, down))
+
+
 def number(text):
     return float(text.replace("\N{MINUS SIGN}", "-").removesuffix(" %"))
 
@@ -113,6 +120,28 @@ def test_every_point_of_a_crowded_tradeoff_has_a_readable_name(page):
         assert overlap(name, point) <= 1, name["text"]
 
 
+@pytest.mark.parametrize("width", [1440, 800, 390])
+def test_a_name_without_a_line_can_only_be_that_of_its_own_point(browser, published, width):
+    opened = Opened(browser, published, viewport={"width": width, "height": 900})
+    data = json.loads(opened.tab.locator("#data").inner_text())
+    names = boxes(opened.tab, "#tradeoff-plot .label")
+    points = boxes(opened.tab, "#tradeoff-plot [data-run]")
+    ids = opened.tab.locator("#tradeoff-plot [data-run]").evaluate_all("all => all.map(point => +point.dataset.run)")
+    lines = boxes(opened.tab, "#tradeoff-plot line[stroke-width='0.8']")
+    assert len(names) == len(points) == len(data["runs"]) == 20
+    alone = 0
+    for point, run in zip(points, ids, strict=True):
+        own = min((name for name in names if name["text"] == data["runs"][run]["name"]), key=lambda n: gap(n, point))
+        if any(overlap(line, point) > 0 for line in lines):
+            continue
+        alone += 1
+        for other in points:
+            beside = min(own["bottom"], other["bottom"]) > max(own["top"], other["top"])
+            assert other is point or gap(own, other) > (10 if beside else gap(own, point)), own["text"]
+    assert alone > 10
+    opened.context.close()
+
+
 def test_numbers_at_an_axis_are_in_proportion_to_their_places(browser, published, tmp_path):
     """Numbers that are rounded too much would be wrong: 2.5 is not 2."""
     names = [f"fashion-mnist/fashion-mnist-{method}-1.00" for method in ("catrs", "smoothadv")]
@@ -127,6 +156,13 @@ def test_numbers_at_an_axis_are_in_proportion_to_their_places(browser, published
                     steps = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(sorted(numbers))]
                     assert np.allclose(steps, steps[:1] * len(steps), rtol=0.02), (plot, numbers)
         opened.context.close()
+
+
+def test_a_run_is_within_the_axes_if_the_others_have_room_beside_it(browser, tmp_path):
+    folders = sorted(str(path) for path in (RESULTS / "fashion-mnist").glob("*-0.50"))
+    opened = Opened(browser, write(tmp_path / "page.html", read_runs(folders)))
+    assert opened.tab.locator("#tradeoff-remark").inner_text() == "", "Gaussian training is 3 points below the others"
+    opened.context.close()
 
 
 def test_the_table_and_the_outcomes_round_alike(browser, published):
