@@ -477,9 +477,33 @@ def test_costs_that_are_not_recorded_are_those_of_the_recipe(tmp_path, mini):
     (cost,) = (detail["text"] for detail in message["details"] if detail["title"] == "Training cost")
     ratio = relative_cost(load_recipe("mnist-consistency-0.50"))
     assert cost == (
-        f"Consistency {ratio:.1f} and Gaussian 1.0 times the network passes of Gaussian training "
+        f"Consistency takes {ratio:.1f} times the network passes of Gaussian training, Gaussian 1.0 "
         "(by recipe; not recorded for Consistency and Gaussian)."
     )
+
+
+def with_results(run, **columns):
+    results = dataclasses.replace(run.entry.results, **columns)
+    return dataclasses.replace(run, entry=dataclasses.replace(run.entry, results=results))
+
+
+def test_clean_accuracy_is_a_cost_only_if_it_is_significantly_lower(tmp_path, mini):
+    """It is the share of correct images, even if the table has no column for radius 0."""
+    for method in ("gaussian", "catrs"):
+        make_run(tmp_path / method, mini.labels.numpy()[:200], method=method, sigma=0.5)
+    rival, winner = sorted(read_runs([str(tmp_path)]), key=lambda run: run.entry.method != "gaussian")
+    rival = with_results(rival, radius=np.full(200, 0.5), correct=np.ones(200, dtype=bool))
+    told = []
+    for wrong in (1, 40):
+        best = with_results(winner, radius=np.full(200, 2.0), correct=np.arange(200) >= wrong)
+        table = build_table([rival.entry, best.entry], radii=(1.0,))
+        (message,) = dataset_messages(table, [rival, best], {})
+        told += [detail["text"] for detail in message["details"] if detail["title"] == "Clean accuracy"]
+    at = "correctly at \N{GREEK SMALL LETTER SIGMA} 0.50, Gaussian 100.0 %"
+    assert told == [
+        f"CAT-RS classifies 99.5 % {at}, not significantly more.",
+        f"CAT-RS classifies 80.0 % {at}: a larger radius costs clean accuracy.",
+    ]
 
 
 def test_methods_that_are_level_at_a_radius_are_both_named(tmp_path, mini):
@@ -517,11 +541,9 @@ def test_corruption_leads_if_the_results_are_on_corrupted_images():
     worst = max(printed, key=lambda kind: printed[kind][1] - printed[kind][0])
     behind = "{:.3f} against {:.3f} for SmoothAdv".format(*printed[worst])
     assert f"furthest behind on {worst.replace('_', ' ')}, {behind}." in told
-    assert "CAT-RS 18.7 and SmoothAdv 30.7 times the network passes of Gaussian training (by recipe; " in told
+    assert "CAT-RS takes 18.7 times the network passes of Gaussian training, SmoothAdv 30.7 (by recipe; " in told
     told = " ".join(detail["text"] for detail in corruption_message(found.corrupted, found.runs)["details"])
-    assert "Gaussian training (by recipe; not recorded for CAT-RS)." in told, (
-        "the other's configuration is in its folder"
-    )
+    assert "SmoothAdv 30.7 (by recipe; not recorded for CAT-RS)." in told, "the other's configuration is in its folder"
     page = render_page(
         found.runs, build_table([run.entry for run in found.runs]), networks=found.corrupted,
         corruptions=corruption_maps(found.corrupted),

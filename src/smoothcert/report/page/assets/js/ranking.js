@@ -2,7 +2,7 @@
 
 import { axes, drawPlot, noPlot, scale, text, textWidth, ticks } from "./chart.js";
 import { byId, css, s } from "./dom.js";
-import { digitsFor, fixed, sigmaText } from "./format.js";
+import { digitsFor, fixed, percent, sigmaText } from "./format.js";
 import { comparedRuns, shortName } from "./message.js";
 import { colorOf } from "./palette.js";
 import { panel, RUNS, sigmasOf } from "./state.js";
@@ -48,7 +48,7 @@ function facet({ sigma, members, all }, { left, top, width }, names, marks) {
       x: x(run.acr[0]),
       y,
       title: run.title,
-      text: [interval, `clean accuracy ${run.printed[1]} %`],
+      text: [interval, `clean accuracy ${percent(run.curve[0])}`],
       series: sigma,
     });
     return [
