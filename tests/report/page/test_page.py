@@ -41,6 +41,7 @@ from smoothcert.report.page.run_history import provenance, training_curves
 from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.palette import DARK, HEAT, LIGHT, METHOD_COLORS
 from smoothcert.report.sources import read_findings, read_runs
+from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.table import build_table
 from smoothcert.report.tables.winners import best_by_radius, comparable_rows, leads_by_sigma
@@ -189,10 +190,9 @@ def test_images_of_another_dataset_are_not_shown(folder, mini):
     wrong = Pictures(lambda at: np.zeros((len(at), 28, 28, 1), np.uint8), mini.labels.numpy(), mini.classes, "another")
     found = build_gallery(runs, [None], lambda name: wrong)
     assert found["runs"] == [None]
-    assert "not those that certify was certified on" in found["missing"][0]
-    assert build_gallery(runs, [None], None)["missing"] == [
-        "No images of mnist-mini: the page was made without images."
-    ]
+    assert "not those that certify was certified on" in found["missing"][0]["text"]
+    text = f"No images of {dataset_title('mnist-mini')}: the page was made without images."
+    assert build_gallery(runs, [None], None)["missing"] == [{"dataset": "mnist-mini", "text": text}]
     shown = build_gallery(runs, [read_estimation(runs[0].path, 300)], find_test_images(None))
     assert shown["missing"] == []
     assert candidates(runs[0].entry.results)["abstained"][:1]
@@ -361,7 +361,7 @@ def test_the_page_has_no_local_paths(tmp_path, mini):
     assert str(tmp_path) not in text
     assert "private" not in text
     assert "Compare with certify.tsv!" in text
-    assert "No images of mnist" in text
+    assert "No images of MNIST" in text
 
 
 def test_modules_are_joined_in_the_order_of_their_imports(tmp_path):
