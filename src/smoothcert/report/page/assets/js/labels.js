@@ -61,10 +61,13 @@ export function nameLabels(points, frame, obstacles = []) {
     const clear = (box) => wide.every((other) => disjoint(box, other));
     const free = (box) => taken.every((other) => disjoint(box, other));
     const leader = ({ end }) => (end ? alongLine([x, y], end, 8) : []);
-    const crossed = [...named, ...others.map((other) => around(other.x, other.y, 6))];
-    const fits = (box) =>
-      within(box, frame) && free(box) && leader(box).every((part) => crossed.every((other) => disjoint(part, other)));
-    const fitting = places(x, y, textWidth(name, SIZE) + 2).filter(fits);
+    const dots = others.map((other) => around(other.x, other.y, 6));
+    const crosses = (box, obstacles) => leader(box).some((part) => obstacles.some((other) => !disjoint(part, other)));
+    const possible = places(x, y, textWidth(name, SIZE) + 2).filter(
+      (box) => within(box, frame) && free(box) && !crosses(box, named),
+    );
+    const uncrossed = possible.filter((box) => !crosses(box, dots));
+    const fitting = uncrossed.length ? uncrossed : possible;
     const box = fitting.find((one) => !one.end && clear(one)) ?? fitting.find((one) => one.end) ?? fitting[0];
     if (!box) return [];
     taken.push(box, ...leader(box));

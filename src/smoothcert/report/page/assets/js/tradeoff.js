@@ -51,7 +51,7 @@ function levelOf(sigma, all) {
   const papers = runs.map((run) => [run, paperPoint(run)]).filter(([, printed]) => printed);
   const points = [...runs.map((run) => [cleanOf(run), robustOf(run)]), ...papers.map(([, printed]) => printed)];
   const near = [0, 1].reduce((rest, axis) => {
-    const range = rangeOf(points.map((one) => one[axis]));
+    const range = rangeOf(rest.map((one) => one[axis]));
     return rest.filter((one) => !side(one[axis], range));
   }, points);
   const [xs, ys] = [0, 1].map((axis) => {
