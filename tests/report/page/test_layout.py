@@ -165,6 +165,22 @@ def test_a_run_is_within_the_axes_if_the_others_have_room_beside_it(browser, tmp
     opened.context.close()
 
 
+def test_names_in_the_table_take_one_line(browser, file):
+    opened = Opened(browser, file, viewport={"width": 800, "height": 900})
+    names = boxes(opened.tab, "#table tbody th span.short")
+    assert len(names) == 25
+    assert len({round(name["bottom"] - name["top"]) for name in names}) == 1
+    opened.context.close()
+
+
+def test_the_names_leave_room_for_the_table(browser, published):
+    opened = Opened(browser, published, viewport={"width": 800, "height": 900})
+    holder, *_ = boxes(opened.tab, "#table")
+    heads = boxes(opened.tab, "#table thead th")
+    assert [head["text"] for head in heads if head["right"] <= holder["right"]][-1] == "2.00"
+    opened.context.close()
+
+
 def test_the_table_and_the_outcomes_round_alike(browser, published):
     opened = Opened(browser, published)
     tab = opened.tab

@@ -76,12 +76,13 @@ function runRow({ run, hidden, values, marks }, first) {
     "aria-label": `Show ${run.title}`,
     onchange: () => change({ hidden: toggled(state.hidden, run.id) }),
   });
+  const name = h("span", { class: run.label.length <= 26 ? "short" : null }, ...unbroken(run.label));
   const [acr, ...accuracies] = values.map((value, i) => valueCell(value, marks[i]));
   return h(
     "tr",
     { class: [first && "first", hidden && "hidden-run"].filter(Boolean).join(" ") || null, "data-run": run.id },
     h("td", {}, sigmaText(run.sigma)),
-    h("th", { scope: "row" }, h("label", {}, box, swatch(run), h("span", {}, ...unbroken(run.label)))),
+    h("th", { scope: "row" }, h("label", {}, box, swatch(run), name)),
     acr,
     h("td", { class: "quiet" }, run.interval.join("–")),
     ...accuracies,
