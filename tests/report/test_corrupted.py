@@ -219,7 +219,7 @@ def test_networks_on_different_images_are_not_marked(tmp_path, capsys):
     write_own(tmp_path / "second/fog.tsv", "mnist-c/fog", range(10), [True] * 10, sha256="second")
     assert marks() == {""}
     assert main(["report", str(tmp_path)]) == 0
-    assert "not marked in tables whose rows cover different images" in capsys.readouterr().err
+    assert "mark no best values: their rows cover different images" in capsys.readouterr().err
 
 
 def test_figures_compare_networks_on_shared_images(tmp_path, monkeypatch):

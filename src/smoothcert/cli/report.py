@@ -145,9 +145,9 @@ def show(
     from smoothcert.runtime.atomic_files import write_text
 
     if not all(map(same_images, corruption_groups(corrupted))):
-        say("Best and second-best are not marked in tables whose rows cover different images.")
+        say("Tables of corruptions mark no best values: their rows cover different images.")
     if table and len(table.groups()) > len({row.entry.group for row in table.rows}):
-        say("Rows on different images are in separate groups, and each group is ranked separately.")
+        say("Rows on different images form separate groups, each with its own best values.")
     for entry in corrupted:
         if entry.missing:
             say(f"{entry.name}: no {', '.join(entry.missing)}; the mean is over the other corruptions.")

@@ -59,7 +59,7 @@ def table(runs):
 
 def images(name):
     if name == "mnist":
-        raise SmoothcertError("mnist is not in the data folder.")
+        raise SmoothcertError("mnist is not in the data folder; run `smoothcert data get mnist`.")
     return find_test_images(None)(name)
 
 
@@ -130,7 +130,7 @@ def test_the_first_sentences_name_the_winner_and_its_cost(tab, runs, table):
     gap = {id(lead): (lead.clean.accuracy[0] - lead.first.accuracy[0], lead.first.acr.value) for lead in (first, half)}
     clean = max((first, half), key=lambda lead: gap[id(lead)])
     assert f"CAT-RS classifies {clean.first.accuracy[0]:.1f} %" in told
-    assert "CAT-RS 2.0 and Gaussian 1.0 times the network passes of Gaussian training." in told, "6 passes and 3"
+    assert "CAT-RS takes 2.0 times the network passes of Gaussian training, Gaussian 1.0." in told, "6 passes and 3"
     assert "on the same 300 images" in told, "the run on 100 images is not compared"
     assert (
         "Intervals reflect the choice of test images, not the randomness of training: each run was trained once."
@@ -573,7 +573,7 @@ def test_the_gallery_shows_the_images_with_their_votes(tab, runs, mini):
     table = build_table(least)
     best = max(table.rows, key=lambda row: row.acr.value).entry
     run = next(run for run in runs if run.entry is best)
-    assert tab.locator("#gallery .note").inner_text() == "No images of mnist: mnist is not in the data folder."
+    assert tab.locator("#gallery .note").count() == 0, "this dataset's images are there"
     kinds = [
         "Correct, largest radii",
         "Correct, smallest radii",
@@ -604,6 +604,13 @@ def test_the_gallery_shows_the_images_with_their_votes(tab, runs, mini):
     assert first.locator(".number").inner_text().replace(",", "") == count, "votes, so that no lost one is rounded away"
     bars = texts(tab, "dialog .votes >> nth=1 >> .number")
     assert any(re.fullmatch(r"as \d, radius \d\.\d{3}", bar) for bar in bars), "a class and a radius are told apart"
+
+
+def test_missing_images_are_explained_for_the_chosen_dataset(tab):
+    press(tab, "MNIST", "#filters")
+    note = tab.locator("#gallery .note")
+    assert note.inner_text() == "No images of MNIST: mnist is not in the data folder; run smoothcert data get mnist."
+    assert note.locator("code").inner_text() == "smoothcert data get mnist"
 
 
 def test_the_gallery_by_keyboard(tab):
@@ -731,12 +738,13 @@ def test_a_distant_run_does_not_stretch_the_axes_of_the_tradeoff(browser, tmp_pa
     page.load()
     settle(page.tab)
     (remark,) = texts(page.tab, "#tradeoff-remark")
-    assert remark.startswith("Beyond the axes, drawn at the edge: own (net5), σ 0.50 (")
+    assert remark.startswith("Beyond the axes, drawn as triangles at the edge: own (net5), σ 0.50 (")
     assert "net4" not in remark
     points = page.tab.locator("#tradeoff-plot [data-run]")
     moves = points.evaluate_all("all => all.map(point => point.getAttribute('transform'))")
     across = sorted(float(move.removeprefix("translate(").split()[0]) for move in moves)
     assert across[0] == 68, "the left edge"
+    assert page.tab.locator("#tradeoff-plot path[data-run]").count() == 1, "a triangle"
     assert across[-1] - across[1] > 200, "the others use the width"
     page.context.close()
 

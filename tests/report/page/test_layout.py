@@ -3,7 +3,10 @@
 import io
 import itertools
 import json
+import math
+from pathlib import Path
 
+import numpy as np
 import PIL.Image
 import pytest
 from browsing import PHONE, Opened, launched_browser
@@ -14,6 +17,8 @@ from smoothcert.report.sources import read_runs
 from smoothcert.report.tables.table import build_table
 
 METHODS = ("gaussian", "stability", "smoothadv", "macer", "consistency", "smoothmix", "catrs")
+PUBLISHED = Path(__file__).parents[2] / "data/published/cifar10"
+RESULTS = Path(__file__).parents[3] / "results"
 BOXES = """([selector]) => [...document.querySelectorAll(selector)].map((element) => {
   const { left, right, top, bottom } = element.getBoundingClientRect();
   return { left, right, top, bottom, text: element.textContent };
@@ -52,10 +57,18 @@ def file(tmp_path_factory, mini):
         make_run(root / f"consistency-weight{weight}", labels, **run)
     failed = [{"epoch": epoch, "test_accuracy": 20.0 + epoch} for epoch in range(4)]
     (root / "consistency-weight25.0/metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in failed))
-    runs = read_runs([str(root)])
-    path = root.parent / "crowd.html"
+    return write(root.parent / "crowd.html", read_runs([str(root)]))
+
+
+def write(path, runs):
     path.write_text(render_page(runs, build_table([run.entry for run in runs])))
     return path
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """The paper's results on CIFAR-10, with points of different methods close to each other."""
+    return write(tmp_path_factory.mktemp("published") / "page.html", read_runs([str(PUBLISHED)]))
 
 
 @pytest.fixture(params=(1440, 800, 390))
@@ -76,6 +89,27 @@ def overlap(a, b):
     return min(across, down)
 
 
+def gap(a, b):
+    across = max(a["left"], b["left"]) - min(a["right"], b["right"])
+    down = max(a["top"], b["top"]) - min(a["bottom"], b["bottom"])
+    return math.hypot(max(0, across), max(0, down))
+
+
+def number(text):
+    return float(text.replace("\N{MINUS SIGN}", "-").removesuffix(" %"))
+
+
+def boxes_in(axes):
+    """Return the numbers at the vertical ("top") and at the horizontal ("left") axis of a plot."""
+    return {
+        place: axes.locator(f"text[text-anchor={anchor}]:not([transform])").evaluate_all(
+            "all => all.filter(text => /^[-+\u2212]?[0-9.]+( %)?$/.test(text.textContent))"
+            ".map(text => ({ top: +text.getAttribute('y'), left: +text.getAttribute('x'), text: text.textContent }))"
+        )
+        for place, anchor in (("top", "end"), ("left", "middle"))
+    }
+
+
 def test_every_point_of_a_crowded_tradeoff_has_a_readable_name(page):
     names, points = boxes(page, "#tradeoff-plot .label"), boxes(page, "#tradeoff-plot [data-run]")
     assert len(points) == 25
@@ -84,6 +118,78 @@ def test_every_point_of_a_crowded_tradeoff_has_a_readable_name(page):
         assert overlap(one, other) <= 1, (one["text"], other["text"])
     for name, point in itertools.product(names, points):
         assert overlap(name, point) <= 1, name["text"]
+
+
+@pytest.mark.parametrize("width", [1440, 800, 390])
+def test_a_name_without_a_line_can_only_be_that_of_its_own_point(browser, published, width):
+    opened = Opened(browser, published, viewport={"width": width, "height": 900})
+    data = json.loads(opened.tab.locator("#data").inner_text())
+    names = boxes(opened.tab, "#tradeoff-plot .label")
+    points = boxes(opened.tab, "#tradeoff-plot [data-run]")
+    ids = opened.tab.locator("#tradeoff-plot [data-run]").evaluate_all("all => all.map(point => +point.dataset.run)")
+    lines = boxes(opened.tab, "#tradeoff-plot line[stroke-width='0.8']")
+    assert len(names) == len(points) == len(data["runs"]) == 20
+    alone = 0
+    for point, run in zip(points, ids, strict=True):
+        own = min((name for name in names if name["text"] == data["runs"][run]["name"]), key=lambda n: gap(n, point))
+        if any(overlap(line, point) > 0 for line in lines):
+            continue
+        alone += 1
+        for other in points:
+            beside = min(own["bottom"], other["bottom"]) > max(own["top"], other["top"])
+            assert other is point or gap(own, other) > (10 if beside else gap(own, point)), own["text"]
+    assert alone > 10
+    opened.context.close()
+
+
+def test_numbers_at_an_axis_are_in_proportion_to_their_places(browser, published, tmp_path):
+    """Numbers that are rounded too much would be wrong: 2.5 is not 2."""
+    names = [f"fashion-mnist/fashion-mnist-{method}-1.00" for method in ("catrs", "smoothadv")]
+    pair = write(tmp_path / "pair.html", read_runs([str(RESULTS / name) for name in names]))
+    for path in (published, pair):
+        opened = Opened(browser, path)
+        for plot in ("ranking", "curves", "compare", "tradeoff"):
+            for texts in opened.tab.locator(f"#{plot}-plot svg g[aria-hidden]").all():
+                both = boxes_in(texts)
+                for places in ("top", "left"):  # numbers of one axis are in a column or a row
+                    numbers = [(box[places], number(box["text"])) for box in both[places]]
+                    steps = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(sorted(numbers))]
+                    assert np.allclose(steps, steps[:1] * len(steps), rtol=0.02), (plot, numbers)
+        opened.context.close()
+
+
+def test_a_run_is_within_the_axes_if_the_others_have_room_beside_it(browser, tmp_path):
+    folders = sorted(str(path) for path in (RESULTS / "fashion-mnist").glob("*-0.50"))
+    opened = Opened(browser, write(tmp_path / "page.html", read_runs(folders)))
+    assert opened.tab.locator("#tradeoff-remark").inner_text() == "", "Gaussian training is 3 points below the others"
+    opened.context.close()
+
+
+def test_names_in_the_table_take_one_line(browser, file):
+    opened = Opened(browser, file, viewport={"width": 800, "height": 900})
+    names = boxes(opened.tab, "#table tbody th span.short")
+    assert len(names) == 25
+    assert len({round(name["bottom"] - name["top"]) for name in names}) == 1
+    opened.context.close()
+
+
+def test_the_names_leave_room_for_the_table(browser, published):
+    opened = Opened(browser, published, viewport={"width": 800, "height": 900})
+    holder, *_ = boxes(opened.tab, "#table")
+    heads = boxes(opened.tab, "#table thead th")
+    assert [head["text"] for head in heads if head["right"] <= holder["right"]][-1] == "2.00"
+    opened.context.close()
+
+
+def test_the_table_and_the_outcomes_round_alike(browser, published):
+    opened = Opened(browser, published)
+    tab = opened.tab
+    tab.locator("summary", has_text="Outcomes").click()
+    table = tab.locator("#table tbody tr[data-run]").evaluate_all("all => all.map(row => row.cells[15].textContent)")
+    bars = tab.locator("#outcomes [data-part=abstained]").all_inner_texts()
+    assert [f"{text} %" for text in table] == bars
+    assert "29.5 %" in bars, "2,955 of 10,000: the nearest double of 29.55 % is below"
+    opened.context.close()
 
 
 def test_nothing_reaches_beyond_its_plot_or_the_screen(page):

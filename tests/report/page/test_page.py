@@ -41,6 +41,7 @@ from smoothcert.report.page.run_history import provenance, training_curves
 from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.palette import DARK, HEAT, LIGHT, METHOD_COLORS
 from smoothcert.report.sources import read_findings, read_runs
+from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.table import build_table
 from smoothcert.report.tables.winners import best_by_radius, comparable_rows, leads_by_sigma
@@ -189,10 +190,9 @@ def test_images_of_another_dataset_are_not_shown(folder, mini):
     wrong = Pictures(lambda at: np.zeros((len(at), 28, 28, 1), np.uint8), mini.labels.numpy(), mini.classes, "another")
     found = build_gallery(runs, [None], lambda name: wrong)
     assert found["runs"] == [None]
-    assert "certify was not certified on the images in the data folder" in found["missing"][0]
-    assert build_gallery(runs, [None], None)["missing"] == [
-        "No images of mnist-mini: the page was made without images."
-    ]
+    assert "certify was not certified on the images in the data folder" in found["missing"][0]["text"]
+    text = f"No images of {dataset_title('mnist-mini')}: the page was made without images."
+    assert build_gallery(runs, [None], None)["missing"] == [{"dataset": "mnist-mini", "text": text}]
     shown = build_gallery(runs, [read_estimation(runs[0].path, 300)], find_test_images(None))
     assert shown["missing"] == []
     assert candidates(runs[0].entry.results)["abstained"][:1]
@@ -361,7 +361,7 @@ def test_the_page_has_no_local_paths(tmp_path, mini):
     assert str(tmp_path) not in text
     assert "private" not in text
     assert "Compare with certify.tsv!" in text
-    assert "No images of mnist" in text
+    assert "No images of MNIST" in text
 
 
 def test_modules_are_joined_in_the_order_of_their_imports(tmp_path):
@@ -477,9 +477,33 @@ def test_costs_that_are_not_recorded_are_those_of_the_recipe(tmp_path, mini):
     (cost,) = (detail["text"] for detail in message["details"] if detail["title"] == "Training cost")
     ratio = relative_cost(load_recipe("mnist-consistency-0.50"))
     assert cost == (
-        f"Consistency {ratio:.1f} and Gaussian 1.0 times the network passes of Gaussian training "
+        f"Consistency takes {ratio:.1f} times the network passes of Gaussian training, Gaussian 1.0 "
         "(for Consistency and Gaussian, according to the recipe)."
     )
+
+
+def with_results(run, **columns):
+    results = dataclasses.replace(run.entry.results, **columns)
+    return dataclasses.replace(run, entry=dataclasses.replace(run.entry, results=results))
+
+
+def test_clean_accuracy_is_a_cost_only_if_it_is_significantly_lower(tmp_path, mini):
+    """It is the share of correct images, even if the table has no column for radius 0."""
+    for method in ("gaussian", "catrs"):
+        make_run(tmp_path / method, mini.labels.numpy()[:200], method=method, sigma=0.5)
+    rival, winner = sorted(read_runs([str(tmp_path)]), key=lambda run: run.entry.method != "gaussian")
+    rival = with_results(rival, radius=np.full(200, 0.5), correct=np.ones(200, dtype=bool))
+    told = []
+    for wrong in (1, 40):
+        best = with_results(winner, radius=np.full(200, 2.0), correct=np.arange(200) >= wrong)
+        table = build_table([rival.entry, best.entry], radii=(1.0,))
+        (message,) = dataset_messages(table, [rival, best], {})
+        told += [detail["text"] for detail in message["details"] if detail["title"] == "Clean accuracy"]
+    at = "correctly at \N{GREEK SMALL LETTER SIGMA} 0.50, Gaussian 100.0 %"
+    assert told == [
+        f"CAT-RS classifies 99.5 % {at}, not significantly more.",
+        f"CAT-RS classifies 80.0 % {at}: a larger radius costs clean accuracy.",
+    ]
 
 
 def test_methods_that_are_level_at_a_radius_are_both_named(tmp_path, mini):
@@ -517,11 +541,9 @@ def test_corruption_leads_if_the_results_are_on_corrupted_images():
     worst = max(printed, key=lambda kind: printed[kind][1] - printed[kind][0])
     behind = "{:.3f} against {:.3f} for SmoothAdv".format(*printed[worst])
     assert f"furthest behind on {worst.replace('_', ' ')}, {behind}." in told
-    assert "CAT-RS 18.7 and SmoothAdv 30.7 times the network passes of Gaussian training (for " in told
+    assert "CAT-RS takes 18.7 times the network passes of Gaussian training, SmoothAdv 30.7 (for " in told
     told = " ".join(detail["text"] for detail in corruption_message(found.corrupted, found.runs)["details"])
-    assert "Gaussian training (for CAT-RS, according to the recipe)." in told, (
-        "the other's configuration is in its folder"
-    )
+    assert "SmoothAdv 30.7 (for CAT-RS, according to the recipe)." in told, "the other's configuration is in its folder"
     page = render_page(
         found.runs, build_table([run.entry for run in found.runs]), networks=found.corrupted,
         corruptions=corruption_maps(found.corrupted),

@@ -14,6 +14,7 @@ from smoothcert.report.page.image_choice import KINDS, Picks, choose, shown_imag
 from smoothcert.report.page.image_sheet import Pictures, check_same_dataset, make_sheet, room_for
 from smoothcert.report.page.votes import Votes
 from smoothcert.report.sources import Run
+from smoothcert.report.tables.formats import dataset_title
 
 Json = dict[str, Any]
 Load = Callable[[str], Pictures]
@@ -24,11 +25,11 @@ _CLASSES = 5  # classes shown per image: the ones with the most votes
 
 
 def build_gallery(runs: Sequence[Run], votes: Sequence[Votes | None], load: Load | None) -> Json:
-    """Return the image sheets, the images that each run shows, and the reasons for missing images."""
+    """Return the image sheets, the images that each run shows, and the reasons for missing images by dataset."""
     content: Json = {"kinds": list(KINDS), "sheets": [], "runs": [None] * len(runs), "missing": []}
     names = list(dict.fromkeys(run.entry.dataset for run in runs if run.entry.dataset))
     if any(not run.entry.dataset for run in runs):
-        content["missing"].append("Some results do not state their dataset.")
+        content["missing"].append({"dataset": None, "text": "Some results do not state their dataset."})
     for name in names:
         members = {position: run for position, run in enumerate(runs) if run.entry.dataset == name}
         try:
@@ -38,7 +39,8 @@ def build_gallery(runs: Sequence[Run], votes: Sequence[Votes | None], load: Load
             for run in members.values():
                 check_same_dataset(run.entry.results, pictures)
         except SmoothcertError as error:
-            content["missing"].append(f"No images of {name}: {str(error).rstrip('.')}.")
+            text = f"No images of {dataset_title(name)}: {str(error).rstrip('.')}."
+            content["missing"].append({"dataset": name, "text": text})
             continue
         results = [run.entry.results for run in members.values()]
         chosen = choose(results, room_for(pictures, results[0].idx[:16], _BUDGET // len(names)))

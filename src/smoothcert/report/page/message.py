@@ -13,7 +13,15 @@ from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paper_numbers import METHODS
 from smoothcert.report.tables.table import Table, TableRow
-from smoothcert.report.tables.winners import BestAt, Lead, best_by_radius, comparable_rows, leads_by_sigma, method_name
+from smoothcert.report.tables.winners import (
+    BestAt,
+    Lead,
+    best_by_radius,
+    clean_accuracy,
+    comparable_rows,
+    leads_by_sigma,
+    method_name,
+)
 from smoothcert.training.config import TrainConfig
 
 Json = dict[str, Any]
@@ -37,8 +45,8 @@ def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Seq
                 "details": [
                     *_acr_lines(leads),
                     *_clean_sentence(leads),
-                    *_radius_sentence(best),
                     *_cost_sentence(leads, configs),
+                    *_radius_sentence(best),
                 ],
                 "compared": [positions[id(row)] for row in rows],
                 "images": len(rows[0].entry.results),
@@ -108,14 +116,16 @@ def _acr_lines(leads: Sequence[Lead]) -> list[Json]:
 
 
 def _clean_sentence(leads: Sequence[Lead]) -> list[Json]:
-    lead = max(leads, key=lambda lead: (lead.clean.accuracy[0] - lead.first.accuracy[0], lead.first.acr.value))
+    lead = max(leads, key=lambda lead: (lead.cleaner.value if lead.cleaner else 0.0, lead.first.acr.value))
     first, clean = lead.first, lead.clean
+    own, most = (f"{clean_accuracy(row):.1f}" for row in (first, clean))
     at = at_sigma([first.entry.sigma])
-    text = f"{_name(first)} classifies {first.accuracy[0]:.1f} % correctly{at and f' at {at}'}"
-    if f"{clean.accuracy[0]:.1f}" == f"{first.accuracy[0]:.1f}":
+    text = f"{_name(first)} classifies {own} % correctly{at and f' at {at}'}"
+    if own == most:
         text += ", the best of all" if lead.second else ""
     else:
-        text += f", {_name(clean)} {clean.accuracy[0]:.1f} %: a larger radius costs clean accuracy"
+        costs = ": a larger radius costs clean accuracy" if lead.costs_accuracy else ", not significantly more"
+        text += f", {_name(clean)} {most} %{costs}"
     return [{"title": "Clean accuracy", "text": f"{text}."}]
 
 

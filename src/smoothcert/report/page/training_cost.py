@@ -31,9 +31,11 @@ class Trained:
 def cost_sentence(networks: Sequence[Trained]) -> str:
     """State the networks' training cost relative to Gaussian training; name the networks whose cost is not recorded."""
     settings = {network.name: network.config or network.recipe for network in networks}
-    parts = [f"{name} {relative_cost(config):.1f}" for name, config in settings.items() if config]
-    if not parts:
+    costs = [(name, f"{relative_cost(config):.1f}") for name, config in settings.items() if config]
+    if not costs:
         return "Not recorded for these runs."
+    (name, cost), *others = costs
     guessed = [network.name for network in networks if not network.config and settings[network.name]]
     note = f" (for {listed(guessed)}, according to the recipe)" if guessed else ""
-    return f"{listed(parts)} times the network passes of Gaussian training{note}."
+    second = "".join(f", {other} {times}" for other, times in others)
+    return f"{name} takes {cost} times the network passes of Gaussian training{second}{note}."

@@ -1,4 +1,4 @@
-"""Paired difference in ACR between two runs, as stated on the report page."""
+"""Paired differences of two runs, in ACR and in clean accuracy, as stated on the report page."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ def paired_gap(first: Entry, second: Entry) -> Estimate | None:
     if len(here) < 2:
         return None
     return normal_estimate(robust_radius(one.radius, one.correct)[here] - robust_radius(two.radius, two.correct)[there])
+
+
+def paired_accuracy_gap(first: Entry, second: Entry) -> Estimate | None:
+    """Return the clean accuracy of `first` minus that of `second` on shared images; None if they share fewer than two.
+
+    Both are shares between 0 and 1.
+    """
+    one, two = first.results, second.results
+    _, here, there = np.intersect1d(one.idx, two.idx, assume_unique=True, return_indices=True)
+    if len(here) < 2:
+        return None
+    return normal_estimate(one.correct[here].astype(np.float64) - two.correct[there])
 
 
 def normal_estimate(values: NDArray[np.float64]) -> Estimate:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from smoothcert.report.tables.paired import paired_gap
+from smoothcert.report.tables.paired import paired_accuracy_gap, paired_gap
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.statistics.metrics import Estimate
 
@@ -21,11 +21,17 @@ class Lead:
     second: TableRow | None
     ahead: Estimate | None
     clean: TableRow  # the row with the highest clean accuracy
+    cleaner: Estimate | None  # its paired lead in clean accuracy over `first`, as a share
 
     @property
     def significant(self) -> bool:
         """True if the interval of the lead excludes 0."""
         return self.ahead is not None and self.ahead.low > 0
+
+    @property
+    def costs_accuracy(self) -> bool:
+        """True if another row has a significantly higher clean accuracy than the first."""
+        return self.cleaner is not None and self.cleaner.low > 0
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,8 @@ def leads_by_sigma(rows: Sequence[TableRow]) -> list[Lead]:
         first = max(members, key=lambda row: row.acr.value)
         second = _best_other(members, first, lambda row: row.acr.value)
         ahead = paired_gap(first.entry, second.entry) if second else None
-        leads.append(Lead(first, second, ahead, max(members, key=lambda row: row.accuracy[0])))
+        clean = max(members, key=clean_accuracy)
+        leads.append(Lead(first, second, ahead, clean, paired_accuracy_gap(clean.entry, first.entry)))
     return leads
 
 
@@ -72,6 +79,11 @@ def _best_at(rows: Sequence[TableRow], number: int, radius: float) -> BestAt:
     first = max(rows, key=accuracy)
     second = _best_other(rows, first, accuracy)
     return BestAt(radius, first, second, accuracy(first), accuracy(second) if second else None)
+
+
+def clean_accuracy(row: TableRow) -> float:
+    """Return the share of images that a row classifies correctly, in percent."""
+    return 100 * float(row.entry.results.correct.mean())
 
 
 def method_name(row: TableRow) -> str:

@@ -3,7 +3,7 @@
 import { axes, drawPlot, noPlot, path, scale, ticks } from "./chart.js";
 import { data, gridRadii } from "./data.js";
 import { byId, css, h, picker, s, setControls, stackedBar, unbroken } from "./dom.js";
-import { count, fixed, percent, signed } from "./format.js";
+import { count, digitsFor, fixed, percent, signed } from "./format.js";
 import { colorOf } from "./palette.js";
 import { filteredRuns, panel, setter, state } from "./state.js";
 import { pairedDifference, Z } from "./statistics.js";
@@ -113,17 +113,19 @@ function drawDifference(first, second, pair, curve) {
         series: 0,
       };
     });
+    const yTicks = ticks([-most, most], 5);
+    const digits = digitsFor(yTicks.map((tick) => 100 * tick));
     const labels = {
       xLabel: "ℓ₂ radius r",
       yLabel: "difference, points",
-      yText: (tick) => (tick === 0 ? "0" : signed(100 * tick, most < 0.04 ? 1 : 0)),
+      yText: (tick) => (tick === 0 ? "0" : signed(100 * tick, digits)),
     };
     const children = [
       axes(frame, {
         x,
         y,
         xTicks: ticks([0, gridRadii[steps.length - 1]]),
-        yTicks: ticks([-most, most], 5),
+        yTicks,
         ...labels,
       }),
       s("line", {

@@ -4,7 +4,7 @@ import { axes, drawPlot, facets, noPlot, path, scale, text, textWidth, ticks } f
 import { data } from "./data.js";
 import { byId, css, h, s, segmented, setControls, stackedBar, sum } from "./dom.js";
 import { count, percent, sigmaText } from "./format.js";
-import { comparedRuns } from "./message.js";
+import { comparedRuns, shortName } from "./message.js";
 import { colorOf } from "./palette.js";
 import { panel, RUNS, setter, shownRuns, sigmasOf, state } from "./state.js";
 import { rebin } from "./statistics.js";
@@ -41,10 +41,9 @@ function histograms(runs) {
 }
 
 const voteShare = () => ["vote share p", s("tspan", { dy: 3, "font-size": 9 }, "A")];
-const shortLabel = ({ label }) => (label.length > 22 ? `${label.slice(0, 21)}…` : label);
 
 /** Draw a run's histogram as a filled ridge; its height is the square root of the share, so that small ones show. */
-function ridge(run, { edges, places, bins: binsOf }, x, base, marks) {
+function ridge(run, name, { edges, places, bins: binsOf }, x, base, marks) {
   const bins = binsOf(run);
   const color = colorOf(run);
   const tall = (share) => base - Math.sqrt(share) * ROW * 1.25;
@@ -62,7 +61,7 @@ function ridge(run, { edges, places, bins: binsOf }, x, base, marks) {
   const outline = path([[x(places[0]), base], ...corners, [x(places[places.length - 1]), base]]);
   return [
     s("path", { d: `${outline}Z`, fill: color, "fill-opacity": 0.35, stroke: color, "stroke-width": 1.2 }),
-    text(x(places[0]) - 8, base - 3, shortLabel(run), { "text-anchor": "end", fill: css("--ink") }),
+    text(x(places[0]) - 8, base - 3, name, { "text-anchor": "end", fill: css("--ink") }),
   ];
 }
 
@@ -82,7 +81,8 @@ function drawRidges() {
     return { sigma, members: members.slice(0, MOST), all: members.length };
   });
   const what = state.shares === "votes" ? "vote share p_A of the certified class" : "certified radius";
-  const names = 12 + Math.max(...groups.flatMap(({ members }) => members.map((run) => textWidth(shortLabel(run)))));
+  const names =
+    12 + Math.max(...groups.flatMap(({ members }) => members.map((run) => textWidth(shortName(run, members)))));
   drawPlot("distribution-plot", state.shares === "votes" ? "vote-shares" : "radii", (width) => {
     const layout = facets(
       groups.map(({ members }) => EDGE.top + EDGE.bottom + ROW * members.length),
@@ -105,7 +105,10 @@ function drawRidges() {
       const frameParts = axes(frame, { x, y: (value) => value, xTicks, yTicks: [], xText, xLabel, title });
       return [
         frameParts,
-        ...members.flatMap((run, i) => ridge(run, shown, x, frame.top + 12 + ROW * (i + 1) - 4, marks)),
+        ...members.flatMap((run, i) => {
+          const base = frame.top + 12 + ROW * (i + 1) - 4;
+          return ridge(run, shortName(run, members), shown, x, base, marks);
+        }),
       ];
     });
     return {

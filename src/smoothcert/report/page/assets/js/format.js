@@ -9,7 +9,9 @@ export function fixed(value, digits) {
   return (even / 10 ** digits).toFixed(digits);
 }
 
-export const percent = (share, digits = 1) => `${fixed(100 * share, digits)} %`;
+/** Return a share in percent without its sign, computed in the same order as in Python: the rounding depends on it. */
+export const points = (share, digits = 1) => fixed(100 * share, digits);
+export const percent = (share, digits = 1) => `${points(share, digits)} %`;
 export const sigmaText = (sigma) => (sigma ? fixed(sigma, 2) : "?");
 export const count = (value) => value.toLocaleString("en-US");
 
@@ -17,6 +19,13 @@ export const signed = (value, digits) => {
   const size = fixed(Math.abs(value), digits);
   return Number(size) === 0 ? size : `${value < 0 ? "−" : "+"}${size}`;
 };
+
+/** Return the fewest digits, at least `least`, that show all these values exactly. */
+export function digitsFor(values, least = 0) {
+  let digits = least;
+  while (digits < 8 && values.some((value) => Math.abs(value - Number(value.toFixed(digits))) > 1e-9)) digits++;
+  return digits;
+}
 
 /** Round down: a certificate is never rounded up. */
 export const roundDown = (value, digits) => (Math.floor(value * 10 ** digits + 1e-6) / 10 ** digits).toFixed(digits);

@@ -42,11 +42,15 @@ function card(sheet, run, pick) {
 const galleryRun = (runs) =>
   runs.find((run) => run.id === state.run) ?? [...runs].sort((a, b) => a.sigma - b.sigma || b.acr[0] - a.acr[0])[0];
 
+/** Return a text as children of an element; parts between backticks become code. */
+const withCode = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+
 const galleryRuns = () => filteredRuns().filter((run) => data.gallery.runs[run.id]);
 
 async function drawGallery() {
   const runs = galleryRuns();
-  const notes = data.gallery.missing.map((text) => h("p", { class: "note" }, text));
+  const missing = data.gallery.missing.filter(({ dataset }) => dataset === null || dataset === state.dataset);
+  const notes = missing.map(({ text }) => h("p", { class: "note" }, ...withCode(text)));
   const run = galleryRun(runs);
   setControls(
     byId("gallery-controls"),

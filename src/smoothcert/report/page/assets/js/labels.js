@@ -55,14 +55,20 @@ export function nameLabels(points, frame, obstacles = []) {
   const named = [];
   return points.flatMap((point) => {
     const { x, y, name } = point;
-    const others = points.filter((other) => other !== point).map((other) => around(other.x, other.y, 11));
-    const clear = (box) => others.every((other) => disjoint(box, other)); // not mistaken for the name of another point
+    const others = points.filter((other) => other !== point);
+    // Nearer to another point, a name could be mistaken for the name of that point.
+    const wide = others.map((other) => ({ left: other.x - 18, top: other.y - 11, width: 36, height: 22 }));
+    const clear = (box) => wide.every((other) => disjoint(box, other));
     const free = (box) => taken.every((other) => disjoint(box, other));
     const leader = ({ end }) => (end ? alongLine([x, y], end, 8) : []);
-    const fits = (box) =>
-      within(box, frame) && free(box) && leader(box).every((part) => named.every((other) => disjoint(part, other)));
-    const fitting = places(x, y, textWidth(name, SIZE) + 2).filter(fits);
-    const box = fitting.find((one) => !one.end && clear(one)) ?? fitting[0];
+    const dots = others.map((other) => around(other.x, other.y, 6));
+    const crosses = (box, obstacles) => leader(box).some((part) => obstacles.some((other) => !disjoint(part, other)));
+    const possible = places(x, y, textWidth(name, SIZE) + 2).filter(
+      (box) => within(box, frame) && free(box) && !crosses(box, named),
+    );
+    const uncrossed = possible.filter((box) => !crosses(box, dots));
+    const fitting = uncrossed.length ? uncrossed : possible;
+    const box = fitting.find((one) => !one.end && clear(one)) ?? fitting.find((one) => one.end) ?? fitting[0];
     if (!box) return [];
     taken.push(box, ...leader(box));
     named.push(box);

@@ -2,7 +2,7 @@
 
 import { axes, drawPlot, noPlot, scale, text, textWidth, ticks } from "./chart.js";
 import { byId, css, s } from "./dom.js";
-import { fixed, sigmaText } from "./format.js";
+import { digitsFor, fixed, percent, sigmaText } from "./format.js";
 import { comparedRuns, shortName } from "./message.js";
 import { colorOf } from "./palette.js";
 import { panel, RUNS, sigmasOf } from "./state.js";
@@ -36,6 +36,8 @@ function facet({ sigma, members, all }, { left, top, width }, names, marks) {
   const margin = 0.06 * (high - low) || 0.02;
   const range = [Math.max(0, low - margin), high + margin];
   const x = scale(range, [start, left + width - EDGE.right - 40]);
+  const xTicks = ticks(range, 4);
+  const digits = digitsFor(xTicks, 2);
   const bottom = top + EDGE.top + ROW * members.length;
   const frame = { left: start, right: left + width - EDGE.right, top: top + EDGE.top, bottom };
   const more = all > members.length ? `, best ${members.length} of ${all}` : "";
@@ -46,7 +48,7 @@ function facet({ sigma, members, all }, { left, top, width }, names, marks) {
       x: x(run.acr[0]),
       y,
       title: run.title,
-      text: [interval, `clean accuracy ${run.printed[1]} %`],
+      text: [interval, `clean accuracy ${percent(run.curve[0])}`],
       series: sigma,
     });
     return [
@@ -62,9 +64,9 @@ function facet({ sigma, members, all }, { left, top, width }, names, marks) {
     axes(frame, {
       x,
       y: (value) => value,
-      xTicks: ticks(range, 4),
+      xTicks,
       yTicks: [],
-      xText: (tick) => fixed(tick, 2),
+      xText: (tick) => fixed(tick, digits),
       title: `σ ${sigmaText(sigma)}${more}`,
     }),
     ...rows,

@@ -3,7 +3,7 @@
 import { copyButtons } from "./copy.js";
 import { data, paperAt, withPaper } from "./data.js";
 import { byId, h, segmented, setControls, unbroken } from "./dom.js";
-import { count, fixed, sigmaText, signed } from "./format.js";
+import { count, fixed, points, sigmaText, signed } from "./format.js";
 import { swatch } from "./palette.js";
 import { change, filteredRuns, panel, RUNS, setter, state, toggled } from "./state.js";
 import { rankMarks } from "./statistics.js";
@@ -76,16 +76,17 @@ function runRow({ run, hidden, values, marks }, first) {
     "aria-label": `Show ${run.title}`,
     onchange: () => change({ hidden: toggled(state.hidden, run.id) }),
   });
+  const name = h("span", { class: run.label.length <= 26 ? "short" : null }, ...unbroken(run.label));
   const [acr, ...accuracies] = values.map((value, i) => valueCell(value, marks[i]));
   return h(
     "tr",
     { class: [first && "first", hidden && "hidden-run"].filter(Boolean).join(" ") || null, "data-run": run.id },
     h("td", {}, sigmaText(run.sigma)),
-    h("th", { scope: "row" }, h("label", {}, box, swatch(run), h("span", {}, ...unbroken(run.label)))),
+    h("th", { scope: "row" }, h("label", {}, box, swatch(run), name)),
     acr,
     h("td", { class: "quiet" }, run.interval.join("–")),
     ...accuracies,
-    h("td", { class: "quiet" }, fixed((100 * run.abstained) / run.images, 1)),
+    h("td", { class: "quiet" }, points(run.abstained / run.images)),
     h("td", { class: "quiet" }, count(run.images)),
   );
 }

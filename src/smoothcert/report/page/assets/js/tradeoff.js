@@ -30,9 +30,17 @@ function paperPoint(run) {
   return state.pointPaper && robust !== undefined ? [paperAt(run, 0) / 100, robust / 100] : null;
 }
 
-/** Return the range of an axis with a margin. */
+/** Return -1, 0 or 1 for a value below, in or above a range. */
+const side = (value, [low, high]) => (value < low ? -1 : value > high ? 1 : 0);
+
+/** Return a range for most values: without distant ones if these would squeeze the others into a fifth of the axis. */
 function rangeOf(values) {
   const [low, high] = nearRange(values, 0.005);
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  return high - low < (most - least) / 5 ? [low, high] : [least, most];
+}
+
+function withMargin([low, high]) {
   const margin = Math.max(0.002, 0.15 * (high - low));
   return [Math.max(0, low - margin), Math.min(1, high + margin)];
 }
@@ -41,19 +49,29 @@ function rangeOf(values) {
 function levelOf(sigma, all) {
   const runs = all.filter((run) => run.sigma === sigma);
   const papers = runs.map((run) => [run, paperPoint(run)]).filter(([, printed]) => printed);
-  const xs = rangeOf([...runs.map(cleanOf), ...papers.map(([, printed]) => printed[0])]);
-  const ys = rangeOf([...runs.map(robustOf), ...papers.map(([, printed]) => printed[1])]);
-  const beyond = (value, [low, high]) => value < low || value > high;
-  const far = runs.filter((run) => beyond(cleanOf(run), xs) || beyond(robustOf(run), ys));
+  const points = [...runs.map((run) => [cleanOf(run), robustOf(run)]), ...papers.map(([, printed]) => printed)];
+  const near = [0, 1].reduce((rest, axis) => {
+    const range = rangeOf(rest.map((one) => one[axis]));
+    return rest.filter((one) => !side(one[axis], range));
+  }, points);
+  const [xs, ys] = [0, 1].map((axis) => {
+    const values = near.map((one) => one[axis]);
+    return withMargin([Math.min(...values), Math.max(...values)]);
+  });
+  const far = runs.filter((run) => side(cleanOf(run), xs) || side(robustOf(run), ys));
   return { sigma, runs, papers, xs, ys, far };
 }
 
-function point(run, x, y, marks) {
+/** Draw a run as a dot, or as a triangle that points to its place beyond the axes. */
+function point(run, { xs, ys, far }, x, y, marks) {
   const setting = run.setting ? `, ${run.setting.name} ${run.setting.value}` : "";
   const [left, top] = [x(cleanOf(run)), y(robustOf(run))];
   const told = `${percent(cleanOf(run))} clean, ${percent(robustOf(run))} at r = ${radiusText()}`;
   marks.push({ x: left, y: top, title: `${run.title}${setting}`, text: told, series: run.sigma });
-  return s("circle", { r: 5, fill: colorOf(run), "data-run": run.id, transform: `translate(${left} ${top})` });
+  const look = { fill: colorOf(run), "data-run": run.id, transform: `translate(${left} ${top})` };
+  if (!far.includes(run)) return s("circle", { ...look, r: 5 });
+  const angle = Math.atan2(side(cleanOf(run), xs), side(robustOf(run), ys)) * (180 / Math.PI);
+  return s("path", { ...look, d: "M0,-6L5.5,5H-5.5Z", transform: `${look.transform} rotate(${angle})` });
 }
 
 /** Return the ring at the paper's numbers of a run, and the line to it. */
@@ -65,7 +83,8 @@ function paperMarks(run, [clean, robust], x, y) {
   ];
 }
 
-function facet({ sigma, runs, papers, xs, ys }, place, marks) {
+function facet(level, place, marks) {
+  const { sigma, runs, papers, xs, ys } = level;
   const frame = {
     left: place.left + EDGE.left,
     right: place.left + place.width - EDGE.right,
@@ -104,7 +123,7 @@ function facet({ sigma, runs, papers, xs, ys }, place, marks) {
     }),
     ...paths.map(line),
     ...papers.flatMap(([run, printed]) => paperMarks(run, printed, x, y)),
-    ...runs.map((run) => point(run, x, y, marks)),
+    ...runs.map((run) => point(run, level, x, y, marks)),
     ...nameLabels(named, frame, obstacles),
   ];
 }
@@ -132,7 +151,7 @@ function farRemark(levels) {
   const far = levels.flatMap((level) => level.far);
   const names = far.slice(0, 3).map((run) => `${run.title} (${percent(cleanOf(run))}, ${percent(robustOf(run))})`);
   const more = far.length > 3 ? ` and ${far.length - 3} more` : "";
-  return far.length ? `Beyond the axes, drawn at the edge: ${names.join("; ")}${more}.` : "";
+  return far.length ? `Beyond the axes, drawn as triangles at the edge: ${names.join("; ")}${more}.` : "";
 }
 
 function drawTradeoff() {
