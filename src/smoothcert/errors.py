@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,7 +80,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
 def takes(**kinds: Any) -> Callable[[F], F]:
     """Return a decorator that raises UsageError if a named argument is not an instance of the given class or classes.
 
-    Applied to a class, it checks the arguments of the constructor. A bool is not accepted as a number.
+    Applied to a class, it checks the arguments of the constructor. A bool is not accepted as a number. An argument that
+    may be a Path must be a possible file name.
 
     >>> @takes(name=str, times=int)
     ... def greet(name, times=1): return f"hello {name}" * times
@@ -107,6 +110,8 @@ def takes(**kinds: Any) -> Callable[[F], F]:
                 if name in given and not _is_one_of(given[name], classes):
                     words = " or ".join(_WORDS.get(one, one.__name__) for one in classes)
                     raise UsageError(f"Expected `{name}` to be of type {words}, but got {quote(given[name])}.")
+                if Path in classes and not _is_file_name(given.get(name)):
+                    raise UsageError(f"Expected `{name}` to be a possible file name, but got {quote(given[name])}.")
             return function(*arguments, **named)
 
         return cast(F, call)
@@ -114,8 +119,17 @@ def takes(**kinds: Any) -> Callable[[F], F]:
     return decorate
 
 
+def _is_file_name(value: object) -> bool:
+    if not isinstance(value, str | Path):
+        return True
+    return "\0" not in str(value) and all(len(os.fsencode(part)) < 256 for part in Path(value).parts)
+
+
 def _is_one_of(value: object, classes: tuple[type, ...]) -> bool:
-    return bool in classes if isinstance(value, bool) else isinstance(value, classes)
+    if isinstance(value, bool):
+        return bool in classes
+    without_dimensions = Iterable in classes and getattr(value, "ndim", None) == 0  # such an array has no elements
+    return isinstance(value, classes) and not without_dimensions
 
 
 def quote(value: object) -> str:

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import pickle
 import shutil
 import struct
@@ -238,6 +239,14 @@ def test_image_folders(tmp_path):
     (tmp_path / "val/ant/3.png").write_bytes(b"no image")
     with pytest.raises(SmoothcertError, match="cannot be decoded"):
         smoothcert.load_dataset(str(tmp_path), "test", resize=32, crop=32).floats([3])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this platform has no named pipes")
+def test_a_pipe_in_an_image_folder_is_not_opened(tmp_path):
+    (tmp_path / "test/ant").mkdir(parents=True)
+    os.mkfifo(tmp_path / "test/ant/0.png")
+    with pytest.raises(SmoothcertError, match="not a regular file"):
+        smoothcert.load_dataset(str(tmp_path), "test")
 
 
 @pytest.mark.parametrize(

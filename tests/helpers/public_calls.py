@@ -10,12 +10,14 @@ import torch
 
 import smoothcert
 from smoothcert import bounds, metrics, stopping
+from smoothcert.philox import Purpose
 from smoothcert.results.records import Record
 
 JUNK = {
     **{repr(value): value for value in (None, True, "", "x", b"x", -1, 0, 0.5, float("nan"), 1e308, [], {}, (), 1j)},
     **{"object": object(), "function": len, "class": int, "huge": 10**30, "digits": 10**5000, "nested": [[1, [2]]]},
     **{"array of text": np.array(["a"]), "array of objects": np.array([None]), "empty array": np.array([])},
+    **{"NUL": "a\0b", "long": 5000 * "a", "scalar array": np.array(3), "meta tensor": torch.zeros(1, device="meta")},
     **{"tensor": torch.zeros(2, 3), "complex tensor": torch.zeros(2, dtype=torch.complex64), "dict": {"a": object()}},
 }
 
@@ -93,8 +95,11 @@ class _Samples:
                 smoothcert.OneStepDiffusion,
                 {"predict_noise": len, "alphas_cumprod": [0.9, 0.5, 0.1], "sigma": 0.5},
             ),
-            "certify_dataset": (smoothcert.certify_dataset, {**whole, **few, "n0": 5, "bound": "one-sided"}),
-            "predict_dataset": (smoothcert.predict_dataset, {**whole, **few}),
+            "certify_dataset": (
+                smoothcert.certify_dataset,
+                {**whole, **few, "n0": 5, "bound": "one-sided"},
+            ),
+            "predict_dataset": (smoothcert.predict_dataset, {**whole, **few, "purpose": Purpose.PREDICT}),
             "certify_sequentially": (smoothcert.certify_sequentially, {**whole, **few, "n0": 5, "n": 50, "rule": rule}),
             "smoothed_gradient": (
                 smoothcert.smoothed_gradient,

@@ -118,12 +118,12 @@ def files(model, mini, tmp_path_factory):
         "compared precisions": compared,
         "packed": lambda path: packed(path, "fixed"),
         "without votes": lambda path: without(path, "fixed", ".counts.tsv"),
-        "table without looks": lambda path: without(path, "table", ".looks.tsv"),
+        "table without votes": lambda path: without(path, "table", ".looks.tsv", ".counts.tsv"),
         "top 2 without votes": lambda path: without(path, "top 2", ".counts.tsv"),
         "without sidecar": lambda path: without(path, "fixed", ".json", ".counts.tsv"),
         "cascade": cascade,
         "packed cascade": lambda path: packed(path, "cascade"),
-        "cascade without votes": lambda path: without(path, "cascade", ".level2.counts.tsv"),
+        "cascade without votes": lambda path: without(path, "cascade", ".level1.counts.tsv", ".level2.counts.tsv"),
     }
 
     def of(kind, *, fresh=True):
@@ -151,7 +151,7 @@ KINDS = (
     "fixed", "two-sided", "randomised", "uniform", "grid", "table", "skip wrong", "radius", "budget", "small budget",
     "alpha", "linf", "top 2", "table, alpha", "table, randomised", "table, two-sided, linf", "merged", "merged table",
     "merged, alpha", "interrupted", "interrupted table", "interrupted budget", "any order", "compared precisions",
-    "packed", "without votes", "table without looks", "top 2 without votes", "without sidecar", "cascade",
+    "packed", "without votes", "table without votes", "top 2 without votes", "without sidecar", "cascade",
     "packed cascade", "cascade without votes",
 )  # fmt: skip
 
@@ -247,6 +247,13 @@ def double_first(value):
     return [2 * value[0], *value[1:]]
 
 
+def change_unsupported(path):
+    """Claim a confidence sequence that is no longer supported, and a radius that only 10^7 votes prove."""
+    change_settings(stop__confidence="betting")(path)
+    change_row("radius", lambda radius: 3 * SIGMA, correct=True)(path)
+
+
+TABLE = {"rule": "table", "confidence": "union", "looks": [200, 500, 600], "alphas": [5e-5, 5e-5, 9e-4]}
 MANIPULATIONS = [
     ("fixed", "a huge radius", change_row("radius", lambda radius: 100, correct=True), "is 100, but its votes prove"),
     ("fixed", "a radius slightly up", change_row("radius", more(1.0001), correct=True), "its votes prove"),
@@ -277,6 +284,8 @@ MANIPULATIONS = [
     ("fixed", "votes duplicated", change_lines(counts_path, lambda rows: [*rows, rows[0]]), "image 0 appears twice"),
     ("fixed", "no votes", change_lines(counts_path, lambda rows: ["0\tx\ty\n", *rows[1:]]), "line 2: expected"),
     ("fixed", "no sidecar", lambda path: sidecar_path(path).unlink(), "there are votes, but no settings"),
+    ("fixed", "classes", change_settings(classes=2), "expected votes for 2 classes"),
+    ("fixed", "a stopping rule", change_settings(stop=TABLE), "looks.tsv is missing"),
     ("fixed", "no settings", lambda path: sidecar_path(path).write_text("{}"), "there are votes, but no settings"),
     ("two-sided", "bound", change_settings(bound=None), "its votes"),
     ("two-sided", "a radius up", change_row("radius", more(1.0001), correct=True), "its votes prove"),
@@ -300,6 +309,10 @@ MANIPULATIONS = [
     ("table", "a row dropped", change_lines(results_path, lambda rows: rows[1:]), "no row for image 0"),
     ("table", "votes of a look", change_lines(looks_path, one_vote_more), "line|differ between"),
     ("table", "votes", change_lines(counts_path, one_vote_more), "differ between"),
+    ("table", "no looks", lambda path: looks_path(path).unlink(), "looks.tsv is missing"),
+    ("table", "no counts", lambda path: counts_path(path).unlink(), "counts.tsv is missing"),
+    ("table", "a radius beyond n", change_unsupported, "proves"),
+    ("cascade", "no second level", lambda path: second_level(path).unlink(), "level2.counts.tsv is missing"),
     ("cascade", "a radius up", change_row("radius", more(1.0001), correct=True), "its votes prove"),
     ("cascade", "a class", change_row("predict", lambda predict: 9 - int(predict), correct=True), "column `correct`"),
     ("cascade", "p0", change_settings(cascade__p0=0.6), "its votes"),
@@ -320,7 +333,7 @@ MANIPULATIONS = [
     ("without votes", "n", change_settings(n=20), "n = 20"),
     ("without votes", "sigma", change_settings(sigma=0.01), "sigma 0.01 proves"),
     ("without votes", "correct", change_row("correct", lambda correct: 1), "column `correct`"),
-    ("table without looks", "a huge radius", change_row("radius", lambda radius: 100), "is 100, but n = 600"),
+    ("table without votes", "a huge radius", change_row("radius", lambda radius: 100), "is 100, but n = 600"),
 ]  # fmt: skip
 
 

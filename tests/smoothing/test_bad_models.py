@@ -62,6 +62,11 @@ def majority(x):
     return functional.one_hot(winner, 2).expand(len(x), 2)
 
 
+def outlier(x):
+    """Decides for all inputs by the smallest one: few inputs are below the limit, but most batches have one."""
+    return functional.one_hot((x[:, 0] < -0.9).any().long(), 2).expand(len(x), 2)
+
+
 def softmax_over_the_batch(x):
     return scores(x).softmax(dim=0)
 
@@ -188,6 +193,17 @@ class Late:
         return self.found if before is None or len(before) != len(x) else before
 
 
+class KeepingInputs:
+    """Subtracts the inputs of the previous call, which it did not copy."""
+
+    def __init__(self):
+        self.inputs = None
+
+    def __call__(self, x):
+        before, self.inputs = self.inputs, x
+        return scores(x if before is None or len(before) != len(x) else x - 0.5 * before)
+
+
 class Remembering:
     """Caches scores by the shape of the batch."""
 
@@ -295,6 +311,7 @@ REFUSED = {
     "counter that starts late": lambda: Counter(start=60),
     "adapting": Adapting,
     "late": Late,
+    "keeping inputs": KeepingInputs,
     "remembering": Remembering,
     "remembering addresses": RememberingAddresses,
     "stuck from the tenth call on": lambda: Stuck(10),
@@ -397,6 +414,13 @@ def test_a_majority_of_any_size_is_refused(place):
     """Without the check, x_0 = 0.12 is certified with a radius of 1.6."""
     with pytest.raises(UsageError, match=DEPENDENT):
         certify(majority, INPUT * 0 + place)
+
+
+@pytest.mark.parametrize("value", [-1e3, -torch.inf])
+def test_outliers_that_decide_for_their_batch_are_refused(value):
+    """Without the check, the class that hardly any noisy input has alone is certified with a radius of 1.2."""
+    with pytest.raises(UsageError, match=DEPENDENT):
+        certify(masked(outlier, value))
 
 
 # NaN.

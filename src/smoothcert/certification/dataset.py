@@ -16,7 +16,7 @@ from smoothcert.certification.job import Progress, prepare_job
 from smoothcert.certification.protocol import SamplingProtocol
 from smoothcert.certification.sequential import certify_until_decided
 from smoothcert.data.user_data import Labeled
-from smoothcert.errors import UsageError, takes
+from smoothcert.errors import UsageError, quote, takes
 from smoothcert.philox import Purpose
 from smoothcert.results.records import Prediction, Record
 from smoothcert.smoothing.classifier import SmoothedClassifier
@@ -25,7 +25,7 @@ from smoothcert.statistics.certify import bound_uniforms, certify_votes
 from smoothcert.statistics.stopping import StopRule
 
 
-@takes(out=(str, Path, type(None)), bound=str, model=(Mapping, type(None)))
+@takes(out=(str, Path, type(None)), bound=str, model=(Mapping, type(None)), on_progress=(Callable, type(None)))
 def certify_dataset(
     classifier: SmoothedClassifier,
     data: Labeled,
@@ -137,7 +137,7 @@ def certify_sequentially(
     return certify_dataset(classifier, data, out, stop=rule, **options)
 
 
-@takes(out=(str, Path, type(None)), model=(Mapping, type(None)))
+@takes(out=(str, Path, type(None)), model=(Mapping, type(None)), purpose=int, on_progress=(Callable, type(None)))
 def predict_dataset(
     classifier: SmoothedClassifier,
     data: Labeled,
@@ -187,6 +187,8 @@ def predict_dataset(
     bounds.check_alpha(alpha)
     bounds.check_seed(seed)
     bounds.check_count("n", n)
+    if purpose not in tuple(Purpose):
+        raise UsageError(f"Expected `purpose` to be a `Purpose`, but got {quote(purpose)}.")
     if purpose == Purpose.PREDICT:  # soft labels use the votes, not the prediction
         bounds.check_prediction(n, alpha)
     settings = {"task": "predict", "n": n, "alpha": alpha, "seed": seed}

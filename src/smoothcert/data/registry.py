@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,7 @@ def _load_registered(name: str, split: str) -> ImageData:
 
 
 @takes(name=(str, Path), split=str, data_dir=(str, Path, type(None)), root=(str, Path, type(None)))
+@takes(resize=(Integral, type(None)), crop=(Integral, type(None)))
 def load_dataset(
     name: str | os.PathLike[str],
     split: str = "test",

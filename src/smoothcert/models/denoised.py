@@ -81,7 +81,7 @@ class OneStepDiffusion(nn.Module):
         super().__init__()
         check_sigma(sigma)
         try:
-            schedule = torch.as_tensor(alphas_cumprod, dtype=torch.float64).reshape(-1)
+            schedule = torch.as_tensor(alphas_cumprod, dtype=torch.float64, device="cpu").reshape(-1)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             schedule = torch.empty(0)
         if not len(schedule) or not bool((schedule.diff() < 0).all() & (schedule > 0).all() & (schedule < 1).all()):

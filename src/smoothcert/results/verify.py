@@ -25,7 +25,7 @@ from smoothcert.results.vote_table import VoteTable
 from smoothcert.statistics.bounds import ABSTAIN, largest_radius
 
 _NEEDED = ("sigma", "n0", "n", "alpha")
-_PUBLISHED_N = 10**7  # far more noise samples than in any published file
+_PUBLISHED_N, _PUBLISHED_ALPHA = 10**7, 0.001  # far more noise samples than in any published file
 
 
 def read_verified(path: Path) -> Results:
@@ -48,7 +48,9 @@ def verify_results(path: Path, results: Results) -> None:
     stop = settings.get("stop")
     sequential, supported = stop is not None, stop is None or stop.get("confidence") != "betting"
     try:
-        has_votes = all(file.exists() for file in _vote_files(path, settings))
+        files = _vote_files(path, settings)
+        missing = [file for file in files if not file.exists()]
+        has_votes = not missing
         if "images" in settings:
             _check_images(path, results.idx, settings["images"], sequential=sequential)
         lacking = [key for key in _NEEDED if key not in settings]
@@ -57,10 +59,13 @@ def verify_results(path: Path, results: Results) -> None:
             raise UnverifiedError(sidecar_path(path), problem)
         if "cascade" not in settings and level_paths(path, 1)[0].exists():
             raise UnverifiedError(sidecar_path(path), "it lacks `cascade`, although there are votes of cascade levels")
+        if supported and 0 < len(missing) < len(files):
+            raise UnverifiedError(path, f"of its votes, {missing[0].name} is missing")
         if supported and not lacking:
             _check_rows(path, results, StoredProtocol.of(settings), has_votes=has_votes)
         elif "sigma" in settings:
-            verify_limit(path, results, float(settings["sigma"]))
+            n, alpha = int(settings.get("n", _PUBLISHED_N)), float(settings.get("alpha", _PUBLISHED_ALPHA))
+            verify_limit(path, results, float(settings["sigma"]), n, alpha)
     except (LookupError, TypeError, ValueError, ArithmeticError) as error:  # includes UsageError
         raise UnverifiedError(
             path, f"its votes or the settings in {sidecar_path(path).name} are invalid ({first_line(error)})"
@@ -74,9 +79,14 @@ def _vote_files(path: Path, settings: Mapping[str, Any]) -> list[Path]:
     return [counts_path(path), looks_path(path)] if "stop" in settings else [counts_path(path)]
 
 
-def verify_limit(path: Path, results: Results, sigma: float) -> None:
-    """Raise UnverifiedError if a radius is larger than even 10 million noise samples could prove at `sigma`."""
-    limit = 1.01 * largest_radius(sigma, _PUBLISHED_N, 0.001)  # published radii and noise levels are rounded
+def verify_limit(
+    path: Path, results: Results, sigma: float, n: int = _PUBLISHED_N, alpha: float = _PUBLISHED_ALPHA
+) -> None:
+    """Raise UnverifiedError if a radius is larger than `n` unanimous votes could prove at `sigma`.
+
+    The default is 10 million votes, more than published results used.
+    """
+    limit = 1.01 * largest_radius(sigma, n, alpha)  # published radii and noise levels are rounded
     advice = "set `sigma` to the noise level of the results" if not results.about else CHANGED
     _check_limit(path, results, limit, f"noise of sigma {sigma:g}", advice)
 
@@ -121,6 +131,8 @@ def _check_rows(path: Path, results: Results, protocol: StoredProtocol, *, has_v
         predict, radius = prove_by_levels(path, results, protocol, protocol.cascade)
     else:
         table = read_vote_table(path)
+        if protocol.classes:
+            table.require_classes(protocol.classes, counts_path(path))
         compute = prove_by_looks if protocol.sequential else prove_by_counts
         predict, radius = compute(path, results, protocol, table, _rows_of(path, results.idx, table))
     radius, exact = protocol.in_norm(radius), protocol.exact

@@ -23,7 +23,7 @@ from smoothcert.errors import Notice, UsageError
 from smoothcert.smoothing.counting import Classify
 from smoothcert.smoothing.score_margins import ROUNDING, changed_for_good, overdispersed, same_margins
 
-_ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 256, 32, 16  # batch sizes of the check
+_ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 256, 32, 12  # batch sizes of the check
 _NOISY = 8  # noisy copies that are scored alone
 _REPEATED, _RANDOMIZED = 128, 448  # inputs to score for a model that may be random
 _GAP = 200_000  # mean number of votes between two checks
@@ -77,7 +77,7 @@ class IndependenceCheck:
         thorough: bool,
     ) -> None:
         self._classify, self._precision, self._thorough, self._seed = classify, precision, thorough, 0
-        self._memory = dict[int, Tensor]()  # buffers for inputs, by number of inputs
+        self._memory = dict[tuple[int, bool], Tensor]()  # two buffers for each number of inputs
         if not fixed_shape and micro_batch > (_FEW_ROWS if thorough else _ROWS):
             try:
                 self._call(draw(_FEW_ROWS))
@@ -101,7 +101,7 @@ class IndependenceCheck:
             self._history.append((self._noisy, self._scores))
 
     def after_votes(self) -> None:
-        """Score a third of the noisy copies again, at other positions of a new batch; raise if votes are dependent."""
+        """Score a third of the noisy copies at other positions of a new batch, and one alone; raise if votes depend."""
         if self._rows == 1:
             if not self._all_same([self._scores, self._call(self._noisy)]):
                 warnings.warn(_CHANGING, Notice, stacklevel=2)
@@ -118,13 +118,18 @@ class IndependenceCheck:
         scores = self._call(batch)[places]
         for i in self._differing(self._scores[kept], scores):
             self._diagnose((self._noisy, int(kept[i])), (batch, int(places[i])))
+            return
+        # Both batches may contain the noisy copies that decide for all rows; a batch of one input does not.
+        alone = _copies(self._noisy[0], self._rows)
+        for i in self._differing(self._scores[:1].expand_as(self._scores), self._call(alone)):
+            self._diagnose((self._noisy, 0), (alone, i))
 
     def same_scores(self, other: Classify) -> bool:
-        """Return True if another function scores the noisy copies exactly as the model did before the votes."""
+        """Return True if another function scores noisy copies exactly as the model does."""
         if self._randomized:
             return False
-        scores = self._call(self._noisy, classify=other)
-        return torch.allclose(self._scores, scores, rtol=0, atol=0, equal_nan=True)
+        some = self._noisy[: self._few]
+        return torch.allclose(self._call(some), self._call(some, classify=other), rtol=0, atol=0, equal_nan=True)
 
     def _compare_alone(self) -> None:
         inputs = torch.cat([self._noisy[:_NOISY], self._others])
@@ -210,8 +215,9 @@ class IndependenceCheck:
         """Return the scores of a batch, with freshly seeded random numbers, as float64 on the CPU."""
         self._seed += 1
         with _seeded(self._seed if seed is None else seed, batch.device):
-            # Models may write into inputs. Reusing the memory reveals scores cached by address.
-            inputs = self._memory.setdefault(len(batch), torch.empty_like(batch)).copy_(batch)
+            # Models may write into inputs. Reusing memory reveals scores cached by address; two buffers in turn reveal
+            # scores that depend on the previous inputs.
+            inputs = self._memory.setdefault((len(batch), self._seed % 2 == 0), torch.empty_like(batch)).copy_(batch)
             scores = (classify or self._classify)(inputs)
             if scores.dtype in (torch.float16, torch.bfloat16):
                 self._precision = "bf16"

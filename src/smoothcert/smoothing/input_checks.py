@@ -36,6 +36,8 @@ def as_batch(x: Any, shape: torch.Size | None) -> tuple[Tensor, bool]:
         inputs = torch.as_tensor(x).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"Expected inputs to be a tensor or an array, but got {kind_of(x)}.") from error
+    if inputs.is_meta:
+        raise UsageError("Expected inputs with values, but got a tensor on the device `meta`.")
     if inputs.dtype == torch.uint8:
         raise UsageError("Expected images to be floats in [0, 1], but got uint8; divide them by 255.")
     if not inputs.is_floating_point():

@@ -37,6 +37,6 @@ def resample_blocks(images: int, number: int, seed: int) -> Iterator[NDArray[np.
         >>> [block.sum(axis=1).tolist() for block in resample_blocks(images=5, number=2, seed=0)]
         [[5.0, 5.0]]
     """
-    drawn = _resamples(images, number, seed)
+    drawn = _resamples(images, int(number), int(seed))
     for start in range(0, number, _BLOCK):
         yield drawn[start : start + _BLOCK].astype(np.float64)

@@ -46,7 +46,12 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
         6.9075e-05
     """
     check_alpha(alpha)
-    k, n = np.broadcast_arrays(as_floats("successes", successes), as_floats("trials", trials))
+    try:
+        k, n = np.broadcast_arrays(as_floats("successes", successes), as_floats("trials", trials))
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError("Expected `successes` and `trials` to have shapes that fit together.") from error
     if (wrong := (k < 0) | (k > n) | (n < 1)).any():
         given = f"{k[wrong][0]:,.16g} successes in {n[wrong][0]:,.16g} trials"
         raise UsageError(

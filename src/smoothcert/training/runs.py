@@ -62,6 +62,7 @@ def join_ranks(configs: Sequence[TrainConfig], runs: Path, device: torch.device)
 
 
 @takes(
+    configs=(Iterable, TrainConfig),
     runs=(str, Path),
     data_dir=(str, Path, type(None)),
     device=(str, torch.device),

@@ -24,6 +24,7 @@ _FILE_NAME: _Check = (
     lambda name: name.replace("-", "").replace("_", "").replace(".", "").isalnum(),
     "consist of letters, digits, '-', '_' and '.', with at least one letter or digit",
 )
+_SHORT: _Check = (lambda name: len(name.encode()) <= 200, "have at most 200 bytes")
 
 
 def _field(default: Any, help: str, *checks: _Check) -> Any:
@@ -39,7 +40,7 @@ def _choice(names: tuple[str, ...], help: str) -> Any:
 class RunSettings:
     """The network, its training data and the method."""
 
-    name: str = _field("run", "name of the run and of its folder", _FILE_NAME)
+    name: str = _field("run", "name of the run and of its folder", _FILE_NAME, _SHORT)
     dataset: str = _field("mnist", "dataset, .npz file or image folder")
     architecture: str = _field("lenet", "network architecture (see `smoothcert list models`)")
     method: str = _field("gaussian", "training method (see `smoothcert list methods`)")

@@ -176,6 +176,8 @@ def _open(path: Path) -> Image:
     except ImportError:
         raise SmoothcertError("Image folders need Pillow: pip install 'smoothcert[images]'.") from None
     try:
+        if not path.is_file():
+            raise ValueError("it is not a regular file")  # opening a pipe might never end
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about damaged EXIF data, which is not used
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # checked below
