@@ -3,6 +3,7 @@
 import gzip
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -12,6 +13,8 @@ import torch
 import smoothcert
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background; the children would ignore it, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the children
 KEPT_DATA = Path(__file__).parent / "data"
 
