@@ -11,7 +11,7 @@ from smoothcert.report.sources import Run, paper_places, recipe_of
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.beyond_acr import vote_shares_of
 from smoothcert.report.tables.formats import dataset_title
-from smoothcert.report.tables.paper_numbers import METHODS, method_rank, paper_row
+from smoothcert.report.tables.paper_numbers import METHODS, method_rank, method_title, paper_row
 from smoothcert.training.recipes import paper_tables
 
 _SIGMAS = (0.25, 0.5, 1.0)
@@ -88,7 +88,7 @@ def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -
         if entry := entries.get(recipe):
             printed = paper_row(entry.dataset, entry.sigma, entry.method, table.paper, setup) if paper else None
             symbol, _, value = setup.partition("=")
-            name = METHODS[entry.method or ""] + (rf", $\{symbol}$" if value else "")
+            name = method_title(entry.method) + (rf", $\{symbol}$" if value else "")
             lines.setdefault(name, []).append(Point(entry.results, value, printed))
     return [Tradeoff(radius, lines) for radius in radii] if any(len(line) > 1 for line in lines.values()) else []
 

@@ -11,7 +11,7 @@ from smoothcert.report.page.training_cost import Trained, cost_sentence
 from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import dataset_title
-from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.paper_numbers import method_title
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.report.tables.winners import BestAt, Lead, best_by_radius, comparable_rows, leads_by_sigma, method_name
 from smoothcert.training.config import TrainConfig
@@ -64,7 +64,7 @@ def _without_clean_run(names: Sequence[str]) -> str:
 
 def _missing_runs(rows: Sequence[TableRow]) -> list[str]:
     """Name the noise levels at which a method has no run although others do."""
-    names = {method_name(row): METHODS.get(row.entry.method or "", _name(row)) for row in rows}
+    names = {method_name(row): method_title(row.entry.method, _name(row)) for row in rows}
     sigmas = sorted({row.entry.sigma for row in rows if row.entry.sigma})
     present = {(method_name(row), row.entry.sigma) for row in rows}
     lacking = {key: [sigma for sigma in sigmas if (key, sigma) not in present] for key in names}
