@@ -16,7 +16,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.special import ndtri
 
 import smoothcert
-from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS
 from smoothcert.statistics import bounds, metrics
 
 ROOT = Path(__file__).parent.parent
@@ -144,7 +144,7 @@ def curve(ink, blue):
         panel.plot(radii, accuracy, color=color, label=f"sigma {sigma:g}: ACR {acr:.3f}")
         panel.fill_between(radii, accuracy, color=color, alpha=0.12, linewidth=0)
     panel.set(xlabel="l2 radius", ylabel="certified accuracy, %", xlim=(0, 4), ylim=(0, 100))
-    panel.set_title(f"{METHODS['catrs']} on {len(results.radius):,} images of MNIST, n = 100,000", fontsize=11)
+    panel.set_title(f"{PAPER_METHODS['catrs']} on {len(results.radius):,} images of MNIST, n = 100,000", fontsize=11)
     panel.legend(loc="upper right")
     panel.grid(linewidth=0.6)
     return figure

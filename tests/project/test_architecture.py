@@ -261,9 +261,17 @@ def test_no_docstring_starts_with_a_question_word():
     assert not found, f"{len(found)} docstrings:\n" + "\n".join(found)
 
 
-def test_no_two_classes_share_a_name():
+def test_no_two_classes_or_types_share_a_name():
     places = collections.defaultdict(list)
-    for file, node in nodes(ast.ClassDef):
-        places[node.name].append(file)
+    for file, node in nodes((ast.ClassDef, ast.Module)):
+        for name in [node.name] if isinstance(node, ast.ClassDef) else type_names(node):
+            places[name].append(file)
     found = [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
-    assert not found, "classes of one name:\n" + "\n".join(found)
+    assert not found, "classes or types of one name:\n" + "\n".join(found)
+
+
+def type_names(module):
+    """Return names such as `Floats` that are assigned at module level; constants have no lowercase letters."""
+    assigned = [node for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    targets = [ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0]) for node in assigned]
+    return [name for name in targets if re.fullmatch(r"[A-Z]\w*[a-z]\w*", name)]

@@ -17,9 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smoothcert.errors import UsageError, quote, takes
 from smoothcert.statistics.bootstrap import resample_blocks
-from smoothcert.statistics.bounds import as_floats, check_alpha, check_count, check_seed
-
-Floats = NDArray[np.float64]
+from smoothcert.statistics.bounds import Floats, as_floats, check_alpha, check_count, check_seed
 
 
 class Certificates(Protocol):
@@ -34,14 +32,14 @@ class Certificates(Protocol):
         """True where the certified class is the label."""
 
 
-Certified = ArrayLike | Certificates | Sequence[Any]
+CertifiedRows = ArrayLike | Certificates | Sequence[Any]
 
 
 def _column(results: Any, name: str) -> Any:
     return getattr(results, name) if hasattr(results, name) else [getattr(record, name) for record in results]
 
 
-def _columns(radius: Certified, correct: ArrayLike | None) -> tuple[Floats, NDArray[np.bool_]]:
+def _columns(radius: CertifiedRows, correct: ArrayLike | None) -> tuple[Floats, NDArray[np.bool_]]:
     """Return arrays of radii and correctness; if `correct` is None, read both from results or records."""
     if correct is None:
         try:
@@ -60,7 +58,7 @@ def _columns(radius: Certified, correct: ArrayLike | None) -> tuple[Floats, NDAr
     return radii, right
 
 
-def robust_radius(radius: Certified, correct: ArrayLike | None = None) -> Floats:
+def robust_radius(radius: CertifiedRows, correct: ArrayLike | None = None) -> Floats:
     """Return the radius of each image, 0 where the prediction is wrong: its contribution to the ACR.
 
     Args:
@@ -79,7 +77,7 @@ def robust_radius(radius: Certified, correct: ArrayLike | None = None) -> Floats
     return np.where(right, radii, 0.0)
 
 
-def average_certified_radius(radius: Certified, correct: ArrayLike | None = None) -> float:
+def average_certified_radius(radius: CertifiedRows, correct: ArrayLike | None = None) -> float:
     """Return the average certified radius, ACR (Zhai et al., 2020).
 
     Args:
@@ -97,7 +95,7 @@ def average_certified_radius(radius: Certified, correct: ArrayLike | None = None
     return float(robust_radius(radius, correct).mean())
 
 
-def certified_accuracy(radius: Certified, correct: ArrayLike | None = None, at: ArrayLike = 0.0) -> Floats:
+def certified_accuracy(radius: CertifiedRows, correct: ArrayLike | None = None, at: ArrayLike = 0.0) -> Floats:
     """Return the share of images classified correctly with a radius of at least `at`.
 
     Args:

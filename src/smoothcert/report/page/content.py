@@ -26,10 +26,10 @@ from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import TEXT_COLUMNS, TEXT_FORMATS, dataset_title, row_lines, sheet
 from smoothcert.report.tables.paper_numbers import method_title, paper_row
 from smoothcert.report.tables.table import Table, TableRow
+from smoothcert.runtime.typed_files import Json
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.method_options import known_methods
 
-Json = dict[str, Any]
 _PATH = re.compile(r"""(?:(?<![^\s"'(=])(?:~|\.\.)?|\b[A-Za-z]:)[/\\](?:[^\s/\\"']+[/\\])+([^\s/\\"']*)""")
 SHARE_EDGES = (
     *(tenth / 10 for tenth in range(10)),

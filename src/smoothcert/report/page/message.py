@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 from smoothcert.report.page.phrases import SIGMA, ahead_text, at_sigma, listed
 from smoothcert.report.page.training_cost import Trained, cost_sentence
@@ -14,9 +13,8 @@ from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paper_numbers import method_title
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.report.tables.winners import BestAt, Lead, best_by_radius, comparable_rows, leads_by_sigma, method_name
+from smoothcert.runtime.typed_files import Json
 from smoothcert.training.config import TrainConfig
-
-Json = dict[str, Any]
 
 
 def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Sequence[str]]) -> list[Json]:
