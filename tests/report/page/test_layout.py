@@ -6,7 +6,7 @@ import json
 
 import PIL.Image
 import pytest
-from browsing import PHONE, Opened, launched_browser
+from browsing import PHONE, Opened
 from page_runs import make_run
 
 from smoothcert.report.page import render_page
@@ -31,12 +31,6 @@ TARGETS = """() => [...document.querySelectorAll("button, select, input, summary
   .map((element) => [element.textContent.trim(), (element.closest("label") ?? element).getBoundingClientRect()])
   .filter(([, box]) => box.width < 24 || box.height < 24)
   .map(([text, box]) => `${text}: ${box.width} x ${box.height}`)"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with launched_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
