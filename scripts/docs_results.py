@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import matplotlib
+from picture_style import PAGES, picture_style
 
 matplotlib.use("svg")
 
@@ -26,28 +27,15 @@ from smoothcert.statistics.metrics import robust_radius
 from smoothcert.training.recipes import paper_tables
 
 ROOT = Path(__file__).parent.parent
-# Colors of methods, background, text and grid lines of each variant.
-PAGES = {"": (LIGHT, "#ffffff", "#24292f", "#d0d7de"), "-dark": (DARK, "#1e2129", "#d7dae0", "#3d4450")}
+COLORS = {"": LIGHT, "-dark": DARK}
 
 
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     rows = reproduced_rows(ROOT / "results")
-    for suffix, (colors, page, ink, line) in PAGES.items():
-        style = {
-            "font.family": "sans-serif",
-            "font.size": 10.5,
-            "svg.hashsalt": "smoothcert",
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.axisbelow": True,
-            "grid.color": line,
-            "legend.frameon": False,
-            **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), page),
-            **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor"), ink),
-        }
-        with plt.rc_context(style):
-            figure = draw(rows, colors, ink)
+    for suffix, (_, ink, _) in PAGES.items():
+        with plt.rc_context(picture_style(suffix)):
+            figure = draw(rows, COLORS[suffix], ink)
             figure.savefig(folder / f"results-paper{suffix}.svg", metadata={"Date": None})
             plt.close(figure)
 
