@@ -131,6 +131,9 @@ def linf_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike, dimensio
     Returns:
         The certified accuracy at each radius of `at`, between 0 and 1.
 
+    Raises:
+        UsageError: If an argument is invalid.
+
     Example:
         >>> linf_accuracy([1.0, 2.0], [True, True], [0.25, 0.5], dimensions=16).tolist()
         [1.0, 0.5]
@@ -170,6 +173,9 @@ def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rh
 
     Returns:
         The bound at confidence 1 - rho, at least 0.
+
+    Raises:
+        UsageError: If an argument is invalid.
 
     Example:
         >>> float(high_probability_accuracy(0.6, images=500, alpha=0.001).round(4))
