@@ -176,6 +176,13 @@ def test_torchvision_is_never_imported(files):
     assert not found
 
 
+def test_the_page_on_the_architecture_names_these_tests():
+    page = (ROOT.parents[1] / "docs/architecture.md").read_text()
+    found = set(re.findall(r"`(test_\w+)`", page))
+    assert found
+    assert found <= globals().keys()
+
+
 SOURCES = {
     "a/one.py": "import p.b.two",
     "b/two.py": "def f():\n    from p import c",
