@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import matplotlib
+from picture_style import PAGES, picture_style
 
 matplotlib.use("svg")
 
@@ -16,37 +17,22 @@ from scipy.ndimage import gaussian_filter
 from scipy.special import ndtri
 
 import smoothcert
-from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS
 from smoothcert.statistics import bounds, metrics
 
 ROOT = Path(__file__).parent.parent
 # From the color-blind safe palette of Okabe and Ito.
 ORANGE, GREEN = "#E69F00", "#009E73"
-# Background, text, grid lines and blue of each variant.
-PAGES = {"": ("#ffffff", "#24292f", "#d0d7de", "#0072B2"), "-dark": ("#1e2129", "#d7dae0", "#3d4450", "#56B4E9")}
+BLUES = {"": "#0072B2", "-dark": "#56B4E9"}
 SIGMA, POINT, SIDE, STEP = 0.4, (0.15, 0.1), 2.0, 0.01
 
 
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
-    for suffix, (page, ink, line, blue) in PAGES.items():
-        style = {
-            "font.family": "sans-serif",
-            "font.size": 10.5,
-            "svg.hashsalt": "smoothcert",
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.axisbelow": True,
-            "grid.color": line,
-            "figure.facecolor": page,
-            "axes.facecolor": page,
-            "savefig.facecolor": page,
-            "legend.frameon": False,
-            **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor"), ink),
-        }
-        with plt.rc_context(style):
+    for suffix, (_, ink, _) in PAGES.items():
+        with plt.rc_context(picture_style(suffix)):
             for draw in (smoothing, votes, certificate, curve):
-                figure = draw(ink, blue)
+                figure = draw(ink, BLUES[suffix])
                 figure.savefig(folder / f"idea-{draw.__name__}{suffix}.svg", metadata={"Date": None})
                 plt.close(figure)
 
@@ -144,7 +130,7 @@ def curve(ink, blue):
         panel.plot(radii, accuracy, color=color, label=f"sigma {sigma:g}: ACR {acr:.3f}")
         panel.fill_between(radii, accuracy, color=color, alpha=0.12, linewidth=0)
     panel.set(xlabel="l2 radius", ylabel="certified accuracy, %", xlim=(0, 4), ylim=(0, 100))
-    panel.set_title(f"{METHODS['catrs']} on {len(results.radius):,} images of MNIST, n = 100,000", fontsize=11)
+    panel.set_title(f"{PAPER_METHODS['catrs']} on {len(results.radius):,} images of MNIST, n = 100,000", fontsize=11)
     panel.legend(loc="upper right")
     panel.grid(linewidth=0.6)
     return figure

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import matplotlib
+from picture_style import PAGES, picture_style
 
 matplotlib.use("svg")
 
@@ -20,34 +21,21 @@ from kept.shelf import has_corrupted_images, kept_rows
 from smoothcert.paper.jobs import find_table
 from smoothcert.paper.reproduce import row_of
 from smoothcert.report.palette import DARK, LIGHT, METHOD_COLORS
-from smoothcert.report.tables.paper_numbers import METHODS, paper_row
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS, paper_row
 from smoothcert.results.reader import read_results
 from smoothcert.statistics.metrics import robust_radius
 from smoothcert.training.recipes import paper_tables
 
 ROOT = Path(__file__).parent.parent
-# Colors of methods, background, text and grid lines of each variant.
-PAGES = {"": (LIGHT, "#ffffff", "#24292f", "#d0d7de"), "-dark": (DARK, "#1e2129", "#d7dae0", "#3d4450")}
+COLORS = {"": LIGHT, "-dark": DARK}
 
 
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     rows = reproduced_rows(ROOT / "results")
-    for suffix, (colors, page, ink, line) in PAGES.items():
-        style = {
-            "font.family": "sans-serif",
-            "font.size": 10.5,
-            "svg.hashsalt": "smoothcert",
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.axisbelow": True,
-            "grid.color": line,
-            "legend.frameon": False,
-            **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), page),
-            **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor"), ink),
-        }
-        with plt.rc_context(style):
-            figure = draw(rows, colors, ink)
+    for suffix, (_, ink, _) in PAGES.items():
+        with plt.rc_context(picture_style(suffix)):
+            figure = draw(rows, COLORS[suffix], ink)
             figure.savefig(folder / f"results-paper{suffix}.svg", metadata={"Date": None})
             plt.close(figure)
 
@@ -83,10 +71,10 @@ def draw(rows, colors, ink):
     left.plot(ends, ends, color=ink, linewidth=0.8)
     right.axhline(0, color=ink, linewidth=0.8)
     right.axhspan(-CLOSE, CLOSE, color=ink, alpha=0.1, linewidth=0)
-    for method in [name for name in METHODS if any(row[0] == name for row in rows)]:
+    for method in [name for name in PAPER_METHODS if any(row[0] == name for row in rows)]:
         paper, ours, half = np.array([row[1:] for row in rows if row[0] == method]).T
         look = {"color": colors[METHOD_COLORS.get(method, len(colors) - 1)], "fmt": "o", "ms": 4.5, "elinewidth": 1}
-        left.errorbar(paper, ours, half, label=METHODS[method], **look)
+        left.errorbar(paper, ours, half, label=PAPER_METHODS[method], **look)
         right.errorbar(paper, ours - paper, half, **look)
     left.legend(fontsize=9)
     left.set(xlabel="ACR in the paper", ylabel="our ACR", xlim=ends, ylim=ends, aspect="equal")

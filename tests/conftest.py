@@ -1,5 +1,6 @@
 """Fixtures that tests share, and the settings of a test run."""
 
+import dataclasses
 import gzip
 import os
 import shutil
@@ -74,6 +75,30 @@ def real_data():
 @pytest.fixture(scope="session")
 def mini():
     return smoothcert.load_dataset("mnist-mini", "test")
+
+
+@pytest.fixture(scope="session")
+def tiny(mini):
+    """The images of mnist-mini at 7x7, so that votes are cheap."""
+    return dataclasses.replace(mini, images=mini.images[:, :, 2::4, 2::4].contiguous())
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tiny):
+    """A linear classifier by the nearest class mean: under much noise, some images are unclear and some wrong."""
+    means = torch.stack([tiny.floats(tiny.labels == label).mean(dim=0).flatten() for label in range(10)])
+    linear = torch.nn.Linear(49, 10)
+    linear.weight.data, linear.bias.data = means, -means.square().sum(dim=1) / 2
+    return torch.nn.Sequential(torch.nn.Flatten(), linear)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, or skip the test."""
+    from browsing import launched_browser  # needs playwright
+
+    with launched_browser() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

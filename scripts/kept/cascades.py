@@ -3,7 +3,7 @@
 from kept.shelf import kept_rows
 from smoothcert.certification.cascade import certify_cascade
 from smoothcert.dataset_names import TITLES
-from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS
 from smoothcert.results.reader import read_results
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 
@@ -30,7 +30,7 @@ def cascade_lines(folder):
 def _table_lines(folder, table):
     files = {(job.config.method, job.config.sigma): (job, path) for job, path in kept_rows(folder, table)}
     lines = []
-    for method, title in METHODS.items():
+    for method, title in PAPER_METHODS.items():
         if not all((method, sigma) in files for sigma in SIGMAS):
             continue
         paths = [files[method, sigma][1] for sigma in SIGMAS]

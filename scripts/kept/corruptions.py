@@ -13,7 +13,7 @@ from smoothcert.report.corrupted.grouping import read_corrupted
 from smoothcert.report.corrupted.means import KINDS, summarize
 from smoothcert.report.corrupted.tables import corruption_sheets, paper_values
 from smoothcert.report.tables.formats import to_markdown
-from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS
 from smoothcert.statistics.metrics import estimate
 
 _EVERY = {1: "all", 5: "every fifth,", 10: "every tenth,", 100: "every hundredth,"}
@@ -29,7 +29,7 @@ def read_networks(folder):
     runs = {path.parent.name for path in certificates(folder)}
     kept = [path for path in certificates(folder.parent) if path.parent.name in runs]
     found = read_corrupted(path for path in kept if path.is_relative_to(folder) or not is_corrupted(path))
-    order = [*METHODS, None]
+    order = [*PAPER_METHODS, None]
     return sorted(found, key=lambda entry: order.index(entry.method))
 
 

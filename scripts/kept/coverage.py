@@ -11,7 +11,7 @@ from kept.shelf import every, has_corrupted_images, kept_jobs, recipe_of
 from smoothcert.dataset_names import TITLES
 from smoothcert.paper.jobs import find_table, list_jobs
 from smoothcert.paper.reproduce import row_of
-from smoothcert.report.tables.paper_numbers import METHODS, paper_numbers, paper_row
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS, paper_numbers, paper_row
 from smoothcert.results.reader import read_results
 from smoothcert.training.recipes import paper_tables
 
@@ -143,7 +143,7 @@ def by_method(jobs):
     """Return the rows of these jobs, such as "SmoothAdv: sigma 0.25, sigma 1.00"."""
     setups = {}
     for job in jobs:
-        setups.setdefault(METHODS[job.config.method], []).append(job.setup or f"sigma {job.config.sigma:.2f}")
+        setups.setdefault(PAPER_METHODS[job.config.method], []).append(job.setup or f"sigma {job.config.sigma:.2f}")
     return "; ".join(f"{method}: {', '.join(names)}" for method, names in setups.items())
 
 

@@ -13,7 +13,7 @@ from kept.verifying import check
 from smoothcert.paper.jobs import find_table
 from smoothcert.paper.reproduce import linf_of, row_of
 from smoothcert.report.tables.formats import to_markdown
-from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS
 from smoothcert.report.tables.seed_means import over_seeds, seed_annex
 from smoothcert.report.tables.table import build_table
 from smoothcert.results.reader import read_results
@@ -84,10 +84,10 @@ def protocol_lines(folder):
     votes = f"votes in {values('precision')}, form {values('form')}"
     lines = [f"- Certificates: n0 = {values('n0')}, n = {values('n')}, alpha = {values('alpha')}; {votes}. {_VOTES}"]
     configs = {path.name: read_config(path / "config.toml") for path in sorted(folder.glob("*/*")) if path.is_dir()}
-    order = list(METHODS)
+    order = list(PAPER_METHODS)
     trained = sorted({(one.architecture, one.epochs, order.index(one.method)) for one in configs.values()})
     texts = [
-        f"{epochs} for {', '.join(METHODS[order[method]] for _, _, method in group)} ({NETWORKS[architecture]})"
+        f"{epochs} for {', '.join(PAPER_METHODS[order[method]] for _, _, method in group)} ({NETWORKS[architecture]})"
         for (architecture, epochs), group in groupby(trained, key=lambda one: one[:2])
     ]
     equal = "" if (folder / "equal-budgets").is_dir() else f" {_UNEQUAL}"

@@ -28,6 +28,9 @@ MOST_CLASSES = 100_000
 CORRUPTED = tuple(f"{name}-c" for name in DIMENSIONS if name != "imagenet")
 """Names of the corrupted datasets. A name such as `cifar10-c/fog` stands for one corruption of a dataset."""
 
+DOWNLOADABLE = ("mnist", "fashion_mnist", "cifar10", "cifar100", "mnist-c", "cifar10-c", "cifar100-c")
+"""Datasets that `smoothcert data get` downloads; `smoothcert.data.download` has their addresses."""
+
 CORRUPTIONS = {
     "mnist-c": (
         *("shot_noise", "impulse_noise", "glass_blur", "motion_blur", "shear", "scale", "rotate", "brightness"),

@@ -23,32 +23,17 @@ OPTIONS = {"n0": 50, "n": 1000, "indices": INDICES}
 
 
 @pytest.fixture(scope="module")
-def mini(mini):
-    """Small images, so that votes are cheap."""
-    return dataclasses.replace(mini, images=mini.images[:, :, 2::4, 2::4].contiguous())
+def levels(tiny_model):
+    return [smoothcert.SmoothedClassifier(tiny_model, sigma, 10, micro_batch=64) for sigma in SIGMAS]
 
 
 @pytest.fixture(scope="module")
-def model(mini):
-    """A linear classifier by the nearest class mean: under much noise some images are unclear."""
-    means = torch.stack([mini.floats(mini.labels == label).mean(dim=0).flatten() for label in range(10)])
-    linear = torch.nn.Linear(49, 10)
-    linear.weight.data, linear.bias.data = means, -means.square().sum(dim=1) / 2
-    return torch.nn.Sequential(torch.nn.Flatten(), linear)
-
-
-@pytest.fixture(scope="module")
-def levels(model):
-    return [smoothcert.SmoothedClassifier(model, sigma, 10, micro_batch=64) for sigma in SIGMAS]
-
-
-@pytest.fixture(scope="module")
-def files(levels, mini, tmp_path_factory):
+def files(levels, tiny, tmp_path_factory):
     """Results of every level."""
     folder = tmp_path_factory.mktemp("levels")
     paths = [folder / f"{place}.tsv" for place in range(len(SIGMAS))]
     for level, path in zip(levels, paths, strict=True):
-        smoothcert.certify_dataset(level, mini, path, **OPTIONS)
+        smoothcert.certify_dataset(level, tiny, path, **OPTIONS)
     return paths
 
 
@@ -56,19 +41,19 @@ def recertify(*flags):
     return main(["recertify", *map(str, flags)])
 
 
-def test_stored_votes_and_classifiers_give_the_same_cascade(files, levels, mini, tmp_path, capsys):
+def test_stored_votes_and_classifiers_give_the_same_cascade(files, levels, tiny, tmp_path, capsys):
     out = tmp_path / "made.tsv"
     assert recertify("--cascade", *files, "--p0", "0.6", "--alpha", "0.01", "--out", out) == 0
     assert "[cascade 0.8 0.4 0.1, p0 0.6, alpha 0.01]" in capsys.readouterr().out
     made = smoothcert.read_results(out)
     cascade = smoothcert.Cascade(levels, p0=0.6)
-    found = cascade.certify(mini.floats(INDICES), n0=50, n=1000, alpha=0.01, index=INDICES)
+    found = cascade.certify(tiny.floats(INDICES), n0=50, n=1000, alpha=0.01, index=INDICES)
     assert made.predict.tolist() == found.prediction.tolist()
     assert made.radius.tolist() == found.radius.tolist()
     assert set(found.level.tolist()) == {-1, 0, 1, 2}, "every level answers some image"
-    single = cascade.certify(mini.floats(INDICES)[3], n0=50, n=1000, alpha=0.01, index=INDICES[3])
+    single = cascade.certify(tiny.floats(INDICES)[3], n0=50, n=1000, alpha=0.01, index=INDICES[3])
     assert (single.prediction, single.radius) == (int(found.prediction[3]), float(found.radius[3]))
-    assert cascade.predict(mini.floats(INDICES), n0=50, n=1000, alpha=0.01, index=INDICES).tolist() == (
+    assert cascade.predict(tiny.floats(INDICES), n0=50, n=1000, alpha=0.01, index=INDICES).tolist() == (
         found.prediction.tolist()
     )
 
@@ -89,9 +74,9 @@ def test_the_sidecar_names_the_sources(files, tmp_path):
     assert recertify("--cascade", *files, "--out", out) == 2, "existing results are not replaced"
 
 
-def test_images_may_be_in_another_order(files, levels, mini, tmp_path):
+def test_images_may_be_in_another_order(files, levels, tiny, tmp_path):
     reversed_ = tmp_path / "reversed.tsv"
-    smoothcert.certify_dataset(levels[1], mini, reversed_, **{**OPTIONS, "indices": INDICES[::-1]})
+    smoothcert.certify_dataset(levels[1], tiny, reversed_, **{**OPTIONS, "indices": INDICES[::-1]})
     ordered, shuffled = (certify_cascade([files[0], middle, files[2]]).records for middle in (files[1], reversed_))
     assert [record.row().rsplit("\t", 1)[0] for record in ordered] == [
         record.row().rsplit("\t", 1)[0] for record in shuffled
@@ -129,19 +114,19 @@ def test_files_that_make_no_cascade(others, files, flags, message, capsys):
 
 
 @pytest.fixture(scope="module")
-def others(files, model, mini, tmp_path_factory):
+def others(files, tiny_model, tiny, tmp_path_factory):
     """Results that do not fit the levels."""
     folder = tmp_path_factory.mktemp("others")
 
-    def certify(name, noise="gaussian", data=mini, **options):
-        level = smoothcert.SmoothedClassifier(model, 0.4, 10, micro_batch=64, noise=noise)
+    def certify(name, noise="gaussian", data=tiny, **options):
+        level = smoothcert.SmoothedClassifier(tiny_model, 0.4, 10, micro_batch=64, noise=noise)
         smoothcert.certify_dataset(level, data, folder / name, **{**OPTIONS, **options})
 
     certify("other-n.tsv", n=500)
     certify("fewer.tsv", indices=INDICES[:-1])
     certify("uniform.tsv", noise="uniform")
     certify("stopped.tsv", stop=TableStop(radii=(0.0, 1.0)))
-    certify("labels.tsv", data=dataclasses.replace(mini, labels=(mini.labels + 1) % 10))
+    certify("labels.tsv", data=dataclasses.replace(tiny, labels=(tiny.labels + 1) % 10))
     for name in ("no-votes", "no-sidecar", "some-votes"):
         for suffix in (".tsv", ".counts.tsv", ".json"):
             (folder / f"{name}{suffix}").write_text(files[1].with_name(f"1{suffix}").read_text())
@@ -203,13 +188,13 @@ class TestHalfSpaces:
         assert largest - 0.01 < found.radius < largest
 
 
-def test_classifiers_must_fit_each_other(levels, model):
+def test_classifiers_must_fit_each_other(levels, tiny_model):
     def smoothed(sigma, classes=10, **options):
-        return smoothcert.SmoothedClassifier(model, sigma, classes, **options)
+        return smoothcert.SmoothedClassifier(tiny_model, sigma, classes, **options)
 
     for members, message in (
         ([levels[1], levels[0]], "decreasing sigma"),
-        ([levels[0], model], "SmoothedClassifiers with Gaussian noise"),
+        ([levels[0], tiny_model], "SmoothedClassifiers with Gaussian noise"),
         ([levels[0], smoothed(0.1, noise="uniform")], "SmoothedClassifiers with Gaussian noise"),
         ([levels[0], smoothed(0.1, 12)], "same `num_classes`, but got 10 and 12"),
         ([levels[0], smoothed(0.1, input_range=(0, 2))], "same `input_range`"),
@@ -224,7 +209,7 @@ def test_classifiers_must_fit_each_other(levels, model):
         smoothcert.Cascade([unknown, other], p0=0.9).certify(torch.tensor([0.0]), n=100)
 
 
-def test_only_inputs_that_were_passed_on_are_voted_on_again(levels, mini):
+def test_only_inputs_that_were_passed_on_are_voted_on_again(levels, tiny):
     asked = []
 
     class Counting(smoothcert.SmoothedClassifier):
@@ -233,7 +218,7 @@ def test_only_inputs_that_were_passed_on_are_voted_on_again(levels, mini):
             return super().count_stages(inputs, *args, **options)
 
     members = [Counting(level.model, level.sigma, 10, micro_batch=64) for level in levels]
-    found = smoothcert.Cascade(members).certify(mini.floats(INDICES), n0=50, n=1000)
+    found = smoothcert.Cascade(members).certify(tiny.floats(INDICES), n0=50, n=1000)
     answered = np.array([(found.level == level).sum() for level in range(3)])
     assert asked[0] == len(INDICES)
     assert asked[1] <= len(INDICES) - answered[0]

@@ -39,6 +39,15 @@ def test_votes_that_differ_are_counted_on_common_noise(trained_lenet, mini, tmp_
         compare_precision(first, smoothcert.SmoothedClassifier(trained_lenet, 0.25, 10), mini)
 
 
+@pytest.mark.parametrize(
+    ("bad", "message"), [({"n": 3}, "no input can be certified"), ({"seed": -1}, "`seed`"), ({"n0": 0}, "`n0`")]
+)
+def test_bad_values_are_refused(trained_lenet, mini, bad, message):
+    classifier = smoothcert.SmoothedClassifier(trained_lenet, 0.5, 10)
+    with pytest.raises(UsageError, match=message):
+        compare_precision(classifier, classifier, mini, **{"n": 100, "indices": [0], **bad})
+
+
 def test_transferred_certificates_keep_alpha():
     """f votes for the class with p, and f' differs with zeta, always against it: the radius must hold for p - zeta."""
     alpha, repeats, n, p, zeta = 0.05, 20_000, 500, 0.9, 0.03

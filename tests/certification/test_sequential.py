@@ -36,23 +36,8 @@ RULES = {
 
 
 @pytest.fixture(scope="module")
-def mini(mini):
-    """Tiny pictures, so that votes cost next to nothing."""
-    return dataclasses.replace(mini, images=mini.images[:, :, 2::4, 2::4].contiguous())
-
-
-@pytest.fixture(scope="module")
-def model(mini):
-    """The nearest class mean, as a network: some images are clear, some wrong, many in between."""
-    means = torch.stack([mini.floats(mini.labels == label).mean(dim=0).flatten() for label in range(10)])
-    linear = torch.nn.Linear(49, 10)
-    linear.weight.data, linear.bias.data = means, -means.square().sum(dim=1) / 2
-    return torch.nn.Sequential(torch.nn.Flatten(), linear)
-
-
-@pytest.fixture(scope="module")
-def classifier(model):
-    return smoothcert.SmoothedClassifier(model, SIGMA, 10, micro_batch=64)
+def classifier(tiny_model):
+    return smoothcert.SmoothedClassifier(tiny_model, SIGMA, 10, micro_batch=64)
 
 
 def rows(path):
@@ -66,30 +51,30 @@ def certify(classifier, data, path, rule, indices=INDICES, **changes):
 
 
 @pytest.fixture(scope="module")
-def reference(classifier, mini, tmp_path_factory):
+def reference(classifier, tiny, tmp_path_factory):
     """Every rule's files, made once."""
     folder, made = tmp_path_factory.mktemp("reference"), {}
 
     def of(name):
         if name not in made:
             made[name] = folder / f"{len(made)}.tsv"
-            certify(classifier, mini, made[name], RULES[name])
+            certify(classifier, tiny, made[name], RULES[name])
         return made[name]
 
     return of
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_rows_do_not_depend_on_batch_or_capacity(classifier, mini, tmp_path, reference, name, monkeypatch):
+def test_rows_do_not_depend_on_batch_or_capacity(classifier, tiny, tmp_path, reference, name, monkeypatch):
     from smoothcert.certification import sequential
 
     monkeypatch.setattr(sequential, "samples_at_once", lambda device: 3000)
-    certify(classifier, mini, tmp_path / "a.tsv", RULES[name], batch=200)
+    certify(classifier, tiny, tmp_path / "a.tsv", RULES[name], batch=200)
     assert rows(tmp_path / "a.tsv") == rows(reference(name))
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_an_interruption_at_any_byte_is_healed(classifier, mini, tmp_path, reference, name):
+def test_an_interruption_at_any_byte_is_healed(classifier, tiny, tmp_path, reference, name):
     """Stop in the middle, then cut the looks anywhere, as a kill would leave them, and go on."""
     path, generator = tmp_path / "a.tsv", random.Random(1)
 
@@ -97,48 +82,48 @@ def test_an_interruption_at_any_byte_is_healed(classifier, mini, tmp_path, refer
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        certify(classifier, mini, path, RULES[name], on_progress=stop)
+        certify(classifier, tiny, path, RULES[name], on_progress=stop)
     assert 0 < len(smoothcert.read_results(path)) <= len(INDICES), "what there is can be read"
     content = looks_path(path).read_bytes()
     looks_path(path).write_bytes(content[: generator.randrange(len(content) // 2, len(content))])
-    certify(classifier, mini, path, RULES[name])
+    certify(classifier, tiny, path, RULES[name])
     assert rows(path) == rows(reference(name))
     drawn = json.loads(sidecar_path(path).read_text())["samples"]
     assert drawn == json.loads(sidecar_path(reference(name)).read_text())["samples"]
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_shards_join_to_the_same_rows(classifier, mini, tmp_path, reference, name):
+def test_shards_join_to_the_same_rows(classifier, tiny, tmp_path, reference, name):
     files = []
     for part in (1, 2, 3):
         rule = RULES[name]
         rule = dataclasses.replace(rule, shard=(part, 3)) if name == "budget" else rule
         files.append(tmp_path / f"{part}.tsv")
-        certify(classifier, mini, files[-1], rule, INDICES[part - 1 :: 3])
+        certify(classifier, tiny, files[-1], rule, INDICES[part - 1 :: 3])
     assert merge_results(files, tmp_path / "all.tsv") == len(INDICES)
     assert rows(tmp_path / "all.tsv") == rows(reference(name))
 
 
-def test_a_finished_file_draws_nothing_more(classifier, mini, reference, monkeypatch):
+def test_a_finished_file_draws_nothing_more(classifier, tiny, reference, monkeypatch):
     def never(*inputs):
         raise AssertionError("the network was called")
 
     path = reference("table")
     before = rows(path), sidecar_path(path).read_bytes()
     monkeypatch.setattr("smoothcert.smoothing.base_classifier.BaseClassifier.scores", never)
-    records = certify(classifier, mini, path, RULES["table"])
+    records = certify(classifier, tiny, path, RULES["table"])
     assert len(records) == len(INDICES)
     assert (rows(path), sidecar_path(path).read_bytes()) == before
 
 
-def test_a_kill_before_the_first_look_is_healed(classifier, mini, tmp_path, reference):
+def test_a_kill_before_the_first_look_is_healed(classifier, tiny, tmp_path, reference):
     path = tmp_path / "a.tsv"
-    certify(classifier, mini, path, RULES["table"])
+    certify(classifier, tiny, path, RULES["table"])
     for left in ("", "idx\tlo", "idx\tlook\tsamples\tvotes\ttime\n"):
         path.unlink()
         counts_path(path).unlink()
         looks_path(path).write_text(left)
-        certify(classifier, mini, path, RULES["table"])
+        certify(classifier, tiny, path, RULES["table"])
         assert rows(path) == rows(reference("table"))
 
 
@@ -167,12 +152,12 @@ def test_anyone_can_recompute_the_bound(reference, name):
         assert ((results.predict >= 0) == (p >= 0.5)).all()
 
 
-def test_images_get_the_samples_they_need(mini, reference):
+def test_images_get_the_samples_they_need(tiny, reference):
     """The table stops early on clear images; with wrong ones skipped, those have their selection alone."""
     taken = {idx: int(looks[-1].votes.sum()) for idx, looks in read_looks(reference("table"), 10).items()}
     assert len(set(taken.values())) > 1
     skipped = read_looks(reference("table, wrong skipped"), 10)
-    wrong = [idx for idx, looks in skipped.items() if looks[0].votes.argmax() != mini.labels[idx]]
+    wrong = [idx for idx, looks in skipped.items() if looks[0].votes.argmax() != tiny.labels[idx]]
     assert wrong
     assert all(len(skipped[idx]) == 1 for idx in wrong)
     for idx in skipped.keys() - set(wrong):
@@ -181,9 +166,9 @@ def test_images_get_the_samples_they_need(mini, reference):
     assert about["settings"]["stop"]["skip_wrong"] is True
 
 
-def test_the_fixed_table_is_reproduced(classifier, mini, reference):
+def test_the_fixed_table_is_reproduced(classifier, tiny, reference):
     """Every image is certified at the same radii as with all n samples, but for those at the very edge."""
-    fixed = smoothcert.certify_dataset(classifier, mini, indices=INDICES, **OPTIONS)
+    fixed = smoothcert.certify_dataset(classifier, tiny, indices=INDICES, **OPTIONS)
     ours = smoothcert.read_results(reference("table"))
     for record, predict, radius in zip(fixed, ours.predict, ours.radius, strict=True):
         for at in RADII:
@@ -192,9 +177,9 @@ def test_the_fixed_table_is_reproduced(classifier, mini, reference):
 
 
 @pytest.mark.parametrize("samples", [100, 2000, 5000, 10**6])
-def test_a_budget_is_never_exceeded_and_buys_what_it_can(classifier, mini, tmp_path, samples):
+def test_a_budget_is_never_exceeded_and_buys_what_it_can(classifier, tiny, tmp_path, samples):
     rule = BudgetStop(radii=RADII, samples=samples, images=len(INDICES))
-    records = certify(classifier, mini, tmp_path / "a.tsv", rule)
+    records = certify(classifier, tiny, tmp_path / "a.tsv", rule)
     drawn = json.loads(sidecar_path(tmp_path / "a.tsv").read_text())["samples"]
     assert drawn <= samples
     assert len(records) == len(INDICES)
@@ -205,7 +190,7 @@ def test_a_budget_is_never_exceeded_and_buys_what_it_can(classifier, mini, tmp_p
         assert all(record.predict == -1 for record in records)
 
 
-def test_a_budget_has_a_table_from_the_first_votes_on(classifier, mini, tmp_path, monkeypatch):
+def test_a_budget_has_a_table_from_the_first_votes_on(classifier, tiny, tmp_path, monkeypatch):
     """A kill that nothing can catch leaves rows of all images, though no half minute has passed."""
     path, seen = tmp_path / "a.tsv", list[int]()
     read = sequential._SequentialRun._read
@@ -215,7 +200,7 @@ def test_a_budget_has_a_table_from_the_first_votes_on(classifier, mini, tmp_path
         return read(run, places)
 
     monkeypatch.setattr(sequential._SequentialRun, "_read", spy)
-    certify(classifier, mini, path, RULES["budget"])
+    certify(classifier, tiny, path, RULES["budget"])
     assert seen[0] == 0
     assert set(seen[2:]) == {len(INDICES)}
 
@@ -230,32 +215,32 @@ def test_the_widest_undecided_come_first():
     assert worth[0] > worth[1]
 
 
-def test_wrong_settings_and_foreign_files_are_refused(classifier, mini, tmp_path):
+def test_wrong_settings_and_foreign_files_are_refused(classifier, tiny, tmp_path):
     path = tmp_path / "a.tsv"
     few = INDICES[:2]
-    certify(classifier, mini, path, RULES["table"], few)
+    certify(classifier, tiny, path, RULES["table"], few)
     with pytest.raises(UsageError, match=r"different settings \(stop.radii was \[.*\], now \[0.1\]\)"):
-        certify(classifier, mini, path, TableStop(radii=(0.1,)), few)
+        certify(classifier, tiny, path, TableStop(radii=(0.1,)), few)
     text = looks_path(path).read_text()
     looks_path(path).write_text(text.replace("\t1\t200\t", "\t1\t201\t", 1))
     with pytest.raises(UsageError, match="was the file edited"):
-        certify(classifier, mini, path, RULES["table"], few)
+        certify(classifier, tiny, path, RULES["table"], few)
     (tmp_path / "b.tsv").write_text("mine\n")
     with pytest.raises(UsageError, match="choose another `out`"):
-        certify(classifier, mini, tmp_path / "b.tsv", RULES["table"], few)
+        certify(classifier, tiny, tmp_path / "b.tsv", RULES["table"], few)
     with pytest.raises(UsageError, match="to be unique"):
-        certify(classifier, mini, None, RULES["table"], [3, 5, 3])
+        certify(classifier, tiny, None, RULES["table"], [3, 5, 3])
     with pytest.raises(UsageError, match="number of shards in `shard` to be one of .*, but got 5"):
         BudgetStop(samples=100, shard=(1, 5))
     with pytest.raises(UsageError, match="`samples` to be at least 1"):
         BudgetStop(samples=0)
 
 
-def test_sound_and_sequential_go_together(model, mini, tmp_path):
+def test_sound_and_sequential_go_together(tiny_model, tiny, tmp_path):
     from smoothcert.statistics.integer_noise import grid_noise
 
-    sound = smoothcert.SmoothedClassifier(model, SIGMA, 10, micro_batch=64, noise=grid_noise(SIGMA, 49))
-    certify(sound, mini, tmp_path / "a.tsv", RULES["table"], INDICES[:3])
+    sound = smoothcert.SmoothedClassifier(tiny_model, SIGMA, 10, micro_batch=64, noise=grid_noise(SIGMA, 49))
+    certify(sound, tiny, tmp_path / "a.tsv", RULES["table"], INDICES[:3])
     settings = json.loads(sidecar_path(tmp_path / "a.tsv").read_text())["settings"]
     assert settings["noise"] == "grid"
     assert settings["pinned"]["versions"]["torch"] == torch.__version__

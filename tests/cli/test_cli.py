@@ -188,7 +188,7 @@ def test_recipes_are_listed_with_the_papers_numbers_and_their_cost(capsys):
     rows = {line[0]: line[1:] for line in lines[2:]}
     assert rows["cifar10-catrs-0.50"] == ["CAT-RS", "0.50", "0.757", "18.7x"]  # 4 noises x (6 + 2 x 4) / 3 passes
     assert rows["cifar10-gaussian-0.50"] == ["Gaussian", "0.50", "0.525", "1.0x"]
-    assert rows["cifar10-smoothadv-consistency-0.50"][2] == "-", "the paper has no such row"
+    assert rows["cifar10-smoothadv-consistency-0.50"][-2] == "-", "the paper has no such row"
     assert main(["list", "recipes", "cifar10-*-0.50", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == list(rows)
 
@@ -211,6 +211,11 @@ assert "torch" not in sys.modules
 
 
 KINDS = ["datasets", "models", "methods", "recipes", "tables", "pretrained", "normalizations"]
+
+
+def test_the_list_of_recipes_has_the_titles_of_all_methods(capsys):
+    assert main(["list", "recipes", "mnist-first-failure-0.25"]) == 0
+    assert "First failure" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["datasets", "models", "methods", "pretrained"])

@@ -1,5 +1,6 @@
 """All supported layouts in small, the real datasets where available, and damaged files."""
 
+import dataclasses
 import gzip
 import io
 import os
@@ -396,6 +397,14 @@ def test_damaged_npz(tmp_path):
         except SmoothcertError:
             refused += 1
     assert refused > 90, "all but those where the damage is in what nobody reads"
+
+
+def test_a_new_dataset_names_its_own_missing_files(tmp_path, monkeypatch):
+    new = dataclasses.replace(DATASETS["mnist"], find=lambda root, split: None, files="images.npy into {folder}")
+    monkeypatch.setitem(DATASETS, "svhn", new)
+    with pytest.raises(SmoothcertError) as caught:
+        smoothcert.load_dataset("svhn", "test", tmp_path)
+    assert str(caught.value) == f"svhn is not in {tmp_path}: put images.npy into {tmp_path / 'svhn'}."
 
 
 def test_missing_and_unknown(tmp_path):

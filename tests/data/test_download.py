@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from smoothcert.data.download import SOURCES, DownloadSource, KnownFile, fetch_dataset, unpack_arrays
+from smoothcert.dataset_names import DOWNLOADABLE
 from smoothcert.errors import SmoothcertError, UsageError
 
 CONTENT = bytes(range(256)) * 4096
@@ -128,3 +129,7 @@ def test_archives_hold_plain_files_only(tmp_path, kind, suffix):
     with pytest.raises(SmoothcertError, match="expected (only )?regular files"):
         unpack_arrays(archive, tmp_path / "set")
     assert sorted(path.name for path in tmp_path.iterdir()) == [archive.name], "nothing else is left"
+
+
+def test_the_names_without_torch_are_those_of_the_sources():
+    assert sorted(DOWNLOADABLE) == sorted(SOURCES)

@@ -5,7 +5,6 @@ import base64
 import numpy as np
 import pytest
 import torch
-from browsing import launched_browser
 from demo_networks_in_torch import as_lenet
 from scipy import special
 
@@ -19,15 +18,14 @@ ALPHA = 0.001
 
 
 @pytest.fixture(scope="module")
-def tab():
+def tab(browser):
     """A tab with the engine's scripts alone."""
     page = render_demo()
     start = page.index('<script id="engine">')
     engine = page[start : page.index("</script>", start)] + "</script>"
-    with launched_browser() as browser:
-        opened = browser.new_page()
-        opened.set_content(engine)
-        yield opened
+    opened = browser.new_page()
+    opened.set_content(engine)
+    return opened
 
 
 def run_network(tab, name, plain, expression, **values):

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from browsing import DESKTOP, PHONE, Opened, launched_browser, serious
+from browsing import DESKTOP, PHONE, Opened, serious
 from demo_networks_in_torch import as_lenet
 
 import smoothcert
@@ -14,12 +14,6 @@ from smoothcert.cli import main
 SEED, N, DIGIT = 3, 1000, 956
 # With `push`, the slider does not move by itself; with reduced motion, votes are not slowed down for the eyes.
 ADDRESS = f"#seed={SEED}&n={N}&digit={DIGIT}&push=0"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with launched_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,15 @@ import ast
 from graphlib import CycleError, TopologicalSorter
 
 
-def imported_modules(tree, module=""):
+def imported_modules(tree, module="", *, lazy=True, types=True):
     """Return the names of all modules that a parsed file imports: at its top, in functions, for types, by importlib.
 
     `from a import b` gives both `a` and `a.b`, since `b` may be a module. `module` is the file's own package, against
-    which relative imports are resolved. A computed name gives "?".
+    which relative imports are resolved. A computed name gives "?". Without `lazy`, imports in functions are left out,
+    and without `types` those below `if TYPE_CHECKING:`.
     """
     names = set()
-    for node in ast.walk(tree):
+    for node in _nodes(tree, lazy=lazy, types=types):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -24,13 +25,22 @@ def imported_modules(tree, module=""):
     return names
 
 
-def read_imports(root):
+def _nodes(tree, *, lazy, types):
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        for_types = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+        if (lazy or not function) and (types or not for_types):
+            yield from _nodes(child, lazy=lazy, types=types)
+
+
+def read_imports(root, **kinds):
     """Return {file relative to `root`: names of the modules it imports} for all Python files of a package."""
     files = {}
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root)
         module = ".".join([root.name, *name.parts[:-1]])
-        files[name.as_posix()] = imported_modules(ast.parse(path.read_text(encoding="utf-8")), module)
+        files[name.as_posix()] = imported_modules(ast.parse(path.read_text(encoding="utf-8")), module, **kinds)
     return files
 
 

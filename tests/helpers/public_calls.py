@@ -40,7 +40,7 @@ def documented():
 def _members(module):
     """Return the functions and classes that the page of a module shows; mkdocs.yml leaves out the others."""
     own = inspect.getmembers(module, lambda value: getattr(value, "__module__", "") == module.__name__)
-    return [name for name, value in own if callable(value) and not name.startswith(("_", "check_"))]
+    return [name for name, value in own if callable(value) and not name.startswith(("_", "as_", "check_"))]
 
 
 def calls(folder):
@@ -197,7 +197,6 @@ def _statistics():
     certified, votes = {"radius": radii, "correct": correct}, {"successes": 9, "trials": 10}
     bootstrap, triple = {"confidence": 0.9, "resamples": 10, "seed": 0}, (np.arange(10), radii, correct)
     sampled = {
-        "bounds.as_floats": {"name": "radii", "values": [0.5]},
         "bounds.failure_upper_bound": {**votes, "alpha": 0.1},
         "bounds.lower_bound": {**votes, "alpha": 0.1},
         "bounds.gaussian_radius": {"failure": 0.1, "sigma": 0.5},

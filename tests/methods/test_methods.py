@@ -10,6 +10,8 @@ from torch import nn
 
 from smoothcert.errors import UsageError
 from smoothcert.methods import METHODS, StepOutput, create_method
+from smoothcert.report.tables.paper_numbers import method_title
+from smoothcert.training.passes import passes_per_input
 from smoothcert.training.step_draws import StepDraws
 
 RNG = np.random.default_rng(7)
@@ -389,9 +391,6 @@ class Network(nn.Module):
         return self.head(self.norm(self.conv(x)).relu().mean(dim=(2, 3)))
 
 
-PASSES = {"stability": 2, "smoothmix": 2, "catrs": 2}
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_what_every_method_must_have(name):
     torch.manual_seed(0)
@@ -411,11 +410,16 @@ def test_what_every_method_must_have(name):
     assert all(not part.requires_grad or key in ("adversarial", "clean_side") for key, part in output.parts.items())
     output.loss.backward()
     assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters()), "gradients reach every parameter"
-    assert int(model.norm.num_batches_tracked) == PASSES.get(name, 1)
+    assert 3 * int(model.norm.num_batches_tracked) == passes_per_input(name), "correct `training/passes.py`"
     assert all(module.training for module in model.modules())
     assert run(0).loss == output.loss, "the same draws, the same loss"
     assert run(1).loss != output.loss
     assert method == eval(repr(method), {type(method).__name__: type(method)}), "a method is its hyperparameters"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_title(name):
+    assert method_title(name) != name, "add it to `report/tables/paper_numbers.py`"
 
 
 def test_draws_are_named_by_seed_step_and_position():

@@ -5,6 +5,7 @@ import collections
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,9 @@ ALLOWED = {
     "errors": "",
 }
 TORCH_FREE = ("statistics", "results", "report", "demo")
+TORCH_FREE_FILES = tuple(f"certification/{name}.py" for name in ("cascade", "recertify", "scheduler"))
+JOINING = {"cli/__init__.py", "distributed/ranks.py"}
+"""Files that import `distributed.launched`, in functions that a single process does not call."""
 
 
 @pytest.fixture(scope="module")
@@ -99,21 +103,84 @@ def test_nothing_imports_the_command_line(graph):
 
 def test_methods_know_only_torch_statistics_and_errors(files, graph):
     assert set(graph["methods"]) <= {"statistics", "errors"}
-    assert outside_imports(files, "methods", "smoothcert", sys.stdlib_module_names) == {"torch"}
+    outside = outside_imports(files, "methods", "smoothcert", sys.stdlib_module_names)
+    assert outside == {"torch"}
 
 
-@pytest.mark.parametrize("part", TORCH_FREE)
-def test_torch_is_not_imported(files, part):
-    assert outside_imports(files, part, "smoothcert", sys.stdlib_module_names).isdisjoint({"torch", "safetensors"})
+def test_the_package_is_not_imported_as_a_whole():
+    """`import smoothcert` in a function would reach everything through the public names."""
+    found = [
+        f"{file}:{node.lineno}: {ast.unparse(node)}"
+        for file, node in nodes(ast.Import)
+        if any(alias.name.split(".")[0] == "smoothcert" for alias in node.names)
+    ]
+    assert not found, "write `from smoothcert.... import ...`:\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("part", TORCH_FREE)
-def test_importing_every_module_leaves_torch_out(files, part):
-    names = [file.removesuffix(".py").removesuffix("/__init__") for file in files if part_of(file) == part]
-    modules = ", ".join("smoothcert." + name.replace("/", ".") for name in names)
-    code = f"import sys, {modules}\nassert 'torch' not in sys.modules"
+def importers(files, *packages):
+    """Return the files that import one of the packages or modules, each with the names that it imports."""
+    below = tuple(f"{package}." for package in packages)
+    found = {file: {n for n in names if n in packages or n.startswith(below)} for file, names in files.items()}
+    return {file: names for file, names in found.items() if names}
+
+
+def torch_free(files):
+    return [file for file in files if part_of(file) in TORCH_FREE or file in TORCH_FREE_FILES]
+
+
+def test_torch_is_not_imported(files):
+    found = importers({file: files[file] for file in torch_free(files)}, "torch", "safetensors")
+    assert not found
+
+
+def test_torch_is_not_reached_through_other_modules():
+    """All modules that torch-free files import, in functions, too, are imported together."""
+    files = read_imports(ROOT, types=False)
+    modules = {
+        "smoothcert." + file.removesuffix(".py").removesuffix("/__init__").replace("/", "."): file for file in files
+    }
+    wanted = {module for module, file in modules.items() if file in torch_free(files)}
+    wanted |= {name for file in torch_free(files) for name in files[file] if name in modules}
+    code = f"""
+import importlib, sys
+for name in {sorted(wanted)}:
+    importlib.import_module(name)
+    if "torch" in sys.modules:
+        sys.exit(f"{{name}} imports torch")
+"""
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_triton_is_imported_only_inside_kernels(files):
+    assert {part_of(file) for file in importers(files, "triton")} == {"kernels"}
+
+
+def test_a_single_process_does_not_import_the_code_for_several():
+    found = importers(read_imports(ROOT, types=False), "smoothcert.distributed.launched")
+    assert set(found) == JOINING
+    found = importers(read_imports(ROOT, lazy=False, types=False), "smoothcert.distributed.launched")
+    assert not found
+
+
+def test_optional_packages_are_imported_where_they_are_used():
+    extras = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {re.match(r"[\w-]+", package)[0] for name, group in extras.items() if name != "docs" for package in group}
+    names |= {"PIL", "skimage", "imagecorruptions", "pandas", "torch.utils.tensorboard"}
+    found = importers(read_imports(ROOT, lazy=False, types=False), *names)
+    assert not found
+
+
+def test_torchvision_is_never_imported(files):
+    found = importers(files, "torchvision")
+    assert not found
+
+
+def test_the_page_on_the_architecture_names_these_tests():
+    page = (ROOT.parents[1] / "docs/architecture.md").read_text()
+    found = set(re.findall(r"`(test_\w+)`", page))
+    assert found
+    assert found <= globals().keys()
 
 
 SOURCES = {
@@ -144,6 +211,13 @@ def test_the_checker_sees_lazy_relative_and_computed_imports():
     assert graph["b"]["c"] == ["b/two.py"]
     assert outside_imports(files, "errors", "p", sys.stdlib_module_names) == {"torch"}
     assert "?" in imported_modules(ast.parse("importlib.import_module(name)"))
+
+
+def test_the_checker_leaves_out_lazy_imports_and_those_for_types():
+    tree = ast.parse("import a\nif TYPE_CHECKING:\n    import b\ndef f():\n    import c")
+    assert imported_modules(tree) == {"a", "b", "c"}
+    assert imported_modules(tree, types=False) == {"a", "c"}
+    assert imported_modules(tree, lazy=False) == {"a", "b"}
 
 
 def test_the_checker_finds_a_cycle():
@@ -194,9 +268,17 @@ def test_no_docstring_starts_with_a_question_word():
     assert not found, f"{len(found)} docstrings:\n" + "\n".join(found)
 
 
-def test_no_two_classes_share_a_name():
+def test_no_two_classes_or_types_share_a_name():
     places = collections.defaultdict(list)
-    for file, node in nodes(ast.ClassDef):
-        places[node.name].append(file)
+    for file, node in nodes((ast.ClassDef, ast.Module)):
+        for name in [node.name] if isinstance(node, ast.ClassDef) else type_names(node):
+            places[name].append(file)
     found = [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
-    assert not found, "classes of one name:\n" + "\n".join(found)
+    assert not found, "classes or types of one name:\n" + "\n".join(found)
+
+
+def type_names(module):
+    """Return names such as `Floats` that are assigned at module level; constants have no lowercase letters."""
+    assigned = [node for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    targets = [ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0]) for node in assigned]
+    return [name for name in targets if re.fullmatch(r"[A-Z]\w*[a-z]\w*", name)]

@@ -3,6 +3,7 @@
 Methods are tested in tests/methods/test_methods.py, their documentation in test_docs.py.
 """
 
+import dataclasses
 import inspect
 import json
 from pathlib import Path
@@ -14,6 +15,9 @@ import torch
 import smoothcert
 from smoothcert.cli import main
 from smoothcert.dataset_names import CLASSES, DIMENSIONS, TITLES
+from smoothcert.report.tables.protocol import protocol_of
+from smoothcert.results.sidecar_types import StopSettings
+from smoothcert.results.stored_protocol import _PLANS
 from smoothcert.statistics import noise, stopping
 
 CERTIFICATION = Path(__file__).parents[2] / "docs/certification.md"
@@ -22,9 +26,13 @@ MORE = {"radius": ["--radius", "0.25"], "budget": ["--budget", "1000"]}
 """Flags that a stopping rule cannot do without."""
 
 
+VALUES = {"bool": (False, True), "float": (0.25, 0.5), "int": (24_000, 48_000), "tuple[float, ...]": ((0.25,), (0.5,))}
+"""Two values of each type of option of a stopping rule."""
+
+
 def concrete(module, base):
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base)]
-    return sorted(kind.name for kind in kinds if not inspect.isabstract(kind))
+    return {kind.name: kind for kind in kinds if not inspect.isabstract(kind)}
 
 
 RULES = concrete(stopping, stopping.StopRule)
@@ -76,3 +84,30 @@ def test_a_stopping_rule_is_chosen_by_its_name(name, checkpoint, tmp_path):
     assert main(["certify", str(checkpoint), "--stop", name, *MORE.get(name, []), *QUICK, str(out)]) == 0
     assert json.loads(out.with_suffix(".json").read_text())["settings"]["stop"]["rule"] == name
     assert f"`{name}`" in CERTIFICATION.read_text()
+
+
+def options_of(rule):
+    """Return the options of a stopping rule, but for those that only say which images share a budget."""
+    return [field for field in dataclasses.fields(rule) if field.name not in ("images", "shard")]
+
+
+def stored(rule):
+    return {**rule.settings(), **rule.plan(1000, 0.001).settings()}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_results_of_a_stopping_rule_can_be_verified(name):
+    rule = RULES[name](**{field.name: VALUES[field.type][0] for field in options_of(RULES[name])})
+    assert _PLANS[name](1000, 0.001) == rule.plan(1000, 0.001)
+    assert stored(rule).keys() <= StopSettings.__annotations__.keys()
+
+
+@pytest.mark.parametrize(("name", "option"), [(name, field) for name in RULES for field in options_of(RULES[name])])
+def test_stopping_rules_with_different_options_are_different_protocols(name, option):
+    given = {field.name: VALUES[field.type][0] for field in options_of(RULES[name])}
+    rules = [RULES[name](**{**given, option.name: value}) for value in VALUES[option.type]]
+    assert len({protocol_of({"stop": stored(rule)}) for rule in rules}) == 2
+
+
+def test_an_option_of_a_newer_stopping_rule_is_part_of_the_protocol():
+    assert protocol_of({"stop": {"rule": "gap", "width": 0.1}}) == "stop gap width 0.1"

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import smoothcert
 
@@ -34,20 +33,6 @@ assert main(["certify", path + "/m.safetensors", "--n", "50", "--max", "2"]) == 
 def test_the_core_needs_no_optional_package(tmp_path):
     done = subprocess.run([sys.executable, "-c", CORE, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_votes_are_certified_again_without_torch():
-    """The packages that never import it are in test_architecture.py."""
-    modules = "cascade, recertify, scheduler"
-    code = f"import sys\nfrom smoothcert.certification import {modules}\nassert 'torch' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def test_torchvision_is_never_imported():
-    for file in Path(smoothcert.__file__).parent.rglob("*.py"):
-        assert "import torchvision" not in file.read_text()
-        assert "from torchvision" not in file.read_text()
 
 
 def test_every_public_name_exists():

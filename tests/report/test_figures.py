@@ -16,7 +16,7 @@ from smoothcert.report.figures.canvas import new_figure, save_figure
 from smoothcert.report.figures.figure_set import own_figures, paper_figures
 from smoothcert.report.figures.plots import Curves, Point, Tradeoff, plot_certified_accuracy, write_figure
 from smoothcert.report.sources import read_runs
-from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS
 from smoothcert.statistics import metrics
 from smoothcert.training.recipes import load_recipe, paper_tables
 
@@ -36,7 +36,7 @@ def test_the_published_results_give_figure_5(shared):
     named = paper_figures(read_runs([str(shared / "published/cifar10")]))
     assert list(named) == ["figure-5"]
     assert [len(panel.curves) for panel in named["figure-5"]] == [7, 7, 6]
-    assert list(named["figure-5"][0].curves) == list(METHODS.values()), "the paper's order"
+    assert list(named["figure-5"][0].curves) == list(PAPER_METHODS.values()), "the paper's order"
 
 
 def test_methods_that_the_paper_omits_are_no_curve_of_its_figures(tmp_path):
@@ -90,16 +90,16 @@ def test_the_legend_of_many_runs_fits_and_their_styles_differ(tmp_path):
     make_run(tmp_path / "one", LABELS)
     (run,) = read_runs([str(tmp_path)])
     variants = [f"Consistency, lambda={weight}" for weight in (1, 5, 10, 15, 20)]
-    names = [*METHODS.values(), *variants, "a run of my own with a very long name", "b"]
+    names = [*PAPER_METHODS.values(), *variants, "a run of my own with a very long name", "b"]
     drawn = plots._draw([Curves("", dict.fromkeys(names, run.entry.results))], (4.2, 3.2))
     drawn.canvas.draw()
     (legend,) = drawn.legends
     box = legend.get_window_extent()
     assert 0 <= box.x0 < box.x1 <= drawn.bbox.width
     styles = {line.get_label(): (line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn.axes[0].lines}
-    methods = [styles[name] for name in METHODS.values()]
+    methods = [styles[name] for name in PAPER_METHODS.values()]
     assert styles["Consistency"][0] == styles[variants[0]][0], "one method, one color"
-    assert len({styles[name] for name in (*METHODS.values(), *variants)}) == 12, "all styles differ"
+    assert len({styles[name] for name in (*PAPER_METHODS.values(), *variants)}) == 12, "all styles differ"
     assert drawn.axes[0].get_window_extent().height > 200, "the legend leaves room for the curves"
     assert styles["CAT-RS"] == methods[-1]
 

@@ -13,7 +13,7 @@ from smoothcert.cli import main
 from smoothcert.errors import UsageError
 from smoothcert.report.tables.entries import describe
 from smoothcert.report.tables.formats import FORMATS, to_text
-from smoothcert.report.tables.paper_numbers import METHODS, paper_numbers, paper_row
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS, paper_numbers, paper_row
 from smoothcert.report.tables.table import build_table, to_json
 from smoothcert.results.reader import read_results
 from smoothcert.results.records import Results
@@ -48,7 +48,7 @@ def test_published_smoothmix_at_half_is_not_the_run_in_the_paper(shared):
     assert paper_row("cifar10", 0.5, "smoothmix").acr == 0.737
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 def test_published_results_match_the_linf_table(shared, method):
     results = read_results(published(shared, method, "0.25"))
     printed = {
@@ -65,7 +65,7 @@ def test_report_command_adds_the_papers_numbers(shared, capsys):
     assert main(["report", *files, "--dataset", "CIFAR-10", "--paper", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == 20
-    assert [row["method"] for row in rows[:7]] == list(METHODS), "the paper's order"
+    assert [row["method"] for row in rows[:7]] == list(PAPER_METHODS), "the paper's order"
     agree = [
         round(row["acr"]["value"], 3) == row["paper"]["acr"]
         and [f"{a:.1f}" for a in row["certified_accuracy"]]

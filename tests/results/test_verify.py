@@ -1,13 +1,11 @@
 """Results files that were changed are noticed; those that any command writes are not suspected."""
 
-import dataclasses
 import gzip
 import json
 import re
 import shutil
 
 import pytest
-import torch
 
 import smoothcert
 from smoothcert.certification.cascade import certify_cascade, write_cascade
@@ -29,31 +27,16 @@ RADII = (0.0, 0.25, 0.5)
 
 
 @pytest.fixture(scope="module")
-def mini(mini):
-    """Small images, so that votes are cheap."""
-    return dataclasses.replace(mini, images=mini.images[:, :, 2::4, 2::4].contiguous())
-
-
-@pytest.fixture(scope="module")
-def model(mini):
-    """A linear classifier by the nearest class mean: some images are clear, some wrong, many in between."""
-    means = torch.stack([mini.floats(mini.labels == label).mean(dim=0).flatten() for label in range(10)])
-    linear = torch.nn.Linear(49, 10)
-    linear.weight.data, linear.bias.data = means, -means.square().sum(dim=1) / 2
-    return torch.nn.Sequential(torch.nn.Flatten(), linear)
-
-
-@pytest.fixture(scope="module")
-def files(model, mini, tmp_path_factory):
+def files(tiny_model, tiny, tmp_path_factory):
     """Return a function that makes the results of a kind, once, and returns a fresh copy of them."""
     folder, numbers = tmp_path_factory.mktemp("made"), iter(range(1000))
 
     def classifier(noise=None, sigma=SIGMA):
         options = {"noise": noise} if noise else {}
-        return smoothcert.SmoothedClassifier(model, sigma, 10, micro_batch=64, **options)
+        return smoothcert.SmoothedClassifier(tiny_model, sigma, 10, micro_batch=64, **options)
 
     def certify(path, noise=None, **options):
-        smoothcert.certify_dataset(classifier(noise), mini, path, **{**OPTIONS, **options})
+        smoothcert.certify_dataset(classifier(noise), tiny, path, **{**OPTIONS, **options})
 
     def again(path, source, **wanted):
         write_recertified(path, *recertify(of(source, fresh=False), Recertification(**wanted)))
@@ -73,7 +56,7 @@ def files(model, mini, tmp_path_factory):
             certify(path, on_progress=stop, **options)
 
     def compared(path):
-        compare_precision(classifier(), classifier(), mini, path, **OPTIONS)
+        compare_precision(classifier(), classifier(), tiny, path, **OPTIONS)
 
     def without(path, source, *suffixes):
         copy_results(of(source, fresh=False), path)
@@ -82,7 +65,7 @@ def files(model, mini, tmp_path_factory):
 
     def cascade(path):
         lower = path.with_name("lower.tsv")
-        smoothcert.certify_dataset(classifier(sigma=SIGMA / 4), mini, lower, **OPTIONS)
+        smoothcert.certify_dataset(classifier(sigma=SIGMA / 4), tiny, lower, **OPTIONS)
         write_cascade(path, certify_cascade([of("fixed", fresh=False), lower]))
 
     def packed(path, source):

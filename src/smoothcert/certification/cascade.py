@@ -14,7 +14,7 @@ from smoothcert.results.lock import ResultsLock
 from smoothcert.results.naming import check_name, check_new, counts_path, level_paths
 from smoothcert.results.reader import read_results, read_vote_table
 from smoothcert.results.records import Record, Results, format_row
-from smoothcert.results.sidecar import changed_settings, write_sidecar
+from smoothcert.results.sidecar import changed_settings, check_from_certify, write_sidecar
 from smoothcert.results.verify import read_verified
 from smoothcert.runtime.atomic_files import file_hash, write_text
 from smoothcert.statistics.cascade import CascadeRule
@@ -105,8 +105,7 @@ def _read(path: Path, *, unverified: bool) -> Results:
     ):
         if wrong:
             raise UsageError(f"{path} cannot be a level of a cascade: it {problem}.")
-    if lacking := [key for key in ("data", "sigma", "n0", "n", "alpha") if key not in settings]:
-        raise UsageError(f"The sidecar of {path} lacks {', '.join(lacking)}; it was not written by `certify`.")
+    check_from_certify(path, settings, ("data", "sigma", "n0", "n", "alpha"))
     return results if unverified else read_verified(path)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from smoothcert.certification.job import Progress, prepare_job
+from smoothcert.certification.protocol import SamplingProtocol
 from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError
 from smoothcert.models.unaltered import is_unaltered
@@ -82,6 +83,7 @@ def compare_precision(
     Both are the same network in two precisions or forms. Results are written as by `certify_dataset`, with the
     additional columns `differ`, `zeta` and `transferred`.
     """
+    protocol = SamplingProtocol(n0=n0, n=n, alpha=alpha, seed=seed)
     classes = first.num_classes
     if classes is None or second.num_classes != classes or first.noise != second.noise:
         raise UsageError(
@@ -96,7 +98,7 @@ def compare_precision(
 
     def compare(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Record]:
         started = time.perf_counter()
-        votes = both.count_stages(images, (0, n0, n0 + n), seed=seed, index=chosen, batch=batch).numpy()
+        votes = both.count_stages(images, protocol.edges, seed=seed, index=chosen, batch=batch).numpy()
         agreed, differed = votes[..., :classes], votes[..., classes:]
         selection, estimation = (agreed + differed)[:, 0], (agreed + differed)[:, 1]
         predict, radius, _ = certify_votes(selection, estimation, first.noise, alpha)
@@ -110,10 +112,10 @@ def compare_precision(
             certificate = index, label, int(predict[i]), float(radius[i]), seconds, *stages
             yield Comparison(*certificate, int(differ[i]), float(zeta[i]), float(kept[i]))
 
-    settings = {"task": "compare-precision", "n0": n0, "n": n, "alpha": alpha, "seed": seed}
+    settings = {**protocol.settings(), "task": "compare-precision"}
     settings |= {"first": [first.precision, first.form], "second": [second.precision, second.form]}
     job = prepare_job(both, data, out, indices, model, settings)
-    return job.evaluate(Comparison, n0 + n, compare, on_progress)
+    return job.evaluate(Comparison, protocol.edges[-1], compare, on_progress)
 
 
 class _Pair(nn.Module):

@@ -90,16 +90,16 @@ def certify_dataset(
 
     def certify(images: Tensor, chosen: list[int], labels: list[int]) -> Iterable[Record]:
         started = perf_counter()
-        votes = classifier.count_stages(images, protocol.edges, seed=seed, index=chosen, batch=batch)
+        votes = classifier.count_stages(images, protocol.edges, seed=protocol.seed, index=chosen, batch=batch)
         selection, estimation = votes[:, 0].numpy(), votes[:, 1].numpy()
-        uniforms = bound_uniforms(seed, chosen) if bound == "randomised" else None
-        found = certify_votes(selection, estimation, classifier.noise, alpha, bound, uniforms)
+        uniforms = bound_uniforms(protocol.seed, chosen) if protocol.bound == "randomised" else None
+        found = certify_votes(selection, estimation, classifier.noise, protocol.alpha, protocol.bound, uniforms)
         seconds = (perf_counter() - started) / len(chosen)
         rows = zip(chosen, labels, found.prediction, found.radius, votes.tolist(), strict=True)
         for index, label, predict, radius, counts in rows:
             yield Record(index, label, int(predict), float(radius), seconds, *counts)
 
-    return job.evaluate(Record, n0 + n, certify, on_progress)
+    return job.evaluate(Record, protocol.edges[-1], certify, on_progress)
 
 
 def certify_sequentially(

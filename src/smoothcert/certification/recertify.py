@@ -17,13 +17,14 @@ from smoothcert.results.naming import check_name, check_new, counts_path, looks_
 from smoothcert.results.reader import read_results, read_vote_table
 from smoothcert.results.recompute import certify_stored
 from smoothcert.results.records import Record, Results
-from smoothcert.results.sidecar import write_sidecar
+from smoothcert.results.sidecar import check_from_certify, write_sidecar
+from smoothcert.results.stored_protocol import StoredProtocol
 from smoothcert.results.verify import read_verified
 from smoothcert.results.writer import write_rows
 from smoothcert.runtime.atomic_files import file_hash, write_text
 from smoothcert.statistics.bounds import check_count
-from smoothcert.statistics.look_plan import Plan, check_reach, fixed_plan, plan_of
-from smoothcert.statistics.noise import convert_radius, noise_of
+from smoothcert.statistics.look_plan import Plan, check_reach
+from smoothcert.statistics.noise import convert_radius
 
 
 @dataclass(frozen=True)
@@ -54,37 +55,34 @@ def recertify(
         raise UsageError(f"{path} is a cascade; recompute it from the files of its levels.")
     if settings.get("task") != "certify" or not counts_path(path).exists():
         raise UsageError(f"{path} cannot be recomputed: its sidecar from `certify` or its file of votes is missing.")
-    if lacking := [key for key in ("data", "sigma", "n0", "n", "alpha", "seed") if key not in settings]:
-        raise UsageError(f"The sidecar of {path} lacks {', '.join(lacking)}; it was not written by `certify`.")
+    check_from_certify(path, settings, ("data", "sigma", "n0", "n", "alpha", "seed"))
     if not unverified:
         results = read_verified(path)
+    changes = {"bound": wanted.bound, "norm": wanted.norm, "top_k": wanted.top}
+    protocol = StoredProtocol.of({**settings, **{key: value for key, value in changes.items() if value is not None}})
     name = settings["data"].get("name")
     classes = _number_of("classes", wanted.classes, settings.get("classes"), classes_of(name))
     if not classes:
         raise UsageError(f"{path} does not record the number of classes; add `classes`.")
     dimensions = _number_of("dimensions", wanted.dimensions, settings["data"].get("dimensions"), dimensions_of(name))
-    top = settings.get("top_k", 1) if wanted.top is None else wanted.top
-    if top > 1 and settings.get("stop", {}).get("skip_wrong"):
+    if protocol.top > 1 and settings.get("stop", {}).get("skip_wrong"):
         text = "so votes that `top` needs are missing; omit `top`, or certify again without `skip_wrong`"
         raise UsageError(f"{path} was certified with `skip_wrong`, {text}.")
-    bound = wanted.bound or settings.get("bound", "two-sided" if top > 1 else "one-sided")
-    noise = noise_of(settings)
-    norm = wanted.norm or settings.get("norm", noise.norm)
-    stored, looks = _stored(path, results, settings, classes)
-    plan, indices = stored.at(settings["alpha"] if wanted.alpha is None else wanted.alpha), results.idx.tolist()
+    noise, looks, indices = protocol.noise, _looks(path, results, protocol, classes), results.idx.tolist()
+    plan = protocol.plan.at(settings["alpha"] if wanted.alpha is None else wanted.alpha)
     check_reach(plan, np.array([0.5]), noise)
     seen = [looks.get(index, []) for index in indices]
-    options: dict[str, Any] = {"bound": bound, "top": top, "seed": int(settings["seed"])}
+    options: dict[str, Any] = {"bound": protocol.bound, "top": protocol.top, "seed": protocol.seed}
     records = certify_stored(indices, results.label.tolist(), seen, plan, noise, **options)
-    radii = convert_radius([record.radius for record in records], noise.norm, norm, dimensions)
+    radii = convert_radius([record.radius for record in records], noise.norm, protocol.norm, dimensions)
     records = [replace(record, radius=float(radius)) for record, radius in zip(records, radii, strict=True)]
     source = {"file": path.name, "sha256": file_hash(path), "counts_sha256": file_hash(counts_path(path))}
     if wanted.classes:  # the new file must be recomputable without these options
         settings["classes"] = classes
     if wanted.dimensions:
         settings["data"] = {**settings["data"], "dimensions": dimensions}
-    about = {"settings": _settings(settings, plan, bound, norm, top), "recertified_from": source}
-    return records, {**results.about, **about}, looks if "stop" in settings else {}
+    about = {"settings": _settings(settings, plan, protocol), "recertified_from": source}
+    return records, {**results.about, **about}, looks if protocol.sequential else {}
 
 
 def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int | None) -> int | None:
@@ -101,9 +99,9 @@ def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int
     return wanted
 
 
-def _settings(settings: Mapping[str, Any], plan: Plan, bound: str, norm: str, top: int) -> dict[str, Any]:
+def _settings(settings: Mapping[str, Any], plan: Plan, protocol: StoredProtocol) -> dict[str, Any]:
     """Return the settings of the recomputed results; as in `certify`, defaults (the published protocol) are omitted."""
-    given = {"bound": bound, "norm": norm, "top_k": top}
+    given = {"bound": protocol.bound, "norm": protocol.norm, "top_k": protocol.top}
     usual = {"bound": "one-sided", "norm": None if "noise" in settings else "l2", "top_k": 1}
     kept = {key: value for key, value in settings.items() if key not in given}
     if "stop" in kept:
@@ -124,13 +122,10 @@ def write_recertified(
         write_rows(out, records)
 
 
-def _stored(
-    path: Path, results: Results, settings: Mapping[str, Any], classes: int
-) -> tuple[Plan, dict[int, list[Look]]]:
-    """Return a results file's plan and looks; with a fixed n, the looks come from the file of votes."""
-    alpha, stop = float(settings["alpha"]), settings.get("stop")
-    if stop:
-        return plan_of(stop, alpha), read_looks(path, classes)
+def _looks(path: Path, results: Results, protocol: StoredProtocol, classes: int) -> dict[int, list[Look]]:
+    """Return the looks of a results file; with a fixed n, they come from the file of votes."""
+    if protocol.sequential:
+        return read_looks(path, classes)
     table = read_vote_table(path)
     table.require_classes(classes, counts_path(path))
     votes, rows = table.dense(0, len(table), classes), {int(idx): row for row, idx in enumerate(table.idx)}
@@ -141,4 +136,4 @@ def _stored(
                 f"{counts_path(path)} has no votes for image {idx}; resume with the same `certify` command."
             )
         looks[idx] = [Look(idx, look, stage[rows[idx]], look * seconds) for look, stage in enumerate(votes)]
-    return fixed_plan(int(settings["n"]), alpha), looks
+    return looks

@@ -23,12 +23,12 @@ from smoothcert.smoothing.counting import samples_at_once
 from smoothcert.statistics.look_plan import check_reach
 from smoothcert.statistics.stopping import BudgetStop
 
-OnProgress = Callable[[Progress[Record]], None]
+OnRecords = Callable[[Progress[Record]], None]
 _SECONDS_BETWEEN_WRITES = 30.0  # interval at which the rows of a budget run are rewritten
 
 
 def certify_until_decided(
-    job: DatasetJob, protocol: SamplingProtocol, batch: int | None, on_progress: OnProgress | None
+    job: DatasetJob, protocol: SamplingProtocol, batch: int | None, on_progress: OnRecords | None
 ) -> list[Record]:
     """Certify the images of a job until the stopping rule needs no more samples, and return all records.
 
@@ -43,7 +43,7 @@ def certify_until_decided(
     if ranks.size > 1 and isinstance(rule, BudgetStop):
         raise UsageError("A budget cannot be shared by several processes; divide the images with `shard` instead.")
 
-    def begin(store: LookStore, indices: list[int], on_progress: OnProgress | None = None) -> _SequentialRun:
+    def begin(store: LookStore, indices: list[int], on_progress: OnRecords | None = None) -> _SequentialRun:
         return _SequentialRun(job, protocol, store, indices, batch, on_progress)
 
     with LookStore(job.out, job.indices, classes, job.settings, job.segment) as store:
@@ -59,7 +59,7 @@ def _share_looks(
     job: DatasetJob,
     store: LookStore,
     begin: Callable[[LookStore, list[int]], _SequentialRun],
-    on_progress: OnProgress | None,
+    on_progress: OnRecords | None,
 ) -> None:
     """Distribute the missing looks among the ranks, in groups of images."""
     ranks, unfinished = job.ranks, list[int]()
@@ -104,7 +104,7 @@ class _SequentialRun:
         store: LookStore,
         indices: list[int],
         batch: int | None,
-        on_progress: OnProgress | None,
+        on_progress: OnRecords | None,
     ) -> None:
         rule, noise = protocol.stop, job.classifier.noise
         assert rule is not None

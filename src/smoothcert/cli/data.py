@@ -11,7 +11,7 @@ from smoothcert.cli.common_options import add_data_dir, add_resize_options, add_
 from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import say
 from smoothcert.cli.stages import Stages
-from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, REGISTERED, canonical_name
+from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, DOWNLOADABLE, REGISTERED, canonical_name
 from smoothcert.errors import SmoothcertError, UsageError, counted, unknown_name
 
 
@@ -21,8 +21,7 @@ def add_command(commands: Any) -> None:
     data = commands.add_parser("data", help=text, description=text.capitalize() + ".")
     verbs = data.add_subparsers(title="verbs", metavar="VERB", required=True)
     get = _add_verb(verbs, "get", "download datasets from their official sources")
-    names = "dataset: mnist, fashion_mnist, cifar10, cifar100, mnist-c, cifar10-c or cifar100-c"
-    get.add_argument("names", nargs="+", metavar="NAME", help=names)
+    get.add_argument("names", nargs="+", metavar="NAME", help=f"dataset: one of {', '.join(DOWNLOADABLE)}")
     add_data_dir(get)
     get.set_defaults(run=run_get)
     _add_make(verbs)

@@ -81,7 +81,7 @@ def _print_table(titles: list[str], rows: Iterable[Iterable[str]]) -> None:
 
 def _recipe_texts(name: str) -> list[str]:
     from smoothcert.report.sources import paper_places
-    from smoothcert.report.tables.paper_numbers import METHODS, paper_row
+    from smoothcert.report.tables.paper_numbers import method_title, paper_row
     from smoothcert.training.passes import relative_cost
     from smoothcert.training.recipes import load_recipe
 
@@ -90,7 +90,7 @@ def _recipe_texts(name: str) -> list[str]:
     acr = f"{row.acr:.3f}" if row else "-"
     return [
         name,
-        METHODS.get(config.method, config.method),
+        method_title(config.method),
         f"{config.sigma:.2f}",
         acr,
         f"{relative_cost(config):.1f}x",
@@ -100,10 +100,10 @@ def _recipe_texts(name: str) -> list[str]:
 def _pretrained_texts(name: str) -> list[str]:
     from smoothcert.checkpoints.pretrained import bundled_models
     from smoothcert.report.tables.formats import dataset_title
-    from smoothcert.report.tables.paper_numbers import METHODS
+    from smoothcert.report.tables.paper_numbers import method_title
     from smoothcert.training.recipes import load_recipe
 
     config, model = load_recipe(name), bundled_models()[name]
     acr, images = (f"{model['acr']:.3f}", f"{model['images']:,}") if "acr" in model else ("-", "-")
-    method = METHODS.get(config.method, config.method)
+    method = method_title(config.method)
     return [name, dataset_title(config.dataset), config.architecture, method, f"{config.sigma:.2f}", acr, images]

@@ -23,7 +23,7 @@ from smoothcert.errors import SmoothcertError, UsageError, first_line, unknown_n
 from smoothcert.runtime.atomic_files import file_hash, replacing
 from smoothcert.runtime.bounded_files import check_members
 
-Progress = Callable[[str, int, int | None], None]
+OnBytes = Callable[[str, int, int | None], None]
 """Called with the file name, the number of bytes received so far, and the total (None if unknown)."""
 
 
@@ -112,7 +112,7 @@ SOURCES = {
 def fetch_dataset(
     name: str,
     root: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: OnBytes | None = None,
     sources: Mapping[str, DownloadSource] = SOURCES,
 ) -> list[Path]:
     """Download the missing files of a dataset, verify them, and return the paths of all files."""
@@ -179,7 +179,7 @@ def _write_member(name: str, stream: IO[bytes] | None, archive: Path, folder: Pa
         shutil.copyfileobj(stream, out)
 
 
-def _fetch_any(name: str, source: DownloadSource, path: Path, known: KnownFile, progress: Progress | None) -> None:
+def _fetch_any(name: str, source: DownloadSource, path: Path, known: KnownFile, progress: OnBytes | None) -> None:
     failures = []
     for address in (start + path.name for start in source.addresses):
         try:
@@ -201,7 +201,7 @@ def _receive(response: http.client.HTTPResponse) -> bytes:
         raise http.client.HTTPException(error.strerror or error) from error
 
 
-def download(address: str, path: Path, known: KnownFile, progress: Progress | None = None) -> None:
+def download(address: str, path: Path, known: KnownFile, progress: OnBytes | None = None) -> None:
     """Download one file; it appears at `path` only when it is complete, with the expected size and checksum."""
     digest, name = hashlib.new(known.algorithm, usedforsecurity=False), known.algorithm.upper().replace("SHA", "SHA-")
     with urllib.request.urlopen(address, timeout=30) as response, replacing(path) as part, part.open("wb") as out:

@@ -23,7 +23,7 @@ from smoothcert.data.readers.cifar import CIFAR10, CIFAR100, find_cifar
 from smoothcert.data.readers.folder import read_folder
 from smoothcert.data.readers.idx import find_idx
 from smoothcert.data.user_data import as_image_data
-from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, REGISTERED, canonical_name
+from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, DOWNLOADABLE, REGISTERED, canonical_name
 from smoothcert.errors import SmoothcertError, UsageError, first_line, quote, takes, unknown_name
 
 SPLITS = ("train", "test")
@@ -50,6 +50,8 @@ class Dataset:
 
     `find(root, split)` returns a function that reads the split, or None if the files of the split are not below `root`.
     `mean` and `std` are the input normalization of the published networks. `about` describes the dataset in a line.
+    `files` names the missing files and where to put them, with `{root}` and `{folder}`, the dataset's own folder below
+    `root`.
     """
 
     find: Callable[[Path, str], Callable[[], Arrays] | None]
@@ -57,6 +59,7 @@ class Dataset:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     about: str
+    files: str
 
 
 def _find_mini(root: Path, split: str) -> Callable[[], Arrays]:
@@ -65,16 +68,23 @@ def _find_mini(root: Path, split: str) -> Callable[[], Arrays]:
 
 _DIGITS, _CLOTHES = tuple("0123456789"), tuple(_FASHION_NAMES.split(","))
 _find_mnist, _find_fashion = partial(find_idx, _MNIST_PLACES), partial(find_idx, _FASHION_PLACES)
+_IDX_FILES = "its four idx files, gzipped or not, into {folder}"
+_CIFAR_FILES = "{0}-python.tar.gz or {0}-binary.tar.gz, unpacked or not, into {{root}}"
 DATASETS = {
-    "mnist": Dataset(_find_mnist, _DIGITS, *_GRAY, "handwritten digits, 28x28, 60,000 train + 10,000 test"),
-    "mnist-mini": Dataset(_find_mini, _DIGITS, *_GRAY, "a bundled subset of MNIST, 28x28, 6,000 train + 1,000 test"),
-    "fashion_mnist": Dataset(_find_fashion, _CLOTHES, *_GRAY, "clothing, 28x28, 60,000 train + 10,000 test"),
+    "mnist": Dataset(_find_mnist, _DIGITS, *_GRAY, "handwritten digits, 28x28, 60,000 train + 10,000 test", _IDX_FILES),
+    "mnist-mini": Dataset(
+        _find_mini, _DIGITS, *_GRAY, "a bundled subset of MNIST, 28x28, 6,000 train + 1,000 test", ""
+    ),
+    "fashion_mnist": Dataset(
+        _find_fashion, _CLOTHES, *_GRAY, "clothing, 28x28, 60,000 train + 10,000 test", _IDX_FILES
+    ),
     "cifar10": Dataset(
         partial(find_cifar, CIFAR10),
         tuple(_CIFAR10_NAMES.split()),
         (0.4914, 0.4822, 0.4465),
         (0.2023, 0.1994, 0.2010),
         "color photographs of 10 classes, 32x32, 50,000 train + 10,000 test",
+        _CIFAR_FILES.format("cifar-10"),
     ),
     "cifar100": Dataset(
         partial(find_cifar, CIFAR100),
@@ -82,10 +92,12 @@ DATASETS = {
         (0.5071, 0.4867, 0.4408),
         (0.2675, 0.2565, 0.2761),
         "color photographs of 100 classes, 32x32, 50,000 train + 10,000 test",
+        _CIFAR_FILES.format("cifar-100"),
     ),
 }
 IMAGENET_NORMALIZATION = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _IMAGENET_PLACES = ("imagenet", "ImageNet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", ".")
+_IMAGENET_FILES = "its class folders into {folder}/train and {folder}/val"
 IMAGENET_ABOUT = "photographs of 1,000 classes as image folders, 1,281,167 train + 50,000 test"
 
 
@@ -257,15 +269,9 @@ def _load_corrupted(name: str, split: str, data_dir: Path) -> ImageData | None:
 
 def missing(name: str, root: Path) -> str:
     """Return a message that states which files a dataset needs and where to put them."""
-    folder, command = root / name, f"run `smoothcert data get {name}`, or "
-    if name == "imagenet":
-        command, files = "", f"its class folders into {folder / 'train'} and {folder / 'val'}"
-    elif name.startswith("cifar"):
-        stem = name.replace("cifar", "cifar-")
-        files = f"{stem}-python.tar.gz or {stem}-binary.tar.gz, unpacked or not, into {root}"
-    else:
-        files = f"its four idx files, gzipped or not, into {folder}"
-    return f"{name} is not in {root}: {command}put {files}."
+    files = DATASETS[name].files if name in DATASETS else _IMAGENET_FILES
+    command = f"run `smoothcert data get {name}`, or " if name in DOWNLOADABLE else ""
+    return f"{name} is not in {root}: {command}put {files.format(root=root, folder=root / name)}."
 
 
 def _load_folder(

@@ -9,14 +9,14 @@ from typing import Any
 
 FOLDER = Path(__file__).with_name("assets") / "networks"
 SIGMAS = (0.25, 0.5, 1.0)
-METHODS = ("gaussian", "catrs")
+DEMO_METHODS = ("gaussian", "catrs")
 ORDINARY = "ordinary"
 """The network for comparison, trained with negligible noise (sigma 0.01)."""
 
 
 def network_names() -> list[str]:
     """Return the names of all networks on the page, such as `catrs-0.50`."""
-    return [f"{method}-{sigma:.2f}" for method in METHODS for sigma in SIGMAS] + [ORDINARY]
+    return [f"{method}-{sigma:.2f}" for method in DEMO_METHODS for sigma in SIGMAS] + [ORDINARY]
 
 
 def packed_network(name: str) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from smoothcert import __version__
-from smoothcert.demo.networks import METHODS, ORDINARY, SIGMAS, network_facts, network_names, packed_network
+from smoothcert.demo.networks import DEMO_METHODS, ORDINARY, SIGMAS, network_facts, network_names, packed_network
 
 _ASSETS = Path(__file__).with_name("assets")
 _STYLES = ("page", "cards", "board")
@@ -67,7 +67,7 @@ def _content() -> dict[str, object]:
 def _facts() -> list[str]:
     """Return the notes on statistics, networks, noise, attacks and digits that the page lists."""
     epochs = {name: network_facts(name)["epochs"] for name in network_names()}
-    trained = {method: epochs[f"{method}-{SIGMAS[0]:.2f}"] for method in METHODS}
+    trained = {method: epochs[f"{method}-{SIGMAS[0]:.2f}"] for method in DEMO_METHODS}
     return [
         "The certificates are real: 100 votes choose the answer, n fresh votes bound its probability with the exact "
         f"Clopper-Pearson bound, and a certificate is wrong with probability at most {_ALPHA}. Until all n votes are "

@@ -109,7 +109,14 @@ class StepOutput:
     parts: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
 
     def watched(self) -> dict[str, Tensor]:
-        """Return the loss and scalar parts, detached. Raise if the loss is not a scalar, or `parts` is invalid."""
+        """Return the values to record.
+
+        Returns:
+            The loss and the scalar parts by name, detached.
+
+        Raises:
+            UsageError: If the loss is not a scalar, or `parts` does not map names to tensors.
+        """
         if not isinstance(self.loss, Tensor) or self.loss.dim():
             got = f"shape {list(self.loss.shape)}" if isinstance(self.loss, Tensor) else kind_of(self.loss)
             raise UsageError(f"Expected the loss of a step to be a scalar tensor, but got {got}.")

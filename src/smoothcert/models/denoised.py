@@ -25,6 +25,9 @@ class Denoised(nn.Module):
         noise_level: The denoiser's second argument, usually the sigma that you certify with; by default, the denoiser
             is called with the images only.
 
+    Raises:
+        UsageError: If `denoiser` or `classifier` is not callable.
+
     Example:
         >>> shrink = lambda x, level: x / (1 + level**2)
         >>> model = Denoised(shrink, lambda x: torch.cat([x, 1 - x], dim=1), noise_level=1.0)

@@ -14,7 +14,7 @@ from typing import Any
 
 from smoothcert.data import ImageData, find_corrupted, load_dataset, select_rows
 from smoothcert.errors import SmoothcertError, UsageError, unknown_name
-from smoothcert.report.tables.paper_numbers import METHODS, OTHER_METHODS
+from smoothcert.report.tables.paper_numbers import method_title
 from smoothcert.results.naming import counts_path, results_name, sidecar_path
 from smoothcert.results.sidecar import read_sidecar
 from smoothcert.runtime.atomic_files import file_hash
@@ -41,7 +41,7 @@ class Job:
     @property
     def label(self) -> str:
         """Name of the job's row in the table."""
-        name = {**METHODS, **OTHER_METHODS}.get(self.config.method, self.config.method)
+        name = method_title(self.config.method)
         return name if self.setup in ("", "-", "5 seeds") else f"{name}, {self.setup}"
 
 

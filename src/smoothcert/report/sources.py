@@ -19,7 +19,7 @@ from smoothcert.report.corrupted.grouping import read_corrupted
 from smoothcert.report.corrupted.results import CorruptedResults
 from smoothcert.report.results_reader import ResultsReader
 from smoothcert.report.tables.entries import Entry, describe
-from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.paper_numbers import method_title
 from smoothcert.report.tables.unique_titles import make_titles_unique
 from smoothcert.results.image_lists import images_of
 from smoothcert.results.naming import is_companion, sidecar_path
@@ -176,7 +176,7 @@ def _match_paper_row(run: Run, name: str | None) -> Entry:
     if place is None or run.entry.protocol or not run.entry.method:  # all rows of the paper use the published protocol
         return run.entry
     table, setup = place
-    label = name or f"{METHODS.get(run.entry.method or '', run.entry.name)}, {setup}"
+    label = name or f"{method_title(run.entry.method, run.entry.name)}, {setup}"
     return dataclasses.replace(run.entry, name=label, paper=(table, setup))
 
 

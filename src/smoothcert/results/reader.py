@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcert.dataset_names import classes_of
 from smoothcert.errors import SmoothcertError, takes
 from smoothcert.results.naming import counts_path, results_stem, sidecar_path
 from smoothcert.results.records import COLUMNS, Results, parse_seconds
-from smoothcert.results.sidecar import read_sidecar
+from smoothcert.results.sidecar import known_classes, read_sidecar
 from smoothcert.results.vote_table import VoteTable, parse_votes
 from smoothcert.runtime.bounded_files import read_bytes
 from smoothcert.statistics.bounds import check_count
@@ -150,8 +149,7 @@ def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArr
 def _recorded_classes(path: Path) -> int | None:
     """Return the number of classes recorded in the sidecar or, if none is, of the dataset; None if unknown."""
     sidecar = sidecar_path(path)
-    settings = read_sidecar(sidecar).get("settings", {}) if sidecar.exists() else {}
-    return settings.get("classes") or classes_of(str(settings.get("data", {}).get("name")))
+    return known_classes(read_sidecar(sidecar).get("settings", {})) if sidecar.exists() else None
 
 
 def read_vote_table(path: Path) -> VoteTable:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.results.image_lists import images_of
 from smoothcert.results.naming import counts_path, looks_path, sidecar_path
@@ -56,6 +57,23 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
             f"{results} was made with different settings ({changes}); move it elsewhere or choose another `out`."
         )
     return {"settings": before, "segments": list(content.get("segments", []))}
+
+
+def check_from_certify(results: Path, settings: Mapping[str, Any], needed: Sequence[str]) -> None:
+    """Raise if the settings lack entries that `certify` writes."""
+    if lacking := [key for key in needed if key not in settings]:
+        raise UsageError(f"The sidecar of {results} lacks {', '.join(lacking)}; it was not written by `certify`.")
+
+
+def known_classes(settings: Mapping[str, Any]) -> int | None:
+    """Return the number of classes that is recorded or known for the dataset, or None."""
+    return settings.get("classes") or classes_of(settings.get("data", {}).get("name"))
+
+
+def known_dimensions(settings: Mapping[str, Any]) -> int | None:
+    """Return the number of values per image that is recorded or known for the dataset, or None."""
+    data = settings.get("data", {})
+    return data.get("dimensions") or dimensions_of(data.get("name"))
 
 
 def check_function(results: Path, before: Sequence[Mapping[str, Any]], segment: Mapping[str, Any]) -> None:

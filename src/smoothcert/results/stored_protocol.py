@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.errors import UsageError
+from smoothcert.results.sidecar import known_classes, known_dimensions
 from smoothcert.statistics.bounds import Floats
 from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.certify import certify_looks
@@ -39,7 +39,7 @@ class StoredProtocol:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StoredProtocol:
         """Read the settings of a sidecar; raise if they contradict each other."""
-        noise, stop, data = noise_of(settings), settings.get("stop"), settings.get("data", {})
+        noise, stop = noise_of(settings), settings.get("stop")
         alpha, top = float(settings["alpha"]), int(settings.get("top_k", 1))
         plan = plan_of(stop, alpha) if stop else fixed_plan(int(settings["n"]), alpha)
         _check_plan(plan, (stop or {}).get("rule"), int(settings["n"]))
@@ -52,8 +52,8 @@ class StoredProtocol:
             top=top,
             seed=int(settings.get("seed", 0)),
             norm=settings.get("norm", noise.norm),
-            classes=settings.get("classes") or classes_of(data.get("name")),
-            dimensions=data.get("dimensions") or dimensions_of(data.get("name")),
+            classes=known_classes(settings),
+            dimensions=known_dimensions(settings),
             cascade=_cascade_rule(settings["cascade"], noise, alpha) if "cascade" in settings else None,
         )
 

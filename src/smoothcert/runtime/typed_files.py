@@ -38,6 +38,8 @@ class Between:
         return self.words or f"from {self.low:g} to {self.high:g}"
 
 
+Json = dict[str, Any]
+"""A JSON object."""
 Count = Annotated[int, Between(1, 2**53, ">= 1")]
 """A count, at least one."""
 Index = Annotated[int, Between(0, 2**53, ">= 0")]

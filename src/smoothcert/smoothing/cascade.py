@@ -88,9 +88,22 @@ class Cascade:
         index: Any = None,
         batch: int | None = None,
     ) -> Any:
-        """Return the class that the cascade predicts, or -1 if the votes do not settle it at confidence 1 - alpha.
+        """Classify one input or a batch.
 
-        See `certify` for the arguments.
+        Args:
+            x: One input or a batch.
+            n0: Number of noise samples per level that select the class.
+            n: Number of fresh noise samples per level that bound probabilities.
+            alpha: Maximum probability that the prediction is not the class of the cascade.
+            seed: Seed of the noise, or None for a fresh one.
+            index: One integer per input, below 2**32, that identifies its noise (default: a hash of the input).
+            batch: Number of noisy samples in memory at once (default: chosen for the device).
+
+        Returns:
+            The class, or -1 if the votes do not settle it; int64 [batch] for a batch.
+
+        Raises:
+            UsageError: If an input is not valid, or n is too small to settle anything at `alpha`.
         """
         return self.certify(x, n0, n, alpha, seed=seed, index=index, batch=batch).prediction
 

@@ -7,10 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from smoothcert.errors import UsageError
-from smoothcert.statistics.bounds import failure_upper_bound
+from smoothcert.statistics.bounds import Floats, failure_upper_bound
 from smoothcert.statistics.noise import Noise
 
-Floats = NDArray[np.float64]
 _TAIL = 10  # standard deviations from the mean beyond which the sum is truncated
 
 

@@ -17,9 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smoothcert.errors import UsageError, quote, takes
 from smoothcert.statistics.bootstrap import resample_blocks
-from smoothcert.statistics.bounds import as_floats, check_alpha, check_count, check_seed
-
-Floats = NDArray[np.float64]
+from smoothcert.statistics.bounds import Floats, as_floats, check_alpha, check_count, check_seed
 
 
 class Certificates(Protocol):
@@ -34,14 +32,14 @@ class Certificates(Protocol):
         """True where the certified class is the label."""
 
 
-Certified = ArrayLike | Certificates | Sequence[Any]
+CertifiedRows = ArrayLike | Certificates | Sequence[Any]
 
 
 def _column(results: Any, name: str) -> Any:
     return getattr(results, name) if hasattr(results, name) else [getattr(record, name) for record in results]
 
 
-def _columns(radius: Certified, correct: ArrayLike | None) -> tuple[Floats, NDArray[np.bool_]]:
+def _columns(radius: CertifiedRows, correct: ArrayLike | None) -> tuple[Floats, NDArray[np.bool_]]:
     """Return arrays of radii and correctness; if `correct` is None, `radius` must be results or records with both."""
     if correct is None:
         try:
@@ -60,7 +58,7 @@ def _columns(radius: Certified, correct: ArrayLike | None) -> tuple[Floats, NDAr
     return radii, right
 
 
-def robust_radius(radius: Certified, correct: ArrayLike | None = None) -> Floats:
+def robust_radius(radius: CertifiedRows, correct: ArrayLike | None = None) -> Floats:
     """Return each image's contribution to the ACR: its radius, or 0 if the prediction is wrong.
 
     Args:
@@ -79,7 +77,7 @@ def robust_radius(radius: Certified, correct: ArrayLike | None = None) -> Floats
     return np.where(right, radii, 0.0)
 
 
-def average_certified_radius(radius: Certified, correct: ArrayLike | None = None) -> float:
+def average_certified_radius(radius: CertifiedRows, correct: ArrayLike | None = None) -> float:
     """Return the average certified radius, ACR (Zhai et al., 2020).
 
     Args:
@@ -97,7 +95,7 @@ def average_certified_radius(radius: Certified, correct: ArrayLike | None = None
     return float(robust_radius(radius, correct).mean())
 
 
-def certified_accuracy(radius: Certified, correct: ArrayLike | None = None, at: ArrayLike = 0.0) -> Floats:
+def certified_accuracy(radius: CertifiedRows, correct: ArrayLike | None = None, at: ArrayLike = 0.0) -> Floats:
     """Return the share of images classified correctly with a radius of at least `at`.
 
     Args:
@@ -132,6 +130,9 @@ def linf_accuracy(radius: ArrayLike, correct: ArrayLike, at: ArrayLike, dimensio
 
     Returns:
         The certified accuracy at each radius of `at`, between 0 and 1.
+
+    Raises:
+        UsageError: If an argument is invalid.
 
     Example:
         >>> linf_accuracy([1.0, 2.0], [True, True], [0.25, 0.5], dimensions=16).tolist()
@@ -172,6 +173,9 @@ def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rh
 
     Returns:
         The bound at confidence 1 - rho, at least 0.
+
+    Raises:
+        UsageError: If an argument is invalid.
 
     Example:
         >>> float(high_probability_accuracy(0.6, images=500, alpha=0.001).round(4))

@@ -57,6 +57,10 @@ class TableStop(StopRule):
 
     Args:
         radii: Radii of the grid. Radius 0 (certified at all) is always included.
+        skip_wrong: Stop after the selection if the selected class is not the label; see `StopRule`.
+
+    Raises:
+        UsageError: If a value is invalid.
 
     Example:
         >>> TableStop(radii=(0.25, 0.5)).plan(n=1000, alpha=0.001).looks
@@ -90,6 +94,10 @@ class RadiusStop(StopRule):
 
     Args:
         radius: The radius. With radius 0, it is decided whether the image is certified at all.
+        skip_wrong: Stop after the selection if the selected class is not the label; see `StopRule`.
+
+    Raises:
+        UsageError: If a value is invalid.
 
     Example:
         >>> RadiusStop(radius=0.5).plan(n=1000, alpha=0.001).looks[:3]
@@ -129,6 +137,11 @@ class BudgetStop(TableStop):
         samples: Total number of samples for all images.
         images: Number of images that share the budget, over all shards (default: the images of this job).
         shard: (i, n) if this job is the i-th of n shards, counted from 1.
+        radii: Radii of the grid, as for `TableStop`.
+        skip_wrong: Stop after the selection if the selected class is not the label; see `StopRule`.
+
+    Raises:
+        UsageError: If a value is invalid, or shards would split pools.
 
     Example:
         >>> BudgetStop(samples=24_000, radii=(0.25, 0.5)).plan(n=1000, alpha=0.001).alphas[0] < 0.001

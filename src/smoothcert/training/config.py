@@ -49,9 +49,51 @@ class TrainConfig(  # fields are ordered from the last base class to the first; 
 ):
     """The configuration of a training run: the settings in recipes and in the flags of `smoothcert train`.
 
-    The keyword arguments are the fields of `RunSettings`, `BatchSettings`, `LearningRateSettings`, `OptimizerSettings`,
-    `ImageSettings`, `ComputeSettings`, `SoftLabelSettings`, `SamplingSettings` and `FineTuningSettings`. All have
-    defaults.
+    All arguments have defaults; `smoothcert train --help` describes their values.
+
+    Args:
+        name: Name of the run and of its folder.
+        dataset: Dataset, .npz file or image folder.
+        architecture: Network architecture.
+        method: Training method.
+        options: Options of the method.
+        sigma: Standard deviation of the noise.
+        seed: Seed of all random numbers of the run.
+        epochs: Passes over the training images.
+        batch: Images per mini-batch.
+        steps: Steps per mini-batch: `split` as the published code does, or `whole`.
+        learning_rate: Initial learning rate; with a one-cycle schedule or warm-up, the highest.
+        schedule: `step`, `one-cycle` or `cosine`.
+        lr_step: Epochs between drops of the learning rate.
+        lr_factor: Factor that multiplies the learning rate at each drop.
+        lr_drops: `late`, as in the published code, or `on-time`, as in the paper.
+        final_drop: One more drop: `none`, `one-epoch` or `to-the-end`.
+        final_drop_epoch: Epoch of the final drop.
+        momentum: Momentum of SGD.
+        weight_decay: Weight decay.
+        batch_norm: BatchNorm statistics with several processes: `local` or `synced`.
+        augmentation: `none`, `crop-flip` or `resized-crop-flip`.
+        resize: Image folders: shorter side of a test image after resizing.
+        crop: Image folders: side of the square crop.
+        skip_broken: Image folders: replace training images that cannot be decoded.
+        precision: `fp32`, `tf32` or `bf16`.
+        teacher: Checkpoint or run folder of the network that makes the soft labels.
+        label_sigma: Noise level of the soft labels.
+        label_samples: Noise samples per image for the soft labels.
+        label_view: Images that the soft labels are for: `clean` or `augmented`.
+        sampling: Choice of images: `shuffle` or `replacement`.
+        sampling_epoch: First epoch that draws with replacement.
+        discard_below: Share of correct votes below which an image is dropped.
+        discard_samples: Noise samples per image for discarding.
+        discard_file: File with shares of correct votes to use for discarding.
+        reweight_every: Epochs between updates of the image weights.
+        reweight_samples: Noise samples per image for reweighting.
+        init: Initial weights.
+        optimizer: `sgd` or `adamw`.
+        warmup_epochs: Epochs over which the learning rate rises.
+        validation: Fraction of the training images to set aside for measuring the accuracy.
+        network: Fingerprint of a user's network, recorded by training.
+        initial_weights: Fingerprint of the initial weights, recorded by training.
 
     Raises:
         UsageError: If a value is invalid. The message names the field.
@@ -81,7 +123,18 @@ class TrainConfig(  # fields are ordered from the last base class to the first; 
 
     @takes(epoch=Integral, progress=Real)
     def learning_rate_at(self, epoch: int, progress: float = 0.0) -> float:
-        """Return the learning rate in an epoch, when a fraction `progress` of all steps is done."""
+        """Compute the learning rate.
+
+        Args:
+            epoch: The number of the epoch, from 0.
+            progress: Fraction of all steps of the run that are done.
+
+        Returns:
+            The learning rate.
+
+        Raises:
+            UsageError: If an argument is out of range.
+        """
         if not (0 <= epoch < 1 << 31 and 0 <= progress <= 1):
             got = f"{quote(epoch)} and {quote(progress)}"
             raise UsageError(f"Expected `epoch` to be from 0 to 2**31 - 1 and `progress` from 0 to 1, but got {got}.")

@@ -40,7 +40,15 @@ class StepDraws:
         return self._share.images if self._share else len(x)
 
     def noise(self, x: Tensor, count: int) -> Tensor:
-        """Return standard normal values of shape [count, *x.shape]."""
+        """Draw standard normal values.
+
+        Args:
+            x: The images of this process.
+            count: Number of values per entry of `x`.
+
+        Returns:
+            The values, [count, *x.shape].
+        """
         numbers = torch.arange(self._noises, self._noises + count, device=x.device).unsqueeze(1)
         self._noises += count
         return self._normal(x, Purpose.TRAINING + numbers).view(count, *x.shape)
@@ -51,7 +59,15 @@ class StepDraws:
         return self._normal(x, Purpose.TRAINING + _DIRECTION + self._directions).view_as(x)
 
     def uniform(self, x: Tensor, count: int) -> Tensor:
-        """Return uniform random values in [0, 1), of shape [len(x), count]."""
+        """Draw uniform random values in [0, 1).
+
+        Args:
+            x: The images of this process.
+            count: Number of values per image.
+
+        Returns:
+            The values, [images, count].
+        """
         self._uniforms += 1
         last = Purpose.TRAINING + _UNIFORM + self._uniforms
         return uniform(self.seed, (self._positions(x), self.step, last), count, device=x.device)

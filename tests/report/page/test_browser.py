@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import PIL.Image
 import pytest
-from browsing import DESKTOP, PHONE, Opened, launched_browser, serious
+from browsing import DESKTOP, PHONE, Opened, serious
 from page_runs import hashes, make_run
 from statsmodels.stats.proportion import proportion_confint
 
@@ -29,12 +29,6 @@ CORRUPTIONS = {
     "ACR of CAT-RS": {("fog", 1): 0.5, ("fog", 2): 0.25, ("glass_blur", 1): 0.75},
     "accuracy": {("fog", "Gaussian"): 50.0, ("mean", "Gaussian"): 50.0, ("fog", HOSTILE): 75.0},
 }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with launched_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

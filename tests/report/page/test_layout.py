@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 import pytest
-from browsing import PHONE, Opened, launched_browser
+from browsing import PHONE, Opened
 from page_runs import make_run
 
 from smoothcert.report.page import render_page
@@ -36,12 +36,6 @@ TARGETS = """() => [...document.querySelectorAll("button, select, input, summary
   .map((element) => [element.textContent.trim(), (element.closest("label") ?? element).getBoundingClientRect()])
   .filter(([, box]) => box.width < 24 || box.height < 24)
   .map(([text, box]) => `${text}: ${box.width} x ${box.height}`)"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with launched_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

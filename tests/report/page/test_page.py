@@ -42,7 +42,7 @@ from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.palette import DARK, HEAT, LIGHT, METHOD_COLORS
 from smoothcert.report.sources import read_findings, read_runs
 from smoothcert.report.tables.formats import dataset_title
-from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS
 from smoothcert.report.tables.table import build_table
 from smoothcert.report.tables.winners import best_by_radius, comparable_rows, leads_by_sigma
 from smoothcert.results.reader import read_results
@@ -338,8 +338,8 @@ def test_colors_differ_for_the_color_blind(scheme, kind):
 
 
 def test_a_method_has_one_color_on_the_page_and_in_figures(folder, tmp_path):
-    assert set(METHOD_COLORS) == set(METHODS)
-    assert plots._COLORS[list(METHODS).index("catrs")] == LIGHT[METHOD_COLORS["catrs"]]
+    assert set(METHOD_COLORS) == set(PAPER_METHODS)
+    assert plots._COLORS[list(PAPER_METHODS).index("catrs")] == LIGHT[METHOD_COLORS["catrs"]]
     (run,) = read_runs([str(folder / "catrs-0.5")])
     page = render_page([run], build_table([run.entry]))
     assert f"--run-{METHOD_COLORS['catrs']}: {LIGHT[METHOD_COLORS['catrs']]};" in page

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from smoothcert.data.corruptions.noise import Image, as_floats, per_channel
 from smoothcert.errors import SmoothcertError
 
-Point = tuple[float, float]
+XY = tuple[float, float]
 """Column and row."""
 
 
-def _line(shape: tuple[int, ...], start: Point, end: Point) -> NDArray[np.float64]:
+def _line(shape: tuple[int, ...], start: XY, end: XY) -> NDArray[np.float64]:
     """Draw a line from left to right that fades out within a vertical distance of 1.45 pixels."""
     height, width = shape[:2]
     slope = (end[1] - start[1]) / (end[0] - start[0])
@@ -51,7 +51,7 @@ def zigzag(image: Image, random: Generator) -> Image:
     return image + _zigzag(image.shape, (2, row), (width - 3, row + int(random.integers(-5, 5))))[..., None]
 
 
-def _zigzag(shape: tuple[int, ...], start: Point, end: Point, tooth: float = 2.0) -> NDArray[np.float64]:
+def _zigzag(shape: tuple[int, ...], start: XY, end: XY, tooth: float = 2.0) -> NDArray[np.float64]:
     lean = math.atan2(end[1] - start[1], end[0] - start[0])
     length = math.hypot(end[0] - start[0], end[1] - start[1])
     teeth = int((length - tooth) // (2 * tooth)) + 1

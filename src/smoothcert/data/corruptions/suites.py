@@ -14,7 +14,8 @@ from smoothcert.data.corruptions import blur, drawing, geometry, noise, weather
 from smoothcert.data.corruptions.noise import Image
 from smoothcert.errors import UsageError, unknown_name
 
-Settings = tuple[Any, ...]
+Arguments = tuple[Any, ...]
+"""Arguments of a corruption at one severity."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,11 @@ class Suite:
     """
 
     severities: int
-    corruptions: Mapping[str, tuple[Callable[..., Image], Sequence[Settings]]]
-    held_out: Mapping[str, tuple[Callable[..., Image], Sequence[Settings]]]
+    corruptions: Mapping[str, tuple[Callable[..., Image], Sequence[Arguments]]]
+    held_out: Mapping[str, tuple[Callable[..., Image], Sequence[Arguments]]]
     rounded: bool
 
-    def find(self, name: str) -> tuple[Callable[..., Image], Sequence[Settings]]:
+    def find(self, name: str) -> tuple[Callable[..., Image], Sequence[Arguments]]:
         """Return the function and the settings of a corruption."""
         known = {**self.corruptions, **self.held_out}
         if name not in known:
@@ -38,7 +39,7 @@ class Suite:
         return known[name]
 
 
-def _each(*values: float) -> list[Settings]:
+def _each(*values: float) -> list[Arguments]:
     return [(value,) for value in values]
 
 

@@ -11,7 +11,7 @@ from smoothcert.report.sources import Run, paper_places, recipe_of
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.beyond_acr import vote_shares_of
 from smoothcert.report.tables.formats import dataset_title
-from smoothcert.report.tables.paper_numbers import METHODS, method_rank, paper_row
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS, method_rank, method_title, paper_row
 from smoothcert.training.recipes import paper_tables
 
 _SIGMAS = (0.25, 0.5, 1.0)
@@ -71,13 +71,13 @@ def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
     panels: list[Panel] = []
     for sigma in _SIGMAS:
         members = {
-            METHODS[run.entry.method]: run.entry.results
+            PAPER_METHODS[run.entry.method]: run.entry.results
             for run in reversed(runs)
             if run.entry.group == (dataset, sigma)
-            and run.entry.method in METHODS
+            and run.entry.method in PAPER_METHODS
             and recipe_of(run) not in paper_places()
         }
-        ordered = {name: members[name] for name in METHODS.values() if name in members}
+        ordered = {name: members[name] for name in PAPER_METHODS.values() if name in members}
         panels += [Curves(rf"$\sigma={sigma:.2f}$", ordered)] if ordered else []
     return panels
 
@@ -94,7 +94,7 @@ def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -
         if entry := entries.get(recipe):
             printed = paper_row(entry.dataset, entry.sigma, entry.method, table.paper, setup) if paper else None
             symbol, _, value = setup.partition("=")
-            name = METHODS[entry.method or ""] + (rf", $\{symbol}$" if value else "")
+            name = method_title(entry.method) + (rf", $\{symbol}$" if value else "")
             lines.setdefault(name, []).append(Point(entry.results, value, printed))
     return [Tradeoff(radius, lines) for radius in radii] if any(len(line) > 1 for line in lines.values()) else []
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from smoothcert.report.figures.canvas import STYLE, SUFFIXES, new_figure, save_figure
 from smoothcert.report.palette import LIGHT, METHOD_COLORS
 from smoothcert.report.tables.entries import Entry
-from smoothcert.report.tables.paper_numbers import METHODS, PaperRow
+from smoothcert.report.tables.paper_numbers import PAPER_METHODS, PaperRow
 from smoothcert.results.records import Results
 from smoothcert.statistics.evaluation import share_up_to
 from smoothcert.statistics.metrics import average_certified_radius, certified_accuracy
 
 # The report page's colors, in the order of the methods; line styles and markers tell runs apart in black and white.
-_COLORS = tuple(LIGHT[METHOD_COLORS[method]] for method in METHODS)
+_COLORS = tuple(LIGHT[METHOD_COLORS[method]] for method in PAPER_METHODS)
 _STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-")
 _MARKERS = "osD^vPX"
 
@@ -155,9 +155,9 @@ def _method_index(name: str) -> int | None:
     >>> _method_index("CAT-RS"), _method_index("Stability, seed 1"), _method_index("mine")
     (6, 1, None)
     """
-    for index, known in enumerate([*METHODS, *METHODS.values()]):
+    for index, known in enumerate([*PAPER_METHODS, *PAPER_METHODS.values()]):
         if re.match(rf"{re.escape(known)}(,| \(| \[|$)", name, re.IGNORECASE):
-            return index % len(METHODS)
+            return index % len(PAPER_METHODS)
     return None
 
 

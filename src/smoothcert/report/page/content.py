@@ -24,12 +24,12 @@ from smoothcert.report.palette import METHOD_COLORS
 from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import TEXT_COLUMNS, TEXT_FORMATS, dataset_title, row_lines, sheet
-from smoothcert.report.tables.paper_numbers import METHODS, paper_row
+from smoothcert.report.tables.paper_numbers import method_title, paper_row
 from smoothcert.report.tables.table import Table, TableRow
+from smoothcert.runtime.typed_files import Json
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.method_options import known_methods
 
-Json = dict[str, Any]
 _PATH = re.compile(r"""(?:(?<![^\s"'(=])(?:~|\.\.)?|\b[A-Za-z]:)[/\\](?:[^\s/\\"']+[/\\])+([^\s/\\"']*)""")
 SHARE_EDGES = (
     *(tenth / 10 for tenth in range(10)),
@@ -135,7 +135,7 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
         "datasetName": dataset_title(entry.dataset) if entry.dataset else "unknown dataset",
         "sigma": entry.sigma,
         "method": entry.method,
-        "methodName": METHODS.get(entry.method or "", with_symbols(entry.name)),
+        "methodName": method_title(entry.method, with_symbols(entry.name)),
         "images": len(results),
         "n": entry.n,
         "acr": [row.acr.value, row.acr.standard_error if len(results) > 1 else None, row.acr.low, row.acr.high],

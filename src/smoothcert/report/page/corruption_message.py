@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,8 @@ from smoothcert.report.sources import Run
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.formats import dataset_title
 from smoothcert.report.tables.paired import normal_estimate
+from smoothcert.runtime.typed_files import Json
 from smoothcert.statistics.metrics import Estimate
-
-Json = dict[str, Any]
 
 
 def without_clean_run(networks: Sequence[CorruptedResults], entries: Sequence[Entry]) -> dict[str, list[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,8 @@ from smoothcert.report.page.image_sheet import Pictures, check_same_dataset, mak
 from smoothcert.report.page.votes import Votes
 from smoothcert.report.sources import Run
 from smoothcert.report.tables.formats import dataset_title
+from smoothcert.runtime.typed_files import Json
 
-Json = dict[str, Any]
 Load = Callable[[str], Pictures]
 """Returns the test images of a dataset; raises SmoothcertError if they are not available."""
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 from smoothcert.report.page.phrases import SIGMA, ahead_text, at_sigma, listed
 from smoothcert.report.page.training_cost import Trained, cost_sentence
 from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import dataset_title
-from smoothcert.report.tables.paper_numbers import METHODS
+from smoothcert.report.tables.paper_numbers import method_title
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.report.tables.winners import (
     BestAt,
@@ -22,9 +21,8 @@ from smoothcert.report.tables.winners import (
     leads_by_sigma,
     method_name,
 )
+from smoothcert.runtime.typed_files import Json
 from smoothcert.training.config import TrainConfig
-
-Json = dict[str, Any]
 
 
 def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Sequence[str]]) -> list[Json]:
@@ -72,7 +70,7 @@ def _without_clean_run(names: Sequence[str]) -> str:
 
 def _missing_runs(rows: Sequence[TableRow]) -> list[str]:
     """Name the noise levels at which a method has no run but another method has one."""
-    names = {method_name(row): METHODS.get(row.entry.method or "", _name(row)) for row in rows}
+    names = {method_name(row): method_title(row.entry.method, _name(row)) for row in rows}
     sigmas = sorted({row.entry.sigma for row in rows if row.entry.sigma})
     present = {(method_name(row), row.entry.sigma) for row in rows}
     lacking = {key: [sigma for sigma in sigmas if (key, sigma) not in present] for key in names}

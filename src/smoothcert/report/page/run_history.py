@@ -11,8 +11,8 @@ from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.results.naming import counts_path, sidecar_path
 from smoothcert.runtime.atomic_files import file_hash
+from smoothcert.runtime.typed_files import Json
 
-Json = dict[str, Any]
 _NOT_CURVES = ("epoch", "seconds")
 
 

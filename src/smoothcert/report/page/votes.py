@@ -12,8 +12,7 @@ from scipy.special import ndtr
 from smoothcert.results.naming import counts_path
 from smoothcert.results.reader import read_vote_table
 from smoothcert.results.records import Results
-
-Ints = NDArray[np.int64]
+from smoothcert.results.vote_table import Ints
 
 
 @dataclass(frozen=True)

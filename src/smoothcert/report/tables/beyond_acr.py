@@ -15,7 +15,8 @@ from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.report.tables.winners import best_by_radius
 from smoothcert.results.naming import counts_path
 from smoothcert.results.reader import read_vote_table
-from smoothcert.statistics.evaluation import Floats, expected_radii, label_shares, share_up_to
+from smoothcert.statistics.bounds import Floats
+from smoothcert.statistics.evaluation import expected_radii, label_shares, share_up_to
 from smoothcert.statistics.noise import noise_of
 
 if TYPE_CHECKING:

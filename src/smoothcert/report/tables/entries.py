@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from smoothcert.model_names import is_bundled
-from smoothcert.report.tables.paper_numbers import ALIASES, METHODS, OTHER_METHODS
+from smoothcert.report.tables.paper_numbers import ALIASES, PAPER_METHODS, method_title
 from smoothcert.report.tables.protocol import protocol_of
 from smoothcert.results.records import Results
 from smoothcert.statistics.bounds import largest_radius
@@ -97,7 +97,7 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     own = stated or _own_name(results)  # name of a method or model that is not in the paper
     protocol = protocol_of(settings)
     ensemble = settings.get("model", {}).get("ensemble")
-    label = name or {**METHODS, **OTHER_METHODS}.get(method) or own or results.name
+    label = name or method_title(method, own or results.name)
     architecture = settings.get("model", {}).get("architecture")
     if architecture and not is_bundled(architecture) and not ensemble:  # a user's network: not a row of the paper
         own, method = f"{method} ({architecture})", ""
@@ -109,7 +109,7 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
         name=f"{label} [{protocol}]" if protocol else label,
         dataset=settings.get("data", {}).get("name") or given.get("dataset"),
         sigma=sigma,
-        method=None if ensemble else method if method in METHODS else own,
+        method=None if ensemble else method if method in PAPER_METHODS else own,
         n=settings.get("n"),
         alpha=settings.get("alpha"),
         protocol=protocol,

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-METHODS = {
+PAPER_METHODS = {
     "gaussian": "Gaussian",
     "stability": "Stability",
     "smoothadv": "SmoothAdv",
@@ -49,9 +49,18 @@ class PaperRow:
     linf: Mapping[float, float] = field(default_factory=dict)
 
 
+def method_title(method: str | None, default: str = "") -> str:
+    """Return the display name of a method; for an unknown method, `default` or else its own name.
+
+    >>> method_title("first-failure"), method_title("mine"), method_title(None, "a run")
+    ('First failure', 'mine', 'a run')
+    """
+    return {**PAPER_METHODS, **OTHER_METHODS}.get(method or "", default or method or "")
+
+
 def method_rank(method: str | None) -> int:
     """Return the position of a method in the paper's tables; unknown methods come last."""
-    return list(METHODS).index(method) if method in METHODS else len(METHODS)
+    return list(PAPER_METHODS).index(method) if method in PAPER_METHODS else len(PAPER_METHODS)
 
 
 @cache

@@ -12,6 +12,7 @@ from smoothcert.errors import UsageError
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.paper_numbers import PaperRow, method_rank, paper_row
 from smoothcert.report.tables.protocol import check_comparable, check_same_protocol
+from smoothcert.results.sidecar import known_dimensions
 from smoothcert.statistics import metrics
 
 
@@ -106,7 +107,7 @@ def _build_row(
     results = entry.results
     linf_accuracy: tuple[float, ...] = ()
     if linf:
-        dimensions = entry.settings.get("data", {}).get("dimensions") or dimensions_of(entry.dataset)
+        dimensions = known_dimensions(entry.settings) or dimensions_of(entry.dataset)
         if dimensions is None:
             raise UsageError(f"`linf` needs the image size of {entry.name}; name its dataset with `dataset`.")
         linf_accuracy = tuple(100 * metrics.linf_accuracy(results.radius, results.correct, linf, dimensions))
