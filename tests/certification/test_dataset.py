@@ -343,7 +343,7 @@ def test_nan_scores_stop_the_run_and_keep_what_is_there(trained_lenet, mini, tmp
 
     def sometimes_nan(x):
         calls.append(1)
-        early = len(calls) <= 18 + 5 * 3  # the check, and 5 for each of 3 images
+        early = len(calls) <= 20 + 5 * 3  # the check, and 5 for each of 3 images
         return trained_lenet(x) * (1.0 if early else float("nan"))
 
     broken = smoothcert.SmoothedClassifier(sometimes_nan, 0.5, 10, micro_batch=64)

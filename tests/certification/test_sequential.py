@@ -223,7 +223,7 @@ def test_wrong_settings_and_foreign_files_are_refused(classifier, tiny, tmp_path
         certify(classifier, tiny, path, TableStop(radii=(0.1,)), few)
     text = looks_path(path).read_text()
     looks_path(path).write_text(text.replace("\t1\t200\t", "\t1\t201\t", 1))
-    with pytest.raises(UsageError, match="was the file edited"):
+    with pytest.raises(UsageError, match="restore the original file"):
         certify(classifier, tiny, path, RULES["table"], few)
     (tmp_path / "b.tsv").write_text("mine\n")
     with pytest.raises(UsageError, match="choose another `out`"):

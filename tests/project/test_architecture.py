@@ -37,7 +37,7 @@ ALLOWED = {
     "models": "model_names kernels statistics errors",
     "plugins": "errors",
     "philox": "kernels",
-    "kernels": "",
+    "kernels": "errors",
     "bounds": "statistics",
     "metrics": "statistics",
     "stopping": "statistics",

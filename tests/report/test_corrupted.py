@@ -125,7 +125,7 @@ def test_the_table(published, capsys, tmp_path):
     assert "Gaussian: no fog; the mean is over the other corruptions." in capsys.readouterr().err
 
 
-def write_own(path, data, idx, correct, *, sigma=0.25, n=100, radius=0.5, **model):
+def write_own(path, data, idx, correct, *, sigma=0.25, n=100, radius=0.25, **model):
     """Write results with a sidecar, for a dataset of 20 images at one severity."""
     write(path, idx, [radius] * len(idx), correct)
     settings = {
@@ -291,7 +291,7 @@ def test_identity_alone_is_a_row_of_the_main_table(tmp_path, capsys):
     write_own(tmp_path / "identity.tsv", "mnist-c/identity", range(20), [True] * 20)
     assert main(["report", str(tmp_path), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["method"], row["acr"]["value"]) == ("catrs", 0.5)
+    assert (row["method"], row["acr"]["value"]) == ("catrs", 0.25)
 
 
 def test_the_papers_numbers_are_added_for_its_datasets_only(tmp_path, capsys):

@@ -62,7 +62,7 @@ def verify_results(path: Path, results: Results) -> None:
         if supported and 0 < len(missing) < len(files):
             raise UnverifiedError(path, f"of its votes, {missing[0].name} is missing")
         if supported and not lacking:
-            _check_rows(path, results, StoredProtocol.of(settings), has_votes=has_votes)
+            _check_rows(path, results, StoredProtocol.of(settings), settings.get("classes"), has_votes=has_votes)
         elif "sigma" in settings:
             n, alpha = int(settings.get("n", _PUBLISHED_N)), float(settings.get("alpha", _PUBLISHED_ALPHA))
             verify_limit(path, results, float(settings["sigma"]), n, alpha)
@@ -119,7 +119,9 @@ def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential
     raise UnverifiedError(path, problem)
 
 
-def _check_rows(path: Path, results: Results, protocol: StoredProtocol, *, has_votes: bool) -> None:
+def _check_rows(
+    path: Path, results: Results, protocol: StoredProtocol, recorded_classes: int | None, *, has_votes: bool
+) -> None:
     """Raise unless classes and radii follow from the votes or, if no votes are stored, are possible."""
     if not has_votes:
         classes = protocol.classes or 1 + int(max(results.label.max(), results.predict.max()))
@@ -131,8 +133,8 @@ def _check_rows(path: Path, results: Results, protocol: StoredProtocol, *, has_v
         predict, radius = prove_by_levels(path, results, protocol, protocol.cascade)
     else:
         table = read_vote_table(path)
-        if protocol.classes:
-            table.require_classes(protocol.classes, counts_path(path))
+        if recorded_classes:  # a network may have more classes than its dataset
+            table.require_classes(recorded_classes, counts_path(path))
         compute = prove_by_looks if protocol.sequential else prove_by_counts
         predict, radius = compute(path, results, protocol, table, _rows_of(path, results.idx, table))
     radius, exact = protocol.in_norm(radius), protocol.exact
