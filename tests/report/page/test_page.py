@@ -447,6 +447,15 @@ def test_the_message_on_corruptions_compares_values_as_printed(tmp_path):
     told = {detail["title"]: detail["text"] for detail in corruption_message([first, second])["details"]}
     assert told["Training cost"] == "Not recorded for these runs."
     assert told["By corruption"] == "A has the largest ACR on 0 of 2 corruptions and ties for the best on 2."
+    assert told["Accuracy"] == "A classifies 100.0 % of corrupted images correctly."
+    worse = dataclasses.replace(above, correct=np.arange(4) > 0)
+    first = dataclasses.replace(first, parts=dict.fromkeys(first.parts, worse))
+    accuracy = "A classifies 75.0 % of corrupted images correctly, B 100.0 %."
+    before = f"{accuracy} Before corruption, A 75.0 % and B 100.0 % of these images."
+    second = dataclasses.replace(second, clean=part)
+    for clean, expected in ((None, accuracy), (worse, before)):
+        message = corruption_message([dataclasses.replace(first, clean=clean), second])
+        assert [detail["text"] for detail in message["details"] if detail["title"] == "Accuracy"] == [expected]
 
 
 def test_the_message_names_missing_runs_and_unknown_costs(tmp_path, mini):
@@ -478,7 +487,7 @@ def test_costs_that_are_not_recorded_are_those_of_the_recipe(tmp_path, mini):
     ratio = relative_cost(load_recipe("mnist-consistency-0.50"))
     assert cost == (
         f"Consistency takes {ratio:.1f} times the network passes of Gaussian training, Gaussian 1.0 "
-        "(for Consistency and Gaussian, according to the recipe)."
+        "(Consistency and Gaussian: computed from the recipe)."
     )
 
 
@@ -541,9 +550,9 @@ def test_corruption_leads_if_the_results_are_on_corrupted_images():
     worst = max(printed, key=lambda kind: printed[kind][1] - printed[kind][0])
     behind = "{:.3f} against {:.3f} for SmoothAdv".format(*printed[worst])
     assert f"furthest behind on {worst.replace('_', ' ')}, {behind}." in told
-    assert "CAT-RS takes 18.7 times the network passes of Gaussian training, SmoothAdv 30.7 (for " in told
+    assert "CAT-RS takes 18.7 times the network passes of Gaussian training, SmoothAdv 30.7 (" in told
     told = " ".join(detail["text"] for detail in corruption_message(found.corrupted, found.runs)["details"])
-    assert "SmoothAdv 30.7 (for CAT-RS, according to the recipe)." in told, "the other's configuration is in its folder"
+    assert "SmoothAdv 30.7 (CAT-RS: computed from the recipe)." in told, "the other's configuration is in its folder"
     page = render_page(
         found.runs, build_table([run.entry for run in found.runs]), networks=found.corrupted,
         corruptions=corruption_maps(found.corrupted),

@@ -59,12 +59,14 @@ def corruption_message(networks: Sequence[CorruptedResults], runs: Sequence[Run]
     if len(group) > 1:
         shared = f"the {len(group[0].images):,} images that all networks share"
         over += f", on {shared}" if same_images(group) else ", on different images"
+    clean = _clean_accuracies({group[i].name: accuracy[i].clean for i in dict.fromkeys((first, sure))})
     details = [
         {"title": "Mean ACR", "text": f"{acr[first].mean.value:.3f} over {len(kinds)} corruptions{over}."},
         {
             "title": "Accuracy",
             "text": f"{group[first].name} classifies {accuracy[first].mean.value:.1f} % of corrupted images correctly"
-            + ("." if sure == first else f", {group[sure].name} {accuracy[sure].mean.value:.1f} %."),
+            + ("." if sure == first else f", {group[sure].name} {accuracy[sure].mean.value:.1f} %.")
+            + clean,
         },
     ]
     if len(group) > 1:
@@ -75,6 +77,14 @@ def corruption_message(networks: Sequence[CorruptedResults], runs: Sequence[Run]
     several = f"{group[first].name} has the largest average certified radius on the corrupted images of {where}."
     single = f"Results of {group[first].name} on the corrupted images of {where}."
     return {"headline": several if len(group) > 1 else single, "details": details}
+
+
+def _clean_accuracies(percentages: Mapping[str, float | None]) -> str:
+    """Return a sentence on accuracies on the same images before corruption, or nothing if one is unknown."""
+    if None in percentages.values():
+        return ""
+    values = [f"{name} {percentage:.1f} %" for name, percentage in percentages.items()]
+    return f" Before corruption, {' and '.join(values)} of these images."
 
 
 def _trained(network: CorruptedResults, runs: Sequence[Run]) -> Trained:

@@ -36,6 +36,6 @@ def cost_sentence(networks: Sequence[Trained]) -> str:
         return "Not recorded for these runs."
     (name, cost), *others = costs
     guessed = [network.name for network in networks if not network.config and settings[network.name]]
-    note = f" (for {listed(guessed)}, according to the recipe)" if guessed else ""
+    note = f" ({listed(guessed)}: computed from the recipe)" if guessed else ""
     second = "".join(f", {other} {times}" for other, times in others)
     return f"{name} takes {cost} times the network passes of Gaussian training{second}{note}."

@@ -59,7 +59,7 @@ function showSubject({ image, name }) {
   $("pad").setAttribute("aria-label", name === null ? "Your drawing" : `A handwritten ${name}`);
   if (name === null) return;
   pad.drawn = null;
-  $("pad-hint").textContent = "or draw your own above";
+  $("pad-hint").textContent = "draw on it, or choose below";
 }
 
 function preparePad(canvas) {
