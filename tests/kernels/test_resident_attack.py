@@ -130,6 +130,8 @@ def test_only_attacks_on_supported_layers_use_the_kernels(monkeypatch):
     assert not kernels.fits(images, weights, biases.requires_grad_())
     assert not kernels.fits(torch.zeros(2, 32, 32, 8).bfloat16(), torch.zeros(1, 8, 3, 3, 8), torch.zeros(1, 8))
     assert not kernels.fits(images, weights[..., :16], torch.zeros(3, 32))
+    assert not kernels.fits(images, weights.float(), torch.zeros(3, 32))
+    assert not kernels.fits(images[:0], weights, torch.zeros(3, 32))
 
 
 def test_kernels_are_tried_before_they_are_used(emulated, monkeypatch):
@@ -143,16 +145,45 @@ def test_kernels_are_tried_before_they_are_used(emulated, monkeypatch):
     assert kernels.attack_kernels(torch.device("cpu"))
 
 
-def test_wrong_kernels_are_left_out_with_a_warning(emulated, monkeypatch):
+def without(what):
+    """Return a change to the results of `run_gradient` or `run_layers` that makes them wrong."""
+
+    def changed(*arguments):
+        first, second = what[1](*arguments)
+        first = first.clone()
+        first[..., -1, :, :] = what[2]
+        return first, second
+
+    return what[0], changed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("run_layers", kernels.run_layers, 0), ("run_gradient", kernels.run_gradient, torch.nan)],
+    ids=["zeros in values", "NaN in gradients"],
+)
+def test_wrong_kernels_are_left_out_with_a_warning(wrong, emulated, monkeypatch):
     monkeypatch.setattr(kernels, "_usable", None)
-    monkeypatch.setattr(kernels, "arrange", lambda weight, tiles: weight.flatten())
-    kernels._order.cache_clear()
-    with pytest.warns(
-        Notice, match=r"^Attacks on CIFAR ResNets are slower, since the results of their kernel are off by"
-    ):
+    monkeypatch.setattr(kernels, *without(wrong))
+    with pytest.warns(Notice, match=r"^Attacks on CIFAR ResNets are slower, since results of their kernel are off by"):
         assert not kernels.attack_kernels(torch.device("cpu"))
     assert not kernels.attack_kernels(torch.device("cpu")), "the second time without a warning"
-    kernels._order.cache_clear()
+
+
+def test_biases_are_part_of_the_check(emulated, monkeypatch):
+    right = kernels.run_layers
+    monkeypatch.setattr(kernels, "run_layers", lambda *layers: right(*layers[:3], 0 * layers[3], layers[4]))
+    assert not bool((kernels.deviations(64, kernels.SHAPES[64], torch.device("cpu")) < 0.1).any())
+
+
+def test_full_memory_is_tried_again(emulated, monkeypatch):
+    def full(*arguments):
+        raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(kernels, "_usable", None)
+    monkeypatch.setattr(kernels, "deviations", full)
+    assert not kernels.attack_kernels(torch.device("cpu"))
+    assert kernels._usable is None
 
 
 def test_kernels_that_do_not_compile_are_left_out_with_a_warning(monkeypatch):

@@ -24,8 +24,9 @@ class CudaFunction:
 
     def __init__(self, program: bytes, name: str, threads: int, shared_bytes: int, resident: int) -> None:
         self._driver, self._threads, self._shared_bytes = ctypes.CDLL("libcuda.so.1"), threads, shared_bytes
-        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        module, self._function, self._context = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         torch.cuda.synchronize()  # makes the device's context current in this thread, for the driver
+        self._call("cuCtxGetCurrent", ctypes.byref(self._context))
         percent = min(100, -(-100 * resident * (shared_bytes + _RESERVED_BYTES) // _SHARED_BYTES))
         self._call("cuModuleLoadData", ctypes.byref(module), program)
         self._call("cuModuleGetFunction", ctypes.byref(self._function), module, name.encode())
@@ -41,6 +42,7 @@ class CudaFunction:
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         shape = blocks, 1, 1, self._threads, 1, 1
+        self._call("cuCtxSetCurrent", self._context)  # the threads of a backward pass may have none
         self._call("cuLaunchKernel", self._function, *shape, self._shared_bytes, stream, addresses, None)
 
     def _call(self, name: str, *arguments: Any) -> None:

@@ -17,16 +17,18 @@ struct alignas(4 * kept_words) Kept {
 
 constexpr int layer_kept = units * groups * 32;
 
-// Bits of the first unit of this lane, for a layer; the unit with number n has them n * groups * 32 further.
+// Bits of the first unit of this lane, for a layer; the unit with number n has them n * groups * 32 further. Null for
+// layers without bits: the last one, whose output is known, and the number -1.
 template <typename T>
 DEVICE T* lane_bits(T* kept, long long layers, int layer) {
+  if (layer < 0 || layer >= layers - 1) return nullptr;
   const int lane = thread_index() % 32, group = thread_index() / 32 % groups;
-  return kept + (block_index() * layers + layer) * layer_kept + group * 32 + lane;
+  return kept + (block_index() * (layers - 1) + layer) * layer_kept + group * 32 + lane;
 }
 
 struct Rectified {  // a layer of the network
   float bias[values];
-  Kept* __restrict__ bits;
+  Kept* __restrict__ bits;  // null for the last layer
   Kept kept;
 
   DEVICE Rectified(const float* __restrict__ biases, Kept* bits) : bits(bits) {
@@ -34,15 +36,15 @@ struct Rectified {  // a layer of the network
     for (int i = 0; i < values; ++i) bias[i] = biases[first_filter() + i];
   }
 
-  DEVICE void begin(int) {
+  DEVICE void begin_unit(int) {
 #pragma unroll
     for (int i = 0; i < kept_words; ++i) kept.word[i] = 0;
   }
-  DEVICE void start(float (&made)[values], const float (&total)[TILES][4], int half) const {
+  DEVICE void values_of(float (&made)[values], const float (&total)[TILES][4], int half) const {
 #pragma unroll
     for (int i = 0; i < values; ++i) made[i] = total[i / 2][2 * half + i % 2] + bias[i];
   }
-  DEVICE void finish(unsigned (&pairs)[TILES], const float (&made)[values], int line, int half) {
+  DEVICE void round(unsigned (&pairs)[TILES], const float (&made)[values], int line, int half) {
     rectify(pairs, made);
 #pragma unroll
     for (int i = 0; i < values; ++i) {
@@ -50,7 +52,9 @@ struct Rectified {  // a layer of the network
       kept.word[place / 32] |= static_cast<unsigned>(made[i] > 0) << place % 32;
     }
   }
-  DEVICE void end(int unit) const { bits[unit * groups * 32] = kept; }
+  DEVICE void end_unit(int unit) const {
+    if (bits) bits[unit * groups * 32] = kept;
+  }
 };
 
 struct Masked {  // the gradient of a layer, which is zero where the ReLU before it was
@@ -59,7 +63,7 @@ struct Masked {  // the gradient of a layer, which is zero where the ReLU before
 
   DEVICE Masked(const Kept* bits) : bits(bits) {}
 
-  DEVICE void begin(int unit) {
+  DEVICE void begin_unit(int unit) {
     if (bits) {
       kept = bits[unit * groups * 32];
     } else {
@@ -67,11 +71,11 @@ struct Masked {  // the gradient of a layer, which is zero where the ReLU before
       for (int i = 0; i < kept_words; ++i) kept.word[i] = ~0u;
     }
   }
-  DEVICE void start(float (&made)[values], const float (&total)[TILES][4], int half) const {
+  DEVICE void values_of(float (&made)[values], const float (&total)[TILES][4], int half) const {
 #pragma unroll
     for (int i = 0; i < values; ++i) made[i] = total[i / 2][2 * half + i % 2];
   }
-  DEVICE void finish(unsigned (&pairs)[TILES], const float (&made)[values], int line, int half) const {
+  DEVICE void round(unsigned (&pairs)[TILES], const float (&made)[values], int line, int half) const {
     float left[values];
 #pragma unroll
     for (int i = 0; i < values; ++i) {
@@ -81,7 +85,7 @@ struct Masked {  // the gradient of a layer, which is zero where the ReLU before
 #pragma unroll
     for (int i = 0; i < TILES; ++i) pairs[i] = round_pair(left[2 * i], left[2 * i + 1]);
   }
-  DEVICE void end(int) const {}
+  DEVICE void end_unit(int) const {}
 };
 
 // Start to copy images [count, side, side, CHANNELS] to a buffer.
@@ -134,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(threads, RESIDENT)
   for (int layer = static_cast<int>(layers) - 1; layer >= 0; --layer) {
     const bool into_x = layer % 2 == 1;
     convolve(memory, into_x, into_x, weights + layer * layer_weights,
-             Masked(layer ? lane_bits(kept, layers, layer - 1) : nullptr));
+             Masked(lane_bits(kept, layers, layer - 1)));
   }
   barrier();
   write_images(images, memory + t_buffer, first, count);

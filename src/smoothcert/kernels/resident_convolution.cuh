@@ -165,8 +165,8 @@ DEVICE void output_places(unsigned (&places)[2], unsigned image, int column, int
 DEVICE int first_filter() { return thread_index() / 32 % groups * 8 * TILES + thread_index() % 4 * values; }
 
 // Apply a layer: convolve the images of one buffer and write to the other. If `adding`, the values that were there are
-// added first, in float32. `layer` has the other operations: `start` turns sums into values, `finish` rounds them to pairs
-// of bfloat16, and `begin` and `end` are called before and after a unit of work. `half` is 0 for the first 8 rows of a
+// added first, in float32. `layer` has the other operations: `values_of` computes values from sums, `round` rounds them to
+// pairs of bfloat16, and `begin_unit` and `end_unit` are called before and after a unit of work. `half` is 0 for the first 8 rows of a
 // product and 1 for the last, `line` counts the lines of a unit.
 template <class Layer>
 DEVICE void convolve(unsigned memory, bool into_x, bool adding, const Words* __restrict__ weights, Layer layer) {
@@ -189,7 +189,7 @@ DEVICE void convolve(unsigned memory, bool into_x, bool adding, const Words* __r
       from[dx] = source + start + (paired == 2 ? row / 8 * image_bytes : 0) + chunk_place<chunks>(right, lane / 16);
     }
     output_places(into, target + start, column, filter, lane);
-    layer.begin(unit);
+    layer.begin_unit(unit);
     constexpr int steps = 3 * depth, all = steps * (LINES + 2);
 #pragma unroll
     for (int step = 0; step < AHEAD; ++step)
@@ -223,14 +223,14 @@ DEVICE void convolve(unsigned memory, bool into_x, bool adding, const Words* __r
         for (int half = 0; half < 2; ++half) {
           float made[values];
           unsigned pairs[TILES];
-          layer.start(made, total[done % 3], half);
+          layer.values_of(made, total[done % 3], half);
           if (adding) add_pairs(made, shortcut[half]);
-          layer.finish(pairs, made, done, half);
+          layer.round(pairs, made, done, half);
           store_shared(into[half] + done * line_bytes, pairs);
         }
       }
     }
-    layer.end(unit);
+    layer.end_unit(unit);
   }
 }
 

@@ -17,13 +17,13 @@ struct BatchNorm {  // followed by ReLU
     }
   }
 
-  DEVICE void begin(int) const {}
-  DEVICE void start(float (&made)[values], const float (&total)[TILES][4], int half) const {
+  DEVICE void begin_unit(int) const {}
+  DEVICE void values_of(float (&made)[values], const float (&total)[TILES][4], int half) const {
 #pragma unroll
     for (int i = 0; i < values; ++i) made[i] = total[i / 2][2 * half + i % 2] * scale[i] + bias[i];
   }
-  DEVICE void finish(unsigned (&pairs)[TILES], const float (&made)[values], int, int) const { rectify(pairs, made); }
-  DEVICE void end(int) const {}
+  DEVICE void round(unsigned (&pairs)[TILES], const float (&made)[values], int, int) const { rectify(pairs, made); }
+  DEVICE void end_unit(int) const {}
 };
 
 struct Images {  // input images, with strides in elements
@@ -110,9 +110,9 @@ DEVICE void enter(unsigned memory, const Images& images, int first, const Words*
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           float made[values];
-          norm.start(made, sums, half);
+          norm.values_of(made, sums, half);
           rectify(convolved[line][half], made);
-          projection_norm.start(made, straight, half);
+          projection_norm.values_of(made, straight, half);
 #pragma unroll
           for (int i = 0; i < TILES; ++i) {
             projected[line][half][i] = round_pair(made[2 * i], made[2 * i + 1]);

@@ -19,7 +19,7 @@ STEM_CHANNELS = 4  # largest number of image channels that the first stage accep
 
 
 class StageShape(NamedTuple):
-    """Constants of `resident_stage.cu` for one number of channels, explained there."""
+    """Constants of `resident_stage.cu` for one number of channels, explained in `resident_convolution.cuh`."""
 
     side: int
     images: int
