@@ -68,8 +68,8 @@ def check_certificate_options(args: argparse.Namespace) -> None:
         return
     if args.bound != "one-sided":
         raise UsageError(
-            f"`--stop {args.stop}` needs the one-sided bound; omit `--bound`, and apply it to the results with "
-            "`smoothcert recertify --bound`."
+            f"`--stop {args.stop}` needs the one-sided bound; omit `--bound`, then recompute the finished results with "
+            f"`smoothcert recertify --bound {args.bound}`."
         )
     choose_rule(args, None, 1)
 
