@@ -79,7 +79,7 @@ def classes_of(name: str | None) -> int | None:
 
 
 def _clean(name: str | None) -> str:
-    """Return the name of the clean dataset behind a name: `cifar10` for `cifar10-c/fog`."""
+    """Return the name of the clean dataset, for example `cifar10` for `cifar10-c/fog`."""
     return (name or "").partition("/")[0].removesuffix("-c")
 
 

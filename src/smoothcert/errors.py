@@ -49,7 +49,7 @@ class Notice(UserWarning):
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown name: a suggestion, or only a period if no known name is similar.
 
-    A name with the same initials is the closest.
+    A known name whose initials spell `name` takes precedence over similar names.
 
     >>> suggest("epoch", ["epochs", "sigma"]), suggest("x", ["epochs", "sigma"])
     ("; did you mean 'epochs'?", '.')
@@ -128,7 +128,7 @@ def _is_file_name(value: object) -> bool:
 def _is_one_of(value: object, classes: tuple[type, ...]) -> bool:
     if isinstance(value, bool):
         return bool in classes
-    without_dimensions = Iterable in classes and getattr(value, "ndim", None) == 0  # such an array has no elements
+    without_dimensions = Iterable in classes and getattr(value, "ndim", None) == 0  # such an array is not iterable
     return isinstance(value, classes) and not without_dimensions
 
 
@@ -140,7 +140,7 @@ def quote(value: object) -> str:
     """
     try:
         return reprlib.repr(value)
-    except Exception:  # an integer of too many digits, or an object that cannot be printed
+    except Exception:  # an integer with too many digits, or an object that cannot be printed
         return kind_of(value)
 
 

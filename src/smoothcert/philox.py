@@ -43,7 +43,7 @@ def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> 
     """Encrypt four counter words (int64 tensors below 2**32, any broadcastable shapes) with ten rounds.
 
     Words are kept in 64 bits and masked to 32 bits only before a multiplication and at the end. The first rounds cost
-    almost nothing, because each word still varies along a single axis there.
+    almost nothing, because at first each word varies along one axis only.
     """
     c0, c1, c2, c3 = (torch.as_tensor(word) for word in counter)
     k0, k1 = key

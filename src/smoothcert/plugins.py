@@ -24,7 +24,7 @@ FLAG = "--plugin"
 
 
 def plugin_files(arguments: Sequence[str]) -> list[str]:
-    """Return the plugin files in a command's arguments. These cannot be parsed yet, because plugins add flags.
+    """Return the plugin files in a command's arguments, before parsing: the plugins may add flags to the parser.
 
     >>> plugin_files(["train", "--plugin", "a.py", "--method", "mine", "--plugin=b.py"])
     ['a.py', 'b.py']

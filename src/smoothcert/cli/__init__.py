@@ -141,7 +141,7 @@ def _shorten(name: str) -> str:
 def _sigterm_as_interrupt() -> Iterator[None]:
     """Treat SIGTERM, which job queues send before SIGKILL, like Ctrl-C, so that work is saved.
 
-    Under torchrun the handler is left unchanged: torchrun sends SIGTERM to all processes when one of them fails.
+    Do nothing if a launcher started this process: torchrun sends SIGTERM to all its processes when one of them fails.
     """
     if threading.current_thread() is not threading.main_thread() or "RANK" in os.environ:
         yield
@@ -154,7 +154,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _limit_spinning() -> None:
-    """Let idle OpenMP threads sleep early, unless the user has set a policy. Call before torch is loaded.
+    """Let idle OpenMP threads sleep early, unless the user has set a wait policy. Call this before torch is loaded.
 
     By default, idle threads spin for milliseconds. On a busy machine, this slows down the threads that they wait for.
     """
@@ -184,5 +184,5 @@ def _reported_by_another_rank(error: SmoothcertError) -> bool:
     ranks = current_ranks()
     if isinstance(ranks, LaunchedRanks):
         return rank0_reports(ranks, error)
-    # This process failed before joining the group. All processes of a machine ran the same command, so one reports.
+    # This process failed before joining the group. Of the processes on a machine, only local rank 0 reports errors.
     return os.environ.get("LOCAL_RANK", "0") != "0"

@@ -1,4 +1,4 @@
-"""Options of `smoothcert certify` beyond the published algorithm: stopping rules, types of noise, and bounds."""
+"""Options of `smoothcert certify` that select a stopping rule, a type of noise, or a bound on the class probability."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_certificate_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options; their defaults are the published algorithm."""
+    """Add the options; their defaults select the algorithm of Cohen, Rosenfeld and Kolter (2019)."""
     group = parser.add_argument_group("stopping rule (all have the same guarantee)")
     group.add_argument(
         "--stop",
@@ -75,7 +75,7 @@ def check_certificate_options(args: argparse.Namespace) -> None:
 
 
 def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> StopRule | None:
-    """Return the stopping rule, None for `fixed`; `images` is the number of images in all shards together."""
+    """Return the stopping rule, or None for `--stop fixed`; `images` is the number of images in all shards together."""
     from smoothcert.statistics.metrics import radius_grid
     from smoothcert.statistics.stopping import BudgetStop, RadiusStop, TableStop
 
@@ -133,7 +133,7 @@ def choose_noise(args: argparse.Namespace, sigma: float, dimensions: int) -> Noi
 
 
 def name_parts(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the parts that these options add to a results file's name; the published algorithm adds none."""
+    """Return the parts that these options add to a results file's name; default values add none."""
     rule = {"fixed": "", "radius": f"radius{args.radius}", "budget": f"budget{args.samples}"}.get(args.stop, args.stop)
     bound = "" if args.bound == "one-sided" else args.bound
     noise = "sound" if args.sound else "" if args.noise == "gaussian" else args.noise

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandInputs:
-    """A checkpoint or an ensemble on its device, the noise level, and one dataset or one per corruption."""
+    """A checkpoint or an ensemble on its device, the noise level, and the datasets.
+
+    A corrupted dataset is represented by several datasets, one per corruption.
+    """
 
     checkpoint: Checkpoint | CombinedCheckpoint
     sigma: float
@@ -83,7 +86,7 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
 
 
 def _load_datasets(args: argparse.Namespace, default: str | None) -> list[ImageData]:
-    """Load the dataset that the options name; for a corrupted one, a dataset per corruption."""
+    """Load the dataset that the options name. A corrupted dataset becomes one dataset per corruption."""
     from smoothcert.data import find_corrupted, load_dataset
 
     corrupted = find_corrupted(args.data, args.data_dir) if args.data else None

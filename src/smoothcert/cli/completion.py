@@ -1,4 +1,4 @@
-"""Shell completion through argcomplete, where it is installed."""
+"""Shell completion through argcomplete, if it is installed."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 
     def add_usage(self, usage: Any, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None) -> None:
         needed = [action for action in actions if action.required or not action.option_strings]
-        # With a prefix, argparse asks for the beginning of a subcommand's usage.
+        # With a prefix, argparse builds the start of a subcommand's usage line, where `[options]` does not belong.
         if prefix is None and not any(action.nargs == argparse.PARSER for action in needed):
             needed.append(argparse.Action([], "options", nargs="?"))
         super().add_usage(usage, needed, [], prefix)
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 def name_flags(message: str, parser: argparse.ArgumentParser) -> str:
     """Replace Python arguments in backticks with the flags of a command, and leave other names unchanged.
 
-    Messages of the library name function arguments. The flag for an argument is the option with that name as `dest`.
+    The library's messages refer to function arguments. The flag for an argument is the option with its name as `dest`.
 
     >>> parser = Parser()
     >>> for flag, name in {"--max": "limit", "--stop": "stop", "--sound": "sound"}.items():

@@ -108,7 +108,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def short_notices(parser: Parser) -> Iterator[None]:
-    """Print each `Notice` as one line that names flags, without the source location of other warnings."""
+    """Print each `Notice` as one line, with flags instead of Python arguments, and without its source location."""
     default = warnings.formatwarning
 
     def format_notice(message: Any, category: type[Warning], *location: Any, **options: Any) -> str:

@@ -139,7 +139,7 @@ def show(
     paper: bool = False,
     annexes: Sequence[Annex] = (),
 ) -> None:
-    """Print tables, corrupted datasets first, and write them to each output in the format of its extension."""
+    """Print the tables, those of corrupted datasets first, and write them to each file in its extension's format."""
     from smoothcert.cli.rich_table import show_tables
     from smoothcert.report.corrupted.results import corruption_groups, same_images
     from smoothcert.runtime.atomic_files import write_text
@@ -192,7 +192,7 @@ def _as_text(
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:
-    """Raise if a file has an unknown extension."""
+    """Raise if an output file has an unknown extension."""
     from smoothcert.errors import unknown_name
     from smoothcert.report.tables.formats import FORMATS
 

@@ -77,7 +77,7 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
 
 
 def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping[str, Picture]]:
-    """Return the pictures of the CAT-RS paper's figures 7 and 8, as far as their datasets have results and images."""
+    """Return the pictures for the CAT-RS paper's figures 7 and 8, except for datasets without results or images."""
     from smoothcert.data import find_corrupted
     from smoothcert.report.figures.montage import corruption_pictures
 

@@ -165,7 +165,7 @@ def _print_corruptions(
 
 
 def _hours(place: Workplace, jobs: Sequence[Job], table: Table) -> Annex:
-    """Return the measured hours of training next to the paper's hours, measured on a Titan X."""
+    """Return a table of each run's training time and of the paper's (on a Titan X), in hours."""
     from smoothcert.report.tables.formats import Annex, Cell, Sheet
     from smoothcert.training.run_folder import RunFolder
 

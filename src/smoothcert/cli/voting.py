@@ -71,12 +71,12 @@ def run_on_datasets(
 
     Args:
         args: The parsed command line.
-        evaluate: Takes the arguments of `certify_dataset`.
-        choose_noise: Takes the noise level and the number of input dimensions, and returns the noise.
+        evaluate: A function that takes the arguments of `certify_dataset`.
+        choose_noise: A function that takes the noise level and the number of input dimensions, and returns the noise.
         name_parts: Parts to append to the names of results files.
 
     Returns:
-        The results file of each dataset, by name; empty after `--dry-run` and on ranks other than the first.
+        The results file of each dataset, by the dataset's name; empty with `--dry-run` and on ranks other than rank 0.
     """
     from smoothcert.distributed.ranks import join
     from smoothcert.smoothing.deploy import COMPILED

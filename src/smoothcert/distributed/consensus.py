@@ -1,6 +1,7 @@
 """Agreement among ranks, through small values in a shared key-value store.
 
-A rank that waits for another rank raises an error if any rank fails or the heartbeat of a watched rank stops.
+While a rank waits for another rank, it raises an error if any rank fails, or if the heartbeat of a rank that it watches
+(see `heartbeats`) stops.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def broadcast_from_rank0(ranks: LaunchedRanks, value: T) -> T:
 
 
 def require_same_on_all_ranks(ranks: LaunchedRanks, facts: Mapping[str, Any]) -> None:
-    """Wait for all ranks, and raise if a value in `facts` differs between them, with advice from `ADVICE`."""
+    """Wait for all ranks, and raise if a value in `facts` differs between them; the error adds `ADVICE`."""
     here = f"same/{next(ranks.numbers)}"
     ours = {name: str(value) for name, value in facts.items()}
     ranks.store.set(f"{here}/{ranks.rank}", encode(ours))

@@ -1,4 +1,4 @@
-"""Heartbeats: every rank increments a counter in the store; a rank whose counter stops is silent.
+"""Heartbeats: every rank increments a counter in the ranks' key-value store; a rank whose counter stops is silent.
 
 Each rank runs two threads. The first thread writes this rank's counter and reads the counters of the watched ranks:
 rank 0 watches all ranks, the others watch rank 0. This thread blocks if the store does not answer, regardless of the
@@ -30,7 +30,7 @@ _SECONDS_TO_BE_READ = 2.0  # time for the other ranks to learn that rank 0 repor
 
 
 def rank_timeout() -> float:
-    """Return the seconds without a heartbeat after which a rank counts as dead: $SMOOTHCERT_RANK_TIMEOUT, or 60."""
+    """Return the seconds without a heartbeat after which a rank is dead: $SMOOTHCERT_RANK_TIMEOUT, by default 60."""
     text = os.environ.get("SMOOTHCERT_RANK_TIMEOUT", "60")
     try:
         seconds = float(text)
@@ -57,7 +57,7 @@ class Heartbeats:
         self.rank, self.limit = rank, rank_timeout()
         self.uses_collectives = False  # if True, no rank can continue without the others
         self.failure_is_known = False
-        self._store = store.clone()  # separate: calls on a shared connection wait for each other
+        self._store = store.clone()  # a new connection, since calls on the same connection wait for each other
         not_started = min(0.0, self.limit - _SECONDS_TO_START)
         self._silence = dict.fromkeys(range(size) if rank == 0 else (0, rank), not_started)
         self._beats: dict[int, bytes] = {}
@@ -84,7 +84,7 @@ class Heartbeats:
     def dispensable(self) -> list[int]:
         """Return the silent ranks whose work other ranks can take over.
 
-        Collectives and torchrun wait for every rank. If the job uses either, only ranks that have left it are
+        Collectives and torchrun wait for every rank. If the job uses either, only ranks that have left the job are
         dispensable; if any other rank is silent, the job ends.
         """
         all_needed = self.uses_collectives or under_torchrun()
@@ -95,7 +95,7 @@ class Heartbeats:
         return f"{self._name(rank)} has not responded for {self.limit:.0f} seconds; stopping."
 
     def claim_report(self) -> bool:
-        """Return True on the first call only, so that main thread and guard do not both report a silent rank."""
+        """Return True on the first call only, so that only one of the two threads reports a silent rank."""
         return self._report.acquire(blocking=False)
 
     def exchange(self, number: int) -> None:
@@ -147,7 +147,7 @@ class Heartbeats:
                 self._end(reason)
 
     def _end(self, reason: str) -> None:
-        if not self.claim_report():  # the main thread is already reporting it
+        if not self.claim_report():  # the main thread is already reporting the silent rank
             self._over.wait(_SECONDS_TO_END)
         elif reason:
             end_process(reason, self._tell_others if self.rank == 0 else None)

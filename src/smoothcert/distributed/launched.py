@@ -1,7 +1,7 @@
 """Processes started by a launcher, connected by a key-value store and by torch's collectives.
 
 The store carries small values: agreement (`consensus`), the work queue (`work_queue`), heartbeats (`heartbeats`) and
-errors (`peer_errors`). The collectives sum the tensors of training.
+errors (`peer_errors`). The collectives sum and broadcast tensors during training.
 """
 
 from __future__ import annotations

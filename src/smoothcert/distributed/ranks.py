@@ -32,7 +32,7 @@ class PeerError(SmoothcertError):
 
 
 class BatchShare(NamedTuple):
-    """One rank's share of a mini-batch of `images` images: `size` of them, from position `first`.
+    """One rank's share of a mini-batch of `images` images: the images at positions `first` to `first + size - 1`.
 
     `weight` is the weight of the share's loss in the mean over the ranks.
     """
@@ -153,7 +153,7 @@ def leave() -> None:
 
 
 def end_process_of_rank(code: int) -> None:
-    """End this process at once if a launcher started it with others; do nothing in a single process.
+    """End this process at once if a launcher started it together with others; otherwise do nothing.
 
     PyTorch's compiler may keep a process group alive after its destruction. The group's threads can then abort the
     process while the interpreter exits (github.com/pytorch/pytorch/issues/190489), and torchrun would report a failure.

@@ -42,7 +42,7 @@ class SyncedBatchNorm(BatchNorm):
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor) -> None:
-        """Update any running statistics. If `momentum` is None, they are averages over all steps."""
+        """Update the running statistics, if there are any. If `momentum` is None, they are averages over all steps."""
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)

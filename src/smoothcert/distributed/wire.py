@@ -1,4 +1,7 @@
-"""Encode values sent between ranks as JSON, never as pickles: anyone who can reach the store can write to it."""
+"""Encode values sent between ranks as JSON.
+
+Pickles would be unsafe, because anyone who can reach the store can write to it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Queue of numbered work items in the store, with their results.
+"""Queue of numbered work items and their results, in the ranks' key-value store.
 
-Rank 0 takes part in the work and yields the results in order. The items of a rank that dies are queued again;
-processing an item twice gives the same result. If rank 0 dies, the job ends; rerunning the same command resumes after
-the last row written.
+Rank 0 takes part in the work and yields the results in order. The unfinished items of a rank that dies are queued
+again; processing an item twice gives the same result. If rank 0 dies, the job ends; the same command resumes the work.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def map_in_order(
 
 
 class _Queue:
-    """Queue of tickets 0, 1, ...: the first `items` tickets stand for the items, later tickets for items to redo."""
+    """Queue of tickets 0, 1, ...: the first `items` tickets stand for the items, later ones for items to be redone."""
 
     def __init__(self, ranks: LaunchedRanks, name: str, items: int) -> None:
         self.ranks, self.items = ranks, items
@@ -105,7 +104,7 @@ class _Queue:
         return int(self._get(key)) if self._has(key) else None
 
     def _take(self, item: int) -> str | bytes | None:
-        """Return the result of an item and delete it, also from the store. Return None if there is no result yet."""
+        """Return an item's result, or None if there is none yet. A returned result is deleted, also from the store."""
         if item in self._results:
             return self._results.pop(item)
         key = f"result/{item}"
@@ -141,7 +140,7 @@ class _Queue:
         return dead
 
     def _owner(self, ticket: int) -> int:
-        """Return the rank that drew a ticket. If the rank died before recording this, return any dead rank."""
+        """Return the rank that drew a ticket. If none is recorded, return a dead rank, or -1 if all ranks are alive."""
         if ticket not in self._owners:
             key = f"owner/{ticket}"
             if not self._has(key):

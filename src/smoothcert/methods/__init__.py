@@ -39,8 +39,8 @@ __all__ = ["METHODS", "Draws", "Method", "StepOutput", "create_method", "list_me
 def register_method(method: type[Method]) -> type[Method]:
     """Register a method of your own under its `name`, for this process.
 
-    The method can then be used like a built-in one, in `train` and in `train_run`. The command line loads the file that
-    registers it from `--plugin FILE`, and has a flag for each of its options.
+    The method can then be used like a built-in one, in `train` and in `train_run`. On the command line,
+    `--plugin FILE` loads the file that registers the method, and each option of the method becomes a flag.
 
     Args:
         method: A frozen dataclass that extends `Method` (see `smoothcert.methods.base`).

@@ -1,4 +1,4 @@
-"""The contract of a training method: a frozen dataclass of hyperparameters with one function, `step`.
+"""The contract of a training method: a frozen dataclass of hyperparameters that implements `step`.
 
 To add a method to the package, write a file like the example below, add its class to `METHODS` in `smoothcert.methods`
 and run `scripts/write_method_options.py`. In your own project, decorate the class with `smoothcert.register_method`
@@ -172,8 +172,8 @@ class Method(ABC):
     def at_epoch(self, epoch: int) -> Self:
         """Return the method to use in an epoch; by default, `self`.
 
-        Override this if the passes through the network change with the epoch. Each distinct method that it returns is
-        compiled separately and gets its own CUDA graphs.
+        Override this if the passes through the network change with the epoch. Each distinct method that is
+        returned is compiled separately and gets its own CUDA graphs.
         """
         return self
 

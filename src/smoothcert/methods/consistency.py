@@ -60,8 +60,8 @@ class Consistency(NoiseSplitMethod):
 class SmoothAdvConsistency(Consistency):
     """Consistency regularization on adversarial images, a strong baseline that the CAT-RS paper does not include.
 
-    The attack differs from SmoothAdv's: a step with gradient g has the direction g / (|g| + 1e-8), and it projects the
-    input onto the ball before it clamps images to [0, 1].
+    The attack differs from SmoothAdv's in two ways. Each step moves along g / (|g| + 1e-8), where g is the gradient.
+    Images are projected onto the ball before they are clamped to [0, 1].
     """
 
     name = "smoothadv-consistency"

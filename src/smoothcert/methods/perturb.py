@@ -49,7 +49,7 @@ def lengths(tensor: Tensor, batch_dims: int = 1) -> Tensor:
 
 
 def within(delta: Tensor, radius: Tensor | float, batch_dims: int = 1) -> Tensor:
-    """Scale perturbations longer than `radius` down to that length (to slightly less, as `torch.renorm` does)."""
+    """Scale perturbations longer than `radius` down to slightly less than `radius`, as `torch.renorm` does."""
     length = lengths(delta, batch_dims)
     return delta * torch.where(length > radius, radius / (length + 1e-7), torch.ones_like(length))
 
@@ -75,7 +75,9 @@ def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
 
 
 def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient of an objective's first value at a point, and its second value, from the same pass.
+    """Return the gradient of the objective's first value at a point, and the objective's second value.
+
+    Both come from the same forward pass.
 
     `torch.compile` can trace only `torch.func.grad`; a network that is compiled separately needs `autograd.grad`.
     """
@@ -97,8 +99,8 @@ def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at:
 def frozen(model: nn.Module) -> Iterator[None]:
     """Put a network into eval mode during an attack, so that BatchNorm statistics do not change.
 
-    The weights require no gradients in the meantime, unless the attack itself is being compiled: a separately compiled
-    network would compute these gradients needlessly. At the end, everything is restored.
+    The weights require no gradients in the meantime, because a separately compiled network would compute the gradients
+    needlessly. If the attack itself is being compiled, the weights are not changed. At the end, everything is restored.
     """
     modules = list(model.modules())
     modes = [module.training for module in modules]

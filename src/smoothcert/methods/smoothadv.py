@@ -46,9 +46,10 @@ class SmoothAdv(NoiseSplitMethod):
         return StepOutput(loss, {"adversarial": adversarial})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, radius: Tensor, draws: Draws) -> Tensor:
-        """Return the inputs after T attack steps; each clamps images to [0, 1], then projects inputs onto the ball.
+        """Return the inputs after T attack steps.
 
-        If the gradient of an image is exactly 0 (a saturated softmax), the step adds unnormalized noise instead.
+        Each step clamps images to [0, 1], then projects the inputs onto the ball. If the gradient of an image is
+        exactly 0 (a saturated softmax), the step moves along unnormalized noise instead.
         """
         delta = torch.zeros_like(x)
         with frozen(model):

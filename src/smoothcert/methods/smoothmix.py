@@ -1,4 +1,4 @@
-"""SmoothMix (Jeong et al., NeurIPS 2021): mix images with adversarial images, and targets with uniform targets."""
+"""SmoothMix (Jeong et al., NeurIPS 2021): train on mixtures of images and adversarial images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class SmoothMix(NoiseSplitMethod):
     """Cross-entropy of the noisy images, plus the divergence of the predictions for mixed images from mixed targets.
 
     A mixed image lies between the image and an adversarial image, which the attack finds in T steps of length alpha
-    without projection. Its target lies between the mean prediction and the uniform distribution.
+    without projection. Its target lies between the mean prediction and the uniform distribution. Misclassified
+    images have no divergence term.
     """
 
     name = "smoothmix"
@@ -64,7 +65,7 @@ class SmoothMix(NoiseSplitMethod):
         return StepOutput(loss, {**parts, "clean_side": near, "adversarial": far})
 
     def attack(self, model: nn.Module, x: Tensor, y: Tensor, noise: Tensor, warm: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the two ends of the mixture: the image (or its one-step adversary) and the adversarial image."""
+        """Return the two images to mix: the original (or its one-step adversary) and the adversarial image."""
         near, far = x, x
         with frozen(model):
             for number in range(self.attack_steps):

@@ -29,11 +29,10 @@ def certify_run(
     time_limit: float | None = None,
     **protocol: Any,
 ) -> None:
-    """Certify a trained run on every `skip`-th image of the given datasets, in the fastest form and precision.
+    """Certify a trained run on every `skip`-th image of the datasets, in the network's fastest form and precision.
 
     Results are written to the run folder; unfinished results are resumed. After `time_limit` seconds, OutOfTimeError is
-    raised.
-    `protocol` contains further arguments of `certify_dataset`, such as `n0` and `alpha`.
+    raised. `protocol` contains further arguments of `certify_dataset`, such as `n0` and `alpha`.
     """
     checkpoint, deadline = load_checkpoint(run), Deadline(time_limit)
     model, sigma = checkpoint.model.to(device), checkpoint.about["sigma"]

@@ -127,7 +127,7 @@ class Workplace:
     def progress(self, job: Job) -> JobStatus:
         """Determine the status of a job from its files. Raise UsageError if they were made with different settings."""
         run = RunFolder(self.runs / job.config.name)
-        if run.config.is_file():  # if it is missing, training this run raises, and the other runs continue
+        if run.config.is_file():  # a missing file is reported by training, without stopping other runs
             run.check(job.config)
         network = file_hash(run.model) if run.finished else None
         done = total = 0
@@ -137,7 +137,7 @@ class Workplace:
         return JobStatus(job, run.finished, done, total)
 
     def _rows(self, path: Path, data: ImageData, network: str | None) -> int:
-        """Return the number of images with a row and stored votes; raise if they were made with different settings."""
+        """Return the number of images with results and stored votes; raise if these were made with other settings."""
         files = (path, counts_path(path))
         if not all(file.is_file() for file in (*files, sidecar_path(path))):
             return 0

@@ -39,11 +39,11 @@ def reproduce(
     on_stage: OnStage,
     time_limit: float | None = None,
 ) -> None:
-    """Train and certify the unfinished jobs, `together` runs at a time; each group is certified once it is trained.
+    """Train and certify the unfinished jobs, in groups of up to `together` runs that are trained at once.
 
-    By default, several small networks train together on a GPU, and other runs one by one. A run that fails does not
-    stop the others; its error is raised at the end. After `time_limit` seconds, OutOfTimeError is raised; a later call
-    resumes the work.
+    By default, several small networks train together on a GPU, and other runs one by one. A run that fails stops
+    the others only if several ranks work on it together; otherwise, its error is raised at the end. After `time_limit`
+    seconds, OutOfTimeError is raised; a later call resumes the work.
 
     Several ranks share the work: each trains whole groups of runs or, with `data_parallel`, all train each run
     together. Then they share the images of every certification.
@@ -113,7 +113,7 @@ def read_entries(name: str, jobs: Sequence[Job], place: Workplace) -> list[Entry
 def row_of(name: str, job: Job, results: Results) -> Entry:
     """Return the table entry for a job's results, linked to its row in the paper.
 
-    Entries of the table `linf` are linked to rows of the main table, which include the paper's l_inf numbers.
+    Entries of the table `linf` are linked to rows of the main table, which include the paper's l_inf results.
     """
     table = find_table(name)
     paper = (None, "") if linf_of(name) else (table.paper, job.setup)

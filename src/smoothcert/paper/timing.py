@@ -101,8 +101,8 @@ def estimate_steps(
 ) -> tuple[int, float]:
     """Return the number of steps of a run and the mean seconds per step, without teacher and soft labels.
 
-    Only a few steps of the method's first phase are timed. Their mean time is scaled by the number of forward passes,
-    to account for later phases and for votes on training images.
+    Only the first steps are timed. Their mean time is scaled to the run's mean number of forward passes per step,
+    because steps of later epochs may cost more, and because some runs also count votes on training images.
     """
     data = load_images(config, "train", data_dir)
     images = len(split_validation(len(data), config.validation)[0])

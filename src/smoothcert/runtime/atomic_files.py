@@ -25,8 +25,8 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """Yield a temporary path to write to. It replaces `path` atomically if the block succeeds.
 
     The new content is on the disk before it replaces the old content, so that a crash of the machine leaves either the
-    old or the new file. With `keep`, the old file is first renamed to `keep`. If the process is killed between the two
-    renames, only `keep` exists.
+    old or the new file. With `keep`, the old file is renamed to `keep` before the new file takes its place. If the
+    process is killed in between, `path` does not exist, but `keep` does.
     """
     check_replaceable(path)
     part = path.with_name(path.name + ".part")

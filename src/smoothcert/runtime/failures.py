@@ -22,7 +22,7 @@ def collected(errors: list[SmoothcertError]) -> Iterator[None]:
 
 
 def raise_together(errors: Sequence[SmoothcertError]) -> None:
-    """Raise a single error unchanged, or several errors as one: an OutOfTimeError if they include an OutOfTimeError."""
+    """Raise a single error unchanged; combine several into one, of type OutOfTimeError if any of them has this type."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

@@ -95,7 +95,7 @@ def _wrong_parts(value: Any, kind: Any, field: str) -> Iterator[tuple[str, Any, 
             yield field, value, origin
             return
         if all(type(item) is arguments[-1] for item in (value if origin is list else value.values())):
-            return  # fast enough for the indices of a million images
+            return  # a shortcut, for lists such as the indices of a million images
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _wrong_parts(item, arguments[-1], _join(field, str(key)))
     else:
@@ -150,7 +150,7 @@ def _parse(loads: Callable[[str], Any], text: str, language: str, kind: Any, sou
         value = loads(text)
     except RecursionError:
         raise _too_deep(source) from None
-    except ValueError as error:  # raised for JSON, TOML and integers with thousands of digits
+    except ValueError as error:  # invalid JSON or TOML, or an integer with thousands of digits
         raise SmoothcertError(f"{source} cannot be read as {language} ({first_line(error)}).") from error
     _check_depth(value, source)
     check_type(value, kind, source)
