@@ -1,8 +1,9 @@
-"""Checkpoints as self-contained safetensors files.
+"""Checkpoints: safetensors files with the weights of a model and a description of it.
 
 The header contains the architecture, the number of classes and, if known, the dataset, noise level and training method.
-For the package's networks, the input normalization is stored as tensors. For users' own networks, the header also
-contains the input shape and the number of classes of the data, and weights are stored under the network's own names.
+For built-in networks, the tensors include the input normalization. For users' own networks, the header also contains
+the input shape and the number of classes in the data (the network may have more), and the tensors keep the names that
+they have in the network.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from smoothcert.runtime.atomic_files import file_hash
 from smoothcert.runtime.typed_files import Between, Count, Index, Positive, check_type, parse_json
 
 _FORMAT = "smoothcert-1"
-_INPUT_SHAPE, _DATA_CLASSES = "input_shape", "data_classes"  # in the header of users' networks only
+_INPUT_SHAPE, _DATA_CLASSES = "input_shape", "data_classes"  # in the headers of users' own networks only
 _Classes = Annotated[int, Between(1, 1e9)]
 
 
@@ -49,7 +50,7 @@ class Checkpoint:
     sha256: str = ""
 
     def describe(self) -> dict[str, Any]:
-        """Return the description of the model that the sidecars of results files record."""
+        """Return the description of the model for the sidecar of a results file."""
         known = {key: self.about[key] for key in ("name", "method") if key in self.about}
         return {"sha256": self.sha256, "architecture": self.model.architecture, **known}
 
@@ -107,8 +108,8 @@ def load_checkpoint(
 
     Args:
         path: A file or a run folder.
-        model: Your own network, if the file contains its weights: a function that creates it, or a module, which is
-            copied before weights are loaded. Not needed if the architecture is registered (see `register_model`).
+        model: For a file with weights of your own network: a function that creates the network, or a module, which is
+            copied before the weights are loaded. Not needed if the architecture is registered (see `register_model`).
         architecture: The expected architecture, if any.
         normalization: A key of `smoothcert.checkpoints.published.NORMALIZATIONS`. Only for published checkpoints, whose
             files do not contain the input normalization.
@@ -155,7 +156,7 @@ def load_checkpoint(
 
 @takes(checkpoint=Checkpoint, path=(str, Path))
 def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
-    """Save a model in the format of the published repositories, for use with their code.
+    """Save a model in the format of published repositories such as locuslab/smoothing, for use with their code.
 
     Args:
         checkpoint: The model with its metadata.
@@ -181,7 +182,7 @@ def export_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
 
 
 class About(TypedDict, total=False):
-    """The metadata of a checkpoint; its creator may add other entries."""
+    """The metadata of a checkpoint; users may add other entries."""
 
     name: str
     dataset: str
@@ -192,15 +193,15 @@ class About(TypedDict, total=False):
 
 
 def find_own_factory(path: Path, default: Factory | None) -> Factory | None:
-    """Return the registered factory of a user's network in a checkpoint or run folder; if there is none, `default`.
+    """Return the registered function that creates the user's network in a checkpoint or run folder.
 
-    Return None for a built-in network.
+    Return `default` if none is registered, and None if the network is built in or the file cannot be read.
     """
     file = path / "model.safetensors" if path.is_dir() else path
     try:
         with safe_open(file, framework="pt") as content:
             header = content.metadata() or {}
-    except (OSError, SafetensorError):  # loading it raises a more specific error
+    except (OSError, SafetensorError):  # loading the file will raise a more specific error
         return None
     return REGISTERED.get(header.get("architecture", ""), default) if _INPUT_SHAPE in header else None
 
@@ -238,21 +239,21 @@ def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
 def _load_own(
     path: Path, weights: Mapping[str, Tensor], name: str, classes: int, shape: list[int], own: Any
 ) -> UserModel:
-    """Create a user's network with the given or the registered factory, and load these weights."""
+    """Create a user's network with the function `own`, by default the registered one, and load the weights."""
     factory = REGISTERED.get(name) if own is None else as_factory(own)
     if factory is None:
         raise UsageError(
             f"{path} contains the weights of your own network {name}; set `model` to the function that creates the "
             f"network or, on the command line, `plugin` to a Python file that registers it under the name {name!r}."
         )
-    with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
+    with torch.random.fork_rng(devices=[]):  # drawing the initial weights must not affect later random numbers
         model = build_user_model(factory, shape, classes, name=name)
     load_weights(model.network, weights, str(path), name)
     return model
 
 
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor], where: str, name: str) -> None:
-    """Load weights into a network; raise an error that names the first mismatched tensors."""
+    """Load weights into a network; if they do not match, raise an error that names the first mismatched tensors."""
     expected = network.state_dict()
     wrong = sorted(expected.keys() ^ weights.keys())
     wrong += [key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape]
@@ -265,7 +266,7 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], where: str, 
 
 
 def fill(path: Path, weights: Mapping[str, Tensor], name: str, classes: int, **options: Any) -> Classifier:
-    """Create a model and load these weights; raise an error that names the first mismatched tensors.
+    """Create a model and load its weights; if they do not match, raise an error that names the first such tensors.
 
     A damaged file may state huge numbers of classes, channels or layers, so these are checked before a model is built.
     """

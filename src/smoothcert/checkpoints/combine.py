@@ -15,14 +15,14 @@ from smoothcert.models import Ensemble
 
 @dataclass(frozen=True)
 class CombinedCheckpoint:
-    """An ensemble with the metadata that its members share, and a hash of their files, their order and `consensus`."""
+    """An ensemble with its members' common metadata, and a hash of `consensus` and the members' files in order."""
 
     model: Ensemble
     about: Mapping[str, Any]
     sha256: str
 
     def describe(self) -> dict[str, Any]:
-        """Return the description of the model that the sidecars of results files record."""
+        """Return the description of the model for the sidecar of a results file."""
         known = {key: self.about[key] for key in ("method", "ensemble") if key in self.about}
         return {"sha256": self.sha256, "architecture": self.model.architecture, **known}
 
@@ -30,7 +30,7 @@ class CombinedCheckpoint:
 def combine_checkpoints(checkpoints: Sequence[Checkpoint], consensus: int | None = None) -> CombinedCheckpoint:
     """Combine several checkpoints into an ensemble.
 
-    With `consensus` = k, members after the first k vote only on inputs on which the first k members disagree.
+    With `consensus` = k, only inputs on which the first k members disagree are passed to the other members.
 
     Raises:
         UsageError: If the members are incompatible, or `consensus` is out of range.

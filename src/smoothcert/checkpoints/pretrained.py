@@ -75,7 +75,7 @@ def load_pretrained(name: str) -> Checkpoint:
         The model with its metadata.
 
     Raises:
-        SmoothcertError: If its file is missing or damaged.
+        SmoothcertError: If the file of the model is missing or damaged.
         UsageError: If there is no such model.
 
     Example:

@@ -1,9 +1,9 @@
-"""Read and write checkpoints in the formats of the published repositories.
+"""Read and write checkpoints in the formats of published repositories for randomized smoothing.
 
-These files contain the weights and sometimes the architecture's name and the epoch. locuslab, smoothing-adversarial and
-the CAT-RS authors store weights under `state_dict`, with keys like `1.conv1.weight` (the network is the second module
-of a Sequential); MACER stores them under `net`, without a prefix. None of these formats contains the input
-normalization.
+These files contain the weights and sometimes the architecture's name and the epoch. The repositories
+locuslab/smoothing, smoothing-adversarial and CAT-RS store weights under `state_dict`, with keys like `1.conv1.weight`
+(the network is the second module of a Sequential). MACER stores them under `net`, without the prefix `1.`. None of
+these formats contains the input normalization.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
 
 def _read(path: Path) -> Any:
     if zipfile.is_zipfile(path):
-        check_members(path, compressed=False)  # PyTorch does not compress them
+        check_members(path, compressed=False)  # PyTorch does not compress the members
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

@@ -16,7 +16,7 @@ from smoothcert.runtime.atomic_files import replacing
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str], keep: Path | None = None) -> None:
-    """Write a safetensors file atomically; with `keep`, the previous file is kept under that name."""
+    """Write a safetensors file atomically; with `keep`, an existing file is first renamed to `keep`."""
     plain = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     with replacing(path, keep) as part:
         try:

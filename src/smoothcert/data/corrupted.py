@@ -1,6 +1,6 @@
-"""Find and load datasets of corrupted images: published, or made by `smoothcert data make`.
+"""Find and load datasets of corrupted images, published or made by `smoothcert data make`.
 
-Some corruptions of a dataset may be missing.
+A dataset may lack some of the corruptions.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ from smoothcert.runtime.atomic_files import file_hash, replacing
 from smoothcert.runtime.bounded_files import check_members
 
 OnBytes = Callable[[str, int, int | None], None]
-"""Called with the file name, the number of bytes received so far, and the total (None if unknown)."""
+"""A function called with the file name, the number of bytes received so far, and the total (None if unknown)."""
 
 
 @dataclass(frozen=True)
 class KnownFile:
-    """The size of a file in bytes, and its SHA-256 or, if no source publishes its SHA-256, its MD5."""
+    """The size of a file in bytes, and its SHA-256 or, for a file without a published SHA-256, its MD5."""
 
     size: int
     sha256: str = ""

@@ -53,16 +53,16 @@ def read_file(path: Path) -> bytes:
 
 
 def open_folder(folder: Path) -> Opener:
-    """Return an opener for the files of a folder."""
+    """Return a function that reads files of a folder by name."""
     return lambda name: read_file(folder / name)
 
 
 def open_archive(archive: Path) -> Opener:
-    """Return an opener for the members of a gzipped tar archive."""
+    """Return a function that reads members of a gzipped tar archive by base name."""
 
     def read(name: str) -> bytes:
         try:
-            # Limit the stream, since tarfile trusts the size that some headers declare.
+            # Limit the decompressed size, since tarfile trusts the size that some headers declare.
             with io.BytesIO(read_bytes(archive, decompress=True)) as content, tarfile.open(fileobj=content) as tar:
                 for member in tar:
                     if Path(member.name).name != name or member.isdir():

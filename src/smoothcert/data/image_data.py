@@ -39,7 +39,8 @@ _NAMES = (tuple, list)
 class ImageData:
     """Labeled images, or inputs of any other shape, of one split of a dataset.
 
-    Supports `len`, indexing and iteration: `data[i]` is the pair (input as float32, label), and a slice is a dataset.
+    Supports `len`, indexing and iteration: `data[i]` is the pair (input as float32, label), and a slice `data[i:j]` is
+    an `ImageData` again.
 
     Args:
         name: The name of the dataset.
@@ -47,7 +48,7 @@ class ImageData:
         images: Tensor [count, ...], or an object that reads images on demand. uint8 values from 0 to 255 stand for
             inputs in [0, 1]; floating-point values are used unchanged.
         labels: int64 [count].
-        classes: The class names; default: the numbers up to the largest label.
+        classes: The class names; default: the numbers from 0 to the largest label.
         mean: The mean per channel that published networks subtract; default: zeros.
         std: The standard deviation per channel by which published networks divide; default: ones.
         severities: The number of severities in a corrupted dataset, which contains all images at the mildest severity,
@@ -151,7 +152,7 @@ class ImageData:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of shape, images and labels; for images that are read on demand, it uses their own fingerprint."""
+        """SHA-256 of shape, images and labels; images read on demand are represented by their own `fingerprint`."""
         digest = hashlib.sha256(str(tuple(self.images.shape)).encode())
         if isinstance(self.images, Tensor):
             images = self.images.cpu().contiguous()
@@ -218,10 +219,10 @@ def select_rows(
     shard: tuple[int, int] = (1, 1),
     severities: Sequence[int] | None = None,
 ) -> list[int]:
-    """Return the indices of the rows that the options select.
+    """Return the indices in `data` that the options select.
 
-    In a corrupted dataset, `skip` and `limit` select the same images at each severity, and `shard` then divides the
-    selected rows of all severities together.
+    In a corrupted dataset, `skip` and `limit` select the same images at each severity. The selections of all severities
+    are then joined into one list, and `shard` selects from this list.
     """
     levels = sorted(set(severities or range(1, data.severities + 1)))
     wrong = [level for level in levels if not 1 <= level <= data.severities]

@@ -49,9 +49,9 @@ class Dataset:
     """A dataset that is read into memory.
 
     `find(root, split)` returns a function that reads the split, or None if the files of the split are not below `root`.
-    `mean` and `std` are the input normalization of the published networks. `about` describes the dataset in a line.
-    `files` names the missing files and where to put them, with `{root}` and `{folder}`, the dataset's own folder below
-    `root`.
+    `mean` and `std` are the input normalization of the published networks. `about` describes the dataset in one
+    line. `files` states which files are needed and where to put them; it may contain the placeholders `{root}` and
+    `{folder}`, the dataset's own folder below `root`.
     """
 
     find: Callable[[Path, str], Callable[[], Arrays] | None]

@@ -1,4 +1,4 @@
-"""Convert users' own data to `ImageData`: pairs of arrays, PyTorch datasets and data loaders."""
+"""Convert users' own data (pairs of arrays, PyTorch datasets and data loaders) to `ImageData`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READ_AT_ONCE = 256
 
 
 def as_image_data(data: Any, split: str = "test") -> ImageData:
-    """Convert labeled data of any type that public functions accept to `ImageData`.
+    """Convert labeled data to `ImageData`.
 
     Args:
         data: `ImageData`; a pair (inputs, labels) of arrays or tensors; a `torch.utils.data.Dataset` of pairs (input,

@@ -1,1 +1,1 @@
-"""Per-image results on disk. Does not import torch."""
+"""Read, write, merge and verify files of per-image results. Does not import torch."""

@@ -11,13 +11,14 @@ _LARGEST = 2**53
 
 
 def images_of(images: Any) -> Sequence[int]:
-    """Return the image indices that `settings.images` of a sidecar stands for.
+    """Return the image indices given by `settings.images` in a sidecar.
 
-    `images` is a text start:stop:step, a list of indices or, in a merged file, a list of such texts, lists and indices.
-    A single text is returned as a range, so that a short text cannot produce more indices than fit into memory.
+    `images` is a string "start:stop:step" or a list of indices. In a merged file, it is a list whose elements are
+    such strings, lists of indices or individual indices. A string is returned as a range, because it may stand for more
+    indices than fit into memory.
 
     Raises:
-        ValueError: If `images` has another form; the message quotes the invalid part.
+        ValueError: If `images` has another form, or contains invalid or too many indices.
 
     >>> list(images_of("0:6:2")), images_of(["0:6:2", [7, 9]])
     ([0, 2, 4], [0, 2, 4, 7, 9])
@@ -35,7 +36,7 @@ def images_of(images: Any) -> Sequence[int]:
 
 
 def is_joined(images: Any) -> bool:
-    """Return True if `images` comes from a merged file: a list with elements other than indices."""
+    """Return True if `images` is a list with elements other than indices, as in a merged file."""
     return isinstance(images, list) and not all(isinstance(part, int) for part in images)
 
 

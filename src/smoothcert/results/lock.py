@@ -18,7 +18,8 @@ class ResultsLock:
     """Lock on `NAME.tsv` and the files beside it, from the creation of the object until `release`.
 
     The lock is on a separate file, `NAME.tsv.lock`, since results files may be replaced while they are locked.
-    Acquiring the lock removes partial files left by a killed process. `others` are further files of the same results.
+    Acquiring the lock removes partial files left by a killed process. `others` are additional files that belong to the
+    results, such as the counts files of a cascade.
     """
 
     def __init__(self, results: Path, others: Sequence[Path] = ()) -> None:
@@ -38,11 +39,11 @@ class ResultsLock:
             file = open_locked(self._path, f"{self._results} is being written by another process.")
             if _is_open_at(file, self._path):
                 return file
-            file.close()  # the previous owner of the lock removed the file after it was opened here
+            file.close()  # the previous owner removed the lock file after this process had opened it
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Release the lock and remove new files if the `with` block fails to open the files."""
+        """Release the lock and remove new files if the `with` block, which opens the files, raises an error."""
         try:
             yield
         except BaseException as error:

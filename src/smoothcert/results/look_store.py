@@ -1,8 +1,12 @@
-"""Store the votes of every look on disk, so that anyone can recompute a sequential certificate.
+"""Store the votes of sequential certification on disk, so that anyone can recompute the certificates.
 
-`name.looks.tsv` has one row per image and look: idx, look (0 is the selection), samples, votes as `class:count`, and
-time. Samples and votes are cumulative over the looks after the selection. A run appends a row after each look; at the
-end, it sorts the rows and writes `name.tsv` and `name.counts.tsv` from them.
+Sequential certification draws the noise samples of an image in steps and tests after each step. These interim tests are
+called looks. `name.looks.tsv` has one row per image and look, with the columns idx, look, samples, votes (as
+`class:count`) and time. Look 0 is the selection. Samples and votes of later looks are cumulative and do not include the
+selection.
+
+A run appends a row after each look. When it ends, it writes `name.tsv` and `name.counts.tsv` from the looks and, if it
+is finished, sorts the rows of `name.looks.tsv`. A run with a budget also writes the two files at intervals.
 """
 
 from __future__ import annotations
@@ -87,7 +91,7 @@ class LookStore:
 
     Args:
         path: Results file, or None.
-        indices: Images in the order of their rows.
+        indices: Image index of each row of the results, in order.
         classes: Number of classes.
         settings: Everything the looks depend on; a file made with different settings is refused.
         segment: Device and versions of this process, added to the sidecar with the first new look.
@@ -143,8 +147,8 @@ class LookStore:
 
     @property
     def drawn(self) -> int:
-        """Number of noise samples drawn so far: per image, the samples of the selection and of the last look."""
-        ends = ((looks[0], *looks[1:][-1:]) for looks in self.known.values())  # the votes of later looks are cumulative
+        """Number of noise samples drawn so far, summed over images: those of the selection and of the last look."""
+        ends = ((looks[0], *looks[1:][-1:]) for looks in self.known.values())  # later votes are cumulative
         return sum(int(look.votes.sum()) for pair in ends for look in pair)
 
     def append(self, looks: Sequence[Look]) -> None:
@@ -169,7 +173,7 @@ class LookStore:
                 raise cannot_write(self.path, error, " Earlier looks are safe; a rerun resumes after them.") from error
 
     def publish(self, records: Sequence[Record], *, finished: bool) -> None:
-        """Write the results file, its counts and its sidecar; if `finished`, also sort the looks file."""
+        """Write the results file, counts file and sidecar; if `finished`, also sort the looks file."""
         if self.path is None or self._file is None:
             return
         self._about["samples"] = self.drawn

@@ -1,4 +1,4 @@
-"""Merge the results of shards: files with the same settings for different images."""
+"""Merge the results files of shards, which have the same settings but contain different images."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _sorted_rows(rows: dict[int, str]) -> str:
 
 
 def _join(files: Sequence[Path], *, several: bool = False) -> tuple[str, dict[int, str]]:
-    """Return the files' common header, and a dict from image index to the text of the image's row.
+    """Return the files' common header, and a dict from image index to the text of the image's row or rows.
 
-    With `several`, an image may have more than one row.
+    An image may have more than one row only with `several`, and only in the same file.
     """
     header, rows = "", dict[int, str]()
     for path in files:

@@ -90,7 +90,7 @@ def certificates_in(folder: Path, *, below: bool = False) -> list[Path]:
 
 
 def check_name(out: Path) -> None:
-    """Raise if `out` is a folder, a device or a gzipped file, or is named like a sidecar, counts or looks file."""
+    """Raise if `out` is a folder or a device, or is named like a gzipped, sidecar, counts or looks file."""
     taken = out.suffix in (".json", ".gz") or out.name.endswith(COMPANION_SUFFIXES)
     if taken or (out.exists() and not out.is_file()):
         raise UsageError(
@@ -99,7 +99,7 @@ def check_name(out: Path) -> None:
 
 
 def check_new(out: Path) -> None:
-    """Raise if `out` is not a valid name for results, or if it or its sidecar, counts or looks file exists."""
+    """Raise if `out` is not a valid name for a results file, or if it or a file that belongs beside it exists."""
     check_name(out)
     files = (out, sidecar_path(out), counts_path(out), looks_path(out), *level_paths(out, 1))
     if existing := [path for path in files if path.exists()]:

@@ -21,7 +21,7 @@ from smoothcert.statistics.bounds import ABSTAIN, Floats, failure_upper_bound
 from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.certify import bound_uniforms, certify_looks
 
-_AT_ONCE = 1 << 22  # votes in one array
+_AT_ONCE = 1 << 22  # number of vote counts in one array
 _LARGEST_TABLE = 1_000_000  # largest n for which bounds are cached between files
 
 CHANGED = "the results were changed"
@@ -39,9 +39,9 @@ def prove_by_counts(
 ) -> tuple[NDArray[np.int64], Floats]:
     """Recompute classes and radii from the votes of a fixed number of noise samples.
 
-    `table` contains all votes beside the results file, and `rows` the row of each image in this table.
+    `table` contains all votes beside the results file; row `rows[i]` of this table is for image `results.idx[i]`.
     """
-    all_classes = protocol.classes if protocol.bound == "two-sided" else None  # other bounds need the chosen class only
+    all_classes = protocol.classes if protocol.bound == "two-sided" else None  # other bounds need only one class
     classes = max(all_classes or 2, table.classes)
     labels = np.zeros(len(table), dtype=np.int64)
     labels[rows] = results.label
@@ -62,7 +62,7 @@ def _check_totals(
     idx: NDArray[np.int64],
     votes: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> None:
-    """Raise unless both stages of every image have as many votes as the sidecar states."""
+    """Raise unless each image has as many votes in the selection and in the estimation as the sidecar states."""
     for name, number, stage in zip(("n0", "n"), (protocol.n0, protocol.plan.looks[0]), votes, strict=True):
         total = stage.sum(axis=1)
         for row in np.flatnonzero(total != number)[:1]:
@@ -110,7 +110,7 @@ def _certify(
 
 @lru_cache(maxsize=4)
 def _known_bounds(n: int, alpha: float) -> Floats:
-    """Return the cached failure bounds, indexed by number of successes; NaN where not computed yet."""
+    """Return the cached failure bounds, indexed by number of successes; NaN stands for a bound not computed yet."""
     return np.full(n + 1, np.nan)
 
 
@@ -119,8 +119,8 @@ def prove_by_looks(
 ) -> tuple[NDArray[np.int64], Floats]:
     """Recompute classes and radii from the votes of all looks, up to the look whose votes are in the counts file.
 
-    `table` contains the votes of the counts file, and `rows` the row of each image in this table. During a run, the
-    looks file may be ahead of the results file.
+    `table` contains the votes of the counts file; row `rows[i]` of this table is for image `results.idx[i]`. During a
+    run, the looks file may be ahead of the results file.
     """
     without_row = np.setdiff1d(table.idx, results.idx)
     if len(without_row):

@@ -128,7 +128,7 @@ def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArr
         The votes in the selection stage and in the estimation stage, each [images, classes].
 
     Raises:
-        SmoothcertError: If the counts cannot be read, or contain votes for a class beyond `num_classes`.
+        SmoothcertError: If the counts cannot be read, or contain votes for a class that is not below `num_classes`.
 
     Example:
         >>> import tempfile
@@ -147,7 +147,7 @@ def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArr
 
 
 def _recorded_classes(path: Path) -> int | None:
-    """Return the number of classes recorded in the sidecar or, if none is, of the dataset; None if unknown."""
+    """Return the number of classes in the sidecar, else that of the dataset it names, or None if there is neither."""
     sidecar = sidecar_path(path)
     return known_classes(read_sidecar(sidecar).get("settings", {})) if sidecar.exists() else None
 

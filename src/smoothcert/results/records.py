@@ -1,7 +1,8 @@
 """Rows of results files: predictions, certificates, and the text format of their fields.
 
-A results file `name.tsv` has the columns idx, label, predict, radius, correct and time. Two files lie beside it:
-`name.counts.tsv` with the class counts behind every row, and `name.json` with the settings (see `sidecar`).
+A results file `name.tsv` has the columns idx, label, predict, radius (for certificates only), correct and time. Two
+files lie beside it: `name.counts.tsv` with the class counts behind every row, and `name.json` with the settings (see
+`sidecar`).
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def parse_seconds(text: str) -> float:
         value = 86400.0 * int(days) + 3600 * int(hours) + 60 * int(minutes) + float(seconds)
     else:
         value = float(text)
-    if not 0 <= value <= _LONGEST_TIME:  # also NaN
+    if not 0 <= value <= _LONGEST_TIME:  # also rejects NaN
         raise ValueError(f"expected a time, but got {text!r}")
     return value
 

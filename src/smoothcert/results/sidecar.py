@@ -1,4 +1,4 @@
-"""Sidecar of a results file: a JSON object with the settings of its rows and the segments of its run.
+"""Sidecar of a results file: a JSON file that describes how the rows were computed.
 
 `settings` contains everything that the rows depend on. `segments` contains one entry for each time the run was started
 or resumed, with the device, the versions and the time spent.
@@ -66,12 +66,12 @@ def check_from_certify(results: Path, settings: Mapping[str, Any], needed: Seque
 
 
 def known_classes(settings: Mapping[str, Any]) -> int | None:
-    """Return the number of classes that is recorded or known for the dataset, or None."""
+    """Return the recorded number of classes, else the number of classes of a known dataset, or None."""
     return settings.get("classes") or classes_of(settings.get("data", {}).get("name"))
 
 
 def known_dimensions(settings: Mapping[str, Any]) -> int | None:
-    """Return the number of values per image that is recorded or known for the dataset, or None."""
+    """Return the recorded number of values per image, else that of a known dataset, or None."""
     data = settings.get("data", {})
     return data.get("dimensions") or dimensions_of(data.get("name"))
 

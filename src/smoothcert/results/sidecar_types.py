@@ -1,4 +1,7 @@
-"""Types of the fields of a sidecar. Most fields are optional, since versions and commands write different fields."""
+"""Types of the fields of a sidecar.
+
+Most fields are optional, since different versions and commands of smoothcert write different fields.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ class LevelSettings(TypedDict):
 
 
 class CascadeSettings(TypedDict):
-    """A cascade of noise levels."""
+    """A cascade of smoothed classifiers with different noise levels."""
 
     p0: Annotated[float, Between(0, 1)]
     first_share: Annotated[float, Between(0, 1)]

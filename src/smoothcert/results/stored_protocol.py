@@ -59,12 +59,12 @@ class StoredProtocol:
 
     @property
     def tolerance(self) -> float:
-        """Largest accepted difference between radii computed with different versions of SciPy."""
+        """Largest accepted difference between stored and recomputed radii, since SciPy versions differ slightly."""
         return 1e-8 * self.noise.sigma + (1.1 * _STEP if isinstance(self.noise, GridNoise) else 0.0)
 
     @property
     def exact(self) -> bool:
-        """True if the votes determine the radius; otherwise, they only bound it from above."""
+        """True if class and radius can be recomputed exactly; otherwise, recomputed radii are only upper bounds."""
         converted = convert_radius([1.0], self.noise.norm, self.norm, 4)[0] != 1.0
         return (self.classes is not None or self.bound != "two-sided") and bool(self.dimensions or not converted)
 
@@ -89,7 +89,7 @@ def _cascade_rule(cascade: Mapping[str, Any], noise: Noise, alpha: float) -> Cas
 
 
 def _check_plan(plan: Plan, rule: str | None, n: int) -> None:
-    """Raise if the looks do not end at `n`, or if they are the standard looks of `rule` with other shares of alpha."""
+    """Raise if the last look is not at `n` samples, or if only the looks, not their alphas, are standard for `rule`."""
     if rule not in _PLANS:
         return
     usual = _PLANS[rule](n, plan.alpha)

@@ -1,8 +1,8 @@
 """Check results files against the votes and the settings beside them. Does not import torch.
 
-If votes are stored, classes and radii are recomputed from them. Otherwise radii are compared with the largest radius
-that unanimous votes prove. Labels are part of the dataset, so only their agreement with the column `correct` is
-checked.
+If votes are stored, classes and radii are recomputed from them. Otherwise, radii are compared with the largest radius
+that unanimous votes prove. Labels come from the dataset and cannot be recomputed; the only check is that the column
+`correct` agrees with label and class.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _check_limit(path: Path, results: Results, limit: float, evidence: str, advi
 
 
 def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential: bool) -> None:
-    """Raise unless the rows are for the first of `images` or, if `sequential`, for any of them, in the same order."""
+    """Raise unless the rows are for the first of `images` or, if `sequential`, for some of `images`, in order."""
     named = images_of(images)
     expected = sorted(named) if is_joined(images) else named
     if sequential:
@@ -122,7 +122,7 @@ def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential
 def _check_rows(
     path: Path, results: Results, protocol: StoredProtocol, recorded_classes: int | None, *, has_votes: bool
 ) -> None:
-    """Raise unless classes and radii follow from the votes or, if no votes are stored, are possible."""
+    """Raise unless classes and radii follow from the votes; if no votes are stored, check only the largest radius."""
     if not has_votes:
         classes = protocol.classes or 1 + int(max(results.label.max(), results.predict.max()))
         limit = protocol.largest(classes) + protocol.tolerance
@@ -133,7 +133,7 @@ def _check_rows(
         predict, radius = prove_by_levels(path, results, protocol, protocol.cascade)
     else:
         table = read_vote_table(path)
-        if recorded_classes:  # a network may have more classes than its dataset
+        if recorded_classes:  # not those of the dataset, which may be fewer than the network has
             table.require_classes(recorded_classes, counts_path(path))
         compute = prove_by_looks if protocol.sequential else prove_by_counts
         predict, radius = compute(path, results, protocol, table, _rows_of(path, results.idx, table))

@@ -67,7 +67,7 @@ class VoteTable:
             )
 
     def dense(self, first: int, stop: int, classes: int) -> tuple[Ints, Ints]:
-        """Return the votes [rows, classes] of rows `first` to `stop` in the selection and in the estimation."""
+        """Return the selection and estimation votes of rows `first` to `stop - 1`, each as an array [rows, classes]."""
         check_table_size(stop - first, classes, self.source)
         start, end = np.searchsorted(self.field, [2 * first, 2 * stop])
         votes = np.zeros((2 * (stop - first), classes), dtype=np.int64)
@@ -87,7 +87,7 @@ def parse_votes(data: bytes, source: Path) -> VoteTable:
     """Parse a file of class counts, skipping its header and an incomplete last line."""
     body = data[data.find(b"\n") + 1 : data.rfind(b"\n") + 1]
     text = np.frombuffer(body, dtype=np.uint8)
-    digits = text - np.uint8(48)  # other characters become 10 and more
+    digits = text - np.uint8(48)  # other characters become 10 or more
     ends = np.flatnonzero(digits > 9)
     kinds = _KINDS[text[ends]]
     tabs = np.flatnonzero(kinds == _FIRST_TAB)

@@ -1,4 +1,4 @@
-"""Write per-image results so that a killed process loses only the images in flight.
+"""Write per-image results so that a killed process loses only the images that were not finished.
 
 Rows are only appended, first to the counts file, then to the results file. After an interruption, the rows that are
 complete in both files are kept, and everything after them is cut off.
@@ -130,7 +130,7 @@ class ResultWriter:
                 )
 
     def _recover(self) -> int:
-        """Cut both files to the rows that are complete in both; return the number of these rows."""
+        """Truncate both files to the rows that are complete in both; return the number of these rows."""
         rows, counts = (stored_lines(file) for file in self._files)
         good = min(len(rows), len(counts), 1 + len(self.indices))
         for file, lines, header in zip(self._files, (rows, counts), self._headers, strict=True):

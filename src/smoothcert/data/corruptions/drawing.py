@@ -1,4 +1,4 @@
-"""Lines, inversion, edge detection, quantization, pixelation and compression."""
+"""Corruptions: lines, inversion, edge detection, quantization, pixelation and compression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smoothcert.data.corruptions.noise import Image, as_floats, per_channel
 from smoothcert.errors import SmoothcertError
 
 XY = tuple[float, float]
-"""Column and row."""
+"""A point as (column, row)."""
 
 
 def _line(shape: tuple[int, ...], start: XY, end: XY) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Affine and elastic transformations."""
+"""Corruptions: affine and elastic transformations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rotate(image: Image, random: Generator, angle: float) -> Image:
 
 
 def scale(image: Image, random: Generator, factor: float) -> Image:
-    """Shrink by a factor below 1."""
+    """Shrink the image to `factor` times its size."""
     return _about_center(image, np.eye(2) / factor)
 
 

@@ -1,4 +1,4 @@
-"""Make corrupted datasets. Each image has its own random numbers, so that it does not depend on other images."""
+"""Make corrupted datasets. Each image has its own random numbers, so no corrupted image depends on other images."""
 
 from __future__ import annotations
 

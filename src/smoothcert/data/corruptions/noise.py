@@ -1,7 +1,8 @@
 """Corruptions that add noise to each pixel, and helpers for all corruptions.
 
-Every corruption takes an image (floats in [0, 1], [height, width, channels]), a random generator and the settings of
-its severity. It returns an image whose values may lie outside [0, 1]; they are clipped when the image is stored.
+Every corruption takes an image ([height, width, channels], with values from 0 to 1), a random generator and the
+settings of its severity. It returns an image whose values may lie outside [0, 1]; they are clipped when the image is
+stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Weather and light: fog, frost, snow, spatter, brightness, contrast and saturation."""
+"""Corruptions: fog, frost, snow, spatter, brightness, contrast and saturation."""
 
 from __future__ import annotations
 

@@ -51,9 +51,10 @@ class FolderImages:
         return self._stack(self._central_crop, indices.flatten().tolist())
 
     def views(self, indices: Sequence[int], draws: Tensor) -> tuple[Tensor, list[int]]:
-        """Return a random crop of each image, possibly mirrored, and the indices of the images that were used.
+        """Return a random crop of each image, possibly mirrored, and the index of the image that each crop shows.
 
-        Crops are taken from the images before resizing. `draws` are uniform random numbers of shape [images, DRAWS].
+        An index differs from the requested one if a broken image was replaced. Crops are taken from the images before
+        resizing. `draws` are uniform random numbers of shape [images, DRAWS].
         """
         pixels, used = [], []
         for index, row in zip(indices, draws.tolist(), strict=True):
@@ -95,7 +96,7 @@ class FolderImages:
         return pixels.flip(2) if draws[-1] < 0.5 else pixels
 
     def _decodable(self, index: int) -> tuple[int, Image]:
-        """Return an image and its index or, with `skip_broken`, the next decodable image of its class and its index."""
+        """Return an image and its index; `skip_broken` replaces a broken image with the next good one of its class."""
         label = self.labels[index]
         first, stop = bisect_left(self.labels, label), bisect_right(self.labels, label)
         for number in (*range(index, stop), *range(first, index)):
@@ -147,7 +148,7 @@ class FolderViews:
 
 
 def view_draws(seed: int, step: int, positions: Tensor) -> Tensor:
-    """Return uniform random numbers for the random crops of a training step: one row for each of `positions`."""
+    """Return uniform random numbers for the crops of a training step: one row per image index in `positions`."""
     return uniform(seed, (positions, step, Purpose.AUGMENTATION), DRAWS)
 
 

@@ -37,7 +37,7 @@ def _find(folder: Path, stem: str, dimensions: int) -> Path | None:
 
 
 def _parse(content: bytes, path: Path, dimensions: int) -> np.ndarray:
-    """Decode an idx file of unsigned bytes: 0, 0, 8, the number of dimensions, then each size, then the values."""
+    """Decode an idx file of unsigned bytes: 0, 0, 8, the number of dimensions, their sizes, and the values."""
     header = 4 + 4 * dimensions
     shape = tuple(int.from_bytes(content[start : start + 4], "big") for start in range(4, header, 4))
     if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) != header + math.prod(shape):
