@@ -1,8 +1,8 @@
 """Attack on a smoothed classifier, to test its certificates (SmoothAdv: Salman et al., 2019).
 
-The attack is projected gradient ascent on the smoothed loss: -log of the mean probability of the class over noise
-samples. The noise samples are the same in every step. No perturbation within a certified radius can change the smoothed
-prediction, unless the certificate is false, which has a probability of at most alpha.
+The attack is projected gradient ascent on the smoothed loss of a class: -log of its mean probability over noise
+samples. The noise samples are the same in every step. Each certificate is false with a probability of at most alpha. If
+a certificate is true, no perturbation within its radius can change the smoothed prediction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from smoothcert.statistics import bounds
 from smoothcert.statistics.integer_noise import LEVELS
 from smoothcert.statistics.noise import GaussianNoise, GridNoise
 
-_INSIDE = 1 - 1e-6  # keeps perturbations within the ball in spite of rounding
+_INSIDE = 1 - 1e-6  # keeps perturbations within the ball despite rounding
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Trial:
         label: True class.
         certified: Certified class of the clean image, -1 for an abstention.
         radius: Certified radius of the clean image.
-        within: Largest l2 length that the attack allowed for the perturbation.
+        within: Largest l2 length allowed for the perturbation.
         length: l2 length of the perturbation.
         answer: Smoothed prediction for the perturbed image, -1 for an abstention.
-        broken: 1 if the answer is a class other than the certified one although the perturbation is within the
-            certified radius, else 0.
+        broken: 1 if the perturbation is within the certified radius, but the answer is neither the certified class nor
+            an abstention; else 0.
     """
 
     idx: int
@@ -55,7 +55,7 @@ class Trial:
     broken: int
 
     def row(self) -> str:
-        """Format the trial as a line of the TSV file."""
+        """Format the trial as a row of the TSV file."""
         return "\t".join(str(value) for value in astuple(self)) + "\n"
 
 
@@ -88,7 +88,8 @@ def perturb_images(
     with frozen(network):
         for _ in range(steps):
             slope = gradient(loss, delta)
-            slope = torch.where(lengths(slope) > 0, slope, noise[0])  # the gradient of a saturated softmax is zero
+            # The gradient of a saturated softmax is zero; step along a noise sample instead.
+            slope = torch.where(lengths(slope) > 0, slope, noise[0])
             delta = delta + 2.5 / steps * limit * slope / lengths(slope).clamp(min=1e-12)
             delta = within(in_range(images + within(delta, limit)) - images, limit)
     if isinstance(classifier.noise, GridNoise):
@@ -115,7 +116,7 @@ def smoothed_gradient(
         seed: Seed of the noise.
 
     Returns:
-        The gradient, with the shape of `x`. A step along it makes the class less likely.
+        The gradient, with the shape of `x`. A small step along the gradient makes the class less likely.
 
     Raises:
         UsageError: If the base classifier is not a module, the noise is not Gaussian, or an argument is invalid.
@@ -171,11 +172,11 @@ def attack_dataset(
     on_progress: Callable[[int, Sequence[Trial]], None] | None = None,
     **options: int,
 ) -> list[Trial]:
-    """Attack images within each of `radii` and, if they have a certificate, within their certified radius.
+    """Attack each image within each of `radii` and, if the image is certified, also within its certified radius.
 
-    The attack raises the loss of the certified class, or of the label if the image has no certificate. `n` votes
-    predict the class of the perturbed image. Every image must be in `certificates`. `options` are `steps` and
-    `num_noises` of `perturb_images`.
+    The attack raises the loss of the certified class, or of the label if the image has no certificate. The class of a
+    perturbed image is predicted from `n` votes. Every image must be in `certificates`. `options` may contain `steps`
+    and `num_noises`, which are passed to `perturb_images`.
     """
     device = classifier.device_for(torch.empty(0))
     rows = {int(idx): row for row, idx in enumerate(certificates.idx)}
@@ -206,8 +207,8 @@ def attack_dataset(
 def surprise(trials: Sequence[Trial], alpha: float) -> tuple[int, int, float]:
     """Return the number of certificates tested, the number broken, and the p-value of the number broken.
 
-    The p-value is for the hypothesis that each certificate is false, and each smoothed prediction of a perturbed image
-    is wrong, with a probability of at most alpha.
+    The null hypothesis is that errors are as rare as promised: the probability of a false certificate is at most alpha,
+    and so is the probability of a wrong prediction for a perturbed image.
     """
     tested = Counter(trial.idx for trial in trials if trial.certified >= 0 and trial.length <= trial.radius)
     count, failed = len(tested), len({trial.idx for trial in trials if trial.broken})

@@ -1,4 +1,7 @@
-"""Compute certificates of a cascade from the stored votes of its levels, without the networks or torch."""
+"""Certify a cascade of smoothed classifiers (its levels) from the stored votes of each level.
+
+Needs neither the networks nor torch. `smoothcert.statistics.cascade` defines cascades.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _LEVEL = ("sigma", "seed", "precision", "form", "micro_batch", "device", "model"
 
 
 class CascadeResults(NamedTuple):
-    """Certificates of a cascade: its records, the sidecar content, and the records of every level with its votes."""
+    """Certificates of a cascade: its records, the sidecar content, and, for each level, records with its votes."""
 
     records: list[Record]
     about: dict[str, Any]
@@ -43,14 +46,14 @@ def certify_cascade(
     """Certify a cascade from results files of its levels, in order of decreasing sigma.
 
     Args:
-        paths: Results files written by `certify` for the same images, with the votes beside them.
+        paths: Results files that `certify` wrote for the same images, with the files of votes beside them.
         p0: Class probability above which a level answers, in [0.5, 1).
         alpha: Maximum probability that a certificate is false (default: as in the files).
         first_share: Share of alpha for the first level's lower bound.
         unverified: Also read files whose rows do not follow from their votes.
 
     Returns:
-        The certificates, in the order of the first file.
+        The certificates, with the images in the order of the first file.
 
     Raises:
         UsageError: If the files lack votes, differ in protocol or images, or an argument is invalid.
@@ -123,7 +126,7 @@ def _check_protocols(paths: Sequence[Path], files: Sequence[Results], *, alpha_g
 
 
 def _votes(path: Path, idx: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the votes [images, classes] of both stages, for the images `idx`."""
+    """Return the votes of selection and estimation for the images `idx`, each [images, classes]."""
     table = read_vote_table(path)
     rows = {int(image): row for row, image in enumerate(table.idx)}
     if missing := [image for image in idx.tolist() if image not in rows]:

@@ -1,7 +1,8 @@
-"""Compare the votes of a network in two precisions on the same noise, and transfer certificates between them.
+"""Compare the votes of a network in two precisions on the same noise, and transfer certificates to the second one.
 
-If f and f' differ under the noise with probability at most zeta, then a lower bound p on the probability of a class
-under f gives the lower bound p - zeta under f' (Ugare et al., ICLR 2024). Half of alpha is spent on p, half on zeta.
+Let p be a lower bound on the probability, under noise, that the network in the first precision votes for a class. If
+the two precisions vote differently with probability at most zeta, then p - zeta is a lower bound on the probability of
+this class in the second precision (Ugare et al., ICLR 2024). Half of alpha is spent on p, half on zeta.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from smoothcert.statistics.noise import Noise
 
 @dataclass(frozen=True)
 class Comparison(Record):
-    """A certificate for the first precision, and its transfer to the second: differing votes, zeta and radius."""
+    """A certificate for the first precision, with differing votes, zeta, and the radius transferred to the second."""
 
     columns: ClassVar[tuple[str, ...]] = (*COLUMNS, "differ", "zeta", "transferred")
 
@@ -41,24 +42,24 @@ class Comparison(Record):
     transferred: float
 
     def row(self) -> str:
-        """Format a line of the results file: the certificate, then the comparison."""
+        """Format a row of the results file: the certificate, then the comparison."""
         return super().row().rstrip("\n") + f"\t{self.differ}\t{self.zeta!r}\t{self.transferred!r}\n"
 
 
 def transferred_radius(successes: ArrayLike, differ: ArrayLike, n: int, noise: Noise, alpha: float) -> Floats:
-    """Return the radius certified for the second function, negative if nothing is certified.
+    """Return the radius certified for the second classifier, negative if nothing is certified.
 
-    Of `n` votes of the first function, `successes` are for the certified class, and `differ` differ from the second
-    function's votes on the same noise.
+    The first classifier casts `successes` of its `n` votes for the certified class. On `differ` of the `n` noise
+    samples, the second classifier votes differently from the first.
     """
     failure = failure_upper_bound(successes, n, alpha / 2) + differing_bound(differ, n, alpha)
     return noise.gap_radius(np.minimum(failure, 1.0), np.minimum(failure, 1.0))
 
 
 def differing_bound(differ: ArrayLike, n: int, alpha: float) -> Floats:
-    """Return zeta, an upper bound at confidence 1 - alpha / 2 on the probability that both functions vote differently.
+    """Return zeta, an upper bound on the probability that two classifiers vote differently on the same noise.
 
-    Their votes differ on `differ` of `n` noise samples.
+    Their votes differ on `differ` of `n` noise samples. The bound has confidence 1 - alpha / 2.
     """
     return failure_upper_bound(n - np.asarray(differ), n, alpha / 2)
 
@@ -80,8 +81,8 @@ def compare_precision(
 ) -> list[Record]:
     """Certify with the first classifier, and count on the same noise how often the second votes differently.
 
-    Both are the same network in two precisions or forms. Results are written as by `certify_dataset`, with the
-    additional columns `differ`, `zeta` and `transferred`.
+    Both classifiers smooth the same network, in two precisions or forms. Results are written as by `certify_dataset`,
+    with the additional columns `differ`, `zeta` and `transferred`.
     """
     protocol = SamplingProtocol(n0=n0, n=n, alpha=alpha, seed=seed)
     classes = first.num_classes
@@ -92,7 +93,7 @@ def compare_precision(
     device = first.device_for(torch.empty(0))
     micro_batch = first.micro_batch_for(data.shape, device)
     options: dict[str, Any] = {"micro_batch": micro_batch, "noise": first.noise, "precision": "fp32"}
-    if {first.form, second.form} & set(COMPILED):  # copies for other threads would be compiled again
+    if {first.form, second.form} & set(COMPILED):  # each thread would compile its own copy
         options["threads"] = 1
     both = SmoothedClassifier(_Pair(first, second), first.sigma, 2 * classes, **options)
 
@@ -119,7 +120,7 @@ def compare_precision(
 
 
 class _Pair(nn.Module):
-    """Two classifiers as one with twice as many classes: c if both vote for c, c + classes if only the first does."""
+    """Two classifiers as one, with twice as many classes: c if both vote for c, c + classes if only the first does."""
 
     def __init__(self, first: SmoothedClassifier, second: SmoothedClassifier) -> None:
         super().__init__()

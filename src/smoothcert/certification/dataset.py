@@ -55,16 +55,16 @@ def certify_dataset(
         out: The results file, or None to write nothing.
         n0: Number of noise samples that select the class.
         n: Number of fresh noise samples that bound the probability of the class; with `stop`, the maximum per image.
-        alpha: Maximum probability that a certificate is wrong.
+        alpha: Maximum probability that a certificate is false.
         seed: Seed of the noise. A noise sample is a function of (seed, image index, sample number).
-        bound: `one-sided`, as published; `randomised`, whose confidence is exactly 1 - alpha because of a random number
-            per image; or `two-sided`, which also bounds the probability of every other class.
+        bound: `one-sided` (Cohen et al., 2019); `randomised`, a tighter bound that uses a random number per image; or
+            `two-sided`, which also bounds the probability of every other class.
         stop: A rule of `smoothcert.stopping` that ends the sampling of an image early, or None for a fixed n. The votes
             at every look (an interim analysis) are stored beside the results.
         indices: Indices of the images to certify (default: all; see `select`).
         batch: Number of noisy samples in memory at once (default: chosen for the device).
-        model: Description of the base classifier for the sidecar, with the `sha256` of its file if it has one. Without
-            a hash, a module is identified by a fingerprint of its weights and settings.
+        model: Description of the base classifier for the sidecar, including the `sha256` of its weights file, if any.
+            Without a hash, a module is identified by a fingerprint of its weights and settings.
         on_progress: Called with a `Progress` after every group of images.
 
     Returns:
@@ -189,7 +189,7 @@ def predict_dataset(
     bounds.check_count("n", n)
     if purpose not in tuple(Purpose):
         raise UsageError(f"Expected `purpose` to be a `Purpose`, but got {quote(purpose)}.")
-    if purpose == Purpose.PREDICT:  # soft labels use the votes, not the prediction
+    if purpose == Purpose.PREDICT:  # other purposes, such as soft labels, need only votes
         bounds.check_prediction(n, alpha)
     settings = {"task": "predict", "n": n, "alpha": alpha, "seed": seed}
     job = prepare_job(classifier, data, out, indices, model, settings)

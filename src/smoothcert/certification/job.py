@@ -1,6 +1,6 @@
 """One job on a dataset: the classifier, the chosen images, and the settings that its results depend on.
 
-Fixed and sequential certification, prediction and the comparison of precisions all begin with `prepare_job`.
+Certification (with or without a stopping rule), prediction and the comparison of precisions begin with `prepare_job`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from smoothcert.smoothing.counting import inputs_at_once
 from smoothcert.smoothing.deploy import voting_kernel
 
 R = TypeVar("R", Record, Prediction)
-_MOST_VALUES = 1 << 28  # floats of the images in memory at once
+_MOST_VALUES = 1 << 28  # maximum number of input values in memory at once
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def _describe(
         # A model may have more classes than its dataset; recertification must share alpha among the model's classes.
         **({} if classes in (None, classes_of(data.name)) else {"classes": classes}),
         **noise,
-        # Sound certificates are for one function, so all rows need the same kernels on the same device.
+        # A sound certificate holds for one exact function, so all rows need the same kernels on the same device.
         **({"pinned": describe_function(device)} if noise.get("noise") == "grid" else {}),
     }
 

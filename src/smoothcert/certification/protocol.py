@@ -39,7 +39,7 @@ class SamplingProtocol:
 
     @property
     def plan(self) -> Plan:
-        """The looks, and the share of alpha that each spends."""
+        """The looks, and the share of alpha that each look spends."""
         return self.stop.plan(self.n, self.alpha) if self.stop else fixed_plan(self.n, self.alpha)
 
     @property

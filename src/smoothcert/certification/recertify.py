@@ -45,7 +45,7 @@ class Recertification:
 def recertify(
     path: Path, wanted: Recertification, *, unverified: bool = False
 ) -> tuple[list[Record], dict[str, Any], dict[int, list[Look]]]:
-    """Recompute the certificates of a results file; return records, sidecar content and, for a sequential run, looks.
+    """Return the recomputed certificates of a results file: records, sidecar content and, for a sequential run, looks.
 
     Raise if the rows of the file do not follow from its votes, unless `unverified`.
     """
@@ -77,7 +77,7 @@ def recertify(
     radii = convert_radius([record.radius for record in records], noise.norm, protocol.norm, dimensions)
     records = [replace(record, radius=float(radius)) for record, radius in zip(records, radii, strict=True)]
     source = {"file": path.name, "sha256": file_hash(path), "counts_sha256": file_hash(counts_path(path))}
-    if wanted.classes:  # the new file must be recomputable without these options
+    if wanted.classes:  # so that the new file can be recomputed without these options
         settings["classes"] = classes
     if wanted.dimensions:
         settings["data"] = {**settings["data"], "dimensions": dimensions}
@@ -86,10 +86,10 @@ def recertify(
 
 
 def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int | None) -> int | None:
-    """Return the number from the user, the sidecar, or the dataset's name, in this order of precedence.
+    """Return the number of classes or dimensions: from the user, else the sidecar, else the dataset's name.
 
     Raise if the user's number contradicts the sidecar or is smaller than the dataset's, since the certificates might
-    not hold.
+    then be false.
     """
     if wanted is None:
         return recorded or usual
@@ -100,7 +100,7 @@ def _number_of(option: str, wanted: int | None, recorded: int | None, usual: int
 
 
 def _settings(settings: Mapping[str, Any], plan: Plan, protocol: StoredProtocol) -> dict[str, Any]:
-    """Return the settings of the recomputed results; as in `certify`, defaults (the published protocol) are omitted."""
+    """Return the settings of the recomputed results; as in `certify`, default values are omitted."""
     given = {"bound": protocol.bound, "norm": protocol.norm, "top_k": protocol.top}
     usual = {"bound": "one-sided", "norm": None if "noise" in settings else "l2", "top_k": 1}
     kept = {key: value for key, value in settings.items() if key not in given}

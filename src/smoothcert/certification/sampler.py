@@ -1,4 +1,4 @@
-"""Count votes of many images at once, each at its own stage, to keep the device busy."""
+"""Count votes of many images at once, each at its own stage (the selection or a look), to keep the device busy."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class _Held:
 class Sampler:
     """Counts votes of images stage by stage; no micro-batch is counted twice.
 
-    Images are identified by their place in `indices`. A pass consists of the next micro-batches of all requested
-    images. Micro-batches are cut at multiples of their size, so a vote does not depend on what else is in the pass.
-    Votes beyond the requested stage are kept for later stages.
+    Images are identified by their place in `indices`. All requested images are processed together. Every micro-batch
+    starts at a multiple of the micro-batch size, so a vote does not depend on which other images are requested. Votes
+    beyond the requested stage are kept for later stages.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Decide which images to sample next in sequential certification. Does not import torch.
 
-Stage 0 of an image is the selection of its class, stage i the i-th look of the plan. A request is an image's place in
-the list of images, and its next stage. An image is busy while its new votes wait to be read; in the meantime, a
-schedule may request other images.
+Stage 0 of an image is the selection of its class; stage i is the i-th look of the plan. A request consists of an
+image's place in the list of images and the image's next stage. An image is busy while its new votes wait to be read; in
+the meantime, a schedule may request other images.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Tracker:
         self.active[at] = more & (look + 1 < len(self.plan.looks))
 
     def cost(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of samples in the next stage of some images."""
+        """Return, for each image, the number of samples in its next stage."""
         steps = np.diff([0, self.n0, *(self.n0 + look for look in self.plan.looks)])
         return np.asarray(steps[self.stage[places]], dtype=np.int64)
 
     def work(self, places: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
-        """Return the number of samples to count for the next stage of some images, in whole micro-batches of `unit`."""
+        """Return, for each image, the number of samples in its next stage, rounded up to a multiple of `unit`."""
         return -(-self.cost(places) // unit) * unit
 
     def waiting(self, busy: Sequence[int]) -> NDArray[np.int64]:
@@ -94,7 +94,7 @@ class InTurn:
     eager: ClassVar[bool] = True  # take further looks at once if their votes are already counted
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
-        """Request the next stages of images in progress, and of new images if there is room; return [] if none wait."""
+        """Request next stages of images in progress and, if there is room, of new images; return [] if none waits."""
         waiting = self.tracker.waiting(busy)
         fresh = self.tracker.stage[waiting] == 0
         places = np.concatenate([waiting[~fresh], waiting[fresh]])
@@ -125,7 +125,7 @@ class ByBudget:
         requests, spent, allowed = list[Request](), 0, int(self.left[pool]) // _WAVES
         cheapest = int(cost.min(initial=self.left[pool] + 1))
         for i in np.lexsort((waiting, -worth)):
-            # Images without a look, and the first request, may use the pool's whole budget; others only a wave's share.
+            # Images without a look and the first request may use all the remaining budget; others only a wave's share.
             limit = self.left[pool] if np.isinf(worth[i]) or not requests else allowed
             if spent + cheapest > limit:
                 break

@@ -30,7 +30,7 @@ _SECONDS_BETWEEN_WRITES = 30.0  # interval at which the rows of a budget run are
 def certify_until_decided(
     job: DatasetJob, protocol: SamplingProtocol, batch: int | None, on_progress: OnRecords | None
 ) -> list[Record]:
-    """Certify the images of a job until the stopping rule needs no more samples, and return all records.
+    """Sample the images of a job until the stopping rule needs no more samples, and return all records.
 
     The votes of every look are stored beside the results; looks that an interrupted run has stored are not sampled
     again.
@@ -90,11 +90,11 @@ def _share_looks(
 
 
 class _SequentialRun:
-    """Sequential run: follows a schedule, takes looks from the store if it has them, and samples and stores others.
+    """Sequential run: follows a schedule, reuses looks that are already stored, and samples and stores the others.
 
     While the device counts one part of the work, a second thread reads the votes of the previous part, decides which
     images are finished, and stores the looks. The two threads never work on the same images. Images are identified by
-    their position in `indices`.
+    their place in `indices`.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class _SequentialRun:
                     reading = reader.submit(self._read, busy)
 
     def _device_loads(self, wave: Sequence[Request]) -> list[list[Request]]:
-        """Cut a wave into parts, each of which fills the device once."""
+        """Split a wave of requests into parts, each of which fills the device once."""
         work = self.tracker.work(np.array([place for place, _ in wave], dtype=np.int64), self.sampler.micro_batch)
         numbers = (np.cumsum(work) - work) // self.capacity
         return [[wave[int(i)] for i in np.flatnonzero(numbers == number)] for number in np.unique(numbers)]
@@ -169,7 +169,7 @@ class _SequentialRun:
         self.sampler.advance(missing)
 
     def _read(self, places: Sequence[int]) -> list[Record]:
-        """Process new votes of images, and later looks already available; return the records of finished images."""
+        """Process new votes of images and any later looks already available; return the records of finished images."""
         ready, done = list(places), list[int]()
         while ready:
             self._observe(ready)

@@ -1,4 +1,4 @@
-"""Bootstrap resamples of images, drawn once and shared by all estimates over the same number of images."""
+"""Bootstrap resamples of images, drawn once and reused by all estimates over the same number of images."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _BLOCK = 64  # resamples converted to floating point at a time, to limit memory
 
 @lru_cache(maxsize=4)
 def _resamples(images: int, number: int, seed: int) -> NDArray[np.uint8]:
-    """Return how often each resample draws each image, [number, images]."""
+    """Return how many times each resample contains each image, [number, images]."""
     generator = np.random.default_rng(seed)
-    drawn = np.empty((number, images), dtype=np.uint8)  # 256 draws of one image are too improbable to occur
+    drawn = np.empty((number, images), dtype=np.uint8)  # the chance of drawing one image 256 times is negligible
     for row in drawn:
         row[:] = np.bincount(generator.integers(0, images, images), minlength=images)
     drawn.flags.writeable = False
@@ -23,15 +23,15 @@ def _resamples(images: int, number: int, seed: int) -> NDArray[np.uint8]:
 
 
 def resample_blocks(images: int, number: int, seed: int) -> Iterator[NDArray[np.float64]]:
-    """Yield the bootstrap samples in blocks: how often each sample draws each image, [samples, images].
+    """Yield blocks of bootstrap resamples: how many times each resample contains each image, [resamples, images].
 
     Args:
-        images: Number of images; each sample draws this many of them, with replacement.
-        number: Number of samples.
+        images: Number of images; each resample draws this many of them, with replacement.
+        number: Number of resamples.
         seed: Seed of the draws.
 
     Yields:
-        Blocks of at most 64 samples, `number` samples in total.
+        Blocks of at most 64 resamples, `number` resamples in total.
 
     Example:
         >>> [block.sum(axis=1).tolist() for block in resample_blocks(images=5, number=2, seed=0)]

@@ -1,7 +1,7 @@
 """Confidence bounds and certificates of randomized smoothing: pure functions on numbers and NumPy arrays, no torch.
 
-Bounds are computed for the *failure* probability 1 - p. If p is close to 1, a double represents 1 - p to full relative
-precision, while p itself would round to 1.
+Bounds are computed for the *failure* probability 1 - p instead of the success probability p. If p is close to 1, a
+double represents 1 - p to full relative precision, while p itself would round to 1.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _inverse_tail(failures: Floats, successes: Floats, alpha: float) -> Floats:
     """Return the failure probability at which P(at most `failures` failures) = alpha.
 
     SciPy's inverse, `betainccinv`, is often too low for exactly 999 failures, for 10**8 or more trials, and for alpha
-    below 1e-240: at its value, P can be many times alpha. SciPy's distribution function, `betaincc`, is accurate, so we
-    check the inverse with it, and bisect where the check fails.
+    below 1e-240: at the value it returns, P can be many times alpha. SciPy's distribution function, `betaincc`, is
+    accurate, so we use it to check the inverse, and bisect where the check fails.
     """
     bound: Floats = np.asarray(special.betainccinv(failures + 1, successes, alpha), dtype=np.float64)
     wrong = ~(np.abs(special.betaincc(failures + 1, successes, bound) / alpha - 1) <= _TOLERANCE)
@@ -106,7 +106,7 @@ def lower_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Floats
 
 
 def gaussian_radius(failure: ArrayLike, sigma: float) -> Floats:
-    """Return the certified l2 radius sigma * Phi^-1(1 - failure) of Gaussian noise (Cohen et al., 2019).
+    """Return the l2 radius sigma * Phi^-1(1 - failure), certified with Gaussian noise (Cohen et al., 2019).
 
     Args:
         failure: Upper bound on the probability that the base classifier does not return the certified class.
@@ -167,8 +167,8 @@ def certify_counts(
 def predict_counts(counts: ArrayLike, alpha: float) -> NDArray[np.int64]:
     """Predict classes from votes (PREDICT of Cohen et al., 2019).
 
-    The class with the most votes is returned only if a two-sided binomial test at level alpha rejects that the
-    runner-up is equally likely.
+    The class with the most votes is returned only if a two-sided binomial test at level alpha rejects the hypothesis
+    that the runner-up is equally likely.
 
     Args:
         counts: Class counts, [..., classes].
@@ -195,7 +195,7 @@ def predict_counts(counts: ArrayLike, alpha: float) -> NDArray[np.int64]:
 
 
 def tie_p_value(successes: ArrayLike, trials: ArrayLike) -> Floats:
-    """Return the p-value of the two-sided binomial test at probability one half.
+    """Return the two-sided binomial p-value of the hypothesis that the success probability is one half.
 
     Args:
         successes: Number of successes, at least half of `trials`.
@@ -209,7 +209,7 @@ def tie_p_value(successes: ArrayLike, trials: ArrayLike) -> Floats:
         0.0569
     """
     k, n = as_floats("successes", successes), as_floats("trials", trials)
-    tail = special.betainc(np.maximum(k, 1.0), n - k + 1, 0.5)  # P(at least k); bdtrc fails for 2**31 trials or more
+    tail = special.betainc(np.maximum(k, 1.0), n - k + 1, 0.5)  # P(k or more); bdtrc fails for 2**31 trials or more
     return np.minimum(1.0, 2.0 * np.where(k > 0, tail, 1.0))
 
 
@@ -235,7 +235,7 @@ def smallest_sample(alpha: float) -> int:
 
 
 def largest_radius(sigma: float, n: int, alpha: float) -> float:
-    """Return the largest radius that n noise samples can certify: the radius of unanimous votes.
+    """Return the largest radius that n noise samples can certify: the radius if the votes are unanimous.
 
     Args:
         sigma: Standard deviation of the noise.

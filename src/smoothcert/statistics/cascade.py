@@ -2,7 +2,7 @@
 
 A cascade consults smoothed classifiers, its levels, in order of decreasing sigma. The first level at which a class has
 a probability above p_0 answers with this class; if there is no such level, the cascade abstains. So the noise level
-depends on the input. `docs/combining.md` proves the certificate.
+that is used depends on the input. `docs/combining.md` proves that the certificates are valid.
 """
 
 from __future__ import annotations
@@ -94,6 +94,9 @@ class CascadeRule:
     def certify(self, votes: Sequence[tuple[ArrayLike, ArrayLike]]) -> CascadeCertified:
         """Certify inputs from the votes of every level.
 
+        The cascade also abstains on an input if the votes of a level prove neither that the level answers nor that it
+        does not.
+
         Args:
             votes: For each level, the class counts of selection and estimation, each [inputs, classes].
 
@@ -105,7 +108,7 @@ class CascadeRule:
 
         Example:
             >>> votes = [([[6, 4]], [[520, 480]]), ([[9, 1]], [[990, 10]])]
-            >>> CascadeRule((1.0, 0.5)).certify(votes)[0].tolist()  # the first level is undecided
+            >>> CascadeRule((1.0, 0.5)).certify(votes)[0].tolist()  # the first level proves neither
             [-1]
         """
         if len(votes) != len(self.sigmas):
@@ -124,8 +127,8 @@ class CascadeRule:
     def _silent_radius(self, level: int, largest: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
         """Return the l2 radius within which provably no class exceeds a probability of p_0; <= 0 if none.
 
-        The most likely class has at most `largest` votes, the largest count of any class. So the upper bound from
-        `largest` holds for the most likely class, and thus for every class.
+        `largest` is the largest vote count of any class, so the most likely class has at most `largest` votes. An upper
+        bound computed from `largest` therefore holds for the most likely class, and thus for every class.
         """
         ceiling = failure_upper_bound(trials - largest, trials, self.upper_alpha)
         return np.asarray(self.sigmas[level] * (special.ndtri(self.p0) - special.ndtri(ceiling)))

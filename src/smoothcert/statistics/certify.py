@@ -1,7 +1,7 @@
-"""Compute certificates from class counts, at a single look or at several. Does not import torch.
+"""Compute certificates from class counts, at one look (interim analysis) or at several. Does not import torch.
 
-Three bounds are available. `one-sided`, the published one, bounds the probability of the selected class. `randomised`
-bounds the same probability at a confidence of exactly 1 - alpha, with one uniform random number per image. `two-sided`
+Three bounds are available. `one-sided`, the bound of Cohen et al. (2019), bounds the probability of the selected class.
+`randomised` bounds the same probability more tightly, with the help of one uniform random number per image. `two-sided`
 bounds the probabilities of all classes, so it can also certify that a class stays among the `top` most likely classes.
 """
 
@@ -22,7 +22,10 @@ BOUNDS = ("one-sided", "randomised", "two-sided")
 
 
 class Certified(NamedTuple):
-    """Certificates of several images: predictions (-1 for an abstention), radii and lower bounds on p_A."""
+    """Certificates of several images: predictions (-1 for an abstention), radii and bounds on the class probability.
+
+    `p_lower` is a lower bound on the probability of the selected class, also for abstentions.
+    """
 
     prediction: NDArray[np.int64]
     radius: Floats
@@ -69,8 +72,8 @@ def certify_looks(
 ) -> Certified:
     """Certify the class `chosen` for each image from its cumulative class counts, [images, looks, classes].
 
-    `reached` [images] is the number of looks at each image. The radius of an image is the largest over its looks. The
-    bound `randomised` needs `uniforms`, one random number per image (see `bound_uniforms`).
+    `reached` [images] is the number of looks taken at each image. The radius of an image is the largest over its looks.
+    The bound `randomised` needs `uniforms`, one random number per image (see `bound_uniforms`).
     """
     check_bound(bound, top)
     classes, votes = np.asarray(chosen), np.asarray(counts)
@@ -129,8 +132,8 @@ def _rival_bound(
     """Return an upper bound on the probability of the `top`-th most likely class other than the chosen class.
 
     Half of alpha is spent on the chosen class, and the other half is shared equally by all other classes. Bounding only
-    the observed runner-up would be invalid, since the votes that bound it also choose it. The `top`-th most likely
-    other class has at most a fraction 1 / `top` of the failure probability.
+    the observed runner-up would be invalid, since the same votes would both choose and bound it. The probability of the
+    `top`-th most likely other class is at most 1 / `top` times the failure probability.
     """
     others = votes.shape[1] - 1
     if top > others:
@@ -141,11 +144,12 @@ def _rival_bound(
 
 
 def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, uniforms: ArrayLike) -> Floats:
-    """Return an upper bound on the failure probability that holds with a confidence of exactly 1 - alpha.
+    """Return a randomized upper bound on the failure probability, tighter than the Clopper-Pearson bound.
 
-    With k = `successes` and w = `uniforms`, the bound solves P(successes > k) + w P(successes = k) = alpha. It lies
-    between the Clopper-Pearson bounds for k and k + 1. For unanimous votes the solution could be 0, so the
-    Clopper-Pearson bound is used instead, and no radius exceeds `largest_radius`.
+    With k = `successes` and w = `uniforms`, the bound is the failure probability at which P(more than k successes) +
+    w P(exactly k successes) = alpha. Its confidence is exactly 1 - alpha, and it lies between the Clopper-Pearson
+    bounds for k and k + 1 successes. For unanimous votes, however, this bound could be 0, so the Clopper-Pearson bound
+    is returned instead, and no radius exceeds `largest_radius`.
     """
     k, w = np.asarray(successes, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
     n = np.broadcast_to(np.asarray(trials, dtype=np.float64), k.shape)

@@ -1,4 +1,7 @@
-"""Evaluation beyond ACR: the distribution of p_A, and expected radii with fewer votes. Does not import torch."""
+"""Evaluation beyond the average certified radius (ACR): vote shares of the labels, and expected radii with fewer votes.
+
+Does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _TAIL = 10  # standard deviations from the mean beyond which the sum is truncate
 
 
 def label_shares(votes: ArrayLike, labels: ArrayLike) -> Floats:
-    """Return each image's share of votes for its label: the empirical p_A, also where the prediction is wrong.
+    """Return the share of each image's votes that are for its label, whether or not the prediction is correct.
 
     Args:
         votes: Class counts, [images, classes].
@@ -28,7 +31,7 @@ def label_shares(votes: ArrayLike, labels: ArrayLike) -> Floats:
         [0.9, 0.3]
     """
     counts, truth = np.asarray(votes), np.asarray(labels)
-    known = truth < counts.shape[1]  # a label without votes may exceed the largest class with votes
+    known = truth < counts.shape[1]  # labels beyond the last column have no votes
     own = np.take_along_axis(counts, np.where(known, truth, 0)[:, None], axis=1)[:, 0]
     return np.asarray(np.where(known, own, 0) / np.maximum(counts.sum(axis=1), 1), dtype=np.float64)
 
@@ -54,16 +57,16 @@ def share_up_to(values: ArrayLike, at: ArrayLike) -> Floats:
 def expected_radii(successes: ArrayLike, n: int, fewer: int, noise: Noise, alpha: float) -> Floats:
     """Return the expected radii if only `fewer` votes had been drawn instead of n.
 
-    Votes are independent, so the fewer votes would be a random subset of the n votes. The number of successes in a
-    random subset is hypergeometric; the expected radius is computed from this distribution, without simulation. The
-    average expected radius of correctly classified images (0 for others) is an unbiased estimate of the ACR with
-    `fewer` votes, with less variance than the ACR of one random subset.
+    Votes are independent, so a random subset of the n votes stands for a run with `fewer` votes. The number of
+    successes in the subset is hypergeometric; the expected radius is computed from this distribution, not by drawing
+    subsets. The average expected radius of correctly classified images (0 for others) is an unbiased estimate of the
+    ACR with `fewer` votes, with less variance than the ACR of one random subset.
 
     Args:
         successes: Votes for the selected class among the n votes, [images].
         n: Number of votes per image.
         fewer: The smaller number of votes per image, at most n.
-        noise: The noise, which turns the bound into a radius.
+        noise: The noise distribution, which converts bounds to radii.
         alpha: Maximum probability that a certificate is false.
 
     Returns:

@@ -1,9 +1,10 @@
 """Tables for drawing Gaussian noise on the grid of 8-bit images with integer arithmetic. Does not import torch.
 
-For an integer u drawn uniformly from [0, 2**60), the number of thresholds that are at most u, minus an offset, is
-Gaussian noise rounded to whole steps of 1/255. Rounding commutes with adding an 8-bit image, so votes have the same
-distribution as under exact Gaussian noise, for a base classifier that first rounds and clips its input (Voracek and
-Hein, ICLR 2023). Probabilities need 60 bits, more than a double has, so they are computed as decimals.
+A table is a list of thresholds. For an integer u drawn uniformly from [0, 2**60), count the thresholds that are at most
+u, and subtract an offset: the result is Gaussian noise rounded to whole steps of 1/255. Rounding commutes with
+adding an 8-bit image. So for a base classifier that first rounds and clips its input, votes have the same distribution
+as under exact Gaussian noise (Voracek and Hein, ICLR 2023). Probabilities need 60 bits, more than a double has, so they
+are computed as decimals.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ BITS = 60
 LEVELS = 255
 _DIGITS = 60
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
-_FARTHEST = 10  # standard deviations beyond which the tail is below half of 2**-60
+_FARTHEST = 10  # standard deviations beyond which the tail probability is below half of 2**-60
 
 
 @dataclass(frozen=True)
 class Thresholds:
     """Table for one noise level: the noise is at most j - `offset` steps with probability counts[j] / 2**60.
 
-    Noisy pixels are clipped to [`low`, `high`], where 0 is black and 255 is white.
+    Noisy pixels are clipped to [`low`, `high`], on a scale where 0 is black and 255 is white.
     """
 
     counts: tuple[int, ...]
@@ -35,7 +36,7 @@ class Thresholds:
     high: int
 
     def slack(self, dimensions: int) -> float:
-        """Return an upper bound on the error that rounded thresholds cause in the probability of any event."""
+        """Return an upper bound on the error that rounding the thresholds causes in the probability of any event."""
         return dimensions * len(self.counts) * 2.0**-BITS
 
 
@@ -51,12 +52,12 @@ def thresholds(sigma: float) -> Thresholds:
 
 
 def grid_noise(sigma: float, dimensions: int) -> GridNoise:
-    """Return integer noise for sound certification of inputs with `dimensions` values each."""
+    """Return the noise for sound certification of inputs with `dimensions` values each."""
     return GridNoise(sigma, thresholds(sigma).slack(dimensions))
 
 
 def _parts(odd: int, sigma: float) -> int:
-    """Return 2**60 * Phi(odd / (510 * sigma)), rounded; `odd` counts half steps and is positive."""
+    """Return 2**60 * Phi(odd / (510 * sigma)), rounded; `odd` is a positive number of half steps."""
     with localcontext() as context:
         context.prec = _DIGITS
         z = Decimal(odd) / (2 * LEVELS * Decimal(sigma))
@@ -64,7 +65,9 @@ def _parts(odd: int, sigma: float) -> int:
 
 
 def normal_cdf(z: Decimal) -> Decimal:
-    """Return Phi(z) for z >= 0 to the precision of the decimal context: 1/2 + phi(z) (z + z^3/3 + z^5/15 + ...).
+    """Return Phi(z) for z >= 0 to the precision of the decimal context.
+
+    The value is the sum of the series 1/2 + phi(z) (z + z^3/3 + z^5/15 + ...).
 
     >>> round(normal_cdf(Decimal("1.959963984540054")), 15)
     Decimal('0.975000000000000')

@@ -1,4 +1,4 @@
-"""Plans of sequential certification: the looks, the share of alpha that each spends, and the decision to stop.
+"""Plans of sequential certification: the looks, the share of alpha that each look spends, and when to stop.
 
 A look is an interim analysis of the votes. A plan fixes in advance after how many noise samples each look takes place,
 and how much of alpha it may spend. By the union bound, the best lower bound over all looks so far is valid at
@@ -54,7 +54,7 @@ class Plan:
         return failure_upper_bound(successes, self.looks[look], self.alphas[look])
 
     def best_failure(self, successes: ArrayLike, look: int) -> Floats:
-        """Return the best bound possible after a look: the bound at the last look if all further samples succeed."""
+        """Return the bound that the last look would give if all samples after this look succeeded."""
         last = len(self.looks) - 1
         return self.failure(np.asarray(successes) + self.looks[last] - self.looks[look], last)
 
@@ -76,7 +76,7 @@ def plan_of(stop: dict[str, Any], alpha: float) -> Plan:
 
 
 def fixed_plan(n: int, alpha: float) -> Plan:
-    """Return the plan of the published CERTIFY: one look at all n samples."""
+    """Return the plan of CERTIFY (Cohen et al., 2019): one look at all n samples."""
     return Plan((n,), (alpha,), alpha)
 
 
@@ -133,10 +133,11 @@ def failure_lower_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
 def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, failure: ArrayLike) -> Any:
     """Return a mask of the inputs for which some value in `needs` is still undecided after a look.
 
-    `needs` lists failure probabilities, and `failure` is the best upper bound so far on the failure probability. A
-    value in `needs` is decided if `failure` does not exceed the value, if a lower bound at confidence 1 - alpha exceeds
-    the value, or if not even unanimous further votes could bring the upper bound down to the value. In the last two
-    cases sampling just stops; this cannot cause a false certificate, and so it spends no alpha.
+    `needs` lists failure probabilities that certify the radii of interest, and `failure` is each input's best upper
+    bound so far. A value in `needs` is decided in three cases: `failure` does not exceed it; a lower bound on the
+    failure probability, at confidence 1 - alpha, exceeds it; or not even unanimous further votes could bring the upper
+    bound down to it. In the last two cases sampling just stops; this cannot cause a false certificate, so it spends no
+    alpha.
     """
     k = np.asarray(successes)[..., None]
     wanted = np.asarray(needs, dtype=np.float64)
@@ -146,7 +147,7 @@ def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, fai
 
 
 def grid_needs(noise: Noise, radii: Sequence[float]) -> Floats:
-    """Return, for radius 0 and each of `radii`, the largest failure probability that certifies the radius, sorted."""
+    """Return the failure probabilities at which 0 and `radii` are just certified, sorted; omit unattainable radii."""
     needs = noise.failure_at([0.0, *radii])
     return np.unique(needs[needs > 0])
 

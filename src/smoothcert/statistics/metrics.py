@@ -1,8 +1,8 @@
 """Metrics of certified images: pure functions on NumPy arrays, no torch.
 
-`radius` [images] contains certified radii in full precision, 0 where the classifier abstains. `correct` [images] is
-true where the certified class is the label. In functions where `correct` is optional, `radius` may also be the return
-value of `read_results` or `certify_dataset`.
+Most functions take two arrays with one value per image: `radius` contains the certified radii in full precision, 0
+where the classifier abstains, and `correct` is true where the certified class is the label. Where `correct` is
+optional, it can be omitted if `radius` is the return value of `read_results` or `certify_dataset`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from smoothcert.statistics.bounds import Floats, as_floats, check_alpha, check_c
 
 
 class Certificates(Protocol):
-    """Columns of certification results, such as those that `read_results` returns."""
+    """Certification results with columns for radius and correctness, such as the return value of `read_results`."""
 
     @property
     def radius(self) -> Floats:
@@ -162,8 +162,8 @@ def high_probability_accuracy(accuracy: ArrayLike, images: int, alpha: float, rh
     """Return a lower bound on the certified accuracy, allowing for false certificates (Cohen et al., 2019).
 
     Each certificate is false with probability at most alpha, and Bernstein's inequality bounds the number of false
-    certificates. The published code lacks the factor 2 under the square root, so with many images its bound fails
-    several times as often as `rho` allows.
+    certificates. The code published with the paper lacks the factor 2 under the square root, so with many images its
+    bound fails several times as often as `rho` allows.
 
     Args:
         accuracy: Certified accuracy, between 0 and 1.
@@ -247,12 +247,12 @@ def cluster_estimate(
 ) -> Estimate:
     """Return the mean of the group means, with an interval that allows for images that appear in several groups.
 
-    The bootstrap draws images, each with its values in all groups. Values of one image are correlated, so an interval
-    that treats them as independent would be far too narrow.
+    The bootstrap draws images, each with its values in all groups. Values of the same image are correlated, so an
+    interval that treats them as independent would be far too narrow.
 
     Args:
         totals: Sum of the values of each image in each group, [groups, images].
-        counts: Number of these values, [groups, images].
+        counts: Number of values in each of these sums, [groups, images].
         confidence: Confidence level of the interval.
         resamples: Number of bootstrap samples.
         seed: Seed of the bootstrap.
@@ -297,7 +297,7 @@ def paired_difference(
     """Return the difference in ACR, first minus second, on the images common to both results.
 
     Both ACRs are means over the same images, so differences in difficulty between images cancel. The interval is
-    therefore usually much narrower than those of the two ACRs.
+    therefore usually much narrower than the intervals of the two ACRs.
 
     Args:
         first: Indices, radii and correctness of the first results, each [images].

@@ -1,7 +1,7 @@
 """Noise distributions and the radii they certify. Does not import torch.
 
-A noise distribution maps an upper bound on the failure probability to a certified radius, in its own norm, and back.
-`smoothcert.smoothing.noising` draws the samples.
+Each noise distribution has a norm. It converts upper bounds on the failure probability to certified radii in this norm,
+and radii to failure probabilities. `smoothcert.smoothing.noising` draws the samples.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Noise(ABC):
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
         """Return the radius that two upper bounds certify, negative if they certify nothing.
 
-        `failure` bounds the failure probability, and `rival` the probability of every other class.
+        `failure` bounds the failure probability, and `rival` bounds the probability of the most likely other class (for
+        top-k certificates, of the k-th most likely other class).
         """
 
     @abstractmethod
@@ -104,7 +105,7 @@ _STEP = 1e-6  # radii are rounded down to multiples of this, which is far above 
 
 @dataclass(frozen=True)
 class GridNoise(GaussianNoise):
-    """Gaussian noise rounded to whole steps of 1/255 and drawn in exact integers, for sound certificates.
+    """Gaussian noise rounded to whole steps of 1/255 and drawn with exact integer arithmetic, for sound certificates.
 
     `slack` bounds the distance between the tabulated and the exact distribution of the noise (see
     `smoothcert.statistics.integer_noise`). Upper bounds on probabilities are increased by `slack` and by a margin for
@@ -120,12 +121,12 @@ class GridNoise(GaussianNoise):
         return np.nextafter(np.floor(radius / _STEP) * _STEP, -np.inf)  # the double may exceed the exact multiple
 
     def failure_at(self, radius: ArrayLike) -> Floats:
-        """Return a failure probability that still certifies the radius with slack, margin and rounding."""
+        """Return a failure probability that certifies the radius even after slack, margin and rounding."""
         above = np.asarray(radius, dtype=np.float64) + 2 * _STEP
         return np.asarray((super().failure_at(above) - self.slack) / (1 + 2 * _MARGIN))
 
     def settings(self) -> dict[str, Any]:
-        """Return name, norm and slack."""
+        """Return the sidecar entries for name, norm and slack."""
         return {"noise": self.name, "norm": self.norm, "slack": self.slack}
 
     def _increased(self, probability: ArrayLike) -> Floats:

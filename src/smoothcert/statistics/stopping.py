@@ -1,8 +1,8 @@
 """Stopping rules of sequential certification: immutable objects that decide when an image needs no more samples.
 
-Pass one to `certify_dataset(..., stop=...)`. A rule chooses the looks at which votes are read (see
-`smoothcert.statistics.look_plan`), and the radii to decide: sampling of an image ends once it is clear whether the
-image is certified at each of them. Certificates are valid with every rule.
+Pass a rule to `certify_dataset(..., stop=...)`. A rule chooses the looks, that is, the numbers of samples after which
+the votes are analyzed (see `smoothcert.statistics.look_plan`), and a set of radii. Sampling of an image ends once it is
+decided, for each of these radii, whether the image is certified at this radius. Certificates are valid with every rule.
 Does not import torch.
 """
 
@@ -20,7 +20,7 @@ from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, grid_ne
 from smoothcert.statistics.noise import Noise
 
 POOLS = 24
-"""Number of pools of images that share a budget: a multiple of the number of shards, so that no pool is split."""
+"""Number of pools that share a sample budget; must be a multiple of the number of shards, so that no pool is split."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class StopRule(ABC):
 
     @abstractmethod
     def plan(self, n: int, alpha: float) -> Plan:
-        """Return the looks, up to n samples, and the share of alpha that each spends."""
+        """Return the looks, up to n samples, and the share of alpha that each look spends."""
 
     @abstractmethod
     def needs(self, noise: Noise) -> Floats:
@@ -56,7 +56,7 @@ class TableStop(StopRule):
     More samples would rarely change the certified accuracy at these radii.
 
     Args:
-        radii: Radii of the grid. Radius 0 (certified at all) is always included.
+        radii: Radii of the grid. Radius 0 is always included, to decide whether the image is certified at all.
         skip_wrong: Stop after the selection if the selected class is not the label; see `StopRule`.
 
     Raises:
