@@ -33,7 +33,9 @@ def add_certificate_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--radius", type=float, metavar="R", help="with --stop radius: the only radius to test")
     text = "with --stop budget: total number of samples for the dataset, such as 5e8"
     group.add_argument("--budget", dest="samples", metavar="B", help=text)
-    text = "draw no more for an image if its selected class is wrong; certified accuracies and ACR stay the same"
+    text = (
+        "stop drawing samples for an image if its selected class is wrong; certified accuracies and ACR stay the same"
+    )
     group.add_argument("--skip-wrong", action="store_true", help=text)
     group = parser.add_argument_group("kind of certificate")
     group.add_argument("--noise", default="gaussian", help="gaussian (default), for l2 radii, or uniform, for l1 radii")

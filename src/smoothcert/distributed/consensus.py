@@ -95,13 +95,13 @@ def _difference(ours: str, theirs: str, rank: int) -> str:
     >>> _difference("0", "3", 1)
     '0 on rank 0, 3 on rank 1'
     >>> _difference(" ".join(map(str, range(99))), " ".join(map(str, range(98))), 2)
-    '98 on rank 0 alone, not on rank 2'
+    '98 on rank 0, missing on rank 2'
     """
     only_ours, only_theirs = (set(a.split()) - set(b.split()) for a, b in ((ours, theirs), (theirs, ours)))
     if max(len(ours), len(theirs)) < 100 or not only_ours | only_theirs:
         return f"{ours} on rank 0, {theirs} on rank {rank}"
     has, lacks, words = (0, rank, only_ours) if only_ours else (rank, 0, only_theirs)
-    return f"{', '.join(sorted(words)[:3])} on rank {has} alone, not on rank {lacks}"
+    return f"{', '.join(sorted(words)[:3])} on rank {has}, missing on rank {lacks}"
 
 
 def require_shared_folder(ranks: LaunchedRanks, folder: Path) -> None:

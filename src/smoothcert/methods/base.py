@@ -124,7 +124,7 @@ class StepOutput:
             raise UsageError(f"Expected `parts` to map names to tensors, but got {kind_of(self.parts)}.")
         for name, part in self.parts.items():
             if name in _METRICS:
-                raise UsageError(f"Expected other names in `parts`, but {name!r} is a reserved name; rename this part.")
+                raise UsageError(f"Expected `parts` not to use reserved names, but got {name!r}; rename this part.")
             if not isinstance(part, Tensor):
                 raise UsageError(f"Expected `parts` to map names to tensors, but {name!r} is {kind_of(part)}.")
         scalars = {name: part.detach() for name, part in self.parts.items() if part.dim() == 0}

@@ -78,7 +78,7 @@ def prove_by_levels(
     tables = [read_vote_file(file) for file in files]
     for file, table in zip(files, tables, strict=True):
         if not np.array_equal(table.idx, results.idx):
-            raise UnverifiedError(file, f"its images differ from the images in {path.name}")
+            raise UnverifiedError(file, f"it is for other images than {path.name}")
     predict, radius = np.empty(len(results), dtype=np.int64), np.empty(len(results))
     step = max(1, _AT_ONCE // max(table.classes for table in tables))
     for first in range(0, len(results), step):

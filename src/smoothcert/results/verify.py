@@ -60,7 +60,7 @@ def verify_results(path: Path, results: Results) -> None:
         if "cascade" not in settings and level_paths(path, 1)[0].exists():
             raise UnverifiedError(sidecar_path(path), "it lacks `cascade`, although there are votes of cascade levels")
         if supported and 0 < len(missing) < len(files):
-            raise UnverifiedError(path, f"of its votes, {missing[0].name} is missing")
+            raise UnverifiedError(path, f"its votes file {missing[0].name} is missing")
         if supported and not lacking:
             _check_rows(path, results, StoredProtocol.of(settings), settings.get("classes"), has_votes=has_votes)
         elif "sigma" in settings:
@@ -112,7 +112,7 @@ def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential
     if np.array_equal(wanted, idx):
         return
     if len(wanted) < len(idx):
-        problem = f"it has {len(idx):,} rows, but {sidecar_path(path).name} lists only {len(wanted):,} images for them"
+        problem = f"it has {len(idx):,} rows, but {sidecar_path(path).name} lists only {len(wanted):,} images"
     else:
         row = int((wanted != idx).argmax())
         problem = f"row {row + 1} is for image {idx[row]}, but should be for image {wanted[row]}"

@@ -39,7 +39,7 @@ def check_bound(bound: str, top: int = 1) -> None:
     if top < 1:
         raise UsageError(f"Expected `top` to be at least 1, but got {top}.")
     if top > 1 and bound != "two-sided":
-        raise UsageError("`top` > 1 needs bounds on all other classes: choose `bound='two-sided'`.")
+        raise UsageError("`top` > 1 requires `bound='two-sided'`, which bounds the probabilities of all classes.")
 
 
 def certify_votes(
