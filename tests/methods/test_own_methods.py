@@ -81,8 +81,8 @@ def test_methods_that_cannot_be_registered(known_methods):
         ({}, r"Expected the loss of a step to be a scalar tensor, but got shape \[4\]"),
         ({"share": 0.5}, "but 'share' is a float"),
         ([0.5], "Expected `parts` to map names to tensors, but got a list"),
-        ({"loss": torch.tensor(0.0)}, "but 'loss' is a reserved name"),
-        ({"epoch": torch.tensor(0.0)}, "but 'epoch' is a reserved name"),
+        ({"loss": torch.tensor(0.0)}, "reserved names, but got 'loss'"),
+        ({"epoch": torch.tensor(0.0)}, "reserved names, but got 'epoch'"),
     ],
 )
 def test_what_a_step_must_return(parts, message):

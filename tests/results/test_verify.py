@@ -306,7 +306,7 @@ MANIPULATIONS = [
     ("cascade", "sigma", change_settings(sigma=1.0), "cascade's first level"),
     ("cascade", "no cascade", change_settings(cascade=None), "it lacks `cascade`, although"),
     ("cascade", "no levels", change_settings(cascade__levels=None), "expected `settings.cascade.levels`"),
-    ("cascade", "votes of a level", change_lines(second_level, lambda rows: rows[1:]), "images differ from the"),
+    ("cascade", "votes of a level", change_lines(second_level, lambda rows: rows[1:]), "for other images than"),
     ("cascade", "selection of a level", change_lines(second_level, change_selections), "its votes"),
     ("cascade without votes", "a huge radius", change_row("radius", lambda radius: 100), "is 100, but n = 600"),
     ("merged", "a row dropped", change_lines(results_path, lambda rows: rows[1:]), "should be for image"),
