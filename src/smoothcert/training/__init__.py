@@ -2,5 +2,5 @@
 
 A run passes through the modules in this order:
 
-recipes -> runs (prepare: images, teacher, soft labels) -> setup -> fit -> loop -> stepper -> methods -> run_folder
+recipes -> runs -> prepare (images, teacher, soft labels) -> setup -> fit -> loop -> stepper -> methods -> run_folder
 """

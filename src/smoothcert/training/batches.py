@@ -1,11 +1,11 @@
 """Mini-batches from a dataset in device memory, augmented on the device by batched tensor operations.
 
-The `stream` method of a batch source receives a schedule, `(step, share, indices)` for every remaining step, where
-`share` is this rank's part of the mini-batch, and yields the inputs of each step. The training step passes these inputs
-to `batch`, which returns images in [0, 1], labels and soft labels. Augmentation depends only on the seed, the step and
-the position in the mini-batch. `home` is the device on which a source expects image indices.
-
-`smoothcert.training.streaming` reads datasets that do not fit into memory.
+`ResidentData` is one of two batch sources; the other, in `smoothcert.training.streaming`, reads datasets that do not
+fit into memory. The `stream` method of a batch source takes a schedule and yields the inputs of each step. A schedule
+has an entry `(step, share, indices)` per step: `share` describes this rank's part of the mini-batch, and `indices` are
+the indices of its images. The training step passes the inputs to the method `batch`, which returns images in [0, 1],
+labels and soft labels. Augmentation depends only on the seed, the step and the position in the mini-batch. `home` is
+the device on which a source expects image indices.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ResidentData:
 def as_floats(images: Tensor, dtype: torch.dtype) -> Tensor:
     """Return images as float32, scaled to [0, 1] if the dataset's `dtype` is uint8.
 
-    Augmented images of such a dataset may already be floats.
+    `dtype` is needed because augmentation may already have converted uint8 images to floats.
     """
     return images.float() / 255 if dtype == torch.uint8 else images.float()
 
@@ -84,9 +84,9 @@ def crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0)
 
 
 def resized_crop_and_flip(images: Tensor, seed: int, step: Tensor | int, first: int = 0) -> Tensor:
-    """Enlarge a random part of each image (8 to 100 % of its area), and mirror it with probability 1/2.
+    """Enlarge a random crop of each image to the image's size, and mirror it with probability 1/2.
 
-    The aspect ratio of the part is from 3:4 to 4:3.
+    A crop covers 8 to 100 % of the image's area; its aspect ratio is between 3:4 and 4:3.
     """
     rows = torch.arange(first, first + len(images), device=images.device)
     draws = uniform(seed, (rows, step, Purpose.AUGMENTATION), 5, device=images.device)

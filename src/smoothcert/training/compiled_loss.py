@@ -1,4 +1,4 @@
-"""The compiled loss of a training step; its gradients are checked once against the uncompiled loss."""
+"""Compile the loss of training steps, and check its gradients once against those of the uncompiled loss."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from smoothcert.methods import Method
 from smoothcert.smoothing.precision import numerics
 from smoothcert.training.batches import Inputs
 
-_MOST_COMPILED = 64  # compiled variants per process; the compiler's default limit is far lower
-_MOST_DEVIATION = 0.2  # difference of gradients that is always tolerated, relative to their norm
-_MOST_LAYERS = 64  # deeper networks are compiled without the loss: compile time grows quadratically
+_MOST_COMPILED = 64  # compiled versions per function; the compiler's default limit is far lower
+_MOST_DEVIATION = 0.2  # difference between gradients that is always tolerated, relative to their norm
+_MOST_LAYERS = 64  # for deeper networks, the loss is not compiled: compile time grows quadratically with depth
 
 LossFunction = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 
@@ -29,8 +29,8 @@ LossFunction = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 class CompiledLoss:
     """The loss of training steps on mini-batches of one size, compiled if possible.
 
-    The whole loss is compiled, or, for a deep network, the network alone. Compilers have bugs that nothing else would
-    reveal, so `check_once` compares the first compiled gradients with uncompiled ones.
+    For a deep network, only the network is compiled; otherwise, the whole loss is. Compiler bugs can silently produce
+    wrong gradients, so `check_once` compares the gradients of the compiled and the uncompiled loss on one mini-batch.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class CompiledLoss:
     def check_once(self, inputs: Inputs) -> None:
         """Fall back to uncompiled steps if compiled and uncompiled gradients differ by more than a tolerance.
 
-        The tolerance is a fixed fraction of the gradient norm or, if larger, three times the difference between
-        uncompiled gradients at this precision and in float32. That difference measures rounding, and randomness that
-        `inputs` does not fix, such as dropout. Compilation is also abandoned if the compiled forward or backward pass
-        fails.
+        The tolerance is a fixed fraction of the gradient norm or, if larger, three times the difference between the
+        uncompiled gradients at the run's precision and in float32. This difference shows how much gradients vary
+        because of rounding and of random layers such as dropout. Steps also run uncompiled if the compiled forward or
+        backward pass fails.
         """
         if self._checked:
             return
@@ -114,7 +114,7 @@ class CompiledLoss:
 
 
 def _with_tensors(method: Method, like: Tensor) -> Method:
-    """Convert float hyperparameters to tensors, so that methods which differ only in them share one compilation."""
+    """Convert float options to tensors, so that methods that differ only in their values share one compilation."""
     changed = copy.copy(method)
     for field in dataclasses.fields(method):
         value = getattr(method, field.name)

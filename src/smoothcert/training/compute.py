@@ -1,4 +1,4 @@
-"""Values derived from configurations: the method, differences between two runs, and the cost in forward passes."""
+"""Values derived from configurations: a run's method, its cost in forward passes, and how two runs differ."""
 
 from __future__ import annotations
 
@@ -80,20 +80,20 @@ def step_passes(config: TrainConfig) -> float:
 
 
 def run_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run on `images` training images, in forward passes, including votes that choose images."""
+    """Return the cost of a run on `images` training images, in forward passes, including votes to choose images."""
     copies = images * getattr(method_of(config), "num_noises", 1)
     return config.epochs * copies * mean_passes(config) + images * votes_per_image(config)
 
 
 def first_phase_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run, in forward passes, as if every epoch cost as much as the first.
+    """Return the cost of a run, in forward passes, assuming that every epoch costs as much as the first.
 
-    Votes that choose images are not included.
+    The cost does not include votes to choose images.
     """
     method = method_of(config)
     return config.epochs * images * getattr(method, "num_noises", 1) * passes(method.at_epoch(0))
 
 
 def pays_to_compile(config: TrainConfig, steps: int, device: torch.device) -> bool:
-    """Return True if compilation saves time for `steps` steps on a device."""
+    """Return True if compiling the training step saves time over `steps` steps on a device."""
     return device.type == "cuda" and steps * step_passes(config) >= _PASSES_THAT_PAY

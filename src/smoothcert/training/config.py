@@ -31,7 +31,7 @@ _SAMPLING = {field.name: field.default for field in dataclasses.fields(SamplingS
 _OMITTED_DEFAULTS = {
     field.name: field.default for group in (FineTuningSettings, Fingerprints) for field in dataclasses.fields(group)
 }
-_MOST_SAMPLED_EPOCHS = 1 << 16  # the address of a random number has 16 bits for the epoch
+_MOST_SAMPLED_EPOCHS = 1 << 16  # random numbers are addressed by counters with 16 bits for the epoch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +61,13 @@ class TrainConfig(  # fields are ordered from the last base class to the first; 
         seed: Seed of all random numbers of the run.
         epochs: Passes over the training images.
         batch: Images per mini-batch.
-        steps: Steps per mini-batch: `split` as the published code does, or `whole`.
+        steps: `split` mini-batches into several steps, as the published code does, or take `whole` mini-batches.
         learning_rate: Initial learning rate; with a one-cycle schedule or warm-up, the highest.
         schedule: `step`, `one-cycle` or `cosine`.
         lr_step: Epochs between drops of the learning rate.
         lr_factor: Factor that multiplies the learning rate at each drop.
         lr_drops: `late`, as in the published code, or `on-time`, as in the paper.
-        final_drop: One more drop: `none`, `one-epoch` or `to-the-end`.
+        final_drop: An additional drop at `final_drop_epoch`: `none`, `one-epoch` or `to-the-end`.
         final_drop_epoch: Epoch of the final drop.
         momentum: Momentum of SGD.
         weight_decay: Weight decay.
@@ -80,12 +80,12 @@ class TrainConfig(  # fields are ordered from the last base class to the first; 
         teacher: Checkpoint or run folder of the network that makes the soft labels.
         label_sigma: Noise level of the soft labels.
         label_samples: Noise samples per image for the soft labels.
-        label_view: Images that the soft labels are for: `clean` or `augmented`.
+        label_view: Compute soft labels for `clean` or `augmented` images.
         sampling: Choice of images: `shuffle` or `replacement`.
         sampling_epoch: First epoch that draws with replacement.
         discard_below: Share of correct votes below which an image is dropped.
         discard_samples: Noise samples per image for discarding.
-        discard_file: File with shares of correct votes to use for discarding.
+        discard_file: File with another network's shares of correct votes, used to discard images.
         reweight_every: Epochs between updates of the image weights.
         reweight_samples: Noise samples per image for reweighting.
         init: Initial weights.
@@ -126,7 +126,7 @@ class TrainConfig(  # fields are ordered from the last base class to the first; 
         """Compute the learning rate.
 
         Args:
-            epoch: The number of the epoch, from 0.
+            epoch: Index of the epoch, from 0.
             progress: Fraction of all steps of the run that are done.
 
         Returns:
@@ -188,8 +188,8 @@ def without_sampling(config: TrainConfig, **changes: Any) -> TrainConfig:
 def to_toml(config: TrainConfig) -> str:
     """Convert a configuration to TOML.
 
-    Names of teachers depend on this text. To keep the names of earlier versions, it omits the sampling fields if
-    images are shuffled, and the fine-tuning fields and fingerprints that have default values.
+    Teachers' names contain a hash of this text. So that teachers keep the names from earlier versions, the text omits
+    the sampling fields if images are shuffled, and the fine-tuning fields and fingerprints that have default values.
     """
     unused = {name for name, default in _OMITTED_DEFAULTS.items() if getattr(config, name) == default}
     omitted = {"options", "method", *unused, *(_SAMPLING if config.sampling == "shuffle" else ())}
@@ -213,7 +213,7 @@ def describe(config: TrainConfig) -> dict[str, str]:
 
 
 def read_config(path: Path, **overrides: Any) -> TrainConfig:
-    """Read a configuration from a TOML file. `overrides` replace single fields, and single options inside `options`."""
+    """Read a configuration from a TOML file. `overrides` replace individual fields and `options` entries."""
     values = read_toml(path)
     if not values:
         raise SmoothcertError(
@@ -225,8 +225,8 @@ def read_config(path: Path, **overrides: Any) -> TrainConfig:
 def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> TrainConfig:
     """Create a configuration from the values of a recipe.
 
-    The value of `method` is a name, or a table with a name and options. Error messages name `where`, the source of the
-    values.
+    The entry `method` is a name, or a table with a name and options. `where` describes the source of the values in
+    error messages.
     """
     plain = dict(values)
     method_entry = plain.pop("method", {})

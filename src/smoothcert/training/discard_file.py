@@ -1,4 +1,4 @@
-"""Read a `discard_file`: another network's share of correct votes on each training image."""
+"""Read a `discard_file`, which contains another network's share of correct votes on each training image."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _first_invalid(shares: NDArray[np.float64]) -> int:
 
 
 def _from_counts(path: Path, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Read each image's share of votes for its label, from a header and lines `idx<TAB>class:votes class:votes ...`."""
+    """Return each image's share of correct votes. After a header, lines are `idx<TAB>class:votes class:votes ...`."""
     shares: dict[int, float] = {}
     with path.open(encoding="utf-8") as lines:
         next(lines, None)

@@ -1,4 +1,4 @@
-"""The steps of an epoch, and the accuracy under noise that is measured at its end."""
+"""Plan the steps of an epoch, and measure the accuracy under noise at its end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from smoothcert.training.config import TrainConfig
 def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
     """Return, for every step of an epoch, the position of its first image and its number of images.
 
-    Each mini-batch of consecutive images is cut into `split` equal steps, including the last mini-batch, which may
-    be smaller. Images left over by the division are dropped, as in the published code.
+    Each mini-batch of consecutive images is cut into `split` steps of equal size. The last mini-batch may be smaller,
+    but is cut into `split` steps, too. Remainders of this division are dropped, as in the published code.
 
     >>> plan_epoch(10, 4, 2)
     [(0, 2), (2, 2), (4, 2), (6, 2), (8, 1), (9, 1)]

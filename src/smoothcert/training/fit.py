@@ -1,4 +1,4 @@
-"""Train prepared runs: one, or several that take turns."""
+"""Train one run, or several runs that take turns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fit(
 def fit_together(
     runs: Sequence[TrainingRun], time_limit: float | None = None, on_progress: OnProgress | None = None
 ) -> None:
-    """Train several runs at once, taking turns step by step. On a CUDA device, each run has its own stream.
+    """Train several runs at once, one step of each in turn. On a CUDA device, each run has its own stream.
 
     A run that fails does not stop the others, and its error is raised at the end. With several ranks, the error is
     raised at once.
@@ -71,7 +71,7 @@ def fit_together(
                             lanes.remove(lane)
                 except SmoothcertError as error:
                     if run.ranks.size > 1 and not isinstance(error, OutOfTimeError):
-                        raise  # the other ranks may have no error, and would wait for this one
+                        raise  # the other ranks may have had no error and would wait for this rank
                     errors.append(error)
                     lanes.remove(lane)
         raise_together(errors)

@@ -1,4 +1,4 @@
-"""Training steps as CUDA graphs: captured once per phase and mini-batch size, then replayed."""
+"""Training steps as CUDA graphs, captured once per phase (see `Stepper`) and mini-batch size, then replayed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WARM_UP_STEPS = 3
 
 
 class GraphStepper(Stepper):
-    """A `Stepper` for CUDA devices that takes a few ordinary steps of each mini-batch size, then replays graphs."""
+    """A `Stepper` for CUDA devices that replays graphs, after a few ordinary steps for each mini-batch size."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -28,7 +28,7 @@ class GraphStepper(Stepper):
         self._capture_stream = new_stream(self.device)  # a separate stream has its own cuBLAS scratch memory
 
     def enter_phase(self, phase: Method) -> None:
-        """Use `phase` for the next steps, and free the graphs of the previous method."""
+        """Use the method `phase` for the next steps, and free the graphs of the previous phase."""
         super().enter_phase(phase)
         self._taken.clear()
         self._captured.clear()
@@ -43,7 +43,7 @@ class GraphStepper(Stepper):
         if self._taken[share] <= _WARM_UP_STEPS:
             drawn = torch.get_rng_state()
             super().take_step(inputs, images)
-            # A graph would repeat the same random choices, such as which layers to skip.
+            # A graph would repeat random choices made on the CPU, such as which layers to skip.
             if not torch.equal(drawn, torch.get_rng_state()):
                 self._give_up("the network draws random numbers on the CPU")
             return

@@ -1,4 +1,4 @@
-"""Fingerprints of a run's network. Resuming a run, or sharing a teacher, requires the same fingerprints."""
+"""Fingerprints of a run's network. A run is resumed, and a teacher is shared, only if the fingerprints match."""
 
 from __future__ import annotations
 

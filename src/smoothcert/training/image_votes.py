@@ -29,11 +29,12 @@ def count_correct(
 ) -> Tensor:
     """Count, for each kept image, the noise samples under which the network, in eval mode, classifies it correctly.
 
-    `kept` is a mask of the training images, and `samples` the numbers of the noise samples. All noise samples of an
-    image are added to the same augmented view. The noise depends only on (seed, epoch, image, sample), and the view on
-    (seed, epoch, image, first sample). Each rank votes on some of the images, and all ranks return the complete result,
-    which is 0 for images that are not kept. `on_progress` is called regularly with the number of images that this rank
-    has finished, and the number of all images of this rank; it may raise an exception to stop voting.
+    `kept` is a mask of the training images, and `samples` is a range of indices of noise samples. All noise samples of
+    an image are added to the same augmented view. The noise depends only on (seed, epoch, image, sample). The view
+    depends only on (seed, epoch, image) and on whether `samples` starts at 0. Each rank votes on some of the images,
+    and all ranks return all counts. Images that are not kept have count 0. `on_progress` is called regularly with the
+    number of images that this rank has finished and the number of all its images. It may raise an exception to stop
+    voting.
     """
     ranks, device, training = ranks or Ranks(), source.device, model.training
     correct = torch.zeros(len(kept), dtype=torch.int64, device=device)
@@ -59,9 +60,9 @@ def count_correct(
 def _correct_votes(
     model: nn.Module, images: Tensor, labels: Tensor, indices: Tensor, config: TrainConfig, epoch: int, samples: range
 ) -> Tensor:
-    """Count the correct votes on each image, in passes of limited size."""
+    """Count the correct votes on each image, in forward passes of limited size."""
     size, device = images[0].numel(), images.device
-    most = max(1, min(1000 if device.type == "cpu" else 10_000, 2**24 // size))  # inputs per pass
+    most = max(1, min(1000 if device.type == "cpu" else 10_000, 2**24 // size))  # inputs per forward pass
     numbers = torch.arange(samples.start, samples.stop, device=device)
     counts = []
     for x, y, index in zip(*(torch.split(t, most) for t in (images, labels, indices)), strict=True):

@@ -55,9 +55,9 @@ def _read(path: Path) -> Mapping[str, Tensor]:
 
 
 def _unwrapped(weights: Mapping[str, Tensor], network: nn.Module) -> Mapping[str, Tensor]:
-    """Remove name prefixes of `DataParallel` and `torch.compile`, unless the network's own names have them."""
+    """Remove name prefixes added by `DataParallel` and `torch.compile`, unless the network's own names have them."""
     own = network.state_dict().keys()
-    for prefix in (*_WRAPPERS, *_WRAPPERS):  # in any order
+    for prefix in (*_WRAPPERS, *_WRAPPERS):  # twice, because they may be nested in either order
         if weights.keys() != own and all(key.startswith(prefix) for key in weights):
             weights = {key.removeprefix(prefix): value for key, value in weights.items()}
     return weights

@@ -47,9 +47,9 @@ OnProgress = Callable[[TrainProgress], None]
 def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | None = None) -> Generator[int]:
     """Take the remaining steps of a run, then write its network. After each step, yield the number of completed steps.
 
-    About once a second, and after every epoch, the loop reads the watched values from the device and reports progress.
-    It saves the state after every epoch and once a minute. On an interrupt or after the time limit, it saves the state
-    and raises OutOfTimeError.
+    About once a second, and after every epoch, the loop reads the loss and other metrics from the device and reports
+    progress. It saves the state after every epoch and once a minute. On an interrupt or after the time limit, it saves
+    the state and raises OutOfTimeError.
     """
     config, folder, ranks, stepper = run.config, run.folder, run.ranks, run.stepper
     total, epoch_steps = run.total, len(run.plan)
@@ -97,8 +97,8 @@ def _scheduled_inputs(
 ) -> Iterator[tuple[int, Inputs]]:
     """Yield every remaining step with its inputs.
 
-    Sources read ahead, so a schedule ends before each epoch that updates the image weights. The next schedule begins
-    only after the update.
+    Batch sources read ahead. So that they never read images chosen with outdated weights, each schedule ends where the
+    next update of the image weights is due, and the next schedule begins after this update.
     """
     config, source, epoch_steps, first = run.config, run.stepper.source, len(run.plan), run.start
     while first < run.total:
@@ -114,10 +114,10 @@ def _scheduled_inputs(
 def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline, on_progress: OnProgress | None) -> None:
     """Update the image weights from the network's votes on the training images. All ranks use the weights of rank 0.
 
-    An interrupt aborts voting immediately: all completed steps are already saved, and a resumed run repeats the votes.
-    The time limit aborts voting, too, unless voting is the first thing that this process does. Then voting is
-    completed, so that every process makes progress. With several ranks, all ranks finish voting before they stop,
-    because the others would wait for a rank that stops early.
+    In a single process, an interrupt aborts voting immediately: all completed steps are already saved, and a resumed
+    run repeats the votes. The time limit also aborts voting, unless the process has not taken any step yet; such a
+    process completes the votes, so that every process makes progress. With several ranks, all ranks finish voting
+    before they stop, because the other ranks would wait for one that stops early.
     """
     steps = epoch * len(run.plan)
 
@@ -143,7 +143,7 @@ def _stopped(run: TrainingRun, reason: str, done: int) -> OutOfTimeError:
 def batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int, BatchShare, Tensor]]:
     """Yield (step, share, indices) for the steps from `first` to `end` - 1.
 
-    `share` is this rank's share of the mini-batch, and `indices` are the indices of its images.
+    `share` describes this rank's share of the mini-batch, and `indices` are the indices of the images in this share.
     """
     order = torch.empty(0)
     for step in range(first, end):
@@ -156,7 +156,7 @@ def batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int
 
 
 def _read_means(run: TrainingRun, steps: int) -> dict[str, float]:
-    """Return the means of the watched values over an epoch's first `steps` steps. Raise if the run has diverged."""
+    """Return the means of loss and metrics over an epoch's first `steps` steps. Raise if the run has diverged."""
     stepper = run.stepper
     if (bad := int(stepper.first_bad)) >= 0:
         state = run.folder.state

@@ -1,4 +1,4 @@
-"""Read the options of training methods without importing torch: from a JSON file, or from classes already loaded."""
+"""Read the options of training methods from loaded classes, or else from a JSON file, without importing torch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TABLE = Path(__file__).with_name("method_options.json")
 def known_methods() -> Mapping[str, Options]:
     """Return the options of each method, including registered ones.
 
-    Loading the method classes requires torch. Until they are loaded, no method can have been registered, so the JSON
-    file with the package's own methods is complete.
+    Importing `smoothcert.methods` requires torch. Methods can be registered only after it is imported, so until then
+    the JSON file, which describes the package's own methods, is complete.
 
     >>> known_methods()["consistency"]["weight"]["default"]
     10.0
@@ -32,7 +32,7 @@ def known_methods() -> Mapping[str, Options]:
 
 
 def option_type(default: Any) -> type:
-    """Return the type of an option with this default. The type is int for None, the default of an optional int."""
+    """Return the type of an option with this default. A default of None means an optional int."""
     return int if default is None else type(default)
 
 

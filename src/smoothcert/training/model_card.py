@@ -14,7 +14,7 @@ from smoothcert.errors import counted
 from smoothcert.training.compute import with_defaults
 from smoothcert.training.config import TrainConfig, to_toml
 
-_HUB_DATASETS = {"mnist-mini": "mnist", "imagenet": "imagenet-1k"}  # datasets that have another name on model hubs
+_HUB_DATASETS = {"mnist-mini": "mnist", "imagenet": "imagenet-1k"}  # names on model hubs, where they differ
 _PATH_FIELDS = ("dataset", "teacher", "init", "discard_file")
 
 
@@ -24,9 +24,9 @@ def model_card(
     environment: Mapping[str, Any],
     own_shape: Sequence[int] | None = None,
 ) -> str:
-    """Return the text of a run folder's README, in which local paths are shortened to their last part.
+    """Return the text of a run folder's README. Local paths in it are shortened to their last part.
 
-    `own_shape` is the input shape of a user's own network, and None for a bundled architecture.
+    `own_shape` is the input shape of a user's own network, or None for a bundled architecture.
     """
     last = metrics[-1] if metrics else {}
     seconds = sum(row.get("seconds", 0.0) for row in metrics)
@@ -72,7 +72,7 @@ def _certify_text(config: TrainConfig, own_shape: Sequence[int] | None) -> str:
 
 
 def _header(config: TrainConfig, accuracy: float, task: str) -> str:
-    """Return the YAML header. It names no license, which is the choice of the model's owner."""
+    """Return the YAML header, without a license: the owner of the model chooses one."""
     name = canonical_name(config.dataset)
     known = name in TITLES
     title = TITLES[name] if known else _without_folder(config.dataset)
@@ -125,7 +125,7 @@ def _without_folder(path: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    r"""Quote text as a one-line YAML string: JSON, with all non-printable characters escaped.
+    r"""Quote text as a one-line YAML string: a JSON string with all non-printable characters escaped.
 
     >>> print(_quoted('a "b": é\n\x85'))
     "a \"b\": é\n\U00000085"

@@ -1,4 +1,4 @@
-"""Decide when a run reports progress or stops, at the same steps on all ranks."""
+"""Decide after which steps a run reports progress or stops. All ranks do so after the same steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS_BETWEEN_REPORTS = 1.0
 
 
 class Clock:
-    """Decides after which steps to report: about once a second by rank 0's clock, at the same steps on all ranks."""
+    """Decides after which steps to report: about once a second by rank 0's clock, after the same steps on all ranks."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks, self._reported = ranks, time.monotonic()
@@ -19,7 +19,7 @@ class Clock:
         self._key = ranks.new_flag("interrupted")
 
     def tick(self, reason: str, due: bool) -> tuple[bool, str]:
-        """Count a step. Return True if a report is due, and the reason to stop after this step ("" to continue).
+        """Count a step. Return whether a report is due, and the reason to stop after this step ("" to continue).
 
         `reason` is this rank's reason to stop; `due` forces a report. Ranks exchange messages only about once a second;
         the number of steps until the next exchange is estimated from the previous second.

@@ -1,8 +1,9 @@
-"""Soft labels as sparse rows of one file that is mapped into memory and read on demand.
+"""Soft labels in a sparse format: one file that is mapped into memory and read on demand.
 
-The safetensors file contains three arrays. `classes` and `votes` have an entry for each class with votes, image after
-image; `offsets` [images + 1] gives the position at which each image begins. A row keeps the 272 classes with the most
-votes; few images have votes for more classes. ImageNet's 1,281,167 rows of 1,000 classes take at most 1.41 GB.
+The safetensors file contains three arrays. For each image in turn, `classes` and `votes` have an entry for every class
+with votes; `offsets` [images + 1] contains the position of each image's first entry. At most 272 classes are kept per
+image, those with the most votes; few images have votes for more classes. For ImageNet (1,281,167 images, 1,000
+classes), the file takes at most 1.41 GB.
 """
 
 from __future__ import annotations
@@ -63,14 +64,14 @@ class PackedLabels:
 
 
 def pack_labels(counts: Path, images: int, out: Path) -> None:
-    """Pack a counts file into `out`, which appears only when it is complete."""
+    """Write the vote counts in the file `counts` to the packed file `out`, atomically."""
     offsets = np.zeros(images + 1, dtype=np.int64)
     classes, votes = [], []
     with counts.open(encoding="utf-8") as lines:
         next(lines)
         for number, line in enumerate(lines):
             numbers = np.array(line.rstrip("\n").split("\t")[1].replace(":", " ").split(), dtype=np.int64)
-            kept = numbers.reshape(-1, 2)[:MOST_CLASSES]  # sorted by votes
+            kept = numbers.reshape(-1, 2)[:MOST_CLASSES]  # the file lists classes by descending votes
             classes.append(kept[:, 0].astype(np.uint16))
             votes.append(kept[:, 1].astype(np.uint32))
             offsets[number + 1] = offsets[number] + len(kept)

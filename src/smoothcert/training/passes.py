@@ -1,6 +1,6 @@
-"""The cost of training methods, in forward passes of one input, computed without importing torch.
+"""Compute the cost of training methods without importing torch. The unit is a forward pass of one input.
 
-Computing gradients with respect to the inputs counts as one forward pass; with respect to the weights, as two.
+A backward pass costs as much as one forward pass if it computes gradients only for the inputs, else as much as two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def passes_per_input(method: str, attack_steps: int = 0) -> int:
 
 
 def votes_per_image(config: TrainConfig) -> int:
-    """Return the number of votes per training image that a run takes to choose images, as if it discarded no image."""
+    """Return the number of votes per training image that a run needs to choose images, if none are discarded."""
     choices = sum(config.chooses_images_at(epoch) for epoch in range(config.epochs))
     discards = choices > 0 and config.discard_below > 0 and not config.discard_file
     reweights = choices if config.reweight_every else 0
@@ -30,7 +30,7 @@ def votes_per_image(config: TrainConfig) -> int:
 def relative_cost(config: TrainConfig) -> float:
     """Return the mean cost of an epoch relative to Gaussian training with one noise sample per image.
 
-    The estimate uses only the options that the configuration sets, not the defaults of the method.
+    The estimate considers only options that the configuration sets explicitly, not the method's defaults.
 
     >>> relative_cost(TrainConfig(method="consistency", options={"num_noises": 2}))
     2.0

@@ -1,4 +1,4 @@
-"""Preparation of runs before they train: images and, for methods that need them, a teacher and its soft labels."""
+"""Prepare runs for training: load images and, for methods that need them, train a teacher and make soft labels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def silent(kind: str, name: str) -> Callable[[Any], None]:
 
 @dataclass(frozen=True)
 class Preparation:
-    """Prepares training runs: trains missing teachers, computes soft labels, and sets the runs up.
+    """Prepares training runs: trains teachers that do not exist yet, computes soft labels, and sets the runs up.
 
     `options` are keyword arguments of `setup_run`.
     """
@@ -92,7 +92,7 @@ def prepare_runs(
 ) -> None:
     """Train the teachers of several runs and compute their soft labels, dividing the work among the ranks.
 
-    A teacher is trained by a single rank. Each rank labels some of the images.
+    Each teacher is trained by one rank. All ranks share the work of computing soft labels.
     """
     preparation = Preparation(runs, RunImages(data_dir), on_stage, Deadline(time_limit), {"device": device})
     labeled = [identify(config, preparation.images) for config in configs if uses_soft_labels(config)]

@@ -1,4 +1,4 @@
-"""Recipes: the rows of the paper's tables as TOML files, and the tables as lists of recipes."""
+"""Recipes (TOML files with the configurations of runs) and tables of results, which list the recipes of their rows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PaperTable:
 
     `rows` are pairs (recipe, name of the row in paper.csv). Every `skip`-th test image is certified. `paper` is the
     table's name in paper.csv, or empty for an additional table. `data` names a corrupted dataset to certify instead of
-    the recipe's own test images.
+    the test images of the recipe's dataset.
     """
 
     title: str

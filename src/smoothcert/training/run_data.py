@@ -1,4 +1,4 @@
-"""The training and test data of runs: read from the dataset that a run names, or passed from Python."""
+"""The training and test data of runs: datasets named in their configurations, or data passed from Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smoothcert.distributed.ranks import current_ranks
 from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.training.config import TrainConfig
 
-_CHECKED = 16  # inputs whose range is checked if the data is read on demand
+_CHECKED = 16  # number of inputs whose range is checked if the data is read on demand
 
 
 @runtime_checkable
@@ -49,7 +49,7 @@ class RunImages(dict[tuple[Any, ...], tuple[ImageData, ImageData]]):
         """Return the training and test images of a run, reading them once.
 
         Raise if floats are out of range, if the classes of training and test folders differ, or if the data differs
-        between ranks. Ranks compare class names, numbers of images and, if they are in memory, training images.
+        between ranks. Ranks compare class names, numbers of images and, if the data is in memory, training images.
         """
         key = (config.dataset, config.resize, config.crop, config.skip_broken)
         if key in self:
@@ -89,7 +89,7 @@ def check_range(data: ImageData) -> None:
 
     If data is read on demand, only the first few inputs are checked.
     """
-    if isinstance(data.images, FolderImages):  # 8-bit
+    if isinstance(data.images, FolderImages):  # always 8-bit
         return
     inputs = data.images if isinstance(data.images, Tensor) else data.images[torch.arange(len(data))[:_CHECKED]]
     if inputs.dtype == torch.uint8:

@@ -4,7 +4,7 @@ config.toml          configuration
 metrics.jsonl        metrics, one line per epoch
 tensorboard/         the same metrics for TensorBoard, if it is installed
 segments.json        device, versions, seconds and memory of each process that trained the run
-state.safetensors    state to resume from (weights, optimizer, metrics so far); deleted when the run is finished
+state.safetensors    state to resume from (weights, optimizer, sums of metrics); deleted when the run is finished
 state.previous.safetensors   the previous state, in case the last one is damaged
 model.safetensors    the trained network
 README.md            its model card
@@ -33,7 +33,7 @@ from smoothcert.training.run_records import read_metrics, read_segments
 
 
 class RunFolder:
-    """The files of one run. Each file is replaced atomically, so that a kill leaves the old file or the new one."""
+    """The files of one run. All but TensorBoard's are written atomically: a killed process leaves no partial file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,11 +62,11 @@ class RunFolder:
         self.check(config)
         whole = with_defaults(config)
         if not self.begun and self.read_config() != whole:
-            with self.locked():  # another process may have begun to train, and have saved nothing yet
+            with self.locked():  # fails if another process is already training, but has not saved anything yet
                 write_text(self.config, to_toml(whole))
 
     def claim(self, config: TrainConfig) -> None:
-        """Repeat `open` in the locked folder, since another process may have used the folder in the meantime."""
+        """Repeat `open` in the locked folder, which another process may have changed since the first call."""
         self.check(config)
         if not self.begun:
             write_text(self.config, to_toml(with_defaults(config)))
@@ -137,7 +137,7 @@ class RunFolder:
         return None
 
     def write_segment(self, segment: Mapping[str, Any]) -> None:
-        """Write a process's entry to `segments.json`, and drop entries with the same or a later first step."""
+        """Write a process's entry to `segments.json`, and drop entries whose first step is the same or later."""
         kept = [other for other in self.read_segments() if other["first_step"] < segment["first_step"]]
         write_text(self.segments, json.dumps([*kept, dict(segment)], indent=2) + "\n")
 
@@ -146,12 +146,12 @@ class RunFolder:
         return read_segments(self.segments)
 
     def seconds_since(self, epoch: int, step: int) -> float:
-        """Return the seconds that earlier processes, those that began before `step`, spent on `epoch`."""
+        """Return the seconds spent on `epoch` by earlier processes, which began before `step`."""
         spent = sum(float(part.get("seconds", 0)) for part in self.read_segments() if part["first_step"] < step)
         return max(0.0, spent - sum(float(row["seconds"]) for row in self.read_metrics() if row["epoch"] < epoch))
 
     def write_metrics(self, line: Mapping[str, Any]) -> None:
-        """Append an epoch's metrics, after dropping existing lines of the same or later epochs."""
+        """Append an epoch's metrics, after removing existing lines for this and later epochs."""
         kept = [row for row in self.read_metrics() if row["epoch"] < line["epoch"]]
         write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in [*kept, dict(line)]))
         self._write_to_tensorboard(line)

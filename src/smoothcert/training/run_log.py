@@ -27,11 +27,11 @@ class RunLog:
         self.device, self.sampler = run.stepper.device, run.sampler
         environment = describe_environment(self.device)
         self._segment = {"first_step": run.start, "processes": run.ranks.size, **environment}
-        if path := path_of(run.config.dataset):  # so that the dataset is found from other directories
+        if path := path_of(run.config.dataset):  # so that the dataset is found from other working directories
             self._segment["dataset"] = str(path)
         self._began = self._epoch_began = self._saved = time.monotonic()
         epoch, steps_of_epoch = divmod(run.start, len(run.plan))
-        if steps_of_epoch:  # the time of an epoch includes what earlier processes spent on it
+        if steps_of_epoch:  # include the time that earlier processes spent on this epoch
             self._epoch_began -= run.folder.seconds_since(epoch, run.start)
 
     @property
@@ -40,7 +40,7 @@ class RunLog:
         return time.monotonic() - self._saved > _SECONDS_BETWEEN_SAVES
 
     def write_epoch(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
-        """Write an epoch's metrics, with the sampler's metrics and the seconds that the epoch took, and return them."""
+        """Add the sampler's metrics and the duration in seconds to an epoch's metrics; write and return them."""
         timed = {**metrics, **self.sampler.metrics(), "seconds": round(time.monotonic() - self._epoch_began, 3)}
         self.folder.write_metrics(timed)
         self._epoch_began = time.monotonic()

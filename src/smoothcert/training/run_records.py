@@ -11,13 +11,13 @@ from smoothcert.runtime.typed_files import Index, Seconds, read_json, read_json_
 
 
 class _FirstStep(TypedDict):
-    """The required part of a segment."""
+    """The required field of an entry in `segments.json`."""
 
     first_step: Index
 
 
 class _Segment(_FirstStep, total=False):
-    """One process that trained a run."""
+    """An entry in `segments.json`, which describes one process that trained the run."""
 
     seconds: Seconds
     device: str
@@ -26,24 +26,24 @@ class _Segment(_FirstStep, total=False):
 
 
 class _EpochNumber(TypedDict):
-    """The required part of a line of metrics."""
+    """The required field of a line in `metrics.jsonl`."""
 
     epoch: Index
 
 
 class _Epoch(_EpochNumber, total=False):
-    """The metrics of an epoch, and other values that its method records."""
+    """A line in `metrics.jsonl`, with the metrics of one epoch. Methods may add other values."""
 
     seconds: Seconds
 
 
 def read_segments(path: Path) -> list[dict[str, Any]]:
-    """Return the entries of the processes that trained a run; empty if there is no such file."""
+    """Return the entries of the processes that trained a run; an empty list if there is no such file."""
     return _read(path, lambda: read_json(path, list[_Segment]))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the metrics of the epochs so far; empty if there is no such file."""
+    """Return the metrics of the epochs so far; an empty list if there is no such file."""
     return _read(path, lambda: read_json_lines(path, _Epoch))
 
 

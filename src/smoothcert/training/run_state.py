@@ -1,4 +1,4 @@
-"""The state of a run between two steps, as named tensors."""
+"""Save and restore the state of a run between two steps, as named tensors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOMENTS = {"momentum": "momentum_buffer", "moment1": "exp_avg", "moment2": "exp
 
 
 def take_state(stepper: Stepper, sampler: ImageSampler) -> dict[str, Tensor]:
-    """Return everything that later steps depend on: network, optimizer, the epoch's running sums and image weights."""
+    """Return the state that later steps depend on: network, optimizer, sums of metrics and image weights."""
     tensors = {f"model.{name}": value for name, value in stepper.model.state_dict().items()}
     for name, buffer in stepper.model.named_buffers():
-        if f"model.{name}" not in tensors:  # not persistent in PyTorch, but it may change with every step
+        if f"model.{name}" not in tensors:  # a non-persistent buffer, which may still change with every step
             tensors[f"buffer.{name}"] = buffer
     for name, parameter in stepper.model.named_parameters():
         for prefix, key in _MOMENTS.items():

@@ -1,4 +1,4 @@
-"""Train runs from their configurations: prepare and set up each, then train them together."""
+"""Train runs from their configurations: prepare and set up each run, then train all runs together."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def train_run(config: TrainConfig, runs: str | Path, **options: Any) -> Path:
 
 
 def join_ranks(configs: Sequence[TrainConfig], runs: Path, device: torch.device) -> Ranks:
-    """Join the other processes of a launched group, if any. Raise if their runs, environments or folders differ."""
+    """Join the processes started by a launcher, if any. Raise if their runs, environments or folders differ."""
     ranks = join()
     settings = {name: value for config in configs for name, value in describe(config).items()}
     ranks.require_same_on_all_ranks({**facts(device), **settings})
@@ -85,7 +85,7 @@ def train_runs(
     data: RunData | None = None,
     factory: Factory | None = None,
 ) -> list[Path]:
-    """Train several runs at once: prepare everything that they need, then take one step of each run in turn.
+    """Train several runs at once: prepare all runs, then take one step of each run in turn.
 
     Finished runs are left as they are. Interrupted runs are resumed; on a CPU with the same number of threads, they end
     with bit-identical weights. A run that fails does not stop the others, and its error is raised at the end. With
@@ -93,7 +93,7 @@ def train_runs(
 
     Args:
         configs: The configurations of the runs, for example from `load_recipe`.
-        runs: The folder of all runs. Each run, and each teacher they need, gets a subfolder named after it.
+        runs: The folder of all runs. Each run, and each teacher of a run, gets a subfolder named after it.
         data_dir: Folder of datasets; default: as in `load_dataset`.
         device: Device to train on; default: the GPU if there is one, else the CPU.
         compile: Compile the training steps; default: only for long runs on a GPU.

@@ -1,11 +1,12 @@
 """Choose training images by the network's accuracy under noise: discard and reweight.
 
 Both techniques come from "Average Certified Radius is a Poor Metric for Randomized Smoothing" (ICML 2025) and work with
-any method. At the start of some epochs, the network votes on the training images under noise. Images with too few
-correct votes are discarded for good; the others get weights that grow with the radius certified by their votes.
-From then on, each epoch draws as many images as before, with replacement, in proportion to their weights.
+any method. At the start of epoch `sampling_epoch`, the network votes on the training images under noise, and images
+with too few correct votes are discarded for good. At the same time, and then every `reweight_every` epochs, each
+remaining image gets a weight that grows with the radius certified by its votes. From `sampling_epoch` on, each epoch
+draws as many images as before, with replacement, in proportion to their weights.
 
-The functions here are pure; `ImageSampler` owns the only state, a weight per training image.
+The only state is the weight of each training image, which `ImageSampler` owns; the functions are pure.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ _ALPHA = 0.1
 _STATE = "sampling.weights"
 
 Vote = Callable[[Tensor, range], Tensor]
-"""Takes a mask of images and a range of noise sample numbers; returns each image's number of correct votes."""
+"""Takes a mask of images and a range of noise sample indices; returns each image's number of correct votes."""
 
 
 def radius_weights(correct: ArrayLike, samples: int) -> NDArray[np.float64]:
-    """Return image weights: the radius, in units of sigma, certified by the correct votes at confidence 0.9.
+    """Return the weight of each image: the radius, in units of sigma, that its correct votes certify at confidence 0.9.
 
-    Shares of correct votes below 0.75 count as 0.75.
+    `correct` contains each image's number of correct votes among `samples` votes. A share of correct votes below 0.75
+    counts as 0.75.
 
     >>> radius_weights([0, 12, 13, 14, 15, 16], 16).round(5).tolist()
     [0.1537, 0.1537, 0.32862, 0.52565, 0.76488, 1.10751]
@@ -49,7 +51,7 @@ def draw_images(weights: Tensor, seed: int, epoch: int) -> Tensor:
     """
     kept = weights.nonzero().flatten()
     ends = weights[kept].cumsum(0)
-    # The second word of the address is 1; for shuffles it is 0.
+    # The second word of the address is 1 here, but 0 for shuffling.
     fractions = (long_words(seed, (epoch, 1, Purpose.ORDER), len(weights)) >> 7).double() * 2.0**-53
     places = torch.searchsorted(ends, fractions * ends[-1], right=True)
     return kept[places.clamp(max=len(kept) - 1)]
@@ -58,10 +60,10 @@ def draw_images(weights: Tensor, seed: int, epoch: int) -> Tensor:
 def choose_weights(
     config: TrainConfig, epoch: int, weights: Tensor | None, images: int, vote: Vote, shares: Tensor | None = None
 ) -> Tensor:
-    """Return the weight of every image from this epoch on, 0 for discarded images.
+    """Return the weight of every image from `epoch` on; discarded images have weight 0.
 
-    `weights` are the current weights, or None at first. `shares`, another network's shares of correct votes, replace
-    the network's own votes for discarding. Discarding and reweighting use different noise samples.
+    `weights` are the current weights, or None at first. `shares` may contain another network's shares of correct votes;
+    images are then discarded by these shares. Discarding and reweighting use different noise samples.
     """
     kept = torch.ones(images, dtype=torch.bool) if weights is None else weights > 0
     if epoch == config.sampling_epoch and config.discard_below:
@@ -98,8 +100,8 @@ def split_validation(images: int, fraction: float) -> tuple[Tensor, Tensor]:
 class ImageSampler:
     """Chooses the images of each epoch: all images, shuffled, until weights are set; then images drawn by weight.
 
-    `pool` contains the indices of the images to choose from (default: all). The weights, and `shares`, another
-    network's shares of correct votes, have an entry for every image, inside the pool or not.
+    `pool` contains the indices of the images to choose from (default: all). `shares`, if given, contains another
+    network's shares of correct votes. Both `shares` and the weights have an entry for every image, in the pool or not.
     """
 
     def __init__(
@@ -117,13 +119,13 @@ class ImageSampler:
         self.weights = choose_weights(self.config, epoch, weights, self.images, vote, self.shares)
 
     def order(self, epoch: int) -> Tensor:
-        """Return the indices of an epoch's images, in order."""
+        """Return the indices of an epoch's images, in the order of training."""
         if self.weights is None:
             return self.pool[permutation(self.config.seed, (epoch, 0, Purpose.ORDER), len(self.pool))]
         return self.pool[draw_images(self.weights[self.pool], self.config.seed, epoch)]
 
     def metrics(self) -> dict[str, int]:
-        """Return the number of images that are not discarded, as `kept_images`; nothing before weights are set."""
+        """Return the number of images that are not discarded, as `kept_images`. Return {} before weights are set."""
         return {} if self.weights is None else {"kept_images": int((self.weights > 0).sum())}
 
     def state(self) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The fields of a training configuration, in groups: one frozen dataclass per group, with help and checks per field."""
+"""The fields of a training configuration, with help and checks. Each group of fields is a frozen dataclass."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class BatchSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LearningRateSettings:
-    """The learning rate as a function of the epoch."""
+    """The learning rate and its schedule."""
 
     learning_rate: float = _field(
         0.01, "initial learning rate; with one-cycle or warm-up, the highest", _POSITIVE, _FINITE
@@ -89,7 +89,8 @@ class LearningRateSettings:
     def scheduled_rate(self, epoch: int, progress: float, warm_up: float) -> float:
         """Return the learning rate in an epoch, when a fraction `progress` of all steps is done.
 
-        It first rises linearly from a tenth of `learning_rate`, for a fraction `warm_up` of all steps (one-cycle: 0.3).
+        During warm-up, the learning rate rises linearly from a tenth of `learning_rate` to `learning_rate`. Warm-up
+        takes a fraction `warm_up` of all steps, or 0.3 of all steps if the schedule is one-cycle.
         """
         rising = 0.3 if self.schedule == "one-cycle" else warm_up
         if progress < rising:
@@ -171,7 +172,7 @@ class SoftLabelSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingSettings:
-    """Choice of training images by the network's accuracy on them: see `smoothcert.training.sampling`."""
+    """Choice of training images by accuracy under noise. See `smoothcert.training.sampling`."""
 
     sampling: str = _choice(
         ("shuffle", "replacement"),
@@ -234,7 +235,7 @@ class FineTuningSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprints:
-    """Fingerprints of the network, recorded by training; empty if unknown. See `smoothcert.training.identity`."""
+    """Fingerprints of the network and its initial weights, recorded by training. See `smoothcert.training.identity`."""
 
     network: str = _field("", "layer types, settings and shapes of a user's network")
     initial_weights: str = _field("", "hash of the given initial weights, or `random`")

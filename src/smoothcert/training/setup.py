@@ -1,7 +1,7 @@
 """Set up a run: check it, open its folder, connect the ranks, build the network, restore the state, compile.
 
-`setup_run` does this in order and returns a `TrainingRun`, which `smoothcert.training.loop` trains. Training changes
-only the stepper and the sampler of the `TrainingRun`.
+`setup_run` takes these steps in order and returns a `TrainingRun`, which `smoothcert.training.loop` trains. Of the
+objects in a `TrainingRun`, training changes only the stepper and the sampler.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ SoftLabels = Tensor | PackedLabels
 class TrainingRun:
     """A run that is ready to train from step `start`.
 
-    `measured` maps the names of metrics to the images on which accuracy is measured after every epoch. `plan` contains,
-    for every step of an epoch, the position of its first image in the order that `sampler` returns, and its number of
-    images. With several ranks, every rank has the same run and takes its share of every mini-batch; rank 0 writes the
-    folder.
+    `measured` maps names of accuracy metrics to the data and the indices of the images to measure them on after every
+    epoch. `plan` contains, for every step of an epoch, the position of the step's first image in the epoch's order (see
+    `ImageSampler.order`), and the step's number of images. With several ranks, every rank has the same run and takes
+    its share of every mini-batch; only rank 0 writes to the folder.
     """
 
     config: TrainConfig
@@ -78,8 +78,9 @@ def setup_run(
 ) -> TrainingRun | None:
     """Set up a run for training, or return None if it is finished. All ranks must call this together.
 
-    `train` and `test` are the data. `factory` creates a network that is not registered. `soft` contains the soft labels
-    [images, classes] for a method that uses them. The other options are as in `train_runs`.
+    `train` and `test` are the training and test data. `factory` creates a network that is neither bundled nor
+    registered. `soft` contains the soft labels [images, classes], for methods that use them. The other options are as
+    in `train_runs`.
     """
     ranks, device = current_ranks(), torch.device(device)
     method, synced = method_of(config), config.batch_norm == "synced"
@@ -133,13 +134,13 @@ def _open_folder(config: TrainConfig, path: Path, ranks: Ranks) -> RunFolder | N
     folder = RunFolder(path) if ranks.first else SilentRunFolder(path)
     folder.open(config)
     if ranks.broadcast_from_rank0(folder.finished):
-        folder.delete_states()  # in case the process was killed right after it wrote the network
+        folder.delete_states()  # in case a process was killed right after it wrote the network
         return None
     return folder
 
 
 def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, images: int, steps_left: int) -> bool:
-    """Compile steps on `images` images if `wanted`, or if it is None and this saves time. Return True if compiled."""
+    """Compile steps on `images` images if `wanted` (None: if this saves time) and possible. Return True if compiled."""
     static = stepper.method.static
     if wanted and not static:
         warnings.warn(f"{config.name}: steps run uncompiled, because their shapes may vary.", Notice, stacklevel=3)
@@ -150,7 +151,7 @@ def _compile_steps(stepper: Stepper, config: TrainConfig, wanted: bool | None, i
 
 
 def new_model(config: TrainConfig, data: ImageData, factory: Factory | None = None) -> NamedModel:
-    """Create the network of a run for `data`. Random initial weights depend on the run's seed only."""
+    """Create the network of a run for `data`. Random initial weights depend only on the network and the run's seed."""
     options: dict[str, Any] = {"factory": factory, "mean": data.mean, "std": data.std}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -158,7 +159,7 @@ def new_model(config: TrainConfig, data: ImageData, factory: Factory | None = No
 
 
 def _take_weights_of_rank0(model: NamedModel, ranks: Ranks) -> None:
-    """Copy rank 0's initial weights to every rank, since a user's module may have other weights on each rank."""
+    """Copy rank 0's initial weights to every rank: a user's module may have different weights on each rank."""
     tensors = {name: tensor.detach() for name, tensor in chain(model.named_parameters(), model.named_buffers())}
     sent = ranks.broadcast_state(({name: tensor.contiguous() for name, tensor in tensors.items()}, 0))
     for name, value in sent[0].items() if sent else ():
@@ -168,7 +169,7 @@ def _take_weights_of_rank0(model: NamedModel, ranks: Ranks) -> None:
 def new_optimizer(model: NamedModel, config: TrainConfig) -> torch.optim.Optimizer:
     """Create the optimizer of a network that is already on its device."""
     device = next(model.parameters()).device
-    on_gpu = device.type == "cuda"  # then the learning rate is a tensor, so that captured steps read its current value
+    on_gpu = device.type == "cuda"  # if so, the learning rate is a tensor, so that CUDA graphs read its current value
     rate: Any = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
     if config.optimizer == "adamw":
         decay = config.weight_decay

@@ -1,4 +1,4 @@
-"""Check for steps on a single input, on which some networks with BatchNorm cannot be trained."""
+"""Check for training steps on a single input, which some networks with BatchNorm do not support."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smoothcert.training.step_draws import StepDraws
 
 
 def has_single_inputs(plan: Sequence[tuple[int, int]], ranks: Ranks, synced: bool) -> bool:
-    """Return True if BatchNorm receives only one input, with its noise samples, in any step on any rank.
+    """Return True if, in some step on some rank, BatchNorm receives only one input (and its noise samples).
 
     >>> plan = [(0, 4), (4, 2)]
     >>> has_single_inputs(plan, Ranks(), synced=False), has_single_inputs([*plan, (6, 1)], Ranks(), synced=False)
@@ -23,14 +23,15 @@ def has_single_inputs(plan: Sequence[tuple[int, int]], ranks: Ranks, synced: boo
     >>> [has_single_inputs(plan, Ranks(0, size), synced) for size, synced in ((2, False), (2, True), (3, False))]
     [True, False, True]
     """
-    # With fewer inputs than ranks, every rank takes all of them.
+    # If a step has fewer inputs than there are ranks, every rank processes all of them.
     return any(images == 1 or (not synced and ranks.size <= images < 2 * ranks.size) for _, images in plan)
 
 
 def check_single_input(model: NamedModel, method: Method, shape: Sequence[int], batch: int) -> None:
-    """Raise if a network cannot be trained on a single input, because a BatchNorm layer receives one value per channel.
+    """Raise if a network cannot be trained on a single input, because BatchNorm would get only one value per channel.
 
-    The check tries a step, because the result depends on both network and method. The step changes the network.
+    The result depends on both network and method, so the check computes the loss of a training step, which changes the
+    network's BatchNorm statistics.
     """
     if not any(isinstance(module, BatchNorm) for module in model.modules()):
         return

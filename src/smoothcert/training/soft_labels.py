@@ -1,8 +1,8 @@
 """Soft labels: a teacher's votes on the training images under noise (Eq. 11 of the paper).
 
-They are stored next to the teacher as an ordinary predictions file with counts, named by a hash of everything that
-they depend on. They are therefore computed only once, even if interrupted, and other tools can read them. Once
-complete, they are packed into a second file, which training reads.
+The votes are stored next to the teacher, in an ordinary predictions file with counts, which other tools can read. The
+file's name contains a hash of everything that the votes depend on, so that votes are computed only once, and so that
+an interrupted computation is resumed. The complete votes are packed into a second file, which training reads.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from smoothcert.smoothing.deploy import choose_deployment
 from smoothcert.training.batches import AUGMENTATIONS
 from smoothcert.training.packed_labels import PackedLabels, pack_labels
 
-_MOST_IN_MEMORY = 1 << 28  # values in memory; CIFAR-100 has 5 million
-_ONE_VIEW = 0xFFFFFFFF  # step number for the draws of the single augmented view; no training step has it
+_MOST_IN_MEMORY = 1 << 28  # values to keep in memory; CIFAR-100 has 5 million
+_ONE_VIEW = 0xFFFFFFFF  # step number for drawing the augmented view; no training step has this number
 
 
 def make_soft_labels(
@@ -52,10 +52,10 @@ def make_soft_labels(
 ) -> Tensor | PackedLabels:
     """Compute soft labels [images, classes]: each class's share of the teacher's votes under `samples` noise samples.
 
-    `teacher` is a run folder or checkpoint; `factory` creates a teacher's network that is not bundled. With an
-    augmentation, the votes are on one random view of each image, as in the published code. The teacher runs in the
-    fastest form and precision for the device. Labels that would take too much memory are returned as a
-    `PackedLabels` object, which reads rows from the file on demand.
+    `teacher` is a run folder or checkpoint. `factory` creates the teacher's network if it is not bundled. With an
+    augmentation, the teacher votes on one random view of each image, as in the published code. It runs in the fastest
+    form and precision for the device. Soft labels that would take too much memory are returned as a `PackedLabels`
+    object, which reads them from the file on demand.
     """
     checkpoint = load_checkpoint(teacher, model=factory)
     shown = data if augmentation == "none" else one_view(data, augmentation, seed)
@@ -78,7 +78,7 @@ def make_soft_labels(
             n=samples,
             alpha=0.5,
             seed=seed,
-            batch=16 * default_size,  # so that images with few samples share a pass
+            batch=16 * default_size,  # images with few samples share a forward pass
             purpose=Purpose.SOFT_LABELS,
             model={"sha256": checkpoint.sha256},
             on_progress=on_progress,

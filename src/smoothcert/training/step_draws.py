@@ -1,7 +1,7 @@
-"""The random numbers of training, as functions of seed, step and position in the mini-batch.
+"""The random numbers of training, computed from seed, step and position in the mini-batch.
 
-Therefore, there is no generator state to save. Positions count from the start of the whole mini-batch, so that each
-rank draws the same numbers for its share as a single process would.
+There is therefore no generator state to save. Positions count from the start of the whole mini-batch, so that each rank
+draws the same values for its share as a single process would.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _DIRECTION, _UNIFORM = 1 << 14, 1 << 15
 class StepDraws:
     """The random numbers of one training step, passed to `Method.step`.
 
-    They depend only on the seed, the step, the position in the mini-batch and the number of earlier calls.
+    They depend only on the seed, the step, the position in the mini-batch and the earlier draws in the same step.
 
     Args:
         seed: Seed of the run.
-        step: Number of the step in the run.
+        step: Index of the step in the run.
         share: The part of the mini-batch that this process computes; default: all of it.
 
     Example:
@@ -40,21 +40,21 @@ class StepDraws:
         return self._share.images if self._share else len(x)
 
     def noise(self, x: Tensor, count: int) -> Tensor:
-        """Draw standard normal values.
+        """Draw standard normal noise.
 
         Args:
             x: The images of this process.
-            count: Number of values per entry of `x`.
+            count: Number of noise samples per image.
 
         Returns:
-            The values, [count, *x.shape].
+            The noise, [count, *x.shape].
         """
         numbers = torch.arange(self._noises, self._noises + count, device=x.device).unsqueeze(1)
         self._noises += count
         return self._normal(x, Purpose.TRAINING + numbers).view(count, *x.shape)
 
     def direction(self, x: Tensor) -> Tensor:
-        """Return standard normal values shaped like `x`."""
+        """Draw standard normal values shaped like `x`, for a random direction."""
         self._directions += 1
         return self._normal(x, Purpose.TRAINING + _DIRECTION + self._directions).view_as(x)
 

@@ -1,4 +1,4 @@
-"""One training step: loss, gradients, sum over the ranks, update, running sums."""
+"""Training steps: compute loss and gradients, sum them over the ranks, update the weights, add up the metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from smoothcert.training.streaming import BatchSource
 _DIVERGED = 1e6
 
 Losses = tuple[Tensor, dict[str, Tensor]]
-"""The loss to minimize, and the values to watch, keyed by name."""
+"""The loss to minimize, and the watched values (the loss and the method's own metrics), keyed by name."""
 
 
 def new_stream(device: torch.device) -> Any:
@@ -35,21 +35,22 @@ def new_stream(device: torch.device) -> Any:
 class Stepper:
     """Takes training steps, and owns all state that they change: weights, optimizer, and sums of the watched values.
 
-    All state stays on the device, and steps read nothing back to the host, so that they can be captured as CUDA graphs
-    (see `GraphStepper`). Consecutive epochs with the same `Method.at_epoch` form a phase; each phase is compiled and
-    captured separately.
+    The watched values are the loss and the method's own metrics. All state stays on the device, and steps read nothing
+    back to the host, so that they can be captured as CUDA graphs (see `GraphStepper`). Consecutive epochs for which
+    `Method.at_epoch` returns the same method form a phase. Each phase is compiled and captured separately.
 
-    If ranks share a mini-batch, the loss of each share is weighted by its size, and gradients, watched values and
-    running statistics are summed over the ranks before the update, so that all ranks have the same state after every
-    step. With `sync`, BatchNorm normalizes over the whole mini-batch; otherwise its running statistics are the mean
-    over the shares. Other floating-point buffers of users' networks are copied from rank 0.
+    If ranks share a mini-batch, the loss and the watched values of each share are weighted by the size of the share.
+    Gradients and watched values are summed over the ranks before the update, so that all ranks have the same state
+    after every step. With `sync`, BatchNorm normalizes over the whole mini-batch. Otherwise, it normalizes over each
+    share, and its running statistics are averaged over the shares. Other floating-point buffers of users' networks are
+    copied from rank 0.
 
-    If a network skips layers at random, ranks may use different parameters. A parameter that only other ranks used gets
-    a zero gradient on this rank. A parameter that no rank used keeps no gradient, so that the optimizer skips it, as in
-    a single process. Only in this case does a step read values back, to find such parameters.
+    If a network skips layers at random, ranks may use different parameters in a step. A parameter that some ranks did
+    not use has a zero gradient on these ranks. A parameter that no rank used has no gradient, so that the optimizer
+    skips it, as in a single process. Only to find such parameters does a step read values back to the host.
 
-    PyTorch's generator, from which dropout and other random layers of users' networks draw, is seeded by (seed, step,
-    rank) before each step, so that there is no generator state to save.
+    Before each step, PyTorch's generator is seeded by (seed, step, rank), so that there is no generator state to save.
+    Dropout and other random layers of users' networks draw from this generator.
     """
 
     def __init__(
@@ -79,19 +80,19 @@ class Stepper:
         floats = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         floats = floats if self._of_user else []
         self._other_buffers = [buffer for buffer in floats if id(buffer) not in of_norms]
-        self.names: list[str] = []  # names of the watched values, sorted so that a restored state has the same order
+        self.names: list[str] = []  # names of the watched values, sorted as in a restored state
         self.sums = torch.zeros(0, dtype=torch.float64, device=self.device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
         self._epoch = torch.zeros((), device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
 
     def compile(self, images: int) -> None:
-        """Compile the step when the first mini-batch of `images` images arrives. Other sizes run uncompiled."""
+        """Compile steps on `images` images as soon as one is taken. Steps on other mini-batch sizes run uncompiled."""
         share = self.ranks.share_of(images)
         self.compiled_loss = CompiledLoss(self.loss, self.model, self._phase, share, self.precision, self.device)
 
     def set_position(self, epoch: int, step: int, learning_rate: float) -> None:
-        """Set the epoch, number and learning rate of the next step. Captured steps read them from the device."""
+        """Set the epoch, index and learning rate of the next step. CUDA graphs read these values from the device."""
         if epoch != self._phase_epoch:
             self._phase_epoch, phase = epoch, self.method.at_epoch(epoch)
             if phase != self._phase:
@@ -108,7 +109,7 @@ class Stepper:
                 group["lr"] = learning_rate
 
     def enter_phase(self, phase: Method) -> None:
-        """Use the method `phase` for the next steps, which may make other passes and watch other values."""
+        """Use the method `phase` for the next steps. It may compute a different loss and watch different values."""
         self._phase, self._enters_phase = phase, True
         if self.compiled_loss is not None:
             self.compile(self.compiled_loss.share.images)
@@ -126,7 +127,7 @@ class Stepper:
         with numerics(self.precision, self.device, deterministic=False):
             loss, watched = compute_loss(inputs, share)
             (loss if self.ranks.size == 1 else loss * share.weight).backward()  # type: ignore[no-untyped-call]
-        if self._enters_phase and self.names != sorted(watched):  # equal if the state was restored within a phase
+        if self._enters_phase and self.names != sorted(watched):  # the names are equal after a resume within a phase
             self.names = sorted(watched)
             self.sums = torch.zeros(len(watched), dtype=torch.float64, device=self.device)
         self._enters_phase = False
@@ -141,7 +142,7 @@ class Stepper:
     def loss(
         self, inputs: Inputs, share: BatchShare, *, model: nn.Module | None = None, method: Method | None = None
     ) -> Losses:
-        """Return the loss of a step and the values to watch. `model` and `method` replace the stepper's own."""
+        """Return a step's loss and watched values. `model` and `method`, if given, replace the stepper's own."""
         x, y, soft = self.source.batch(inputs, self.seed, self._step, share.first)
         draws = StepDraws(self.seed, self._step, share)
         network, method = self.model if model is None else model, self._phase if method is None else method
@@ -157,11 +158,11 @@ class Stepper:
             return
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         unused = [place for place, parameter in enumerate(trained) if parameter.grad is None]
-        users = values.new_ones(len(trained))  # number of ranks that used each parameter, once it is summed
+        users = values.new_ones(len(trained))  # after the sum over the ranks: number of ranks that used each parameter
         for place in unused:
             trained[place].grad, users[place] = torch.zeros_like(trained[place]), 0
         gradients = [parameter.grad for parameter in trained if parameter.grad is not None]
-        weighted = [values, *self._statistics]  # not the gradients: their loss was weighted before
+        weighted = [values, *self._statistics]  # gradients are already those of the weighted loss
         torch._foreach_mul_(weighted, share.weight)
         for buffer in self._other_buffers if not self.ranks.first else ():
             buffer.zero_()

@@ -1,4 +1,4 @@
-"""Mini-batches from image files, decoded by worker processes ahead of the steps."""
+"""Mini-batches of data that worker processes read on demand, ahead of the training steps."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MOST_WORKERS = 16
 
 @dataclass(frozen=True, eq=False)
 class StreamedData(Dataset[Inputs]):
-    """Images or other inputs read on demand, mini-batch by mini-batch.
+    """A dataset of images or other inputs that is read on demand, one mini-batch at a time.
 
-    Workers produce images, labels and soft labels; the device scales the images. Random views depend only on the seed,
-    the step and the position in the mini-batch.
+    Worker processes read images, labels and soft labels; images are scaled on the device. Augmentation depends only on
+    the seed, the step and the position in the mini-batch.
     """
 
     data: ImageData
@@ -53,7 +53,7 @@ class StreamedData(Dataset[Inputs]):
             yield tuple(value.to(self.device, non_blocking=pinned) for value in inputs)
 
     def batch(self, inputs: Inputs, seed: int, step: Tensor | int, first: int = 0) -> Batch:
-        """Augment images, unless a worker has done so, and scale them to [0, 1]."""
+        """Return images in [0, 1], labels and soft labels. Augment images, unless a worker has done so."""
         images, labels, *soft = inputs
         dtype = images.dtype
         if self.augmentation != "none" and not self._crops_in_workers:
@@ -62,11 +62,11 @@ class StreamedData(Dataset[Inputs]):
 
     @property
     def _crops_in_workers(self) -> bool:
-        """True if images are cropped before they are resized, which only the reader of the files can do."""
+        """True if workers crop images at random while decoding them, before they are resized to one size."""
         return self.augmentation == "resized-crop-flip" and isinstance(self.data.images, FolderImages)
 
     def __getitem__(self, address: tuple[int, int, Tensor]) -> Inputs:
-        """Read the inputs, labels and soft labels of one step, in a worker."""
+        """Read a step's images, labels and soft labels. `address` is (step, position of the first image, indices)."""
         step, first, indices = address
         images = self.data.images
         if self._crops_in_workers and isinstance(images, FolderImages):
@@ -79,7 +79,7 @@ class StreamedData(Dataset[Inputs]):
 
 
 def _ignore_signals(worker: int) -> None:
-    """Ignore Ctrl-C and SIGTERM, which may reach all processes: the parent may need more images to finish its step."""
+    """Ignore Ctrl-C and SIGTERM in workers, because the parent process may need more images to finish its step."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
@@ -96,7 +96,7 @@ def choose_source(
     seed: int = 0,
     workers: int | None = None,
 ) -> BatchSource:
-    """Return `ResidentData`, or `StreamedData` for files that are too large for memory or are cropped at random."""
+    """Return `StreamedData` for data that is too large for memory or cropped while decoding, else `ResidentData`."""
     if augmentation != "none" and len(data.shape) != 3:
         inputs = f"inputs of shape {list(data.shape)}, which are not images"
         raise UsageError(f"Expected `augmentation` to be 'none' for {inputs}, but got {augmentation!r}.")
@@ -113,6 +113,6 @@ def choose_source(
 
 
 def usual_workers() -> int:
-    """Return the number of workers for this process: its share of the machine's cores, from 1 to 16."""
+    """Return the default number of workers: this process's share of the available cores, from 1 to 16."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(_MOST_WORKERS, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))

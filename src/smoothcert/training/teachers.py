@@ -1,4 +1,4 @@
-"""The teacher of a run: the network whose votes are the soft labels of the run."""
+"""The teacher of a run: the network whose votes are the run's soft labels."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ def uses_soft_labels(config: TrainConfig) -> bool:
 def teacher_config(config: TrainConfig) -> TrainConfig:
     """Return the configuration of a run's teacher.
 
-    The teacher is trained like the run, but with the method `gaussian`, sigma `label_sigma`, seed 0 and all images.
+    The teacher is trained like the run, but with the method `gaussian`, sigma `label_sigma` and seed 0, and without
+    discarding or reweighting images.
     """
     changes: dict[str, Any] = {"method": "gaussian", "options": {}, "sigma": config.label_sigma, "seed": 0}
     changes |= {"name": "teacher", "label_samples": 1, "label_view": "clean"}  # the teacher uses no soft labels
     teacher = without_sampling(config, **changes)
-    # Runs share a teacher if all its settings are the same: its name ends in a hash of them, written in ASCII. Names of
-    # teachers with a bundled architecture stay as in earlier versions, which recorded no fingerprints.
+    # The name ends in a hash of the teacher's settings (as ASCII text), so that runs whose teachers would have the same
+    # settings share a teacher. To keep the names from earlier versions, which recorded no fingerprints, the hash
+    # excludes the fingerprints of bundled architectures.
     named = teacher if teacher.network else dataclasses.replace(teacher, initial_weights="")
     text = re.sub(r"[^\x00-\x7f]+", lambda match: json.dumps(match[0])[1:-1], to_toml(named))
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]

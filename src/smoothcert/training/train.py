@@ -1,4 +1,4 @@
-"""`train`: train any network on any labeled data by any method."""
+"""The function `train`, which trains any network on any labeled data by any method."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def train(
     on_stage: OnStage = silent,
     **settings: Any,
 ) -> Checkpoint:
-    """Train a network for randomized smoothing: any `nn.Module`, on any labeled data, by any method.
+    """Train any network for randomized smoothing, on any labeled data and by any method.
 
     The run has a folder with its configuration, metrics, state, final weights and model card. The same call resumes an
     interrupted run or loads a finished one. On a CPU with the same number of threads, a resumed run ends with
@@ -176,7 +176,7 @@ def train(
 
 
 def _check_settings(settings: Mapping[str, Any], method: str) -> None:
-    """Raise if a setting is not a field of the configuration, belongs in `options`, or follows from an argument."""
+    """Raise if a setting is not a field of `TrainConfig`, belongs in `options`, or is determined by an argument."""
     arguments = inspect.signature(train).parameters.keys() - {"settings"}
     fields = {name for names in field_groups().values() for name in names} - _FROM_ARGUMENT.keys()
     options = known_methods().get(method, {})
@@ -203,14 +203,14 @@ def _find_data(train_data: Any, test_data: Any, data_dir: str | Path | None) -> 
     if test is not None and test.shape != train.shape:
         shapes = f"{list(train.shape)}, but got {list(test.shape)}"
         raise UsageError(f"Expected the inputs of `test_data` to be shaped like those of `train_data`, {shapes}.")
-    # The fingerprint prevents runs and teachers from being resumed with other data of the same name.
+    # The fingerprint prevents runs and teachers from being resumed with different data of the same name.
     return GivenData(train, test), f"{train.name}@{train.fingerprint[:12]}"
 
 
 def _find_model(model: Any) -> tuple[Factory | None, str]:
-    """Return the factory of a user's network, or None for a named architecture, and the architecture's name."""
+    """Return the factory of a user's network (None for a named architecture), and the architecture's name."""
     if isinstance(model, str):
-        find_factory(model)  # raises if there is none
+        find_factory(model)  # raises if there is no such architecture
         return None, model
     factory = as_factory(model)
     if isinstance(model, UserModel):
