@@ -22,7 +22,7 @@ _noise: Any = None
 
 
 def network_kernels() -> bool:
-    """Return True if Triton is installed and the GPU has enough shared memory for the kernels of networks."""
+    """Return True if Triton is installed and the GPU has enough shared memory for the kernels that run networks."""
     global _fitting  # torch.compile would trace through functools.cache
     if _fitting is None:
         _fitting = bool(triton_kernels()) and _shared_memory() >= _NEEDED_SHARED_MEMORY

@@ -1,4 +1,4 @@
-"""Triton kernels for BatchNorm with ReLU and its gradient, for use between the convolutions of `convolution`.
+"""Triton kernels for BatchNorm with ReLU and for its gradient, used with the convolutions in `kernels.convolution`.
 
 All sums are computed in float32 in a fixed order, so that results are reproducible to the bit.
 """
@@ -21,7 +21,8 @@ _PARTS = 256  # partial statistics read at a time
 def _parts(parts, first, programs, channel, channels: tl.constexpr, places: tl.constexpr, chunk: tl.constexpr):
     """Load one statistic of `chunk` parts, beginning with part `first`; also return the program of each part.
 
-    `parts` is [programs, 2 statistics, places * channels]; a part is one place of one program.
+    `parts` is [programs, 2 statistics, places * channels]. A place is a position in a block of pixels (see
+    `convolution`); a part is one place of one program.
     """
     part = first + tl.arange(0, chunk)
     where = part // places * (2 * places * channels) + part % places * channels
@@ -114,7 +115,7 @@ def _denormalize_kernel(
 
 
 def moments_of(parts: Tensor, images: Tensor, block: int, epsilon: float, out: Tensor) -> None:
-    """Write mean, variance and 1 / deviation per channel, given the `parts` that `convolve` writes per `block` rows."""
+    """Write mean, variance and 1 / deviation per channel, from the `parts` that `convolve` writes per `block` rows."""
     programs, channels = len(parts), images.shape[3]
     places = parts.shape[2] // channels
     with torch.cuda.device_of(parts):
@@ -125,7 +126,7 @@ def moments_of(parts: Tensor, images: Tensor, block: int, epsilon: float, out: T
 
 
 def sums_of(parts: Tensor, out: Tensor) -> None:
-    """Sum `parts` [programs, 2, positions * channels] over programs and positions into `out` [2, channels]."""
+    """Sum `parts` [programs, 2, positions * channels] over programs and positions; write to `out` [2, channels]."""
     channels = out.shape[1]
     with torch.cuda.device_of(parts):
         _sums_kernel[(channels // _CHANNELS, 2)](

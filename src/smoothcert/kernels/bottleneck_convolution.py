@@ -1,8 +1,8 @@
 """Triton kernel for the convolutions of ResNet-50, fused with bias, shortcut and ReLU, for voting in bfloat16.
 
-A convolution is computed as a product of two matrices: a row of the first one contains the inputs that a filter covers
-at one output pixel, and a column of the second one is a filter. Bias, shortcut (projected or not) and ReLU are applied
-before the result is stored, so that every value is written once, and read once by each convolution that needs it.
+A convolution is computed as a product of two matrices: a row of the first matrix contains the inputs that a filter
+covers at one output pixel, and a column of the second matrix is a filter. Bias, shortcut (projected or not) and ReLU
+are applied before the result is stored, so that every output value is written to memory only once.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -28,7 +28,7 @@ TILES = {
     (768, 1024, 1): PointwiseTile(128, 128, 64, 8, 3),
     (1536, 2048, 1): PointwiseTile(128, 256, 64, 8, 3),
 }
-"""Tiles that are faster than the default for ResNet-50, by input channels (with the shortcut's), filters and size."""
+"""Tiles that beat the default for ResNet-50, by input channels (including the shortcut's), filters and filter size."""
 
 
 @triton.jit
@@ -39,9 +39,10 @@ def _convolve_kernel(
     given_width: tl.constexpr, given_stride: tl.constexpr,
     block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    """Compute a tile of `convolve`; an iteration adds `depth` channels of a pixel or, if `narrow`, one line of a patch.
+    """Compute a tile of `convolve`.
 
-    If `given` is not 0, the last iterations project a shortcut with `given` channels.
+    An iteration adds the products of `depth` channels of a pixel or, if `narrow`, of one line of a patch. If
+    `given` is not 0, the last iterations project a shortcut with `given` channels.
     """
     down: tl.constexpr = (height - 1) // stride + 1
     across: tl.constexpr = (width - 1) // stride + 1
@@ -62,7 +63,7 @@ def _convolve_kernel(
         origin = (line * given_width + pixel % across * given_stride) * given - channels
     elif adding:  # added first: at the end, registers could not also hold the shortcut
         total += tl.load(shortcut + target, mask=known[:, None], other=0.0)
-    for turn in tl.range(values // depth):  # a constant number: otherwise, products of wide tiles run one after another
+    for turn in tl.range(values // depth):  # a constant range: otherwise, products of wide tiles run one after another
         source, inside = images, known[:, None]
         if narrow:
             across_line = x[:, None] + (place // channels)[None, :]
@@ -89,9 +90,9 @@ def _convolve_kernel(
 def convolve(images: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, stride: int) -> Tensor:
     """Return relu(conv2d(images) + bias + shortcut) for images [count, height, width, channels], in the same layout.
 
-    `weight` is [filters, size, size, channels] or, for images with few channels, [filters, size, 32]: each line of a
-    filter, padded with zeros to 32 values. Image borders are padded with zeros. If a 1x1 weight has more input channels
-    than the images, the additional channels project the shortcut, with the stride that makes the sizes match.
+    `weight` is [filters, size, size, channels] or, for images with few channels, [filters, size, 32], with each line of
+    a filter padded with zeros to 32 values. Image borders are padded with zeros. If a 1x1 weight has more input
+    channels than the images, the additional channels project the shortcut, with the stride that makes the sizes match.
     """
     images, (filters, size), narrow = images.contiguous(), weight.shape[:2], weight.dim() == 3
     height, width, channels = images.shape[1:]

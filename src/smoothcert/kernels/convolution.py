@@ -1,10 +1,11 @@
 """Triton kernels for 3x3 convolutions with few channels and their gradients, as matrix products.
 
-Images are divided into blocks of `step` lines by two pixels. A row of the first matrix is the patch around a block:
-`step` + 2 lines of four pixels, each line contiguous in memory. A column of the second matrix is a filter at one
-position in the block. In this way, even few channels fill a tile, and patches overlap less. The gradient of the input
-is the same product with rotated (`turned`) filters. The gradient of the filters is the product of the patches with the
-gradients of the blocks. Bias, shortcut, ReLU and partial statistics are computed before values leave the registers.
+Images are divided into blocks of pixels: `step` lines by two pixels. A convolution is then a product of two matrices. A
+row of the first matrix is the patch around a block: `step` + 2 lines of four pixels, each line contiguous in memory. A
+column of the second matrix is a filter at one position in the block. In this way, even few channels fill a tile, and
+patches overlap less. The gradient of the input is the same product with rotated (`turned`) filters. The gradient of the
+filters is the product of the patches with the gradients of the blocks. Bias, shortcut, ReLU and partial statistics are
+computed before values leave the registers.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -38,7 +39,7 @@ class ConvolutionTile(NamedTuple):
         return min(_REGISTERS // (self.programs * self.warps * 32), 255) // 8 * 8
 
 
-# By number of channels. In `FILTER_TILES`, `block` is the number of rows that an iteration adds up for `depth` values.
+# By number of channels. With `FILTER_TILES`, an iteration sums over `block` rows, for `depth` values of the patches.
 TILES = {
     16: ConvolutionTile(1, 256, 64, 8, 3, 2),
     32: ConvolutionTile(2, 128, 64, 8, 3, 1),
@@ -51,8 +52,8 @@ FILTER_TILES = {
     64: ConvolutionTile(1, 64, 128, 4, 3, 2),
     128: ConvolutionTile(1, 64, 128, 8, 3, 1),
 }
-PROGRAMS = 128  # programs that share the sums for a gradient of filters
-_GATHERED = 16  # filter values per program when their partial sums are added
+PROGRAMS = 128  # approximate number of programs that compute a gradient of filters
+_GATHERED = 16  # values of the gradient per program when partial sums are added up
 _REGISTERS = 65536  # per multiprocessor
 
 
@@ -71,9 +72,9 @@ def _patches(
     source, row, known, turn,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, step: tl.constexpr, depth: tl.constexpr,
 ):  # fmt: skip
-    """For each block number in `row`, load `depth` values of the patch around it, from value `turn` * `depth`."""
+    """For each block number in `row`, load `depth` values of the block's patch, starting at value `turn` * `depth`."""
     run: tl.constexpr = 4 * channels
-    runs: tl.constexpr = run // depth if run > depth else 1  # parts of a line
+    runs: tl.constexpr = run // depth if run > depth else 1  # iterations per line
     pixel, down, right = _block_of_pixels(row, height, width, step)
     place = tl.arange(0, depth)
     line, along = turn * depth // run + place // run, turn % runs * depth + place % run
@@ -88,7 +89,7 @@ def _patches(
 def _factors(
     weight, turn, channels: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, turned: tl.constexpr
 ):  # fmt: skip
-    """Load the weight by which each column multiplies each value of `_patches`, from [filter, line, pixel, channel]."""
+    """Load factors [depth, columns] for the values of `_patches` from `weight` [filter, line, pixel, channel]."""
     run: tl.constexpr = 4 * channels
     runs: tl.constexpr = run // depth if run > depth else 1
     column, place = tl.arange(0, columns), tl.arange(0, depth)
@@ -156,9 +157,9 @@ def _filters_kernel(
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
     depth: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
-    """Compute partial sums for the gradient of filters, each over a share of all blocks.
+    """Compute partial sums for the gradient of filters, each over a share of all blocks of pixels.
 
-    The sums are over products of `depth` values of the patches with the gradient in all columns.
+    A program multiplies `depth` values of the patches with the gradients in all columns.
     """
     columns: tl.constexpr = 2 * step * channels
     values: tl.constexpr = (step + 2) * 4 * channels
@@ -181,7 +182,7 @@ def _filters_kernel(
 def _gather_kernel(
     out, table, parts, channels: tl.constexpr, step: tl.constexpr, block: tl.constexpr, depth: tl.constexpr
 ):  # fmt: skip
-    """Compute `block` values of the gradient of filters: sum over all partial sums and all positions in a block."""
+    """Compute `block` values of the gradient of filters: sum over all partial sums and positions."""
     columns: tl.constexpr = 2 * step * channels
     values: tl.constexpr = (step + 2) * 4 * channels
     element = tl.program_id(0) * block + tl.arange(0, block)
@@ -218,9 +219,9 @@ def convolve(
     output, and the result is the gradient of its input. If `kept` is given, the result is zero where `kept` is not
     positive. `added`, `kept` and `normal` have the shape of `images`.
 
-    `parts` (see `new_parts`) receives two statistics per program and column: mean and centered sum of squares or, if
-    `normal` is given, the sum and the sum of products with `normal`, normalized by `moments` [3, channels], which
-    contains mean, variance and 1 / deviation.
+    `parts` (see `new_parts`) receives two statistics per program and column: mean and centered sum of squares. If
+    `normal` is given, the statistics are the sum, and the sum of products with the values of `normal` after they are
+    normalized by `moments` [3, channels] (mean, variance and 1 / deviation).
     """
     _, height, width, channels = images.shape
     tile = TILES[channels]

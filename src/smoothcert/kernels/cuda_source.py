@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_DYNAMIC_SHARED_MEMORY, _SHARED_MEMORY_PERCENT = 8, 9  # attributes of a function in the CUDA driver
-_SHARED_BYTES, _RESERVED_BYTES = 228 * 1024, 1024  # shared memory of a multiprocessor, and reserved per block
+_DYNAMIC_SHARED_MEMORY, _SHARED_MEMORY_PERCENT = 8, 9  # function attributes in the CUDA driver API
+_SHARED_BYTES, _RESERVED_BYTES = 228 * 1024, 1024  # per multiprocessor, and reserved by CUDA per block
 
 
 class CudaFunction:
@@ -42,7 +42,7 @@ class CudaFunction:
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         shape = blocks, 1, 1, self._threads, 1, 1
-        self._call("cuCtxSetCurrent", self._context)  # the threads of a backward pass may have none
+        self._call("cuCtxSetCurrent", self._context)  # threads of a backward pass may have no context
         self._call("cuLaunchKernel", self._function, *shape, self._shared_bytes, stream, addresses, None)
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -53,7 +53,7 @@ class CudaFunction:
 
 
 def compile_source(path: Path, constants: Mapping[str, int], capability: tuple[int, int]) -> bytes:
-    """Compile a source file with `constants` as macros for a compute capability, and return the binary."""
+    """Compile a source file for a compute capability, with `constants` as macros, and return the binary."""
     nvrtc, program = _nvrtc(), ctypes.c_void_p()
     major, minor = capability
     options = [
@@ -97,7 +97,10 @@ def _nvrtc() -> ctypes.CDLL:
 
 
 def load_nvrtc(path: Path) -> ctypes.CDLL:
-    """Load NVRTC from a file, after the library beside it that it would look for in the system's folders."""
+    """Load NVRTC from a file.
+
+    First load the builtins library in the same folder, which NVRTC would otherwise look for in system folders.
+    """
     for needed in path.parent.glob("libnvrtc-builtins.so.*"):
         ctypes.CDLL(str(needed))
     return ctypes.CDLL(str(path))

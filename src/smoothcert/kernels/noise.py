@@ -45,7 +45,7 @@ def _words(first, second, third, group, k0, k1):
 
 @triton.jit
 def _normals(first, second, third, group, k0, k1):
-    """Return four normal values for each group, in memory order."""
+    """Return four normal values for each group, in the order in which they are stored."""
     w0, w1, w2, w3 = _words(first, second, third, group, k0, k1)
     z0, z1 = _pair(w0, w1)
     z2, z3 = _pair(w2, w3)
@@ -54,7 +54,7 @@ def _normals(first, second, third, group, k0, k1):
 
 @triton.jit
 def _uniforms(first, second, third, group, k0, k1):
-    """Return four uniform values for each group, in memory order."""
+    """Return four uniform values for each group, in the order in which they are stored."""
     w0, w1, w2, w3 = _words(first, second, third, group, k0, k1)
     words = tl.interleave(tl.interleave(w0, w2), tl.interleave(w1, w3))
     unit: tl.constexpr = 2.0**-24
@@ -89,7 +89,7 @@ def _noisy_kernel(out, inputs, image, index, sample, third, sigma, k0, k1, size,
 def _guess(drawn, scale):
     """Approximate `scale` times the normal quantile of drawn / 2**60.
 
-    By Abramowitz and Stegun, 26.2.23, the error of the quantile is below 4.5e-4.
+    Formula 26.2.23 of Abramowitz and Stegun gives the quantile with an error below 4.5e-4.
     """
     upper = drawn >= (1 << 59)
     tail = tl.where(upper, (1 << 60) - 1 - drawn, drawn).to(tl.float32) + 0.5

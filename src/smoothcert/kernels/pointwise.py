@@ -1,9 +1,9 @@
 """Triton kernels for the 1x1 convolutions of bottlenecks: for one convolution, or for a chain of two or three.
 
 A chain is a bottleneck's last convolution and the next bottleneck's first convolution, optionally preceded by the 3x3
-convolution before them. The output of the last convolution has four times as many channels as the others, and memory
-bandwidth is the limit: a chain writes this output once, for the next shortcut, and does not read it back; it does not
-write the output of the 3x3 convolution at all.
+convolution before them. The output of a bottleneck has four times as many channels as the outputs of its first two
+convolutions, and memory bandwidth limits the speed. So a chain writes this output once, for the next shortcut, and does
+not read it back. If a chain includes the 3x3 convolution, it does not write that convolution's output at all.
 
 Tensor descriptors let the device copy tiles asynchronously; rows past the end are read as zeros and not written.
 """
@@ -47,7 +47,7 @@ class ChainTile(NamedTuple):
     ahead: int
 
 
-# Other chains are not faster, or do not fit into registers and shared memory.
+# Chains that are not listed here are not faster, or do not fit into registers and shared memory.
 CHAINS = {
     (64, 64, 64): ChainTile(128, 64, 4, 3, 4),
     (64, 64, 0): ChainTile(64, 64, 4, 3, 4),
@@ -113,7 +113,7 @@ def _chain_kernel(
     height: tl.constexpr, across: tl.constexpr, width: tl.constexpr, wide: tl.constexpr, next_width: tl.constexpr,
     projecting: tl.constexpr, block: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, ahead: tl.constexpr,
 ):  # fmt: skip
-    """Compute `chain`; an iteration computes `columns` wide channels and adds their part of the next convolution."""
+    """Compute `chain`; an iteration computes `columns` channels of `out` and their part of the next convolution."""
     row = tl.program_id(0) * block
     if ahead:
         pixel = row + tl.arange(0, block)
@@ -150,11 +150,11 @@ def _chain_kernel(
 def chain(
     images: Tensor, shortcut: Tensor, middle: list[Tensor], last: list[Tensor], following: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Return wide = relu(last(images) + shortcut) and relu(following(wide)), for [count, height, width, channels].
+    """Return wide = relu(last(images) + shortcut) and relu(following(wide)).
 
-    Each convolution is [weight, bias], with a weight [filters, size, size, channels]. If `middle` is not empty, this
-    3x3 convolution and a ReLU are applied to `images` first. If the weight of `last` has more input channels than
-    `images`, the additional channels project the shortcut.
+    Images and results are [count, height, width, channels]. Each convolution is [weight, bias], with a weight [filters,
+    size, size, channels]. If `middle` is not empty, this 3x3 convolution and a ReLU are applied to `images` first. If
+    the weight of `last` has more input channels than `images`, the additional channels project the shortcut.
     """
     (weight, bias), (next_weight, next_bias) = last, following
     wide, (width, next_width, given) = len(weight), _key(weight, next_weight)

@@ -1,8 +1,8 @@
 """Triton kernel for convolution, ReLU and max pooling of a small network, for voting in bfloat16.
 
 The matrix product is the same as in `models.pooled_convolution.blocked_conv_relu_pool`, but neither the patches nor the
-product are stored: a program reads the patches of a block of pooled pixels line by line, multiplies them with all
-filters at all four positions of the pooling window, and writes the maximum.
+product are stored. A program reads the patches of a block of pooled pixels, `_DEPTH` values at a time, multiplies them
+with all filters at all four positions in the pooling window, and writes the maximum over the positions.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,import-untyped,import-not-found,misc"
@@ -94,8 +94,8 @@ def _shape(images: Tensor, filters: int, size: int, flat: bool) -> tuple[int, ..
 def arrange(weight: Tensor) -> Tensor:
     """Arrange filters [filters, channels, size, size] as the matrix `weight` of `conv_relu_pool`.
 
-    A row stands for a line of a patch and a value in the line, a column for a position in the pooling window and a
-    filter. The values of a line, the filters and the rows are padded with zeros to the sizes that the kernel needs.
+    There is a row for each value of a patch, line by line, and a column for each position in the pooling window and
+    each filter. Each line, the filters and the rows are padded with zeros to the sizes that the kernel needs.
     """
     filters, channels, size = weight.shape[:3]
     along = (size + 1) * channels

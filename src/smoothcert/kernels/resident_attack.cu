@@ -1,9 +1,9 @@
-// Layers of equally wide residual blocks for adversarial attacks, and their gradient, in bfloat16. BatchNorm is folded into
-// the weights.
+// Layers of residual blocks of equal width, for adversarial attacks, and their gradient, in bfloat16. BatchNorm is
+// folded into the weights.
 //
 // The number of layers is odd: a single layer, whose shortcut is optional, and two per block. Of the values before a
-// ReLU, the gradient needs only the signs. A lane keeps one bit for each value that it computes. In the gradient, the same
-// lane computes the gradient of that value, so it alone reads the bits.
+// ReLU, the gradient needs only the signs. A lane keeps one bit for each value that it computes. In the backward pass,
+// the same lane computes the gradient of that value, so no other lane reads the bit.
 #include "resident_convolution.cuh"
 
 constexpr int kept_words = LINES * TILES / 8;  // per lane and unit
@@ -17,8 +17,8 @@ struct alignas(4 * kept_words) Kept {
 
 constexpr int layer_kept = units * groups * 32;
 
-// Bits of the first unit of this lane, for a layer; the unit with number n has them n * groups * 32 further. Null for
-// layers without bits: the last one, whose output is known, and the number -1.
+// Return the address of this lane's bits for unit 0 of a layer; the bits for unit n follow n * groups * 32 elements
+// later. Return null for layers without bits: the last layer, whose output is known, and layer -1.
 template <typename T>
 DEVICE T* lane_bits(T* kept, long long layers, int layer) {
   if (layer < 0 || layer >= layers - 1) return nullptr;
@@ -26,7 +26,7 @@ DEVICE T* lane_bits(T* kept, long long layers, int layer) {
   return kept + (block_index() * (layers - 1) + layer) * layer_kept + group * 32 + lane;
 }
 
-struct Rectified {  // a layer of the network
+struct Rectified {  // the output of a layer, with bias and ReLU
   float bias[values];
   Kept* __restrict__ bits;  // null for the last layer
   Kept kept;
@@ -57,7 +57,7 @@ struct Rectified {  // a layer of the network
   }
 };
 
-struct Masked {  // the gradient of a layer, which is zero where the ReLU before it was
+struct Masked {  // the gradient of a layer's input, zero where the ReLU before the layer returned zero
   const Kept* __restrict__ bits;  // null for the first layer
   Kept kept;
 
@@ -88,7 +88,7 @@ struct Masked {  // the gradient of a layer, which is zero where the ReLU before
   DEVICE void end_unit(int) const {}
 };
 
-// Start to copy images [count, side, side, CHANNELS] to a buffer.
+// Start copying images [count, side, side, CHANNELS] to a buffer.
 DEVICE void read_images(unsigned buffer, const Words* __restrict__ images, int first, long long count) {
   for (int place = thread_index(); place < IMAGES * side * side * chunks; place += threads) {
     const int chunk = place % chunks, pixel = place / chunks % (side * side), image = place / (side * side * chunks);
@@ -122,8 +122,8 @@ extern "C" __global__ void __launch_bounds__(threads, RESIDENT)
   write_images(out, memory + x_buffer, first, count);
 }
 
-// Compute the gradients of images and shortcut from `gradient`, that of the values before the last ReLU. The filters are
-// turned: each of them computes the gradient of one channel.
+// Compute the gradients of images and shortcut from `gradient`, the gradient of the values before the last ReLU. The
+// filters are rotated and transposed: each filter computes the gradient of one channel.
 extern "C" __global__ void __launch_bounds__(threads, RESIDENT)
     attack_layers_gradient(Words* __restrict__ images, Words* __restrict__ shortcut, const Kept* __restrict__ kept,
                            const Words* __restrict__ gradient, const Words* __restrict__ weights, long long count,

@@ -1,8 +1,8 @@
-"""Layers of equally wide residual blocks for attacks, with gradients for inputs only: one CUDA kernel per direction.
+"""Layers of residual blocks of equal width, for attacks: CUDA kernels for the outputs and for the gradients of inputs.
 
 An attack uses BatchNorm in eval mode and needs no gradients for weights. So a stage of a CIFAR ResNet can stay in
-shared memory, and its gradient needs only the sign of each ReLU's input. `training_layers` computes the same layer by
-layer.
+shared memory, and its gradient needs only the sign of each ReLU's input. `training_layers` computes the same with
+separate kernels for each layer.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,no-any-return"
@@ -25,13 +25,13 @@ from smoothcert.kernels.operators import first_is_differentiable, operator
 from smoothcert.kernels.resident_stage import StageShape, arrange
 
 SOURCE = Path(__file__).with_suffix(".cu")
-# By number of channels. Blocks are smaller than in voting: a training step passes only a few hundred images at once.
+# By number of channels. Warps do less work than in voting: a training step passes only a few hundred images at once.
 SHAPES = {
     16: StageShape(side=32, images=1, warps=8, tiles=2, lines=8, resident=2, ahead=3),
     32: StageShape(side=16, images=1, warps=4, tiles=2, lines=8, resident=3, ahead=3),
     64: StageShape(side=8, images=2, warps=8, tiles=1, lines=8, resident=2, ahead=3),
 }
-MOST_DEVIATION = 0.01, 0.1, 0.1  # of values and both gradients; rounding to bfloat16 accounts for a third at most
+MOST_DEVIATION = 0.01, 0.1, 0.1  # of outputs and both gradients; rounding to bfloat16 causes a third at most
 _usable: bool | None = None
 
 
@@ -69,7 +69,7 @@ def attack_kernels(device: torch.device) -> bool:
 
 
 def deviations(channels: int, shape: StageShape, device: torch.device) -> Tensor:
-    """Return relative errors of the kernels for layers with random weights: of values and of both gradients."""
+    """Return the kernels' relative errors of outputs and both gradients, for layers with random weights."""
     options: dict[str, Any] = {"generator": torch.Generator().manual_seed(0), "device": "cpu"}
     weights, biases = torch.randn(3, channels, 3, 3, channels, **options), torch.randn(3, channels, **options)
     images, shortcut, gradient = torch.randn(3, 3, shape.side, shape.side, channels, **options)
@@ -107,7 +107,7 @@ def fits(images: Tensor, weights: Tensor, biases: Tensor) -> bool:
 
 @cache
 def _order(channels: int, tiles: int, turned: bool, device: torch.device) -> Tensor:
-    """Return the indices of weights [filter, y, x, channel] in the kernel's order, for the gradient if `turned`."""
+    """Return indices that put weights [filter, y, x, channel] in the kernel's order, for the gradient if `turned`."""
     weight = torch.arange(9 * channels**2).view(channels, 3, 3, channels).permute(0, 3, 1, 2)
     return arrange(weight.transpose(0, 1).flip(2, 3) if turned else weight, tiles).to(device)
 
@@ -123,7 +123,7 @@ def _launch(name: str, images: Tensor, weights: Tensor, shape: StageShape, *argu
 
 
 def _kept_shape(images: Tensor, weights: Tensor, shape: StageShape) -> tuple[int, int, int]:
-    """Return the shape of the signs that are kept: [block of images, layer but the last, 32 values]."""
+    """Return the shape of the kept signs: [blocks of images, layers except the last, words of 32 signs]."""
     return -(-len(images) // shape.images), len(weights) - 1, shape.images * images.shape[1:].numel() // 32
 
 

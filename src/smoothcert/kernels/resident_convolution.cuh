@@ -1,15 +1,17 @@
 // Convolutions of a stage of a CIFAR ResNet, in bfloat16, for kernels that keep all activations in shared memory.
 //
-// A block of threads takes IMAGES images through the stage. Two buffers hold each image with a border of zeros: `x`, the
-// output of the last residual block and so the shortcut of the next, and `t`, the output of the first convolution of a
-// residual block. Pixels are contiguous: CHANNELS bfloat16 values, in chunks of 16 bytes.
+// A block of threads takes IMAGES images through the stage. Each image has two buffers with a border of zeros: `x`
+// holds the output of the previous residual block, which is the shortcut of the next, and `t` holds the output of the
+// first convolution of a residual block. Pixels are contiguous: CHANNELS bfloat16 values, in chunks of 16 bytes.
 //
 // A convolution is a sum of matrix products over its 9 taps. The rows are 16 pixels of a line, or 8 pixels of the same
 // line in each of two images. A warp keeps the weights of 8 * TILES filters in registers, and goes down LINES lines. It
-// reads each line once per horizontal tap and multiplies it for three output lines, the three vertical taps.
+// reads each line once per horizontal tap, and multiplies it with the weights of the three vertical taps, which
+// contribute to three output lines.
 //
-// Constants: CHANNELS and SIDE of images in the stage; IMAGES, WARPS and RESIDENT, the blocks that share a
-// multiprocessor; TILES and LINES as above; AHEAD, the number of products for which pixels are read ahead.
+// Constants: CHANNELS and SIDE (height and width) of images in the stage; IMAGES and WARPS per block of threads;
+// RESIDENT, the number of blocks that share a multiprocessor; TILES and LINES as above; AHEAD, the number of products
+// for which pixels are read ahead.
 // `kernels/resident_stage.py` arranges the weights.
 
 #pragma once
@@ -18,7 +20,7 @@ struct alignas(16) Words {
   unsigned word[4];
 };
 
-#ifndef EMULATED  // the test without a GPU has its own definitions
+#ifndef EMULATED  // a test without a GPU defines these functions itself
 #define DEVICE __device__ __forceinline__
 
 DEVICE int thread_index() { return threadIdx.x; }
@@ -69,8 +71,8 @@ DEVICE void copy_to_shared(unsigned address, const Words* source) {
 
 DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Each lane passes the address of 8 values in a row: lanes 0 to 15 in the first 8 columns of rows 0 to 15, the other
-// lanes in the last 8 columns.
+// Load a matrix of 16 x 16 values. Each lane passes the address of 8 values in a row: lanes 0 to 15 in the first 8
+// columns of rows 0 to 15, lanes 16 to 31 in the last 8 columns.
 DEVICE void load_matrix(unsigned (&a)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
@@ -91,14 +93,14 @@ DEVICE unsigned round_pair(float low, float high) {
   return pair;
 }
 
-// NaN stays NaN: a network that returns NaN must not vote.
+// Apply ReLU and round. NaN stays NaN: a network that returns NaN must not vote.
 DEVICE unsigned rectify_pair(float low, float high) {
   unsigned pair;
   asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
 
-// Compute a value here, not where it is used.
+// Make the compiler compute a value here instead of where it is used.
 DEVICE void hold(unsigned& v) { asm volatile("" : "+r"(v)); }
 
 DEVICE float as_float(unsigned bits) { return __uint_as_float(bits); }
@@ -107,7 +109,7 @@ DEVICE float as_float(unsigned bits) { return __uint_as_float(bits); }
 constexpr int side = SIDE, pitch = SIDE + 2, pixel_bytes = 2 * CHANNELS, line_bytes = pitch * pixel_bytes;
 constexpr int buffer_bytes = pitch * line_bytes, image_bytes = 2 * buffer_bytes, chunks = CHANNELS / 8;
 constexpr int threads = 32 * WARPS, depth = CHANNELS / 16, values = 2 * TILES;
-constexpr int groups = CHANNELS / (8 * TILES);  // of filters
+constexpr int groups = CHANNELS / (8 * TILES);  // groups of filters
 constexpr int teams = WARPS / groups;           // warps with the same filters
 constexpr int paired = SIDE == 8 ? 2 : 1;       // images in the rows of a product
 constexpr int across = SIDE == 8 ? 1 : SIDE / 16, strips = SIDE / LINES, units = IMAGES / paired * across * strips;
@@ -151,7 +153,8 @@ DEVICE void rectify(unsigned (&pairs)[TILES], const float (&made)[values]) {
   for (int i = 0; i < TILES; ++i) pairs[i] = rectify_pair(made[2 * i], made[2 * i + 1]);
 }
 
-// Addresses of this lane's filters at pixel (0, column) of buffer `x`, in rows lane / 4 and lane / 4 + 8.
+// Compute the addresses to which this lane writes the outputs of its filters: one for row lane / 4 and one for row
+// lane / 4 + 8 of the product that begins at `column` of a line. `image` is the address of the line above in a buffer.
 DEVICE void output_places(unsigned (&places)[2], unsigned image, int column, int filter, int lane) {
   unsigned first = image + line_bytes + filter % 8 * 2;
 #pragma unroll
@@ -161,13 +164,14 @@ DEVICE void output_places(unsigned (&places)[2], unsigned image, int column, int
   }
 }
 
-// First of the filters whose sums this lane holds, which are `values` neighbors.
+// First of the `values` neighboring filters whose sums this lane holds.
 DEVICE int first_filter() { return thread_index() / 32 % groups * 8 * TILES + thread_index() % 4 * values; }
 
-// Apply a layer: convolve the images of one buffer and write to the other. If `adding`, the values that were there are
-// added first, in float32. `layer` has the other operations: `values_of` computes values from sums, `round` rounds them to
-// pairs of bfloat16, and `begin_unit` and `end_unit` are called before and after a unit of work. `half` is 0 for the first 8 rows of a
-// product and 1 for the last, `line` counts the lines of a unit.
+// Apply a layer: convolve the images in one buffer and write the result to the other buffer. If `adding`, add the
+// previous values of that other buffer in float32 before rounding. `layer` defines the remaining operations:
+// `values_of` computes values from sums, `round` rounds them to pairs of bfloat16, and `begin_unit` and `end_unit` are
+// called before and after a unit of work. `half` is 0 for the first 8 rows of a product and 1 for the last 8; `line`
+// counts the lines of a unit.
 template <class Layer>
 DEVICE void convolve(unsigned memory, bool into_x, bool adding, const Words* __restrict__ weights, Layer layer) {
   const int lane = thread_index() % 32, warp = thread_index() / 32, group = warp % groups;
@@ -200,7 +204,7 @@ DEVICE void convolve(unsigned memory, bool into_x, bool adding, const Words* __r
       if (next < all)
         load_matrix(a[next % (AHEAD + 1)],
                     (from[next % steps / depth] ^ next % depth << 5) + next / steps * line_bytes);
-      const int done = line - 2;  // output line that needs no further line
+      const int done = line - 2;  // output line that is complete after this step
       unsigned shortcut[2][TILES];
       if (part == steps - 1 && done >= 0 && adding) {
 #pragma unroll

@@ -1,10 +1,10 @@
 // A whole stage of a CIFAR ResNet, for voting in bfloat16.
 //
-// A convolution's output is total * scale + bias, with the scale and bias of BatchNorm, plus the shortcut, in float32,
-// rounded once.
+// A layer adds its shortcut, if any, to convolution * scale + bias, with the scale and bias of BatchNorm. It computes
+// in float32 and rounds once.
 #include "resident_convolution.cuh"
 
-constexpr bool halving = CHANNELS != 16;  // the stage begins with a convolution that halves images
+constexpr bool halving = CHANNELS != 16;  // the stage begins with a convolution that halves the image size
 
 struct BatchNorm {  // followed by ReLU
   float scale[values], bias[values];
@@ -33,7 +33,7 @@ struct Images {  // input images, with strides in elements
 };
 
 #if CHANNELS == 16
-// Put images into `t`, with 16 channels, most of which are zero.
+// Copy images to `t`, padded with zeros to 16 channels.
 DEVICE void enter(unsigned memory, const Images& images, int first, const Words*, const float*) {
   clear_images(memory);
   barrier();
@@ -52,9 +52,9 @@ DEVICE void enter(unsigned memory, const Images& images, int first, const Words*
   }
 }
 #else
-// Halve images: their convolution goes into `t`, the projection of the shortcut into `x`. The given images are where
-// the output will be, with even columns before odd ones. So the output is kept in registers until all threads have
-// read them.
+// Halve the image size: write the convolution of the input images to `t`, and the projection of the shortcut to `x`.
+// The input images are first copied to the same memory, with the even columns of a line before its odd columns. So
+// threads keep the output in registers until all threads have read the input.
 DEVICE void enter(unsigned memory, const Images& images, int first, const Words* __restrict__ weights,
                   const float* __restrict__ affine) {
   constexpr int given = CHANNELS / 2, given_chunks = given / 8, given_side = 2 * SIDE, given_pitch = 2 * pitch - 2;

@@ -1,4 +1,4 @@
-"""Launch code of `resident_stage.cu`: a whole stage of a CIFAR ResNet in shared memory, for voting in bfloat16."""
+"""Launch `resident_stage.cu`, which computes a stage of a CIFAR ResNet in shared memory, for voting in bfloat16."""
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 
@@ -39,7 +39,7 @@ class StageShape(NamedTuple):
         return {"CHANNELS": channels, **{name.upper(): value for name, value in self._asdict().items()}}
 
 
-# By number of channels. Fixed, since the order of sums, and so the certified function, could depend on them.
+# Shapes by number of channels. They are fixed: the order of sums, and so the certified function, could depend on them.
 SHAPES = {
     16: StageShape(side=32, images=1, warps=4, tiles=2, lines=16, resident=3, ahead=5),
     32: StageShape(side=16, images=1, warps=2, tiles=2, lines=16, resident=5, ahead=3),
@@ -50,9 +50,9 @@ SHAPES = {
 def arrange(weight: Tensor, tiles: int) -> Tensor:
     """Arrange filters [filter, channel, y, x] as a vector, in the order in which lanes read them.
 
-    The axes are [group of filters, 16-byte chunk, lane, value in chunk]. For each tap, block of 16 channels and tile of
-    8 filters, a lane holds 4 values: two pairs of channels of one filter. Filters are assigned to tiles so that each
-    lane accumulates the sums of neighboring filters.
+    The vector is a flattened array [group of filters, 16-byte chunk, lane, value in chunk]. For each tap, block of 16
+    channels and tile of 8 filters, a lane holds 4 values: two pairs of channels of one filter. Filters are assigned to
+    tiles so that each lane accumulates the sums of neighboring filters.
     """
     filters, channels, height, width = weight.shape
     groups, blocks = filters // (8 * tiles), channels // 16

@@ -30,7 +30,7 @@ def _entering(images: Tensor, left: Tensor, layer: int) -> Tensor:
 
 
 def _added(images: Tensor, left: Tensor, shortcut: Tensor | None, layer: int, layers: int) -> Tensor | None:
-    """Return what a layer adds to its output: the block's input at the end of a block, `shortcut` in a single layer."""
+    """Return a layer's shortcut: the block's input at the end of a block, `shortcut` for a single layer, or None."""
     if layer < layers % 2:
         return shortcut
     return None if (layer - layers) % 2 == 0 else _entering(images, left, layer - 1)

@@ -78,7 +78,7 @@ class Ensemble(nn.Module):
 
     @property
     def architecture(self) -> str:
-        """Architectures of the members, each once, separated by commas."""
+        """Names of the members' architectures, without duplicates, separated by commas."""
         names = [member.architecture for member in self.members if isinstance(member, NamedModel)]
         return ", ".join(dict.fromkeys(names))
 

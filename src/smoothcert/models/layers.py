@@ -137,7 +137,7 @@ def adapt_inputs(
     try:
         low, high = (check_number("value_range", limit) for limit in value_range)
         ordered = low < high
-    except (TypeError, ValueError):  # UsageError, too
+    except (TypeError, ValueError):  # a UsageError is a ValueError, too
         ordered = False
     if not ordered:
         raise UsageError(f"Expected `value_range` to be (low, high) with low < high, but got {quote(value_range)}.")

@@ -70,9 +70,9 @@ def banded_conv_relu_pool(x: Tensor, conv: nn.Conv2d) -> Tensor:
 
 
 def _taps(size: int, width: int, columns: int, device: torch.device) -> Tensor:
-    """Return a mask of the pixels of a strip that each filter tap multiplies.
+    """Return a mask of the pixels that each filter tap multiplies in a strip of `size` + 1 image rows.
 
-    It covers every output column and each of the four positions in a pooling window; its shape is
+    The mask has one entry for each pixel, output column and position in a pooling window; its shape is
     [size * size, (size + 1) * width * columns * 4].
     """
     tap, place = torch.arange(size, device=device), torch.arange(2, device=device)

@@ -15,7 +15,7 @@ from smoothcert.models.lenet import LeNet
 from smoothcert.models.resnet import cifar_resnet, resnet50
 from smoothcert.models.user_model import Factory, build_user_model
 
-_LARGEST = 10_000_000  # classes or channels
+_LARGEST = 10_000_000  # largest number of classes or channels
 
 
 @takes(pattern=str)

@@ -16,7 +16,7 @@ _LAYERS = {nn.ModuleList, nn.Sequential, nn.Identity, nn.Conv2d, nn.Linear, nn.M
 
 
 def is_unaltered(model: Any) -> bool:
-    """Return True for a network from `create_model`, or an ensemble of them, if only its weights were changed.
+    """Return True for a network from `create_model`, or an ensemble of them, if at most its weights were changed.
 
     Such a network in eval mode scores each input independently. Layers of other types, hooks, replaced methods and
     BatchNorm without running statistics may change that.

@@ -24,8 +24,8 @@ class UserModel(NamedModel):
     If the network's output has an attribute `logits`, as in Hugging Face Transformers, that attribute is used as
     the scores. Checkpoints store the weights under the network's own names, without the prefix `network.`.
 
-    `num_classes` is the number of scores per input. `data_classes` is the number of classes in the data, which was
-    passed to the network's factory; it may be smaller.
+    `num_classes` is the number of scores per input. It may be larger than `data_classes`, the number of classes in the
+    data, which the network's factory received.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ def unwrap(module: nn.Module) -> nn.Module:
         return unwrap(module.network)
     if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
         return unwrap(module.module)
-    compiled = module._modules.get("_orig_mod")  # of torch.compile, whose class is slow to import
+    compiled = module._modules.get("_orig_mod")  # set by torch.compile, whose class is slow to import
     return module if compiled is None else unwrap(compiled)
 
 

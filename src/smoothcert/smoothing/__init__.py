@@ -1,1 +1,1 @@
-"""The smoothed classifier and how its votes are counted on a device."""
+"""Smoothed classifiers, and the code that counts their votes on a device."""

@@ -1,4 +1,4 @@
-"""Run the base classifier in eval mode, in a given precision and form, and check its scores."""
+"""Run the base classifier in eval mode with a given precision and deployed form, and check its scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Model = Callable[[Tensor], Any]
 
 
 class BaseClassifier:
-    """Base classifier: calls a model with micro-batches of noisy inputs and returns scores [micro_batch, classes].
+    """Wrapper that calls a model with micro-batches of noisy inputs and returns scores [micro_batch, classes].
 
     `num_classes` may be None until the first scores are known.
     """

@@ -20,12 +20,12 @@ from smoothcert.statistics.noise import GaussianNoise
 
 @dataclass(frozen=True)
 class CascadeCertificate:
-    """Result of `Cascade.certify`: numbers for one input, tensors with one entry per input for a batch.
+    """Result of `Cascade.certify`. For a batch, each attribute is a tensor with one entry per input.
 
     Attributes:
         prediction: The certified class, or -1 if the cascade abstains.
         radius: The certified l2 radius, 0 for an abstention.
-        level: Position of the classifier that answers, counted from 0, or -1 for an abstention.
+        level: Index of the classifier that answers, or -1 for an abstention.
 
     Example:
         >>> CascadeCertificate(prediction=3, radius=0.5, level=0).radius
@@ -94,16 +94,16 @@ class Cascade:
             x: One input or a batch.
             n0: Number of noise samples per level that select the class.
             n: Number of fresh noise samples per level that bound probabilities.
-            alpha: Maximum probability that the prediction is not the class of the cascade.
+            alpha: Maximum probability of returning a class that the cascade would not predict from exact probabilities.
             seed: Seed of the noise, or None for a fresh one.
             index: One integer per input, below 2**32, that identifies its noise (default: a hash of the input).
             batch: Number of noisy samples in memory at once (default: chosen for the device).
 
         Returns:
-            The class, or -1 if the votes do not settle it; int64 [batch] for a batch.
+            The class, or -1 if the cascade abstains; int64 [batch] for a batch.
 
         Raises:
-            UsageError: If an input is not valid, or n is too small to settle anything at `alpha`.
+            UsageError: If an input is not valid, or n is too small to predict any class at `alpha`.
         """
         return self.certify(x, n0, n, alpha, seed=seed, index=index, batch=batch).prediction
 

@@ -34,7 +34,7 @@ from smoothcert.statistics.noise import GridNoise, Noise, make_noise
 
 @dataclass(frozen=True)
 class Certificate:
-    """Result of `SmoothedClassifier.certify`: numbers for one input, tensors with one entry per input for a batch.
+    """Result of `SmoothedClassifier.certify`. For a batch, each attribute is a tensor with one entry per input.
 
     Attributes:
         prediction: The certified class, or -1 if the classifier abstains; int or int64 [batch].
@@ -68,21 +68,22 @@ class SmoothedClassifier(nn.Module):
 
     Noise is added to the input as given. Images are expected in [0, 1]; if a model needs another scale, the conversion
     is part of the model (see `adapt_inputs`). An `nn.Module` votes in eval mode. The certificate is for the model as
-    deployed: precision, form and micro-batch size are part of the certified function, and are recorded in the sidecar
-    of results.
+    deployed: precision, form and micro-batch size are part of the certified function, and the sidecar of a results
+    file records them.
 
     Args:
         model: The base classifier.
         sigma: Standard deviation of the noise.
         num_classes: Number of classes; by default it is taken from the first scores.
-        input_shape: Shape of one input; a network that `train` returns knows it. By default inputs with one or three
-            dimensions are single inputs, and those with two or four are batches.
+        input_shape: Shape of one input (default: the shape that `train` recorded in the network, if any). If the shape
+            is unknown, inputs with one or three dimensions are single inputs, and those with two or four are batches.
         input_range: Range (low, high) that inputs must lie in, or None to accept any. By default [0, 1] for images.
         precision: `fp32`, `tf32` or `bf16`.
         form: `plain`; `folded`, with BatchNorm folded into the convolutions (only for networks from `create_model` and
             ensembles of them); `compiled`, folded where possible and compiled; or `pinned`, compiled without choosing
-            kernels by timing. All but `plain` are prepared at the first vote, and again after the weights have changed.
-        micro_batch: Number of noisy copies that the model sees at once (default: by input size and device).
+            kernels by timing. Forms other than `plain` are prepared at the first vote, and again after the weights
+            have changed.
+        micro_batch: Number of noisy copies that the model sees at once (default: chosen by input size and device).
         threads: Number of threads that vote on the CPU, each with its own copy of an `nn.Module` (default:
             `torch.get_num_threads()` for an `nn.Module` that can be copied, 1 for any other model). Set it for a
             function only if the function is thread-safe. Votes do not depend on the number of threads.
@@ -225,7 +226,7 @@ class SmoothedClassifier(nn.Module):
             The class, or -1 if n votes do not settle it at confidence 1 - alpha: an int, or a tensor for a batch.
 
         Raises:
-            UsageError: If an argument is invalid, or n is too small to settle anything at `alpha`.
+            UsageError: If an argument is invalid, or n is too small to predict any class at `alpha`.
 
         Example:
             >>> import smoothcert, torch
@@ -299,7 +300,7 @@ class SmoothedClassifier(nn.Module):
         """Return the votes of each input by stage, [inputs, stages, classes], on the CPU.
 
         Stage i consists of each input's noise samples edges[i] to edges[i+1] - 1. `work` lists the micro-batches to
-        count (default: all): for each, the position of its input and its number among that input's micro-batches.
+        count (default: all), each by the index of its input and by its own index among that input's micro-batches.
         """
         if edges[-1] >= 1 << 32:
             raise UsageError(
@@ -383,7 +384,7 @@ class SmoothedClassifier(nn.Module):
     def _independent_votes(self, one: Tensor, micro_batch: int, votes: int, threads: int) -> Iterator[None]:
         """Check, before and after the enclosed voting, that a user's model scores inputs independently.
 
-        The check runs the first time that the model votes, and later at random.
+        The check runs the first time that the model votes, and later at random times.
         """
         due, deployed = self._schedule.due(votes), self._base.deployed
         if self._base.scores_rows_alone or (deployed.independent and not due):

@@ -1,10 +1,11 @@
-"""Count votes on one device, without copying noise, scores or counters to the host in between.
+"""Count votes on one device; noise, scores and counters stay on the device until all votes are counted.
 
-On the CPU several threads take micro-batches from one queue (`smoothcert.smoothing.workers`).
+On the CPU, several threads take micro-batches from one queue (`smoothcert.smoothing.workers`).
 
-The unit of work is the micro-batch: `micro_batch` consecutive sample numbers of one input. The network only sees
-whole micro-batches, cut at multiples of this size, because kernels round differently for other shapes. So a vote
-is a function of (seed, index, sample number) alone, however the work was batched, sharded or interrupted.
+The unit of work is the micro-batch: `micro_batch` consecutive noise samples of one input, the first of which has a
+sample number that is a multiple of `micro_batch`. The network only sees whole micro-batches, because kernels may round
+differently for other shapes. So a vote depends only on (seed, index, sample number), and not on how the work was
+batched, sharded or interrupted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from smoothcert.statistics.noise import Noise
 Classify = Callable[[Tensor], Tensor]
 """Maps one micro-batch of noisy inputs to scores [micro_batch, classes]."""
 Work = tuple[Tensor, Tensor]
-"""For each micro-batch to count: the position of its input, and its number among that input's micro-batches."""
+"""For each micro-batch to count, the index of its input, and its own index among that input's micro-batches."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Voter:
     Attributes:
         score: Returns the scores of one micro-batch.
         network: The deployed network.
-        settings: Function of the device that returns the context to enter in each thread, since PyTorch keeps gradient
-            mode and autocast per thread.
+        settings: Returns, for a device, the context that each thread enters, since PyTorch keeps gradient mode and
+            autocast per thread.
     """
 
     score: Classify
@@ -76,7 +77,7 @@ def count_votes(
     per_pass = max(1, batch // micro_batch // len(voters))
 
     def count_passes(voter: Voter, passes: Iterator[Work]) -> Tensor:
-        # Two extra rows count samples before the first edge and after the last: the padding of micro-batches.
+        # Two extra rows count the samples outside all stages, which are in a micro-batch only to fill it.
         votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
 
         def tally(scores: Tensor, places: Tensor) -> None:
@@ -122,7 +123,7 @@ def count_within_memory(
 
 
 def all_work(count: int, edges: Sequence[int], micro_batch: int) -> Work:
-    """Return all micro-batches of `count` inputs that contain samples between the first and the last edge."""
+    """Return, for `count` inputs, all micro-batches that contain samples between the first and the last edge."""
     first = edges[0] // micro_batch
     blocks = -(-edges[-1] // micro_batch) - first
     work = torch.arange(count * blocks)
@@ -134,7 +135,7 @@ def _winners(scores: Tensor, num_classes: int) -> Tensor:
 
 
 def default_micro_batch(numel: int, device: torch.device) -> int:
-    """Return the number of inputs, of `numel` values each, that the network sees at once.
+    """Return the default micro-batch size for inputs of `numel` values.
 
     The size is chosen to fit a CPU's caches or to fill a GPU. The rule is fixed, so that the certified function does
     not depend on the state of the machine. GPU sizes divide 101,120, so that padding the usual 100 + 100,000 samples to

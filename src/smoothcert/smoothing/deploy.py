@@ -1,10 +1,10 @@
 """Forms in which a base classifier votes: plain, folded, compiled or pinned.
 
 Folding merges BatchNorm and the scale of the input normalization into the convolutions. A folded network computes the
-same function up to rounding, with fewer passes over memory. (The kernel for CIFAR ResNets applies BatchNorm to its
-float32 sums instead.) `compiled` and `pinned` networks are folded, then compiled: `compiled` selects kernels by timing
-them, `pinned` by fixed rules, so that every run uses the same kernels. The form is part of the certified function and
-recorded in the sidecar.
+same function up to rounding, with fewer passes over memory. (The package's kernel for CIFAR ResNets
+instead applies BatchNorm to its float32 sums.) `compiled` and `pinned` networks are folded, then compiled: `compiled`
+selects kernels by timing them, `pinned` by fixed rules, so that every run uses the same kernels. The form is part of
+the certified function and is recorded in the sidecar.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Deployed:
         self.network: Any = None
         self.independent = False  # True once `IndependenceCheck` has passed
         self.one_thread = False  # True if a check found that copies may score differently
-        self.called = False  # True once the network has scored a batch, and so is compiled if its form requires it
+        self.called = False  # True once the network has scored a batch; the first batch triggers any compilation
         self._versions = list[Any]()
         self._sources = list[Any]()  # the model and its tensors, kept alive so that their ids stay unique
 
@@ -184,8 +184,8 @@ def voting_kernel(model: Any, form: str, precision: str, device: torch.device, s
 def fold(model: Classifier) -> Classifier:
     """Return a copy in eval mode without BatchNorm, and with the input normalization reduced to a subtraction.
 
-    The subtraction is folded into a bias as well, unless the first convolution pads its input: padding follows the
-    subtraction, so the bias would be wrong at the borders.
+    The subtraction is folded into a bias as well, unless the first convolution pads its input: zeros are padded
+    after the subtraction, so the bias would be wrong at the borders.
     """
     for name, module in model.named_modules():
         if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):

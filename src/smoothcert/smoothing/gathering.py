@@ -1,8 +1,8 @@
 """Voting by ensembles with consensus: the remaining members see only inputs on which the first members disagree.
 
-Such inputs are gathered from many micro-batches and scored in full micro-batches of the same shape. Every input keeps
-its row: kernels may round differently in another row, but the scores in a row do not depend on other rows. So votes are
-identical to the votes of the ensemble's `forward`.
+These inputs are gathered from many micro-batches and scored in new micro-batches of the same shape. Every input keeps
+its row, because kernels may round differently in another row; the scores in a row do not depend on other rows. So votes
+are identical to the votes of the ensemble's `forward`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from smoothcert.models import Ensemble
 
 Tally = Callable[[Tensor, Tensor], None]
-"""Function of scores [..., classes] and places [...]; counts each winning class in the counters at its place."""
+"""Function of scores [..., classes] and places [...] that adds each vote to the counters at its place."""
 _FULL = 0.75  # share of rows in use at which a micro-batch counts as full
 _MOST_PENDING = 16  # number of pending inputs, in micro-batches, that triggers the scoring of full micro-batches
 
@@ -32,13 +32,13 @@ class Gathering:
 
     def __init__(self, ensemble: Ensemble, micro_batch: int, tally: Tally) -> None:
         self._ensemble, self._micro_batch, self._tally = ensemble, micro_batch, tally
-        self._waiting: list[tuple[Tensor, ...]] = []  # inputs, sums of scores, rows and places, one entry per part
+        self._waiting: list[tuple[Tensor, ...]] = []  # tuples of inputs, sums of scores, rows and places
         self._count = 0
 
     def add(self, noisy: Tensor, places: Tensor) -> None:
-        """Count the votes on which the first members agree, and keep the other inputs.
+        """Count the votes of inputs on which the first members agree, and keep the other inputs.
 
-        `noisy` is [micro-batches, rows, ...], and `places` is [micro-batches, rows].
+        `noisy` is [micro-batches, rows, ...]; `places` [micro-batches, rows] are passed to `tally`.
         """
         for part, place in zip(noisy, places, strict=True):
             total, agree = self._ensemble.first(part.clone())  # members may write into their inputs

@@ -1,8 +1,8 @@
 """Check that a model scores each input of a batch independently; otherwise the votes prove nothing.
 
-A model passes if the scores of an input are the same alone or beside other inputs, at any position in the batch, and in
-every call. Differences are allowed only if they are random and independent between the inputs of a batch: then the
-certificate holds for a randomized classifier.
+A model passes if it returns the same scores for an input alone or in a batch with other inputs, at any position in the
+batch, and in every call. Differences are allowed only if they are random and independent between the inputs of a batch:
+then the certificate holds for a randomized classifier.
 
 The check compares only batches of the same size, because kernels round differently for other sizes. Unless the model
 needs a fixed size, the batches are small, so that the check costs little even on a GPU.
@@ -37,7 +37,7 @@ _Place = tuple[Tensor, int]  # a batch, and the position of an input in it
 
 
 class CheckSchedule:
-    """Schedule of later checks: at random, on average every 200,000 votes or 200 micro-batches, whichever is longer."""
+    """Random schedule of later checks, on average every 200,000 votes, or every 200 micro-batches if that is more."""
 
     def __init__(self) -> None:
         self._random, self._votes_left = random.Random(0), 0.0
@@ -88,8 +88,8 @@ class IndependenceCheck:
         )
         self._noisy = draw(self._rows)
         self._others = _other_inputs(clean.to(self._noisy.dtype), self._noisy[0])
-        self._alone = torch.full((len(self._others),), -1)  # the classes of `_others` scored alone; -1 if unknown
-        self._history = list[tuple[Tensor, Tensor]]()  # inputs scored alone, or a batch, with their scores
+        self._alone = torch.full((len(self._others),), -1)  # classes of `_others` when scored alone; -1 if unknown
+        self._history = list[tuple[Tensor, Tensor]]()  # earlier batches with their scores
         self._randomized = False
 
     def before_votes(self) -> None:
@@ -101,7 +101,10 @@ class IndependenceCheck:
             self._history.append((self._noisy, self._scores))
 
     def after_votes(self) -> None:
-        """Score a third of the noisy copies at other positions of a new batch, and one alone; raise if votes depend."""
+        """Score noisy copies again, and raise if votes are not independent.
+
+        A third of the copies are scored at other positions in a new batch, and one copy is scored alone.
+        """
         if self._rows == 1:
             if not self._all_same([self._scores, self._call(self._noisy)]):
                 warnings.warn(_CHANGING, Notice, stacklevel=2)
@@ -119,7 +122,7 @@ class IndependenceCheck:
         for i in self._differing(self._scores[kept], scores):
             self._diagnose((self._noisy, int(kept[i])), (batch, int(places[i])))
             return
-        # Both batches may contain the noisy copies that decide for all rows; a batch of one input does not.
+        # If a few copies decide the scores of all rows, both batches may contain them; a batch of one input does not.
         alone = _copies(self._noisy[0], self._rows)
         for i in self._differing(self._scores[:1].expand_as(self._scores), self._call(alone)):
             self._diagnose((self._noisy, 0), (alone, i))
@@ -152,7 +155,7 @@ class IndependenceCheck:
         self._alone = expected[-len(self._others) :].argmax(dim=1)
 
     def _differing(self, first: Tensor, second: Tensor) -> list[int]:
-        """Return [row] for the first row with different winners or with scores that differ beyond rounding, or []."""
+        """Return [row] for the first row with different winners, or scores that differ beyond rounding; else []."""
         same = self._same(first, second) & (_winners(first) == _winners(second))
         return (~same).nonzero().flatten()[:1].tolist()
 
@@ -181,7 +184,7 @@ class IndependenceCheck:
         return not self._all_same(scores)
 
     def _changed_for_good(self) -> bool:
-        """Return True if earlier scores differ from two later calls that agree, more often than chance explains."""
+        """Return True if chance cannot explain how often earlier scores differ from two later calls that agree."""
         changed, total = 0, 0
         for batch, before in self._history:
             now, again = self._call(batch), self._call(batch)
@@ -215,8 +218,8 @@ class IndependenceCheck:
         """Return the scores of a batch, with freshly seeded random numbers, as float64 on the CPU."""
         self._seed += 1
         with _seeded(self._seed if seed is None else seed, batch.device):
-            # Models may write into inputs. Reusing memory reveals scores cached by address; two buffers in turn reveal
-            # scores that depend on the previous inputs.
+            # Models may write into inputs. Reusing memory reveals models that cache scores by address; alternating
+            # between two buffers reveals models whose scores depend on the previous inputs.
             inputs = self._memory.setdefault((len(batch), self._seed % 2 == 0), torch.empty_like(batch)).copy_(batch)
             scores = (classify or self._classify)(inputs)
             if scores.dtype in (torch.float16, torch.bfloat16):

@@ -61,7 +61,7 @@ def check_grid(noise: GridNoise, inputs: Tensor) -> None:
     """Raise if sound certification does not cover the inputs.
 
     Inputs must be 8-bit images, since the table of thresholds ends where all pixels from 0 to 255 are clipped anyway.
-    They must not have more values than the slack of the noise allows for.
+    They must not be larger than the inputs that the noise was created for: its slack would be too small.
     """
     if not torch.equal(_pixels(inputs).clamp(0, LEVELS).float() / LEVELS, inputs.float()):
         raise UsageError("Expected inputs to be 8-bit images (multiples of 1/255 in [0, 1]) for sound certification.")

@@ -1,4 +1,4 @@
-"""Compare scores up to rounding, and votes up to chance."""
+"""Compare scores with a tolerance for rounding, and test whether votes differ by more than chance."""
 
 from __future__ import annotations
 
@@ -52,5 +52,6 @@ def overdispersed(votes: NDArray[np.float64], count: int) -> bool:
     if not variance:
         return False
     statistic = ((votes - count * share) ** 2).sum() / variance
-    spread = np.sqrt(len(votes) * max(0.5, 2 + 1 / variance - 6 / count))  # of the statistic if entries are binomial
+    # Standard deviation of the statistic if entries are binomial.
+    spread = np.sqrt(len(votes) * max(0.5, 2 + 1 / variance - 6 / count))
     return bool(statistic > len(votes) + _BEYOND_CHANCE * spread)

@@ -1,4 +1,4 @@
-"""CIFAR ResNets on our CUDA kernel for a whole stage, for voting in bfloat16.
+"""CIFAR ResNets on our CUDA kernel, which computes a whole stage at once, for voting in bfloat16.
 
 The weights of convolutions are rounded to bfloat16, and BatchNorm is applied to the convolutions' float32 sums. Folding
 BatchNorm into the weights would scale them before they are rounded.
@@ -31,7 +31,7 @@ class ResidentStage(nn.Module):
     """A stage of basic blocks in eval mode, with weights in the layout of the kernel.
 
     The first stage begins with `stem`, the network's first convolution and its BatchNorm, for images that have not been
-    divided by `std`. In other stages, the first block halves the image.
+    divided by `std`. In other stages, the first block halves the image size.
     """
 
     weights: Tensor
@@ -46,7 +46,7 @@ class ResidentStage(nn.Module):
             affine = torch.stack([arrange_norm(norm) for _, norm in layers])
             if std is not None:
                 std = std.to(weights[0]).expand(weights[0].shape[1])
-                # If `std` is the same for all channels, the factors are 1 and the weights remain unchanged.
+                # If `std` is the same for all channels, the factors std[0] / std are 1 and leave the weights unchanged.
                 weights[0] = F.pad(weights[0] * (std[0] / std).view(-1, 1, 1), (0, 0, 0, 0, 0, 16 - len(std)))
                 affine[0, 0] /= std[0]
             tiles = SHAPES[affine.shape[2]].tiles

@@ -59,7 +59,7 @@ def run_stages(network: ResNet, x: Tensor) -> Tensor:
 
 
 def run_layers(x: Tensor, layers: list[Layer], shortcut: Tensor | None = None) -> Tensor:
-    """Apply the two layers of each block; if the number of layers is odd, the first one precedes the blocks."""
+    """Apply the two layers of each block; if the number of layers is odd, the first layer precedes the blocks."""
     convs, norms = [conv for conv, _ in layers], [norm for _, norm in layers]
     width = convs[0].out_channels
     shortcut = None if shortcut is None else shortcut.permute(0, 2, 3, 1)
@@ -69,11 +69,11 @@ def run_layers(x: Tensor, layers: list[Layer], shortcut: Tensor | None = None) -
 
 
 def halve(x: Tensor, layer: Layer, projection: Any) -> tuple[Tensor, Tensor]:
-    """Halve images: return the output of a layer and the output of the shortcut's projection.
+    """Halve the image size: return the output of a layer and the output of the shortcut's projection.
 
     Every 2x2 block of pixels becomes one pixel with four times the channels, so that the layer and the projection
-    become one layer of stride 1. The first row of a 3x3 filter of stride 2 covers the second row of the block above;
-    the other two rows cover the block itself.
+    become one layer of stride 1. The first row of a 3x3 filter of stride 2 covers the second row of the 2x2 block
+    above; the other two rows cover the 2x2 block itself.
     """
     count, channels, height, width = x.shape
     pixels = x.permute(0, 2, 3, 1).reshape(count, height // 2, 2, width // 2, 2, channels).transpose(2, 3)
