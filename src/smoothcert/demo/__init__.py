@@ -1,4 +1,7 @@
-"""The demo page "Attack this digit": certify a digit in the browser and try to fool the vote. Does not import torch."""
+"""The demo page "Attack this digit": certify a digit in the browser and try to fool the vote.
+
+This package does not import torch.
+"""
 
 from __future__ import annotations
 

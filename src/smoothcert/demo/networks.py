@@ -1,4 +1,4 @@
-"""Read the quantized networks of the demo page. Does not import torch."""
+"""Read the quantized networks of the demo page, without importing torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOLDER = Path(__file__).with_name("assets") / "networks"
 SIGMAS = (0.25, 0.5, 1.0)
 DEMO_METHODS = ("gaussian", "catrs")
 ORDINARY = "ordinary"
-"""The network for comparison, trained with negligible noise (sigma 0.01)."""
+"""Name of a network for comparison that is trained with negligible noise (sigma 0.01)."""
 
 
 def network_names() -> list[str]:
@@ -20,7 +20,7 @@ def network_names() -> list[str]:
 
 
 def packed_network(name: str) -> bytes:
-    """Return the bytes of a network's file, safetensors compressed with gzip."""
+    """Return the content of a network's file, which is in safetensors format and compressed with gzip."""
     return (FOLDER / f"{name}.safetensors.gz").read_bytes()
 
 

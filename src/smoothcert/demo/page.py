@@ -14,7 +14,7 @@ from smoothcert.demo.networks import DEMO_METHODS, ORDINARY, SIGMAS, network_fac
 
 _ASSETS = Path(__file__).with_name("assets")
 _STYLES = ("page", "cards", "board")
-# The order matters, since all scripts share one scope. The page and its workers all load the engine.
+# The order matters, since all scripts share one scope. Both the page and its workers load the engine.
 _ENGINE = ("statistics", "philox", "kernel", "network", "attacks")
 _SCRIPTS = ("dom", "readers", "pad", "cards", "board", "push", "main")
 

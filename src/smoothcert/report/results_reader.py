@@ -13,7 +13,7 @@ from smoothcert.results.verify import read_verified, verify_limit
 
 
 class ResultsReader:
-    """Reads each results file once and, unless `unverified`, raises if its rows are invalid.
+    """Reader of results files that reads each file once and, unless `unverified`, raises if rows are invalid.
 
     Rows must agree with the votes and the sidecar beside the file. Published files have neither votes nor a sidecar; if
     `given` or the file name states their noise level, their radii must be possible at this level. `on_read` is called

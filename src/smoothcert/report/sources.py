@@ -35,18 +35,18 @@ _LONGEST_LINE = 10_000  # characters of a header or row
 
 @dataclass(frozen=True)
 class Run:
-    """A results file with the contents of its run folder; `epochs` and `segments` are records of the training."""
+    """A results file and the other contents of its folder; `epochs` and `segments` are records of the training."""
 
     entry: Entry
     path: Path
     config: TrainConfig | None = None
     epochs: Sequence[dict[str, Any]] = ()
     segments: Sequence[dict[str, Any]] = ()
-    note: str = ""  # text of note.md, in one line
+    note: str = ""  # text of note.md, on one line
 
     @property
     def name(self) -> str:
-        """Name of the training configuration, else of the model, else of the results file."""
+        """Name of the training configuration or, without one, of the model or the results file."""
         model: str | None = self.entry.settings.get("model", {}).get("name")
         return self.config.name if self.config else model or self.entry.results.name
 
@@ -104,7 +104,7 @@ def read_runs(texts: Sequence[str], *, unverified: bool = False, **given: Any) -
 
 
 def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
-    """Return (name, results file) for each `[NAME=]FILE`, and for all results files below each folder.
+    """Return (name, results file) for each `[NAME=]FILE` in `texts`, and for all results files in folders.
 
     Counts and looks files are skipped unless `texts` names no other files. The output of `compare-precision` is skipped
     in folders.
@@ -156,7 +156,10 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
 
 
 def _training_cost(run: Run) -> float | None:
-    """Return the forward passes per training image, or None for cascades, ensembles and unknown configurations."""
+    """Return the cost of training per image, in units of a forward pass.
+
+    The cost of cascades, ensembles and unknown configurations is None.
+    """
     if run.config is None or {"cascade", "ensemble"} & {*run.entry.settings, *run.entry.settings.get("model", {})}:
         return None
     try:
@@ -168,7 +171,7 @@ def _training_cost(run: Run) -> float | None:
 
 
 def _match_paper_row(run: Run, name: str | None) -> Entry:
-    """Return the run's entry, linked to a row of the paper if its recipe belongs to a table other than the main ones.
+    """Return the run's entry, linked to its row in the paper if its recipe is in a table other than the main tables.
 
     Without a `name`, a linked entry is renamed after its method and setup.
     """

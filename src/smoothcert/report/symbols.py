@@ -8,7 +8,7 @@ _LETTERS = {"alpha": "α", "epsilon": "ε", "eta": "η", "lambda": "λ", "sigma"
 
 
 def with_symbols(text: str) -> str:
-    """Replace names of Greek letters with the letters, where the names are words or precede a number.
+    """Replace names of Greek letters with the letters, if the name is a whole word or is followed by a number.
 
     >>> with_symbols("Consistency, lambda=10"), with_symbols("lambda10"), with_symbols("metadata")
     ('Consistency, λ = 10', 'λ = 10', 'metadata')

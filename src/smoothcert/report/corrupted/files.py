@@ -1,6 +1,6 @@
 """Read a results file on corrupted images, and find the network, corruption and severities of its rows.
 
-A file contains one corruption. For files written by smoothcert, the sidecar states the number of severities and rows.
+A file contains one corruption. For files written by smoothcert, the sidecar states the numbers of severities and rows.
 Published files are recognized by name, with one folder per method: `fog.tsv` contains all severities; `fog-3.tsv`,
 `fog_severity_3.tsv` and `3/fog.tsv` contain one. The method's folder may also be inside the severity's folder, as in
 `severity_3/cat_rs/fog.tsv`.
@@ -36,9 +36,10 @@ _CLEAN = ("identity", "clean")
 
 @dataclass(frozen=True)
 class CorruptedFile:
-    """A results file with its rows by corruption and severity; `parts` is empty for clean images.
+    """A results file with its rows split by corruption and severity; `parts` is empty for clean images.
 
-    `folder` identifies the network of published files; `rows` is the number of rows per severity in the dataset.
+    `folder` is the network's folder; only the folder tells the networks of published files apart. `rows` is the number
+    of images per severity in the dataset.
     """
 
     folder: Path
@@ -69,7 +70,7 @@ class CorruptedFile:
         results, corrupted = self.entry.results, other.entry.results
         _, here, there = np.intersect1d(results.idx, corrupted.idx % other.rows, return_indices=True)
         return (
-            np.array_equal(results.label[here], corrupted.label[there])  # a subset may renumber its images
+            np.array_equal(results.label[here], corrupted.label[there])  # subsets may renumber images
             and (None in (self.weights, other.weights) or self.weights == other.weights)
             and (self.folder.name, self.protocol) == (other.folder.name, other.protocol)
             and self.dataset in (other.dataset, (other.dataset or "").removesuffix("-c"))
@@ -88,7 +89,7 @@ def read_file(path: Path, reader: ResultsReader) -> CorruptedFile:
         data = entry.settings["data"]
         rows, suite = data["rows"] // data["severities"], "mnist-c" if data["severities"] == 1 else "cifar10-c"
         return CorruptedFile(folder, entry, dataset, _split_severities(results, corruption, rows), suite, rows)
-    # Published files are named after the corruption and their folder after the method.
+    # Published files are named after the corruption; their folder is named after the method.
     entry, parts = describe(replace(results, name=folder.name), **given), _published_parts(results)
     if severity and len(parts) == 1:
         parts = {(corruption, severity): part for (corruption, _), part in parts.items()}
@@ -96,7 +97,7 @@ def read_file(path: Path, reader: ResultsReader) -> CorruptedFile:
 
 
 def is_corrupted(path: Path) -> bool:
-    """Return True if a results file is on corrupted images, according to its sidecar or, without one, its name."""
+    """Return True if the sidecar or, without a sidecar, the file name says that the images are corrupted."""
     sidecar = sidecar_path(path)
     if sidecar.is_file():
         _, corruption = _split_name(read_sidecar(sidecar).get("settings", {}).get("data", {}).get("name", ""))
@@ -118,7 +119,7 @@ def _split_name(name: str) -> tuple[str, str]:
 
 def folder_and_severity(path: Path) -> tuple[Path, int | None]:
     """Return the folder that identifies a file's network, and the severity if the name of a folder states it."""
-    folder = path.absolute().parent  # `.` has no name
+    folder = path.absolute().parent  # absolute, since the name of `.` is empty
     if sidecar_path(path).is_file():
         return folder, None
     for named, network in ((folder, folder.parent), (folder.parent, folder.parent.parent / folder.name)):

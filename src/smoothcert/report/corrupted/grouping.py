@@ -22,9 +22,11 @@ def read_corrupted(
     """Read results files on corrupted images and combine the files of each network.
 
     Files belong to one network if folder, dataset, weights, noise level, protocol and n agree. Several files of one
-    corruption, such as shards, are merged. Files on clean images are matched by folder name, dataset, weights, noise
-    level, protocol, n and labels. `given` may contain `dataset` and `sigma`, for files without a sidecar; it is ignored
-    if there is a `reader`.
+    corruption, such as shards, are merged. Files on clean images are assigned to networks by folder name, dataset,
+    weights, noise level, protocol, n and labels.
+
+    `given` may contain `dataset` and `sigma`, for files without a sidecar. It is ignored if there is a `reader`, which
+    has these values already.
     """
     reader = reader or ResultsReader(given)
     files = [read_file(Path(path), reader) for path in paths]
@@ -55,7 +57,7 @@ def _join(files: Sequence[CorruptedFile], clean: Sequence[CorruptedFile]) -> Cor
 
 
 def _merge(parts: Sequence[CorruptionPart]) -> CorruptionPart:
-    """Merge parts; if an image is in several of them, keep the row of the largest part."""
+    """Merge parts; if several parts contain an image, keep its row from the largest of them."""
     largest = sorted(parts, key=lambda part: -len(part.images))
     images, first = np.unique(np.concatenate([part.images for part in largest]), return_index=True)
     radius, correct = (np.concatenate([getattr(part, name) for part in largest]) for name in ("radius", "correct"))
@@ -63,7 +65,7 @@ def _merge(parts: Sequence[CorruptionPart]) -> CorruptionPart:
 
 
 def _find_suite(parts: Mapping[tuple[str, int], CorruptionPart], dataset: str | None) -> str:
-    """Return the suite that contains these corruptions; if both suites do, decide by dataset, then by severity."""
+    """Return the suite (mnist-c or cifar10-c) that contains all corruptions; if both do, go by dataset or severity."""
     names = {corruption for corruption, _ in parts}
     matching = [suite for suite, known in CORRUPTIONS.items() if names <= set(known)]
     if not matching:
@@ -78,7 +80,7 @@ def _find_suite(parts: Mapping[tuple[str, int], CorruptionPart], dataset: str | 
 
 
 def _make_names_unique(networks: Sequence[tuple[str, CorruptedResults]]) -> list[CorruptedResults]:
-    """Add the folder name to networks with the same name, such as seeds, and a number if the folder names agree too."""
+    """Append the folder name to names that several networks share, and a number if the folder names are equal too."""
     keys = [(entry.name, entry.dataset, entry.sigma, entry.n) for _, entry in networks]
     places = [(folder, key) for (folder, _), key in zip(networks, keys, strict=True)]
     entries = []

@@ -16,10 +16,10 @@ KINDS = {"acr": ("ACR", "radius", 1.0, ".3f"), "accuracy": ("acc %", "correct", 
 
 @dataclass(frozen=True)
 class Summary:
-    """One measure of a network: mean over corruptions, with its interval over images, and the averaged values.
+    """One measure of a network: its mean over corruptions, with a confidence interval, and the averaged values.
 
-    In `by_corruption`, corruptions held out of the mean come last. `clean` is the value on the same images before
-    corruption, or None if some of these images have no result.
+    In `by_corruption`, corruptions that do not count toward the mean come last. `clean` is the value on the same images
+    before corruption, or None if the results on clean images do not include all of them.
     """
 
     mean: metrics.Estimate

@@ -16,7 +16,7 @@ from smoothcert.report.tables.paper_numbers import method_rank
 
 @dataclass(frozen=True)
 class CorruptionPart:
-    """Rows of one corruption at one severity: image index, robust radius and correctness of each."""
+    """Rows of one corruption at one severity: image index, radius (0 if wrong) and correctness of each row."""
 
     images: NDArray[np.int64]
     radius: NDArray[np.float64]
@@ -28,7 +28,7 @@ class CorruptedResults:
     """Results of one network by corruption and severity.
 
     `suite` is the published benchmark ("mnist-c" or "cifar10-c") that defines the corruptions that count toward the
-    mean. Other corruptions are held out, unless no corruption of the suite has results.
+    mean. Other corruptions count only if no corruption of the suite has results.
     """
 
     name: str
@@ -49,7 +49,7 @@ class CorruptedResults:
 
     @property
     def held_out(self) -> list[str]:
-        """Corruptions that are present but not part of the mean."""
+        """Corruptions that have results but do not count toward the mean."""
         return sorted({corruption for corruption, _ in self.parts}.difference(self.corruptions))
 
     @property
@@ -70,7 +70,7 @@ class CorruptedResults:
 
     @property
     def uneven(self) -> list[str]:
-        """Corruptions without results for some of the images or severities that other corruptions have."""
+        """Corruptions that lack results for some images or severities for which other corruptions have results."""
         complete = {(level, len(self.images)) for level in self.severities}
         counts = [(name, (level, len(part.images))) for (name, level), part in self.parts.items()]
         return [name for name in self.corruptions if {count for other, count in counts if other == name} != complete]
@@ -84,8 +84,8 @@ def same_images(members: Sequence[CorruptedResults]) -> bool:
 def on_shared_images(members: Sequence[CorruptedResults]) -> list[CorruptedResults]:
     """Restrict results to the images that all networks share, separately for each corruption and severity.
 
-    Networks without results for a corruption and severity are ignored there. If the others share no images for some
-    corruption and severity, all results are returned unchanged.
+    A network without results for a corruption and severity is ignored there. If the other networks share no images for
+    some corruption and severity, all results are returned unchanged.
     """
     shared = {
         key: reduce(np.intersect1d, [entry.parts[key].images for entry in members if key in entry.parts])
@@ -103,7 +103,7 @@ def _choose(part: CorruptionPart, images: NDArray[np.int64]) -> CorruptionPart:
 
 
 def corruption_groups(entries: Sequence[CorruptedResults]) -> list[list[CorruptedResults]]:
-    """Return the networks grouped by dataset, noise level and n, methods in the paper's order."""
+    """Return groups of networks with equal dataset, noise level and n; methods are in the paper's order."""
 
     def key(entry: CorruptedResults) -> tuple[str, str, float, int]:
         return entry.suite, entry.dataset or "", entry.sigma or 0.0, entry.n or 0

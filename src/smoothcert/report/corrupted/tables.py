@@ -25,7 +25,7 @@ def short_name(corruption: str) -> str:
 
 
 def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[Sheet]:
-    """Return one table per dataset, noise level and n, with a group of lines for ACR and one for accuracy."""
+    """Return one table per dataset, noise level and n, with a group of lines for ACR and another for accuracy."""
     sheets = []
     for members in corruption_groups(entries):
         levels = sorted({level for entry in members for level in entry.severities})
@@ -65,7 +65,7 @@ def _texts(values: Mapping[str, float | None], columns: Sequence[str], form: str
 
 
 def _by_column(entry: CorruptedResults, summary: Summary) -> dict[str, float | None]:
-    """Return the values by column title, as in `paper_values`; corruptions outside the suite keep their full names."""
+    """Return a network's values by column title; corruptions outside the suite keep their full names."""
     known = CORRUPTIONS[entry.suite]
     by_type = {short_name(name) if name in known else name: value for name, value in summary.by_corruption.items()}
     by_severity = {f"sev {level}": value for level, value in summary.by_severity.items()}
@@ -73,13 +73,17 @@ def _by_column(entry: CorruptedResults, summary: Summary) -> dict[str, float | N
 
 
 def paper_values(entry: CorruptedResults, kind: str) -> dict[str, float]:
-    """Return the paper's numbers for a network, by column (MNIST-C and CIFAR-10-C at sigma 0.25 only)."""
+    """Return the paper's numbers for a network, by column title.
+
+    The result is empty unless the network was certified with the published protocol on MNIST-C or CIFAR-10-C, at sigma
+    0.25 or an unknown noise level.
+    """
     published = canonical_name(entry.dataset or entry.suite) == entry.suite and entry.sigma in (None, 0.25)
     return paper_corruptions(entry.suite, entry.method, kind) if published and not entry.protocol else {}
 
 
 def corruptions_json(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[dict[str, Any]]:
-    """Return JSON-compatible values: the means (mACR, mAcc) with their intervals, and all values they average."""
+    """Return JSON-compatible values: mACR, mAcc, their intervals, and ACR and accuracy by corruption and severity."""
     return [_entry_json(entry, paper) for entry in entries]
 
 

@@ -1,4 +1,7 @@
-"""Create and save matplotlib figures (installed with the extra `plots`); the same figure gives the same bytes."""
+"""Create and save matplotlib figures; saving the same figure again writes the same bytes.
+
+The extra `plots` installs matplotlib.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def save_figure(figure: Any, path: Path) -> None:
     known = figure.canvas.get_supported_filetypes()
     if path.suffix.lstrip(".") not in known:
         raise unknown_name("image format", path.suffix, [f".{kind}" for kind in known])
-    image = io.BytesIO()  # in memory first, since matplotlib fails in many ways on a full disk
+    image = io.BytesIO()  # in memory first, since matplotlib raises many different errors on a full disk
     with matplotlib.rc_context(STYLE):
         figure.savefig(image, dpi=200, format=path.suffix.lstrip("."), metadata=_NO_DATE.get(path.suffix))
     with replacing(path) as part:

@@ -83,9 +83,9 @@ def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
 
 
 def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -> list[Panel]:
-    """Return a panel per radius, with robustness by clean accuracy and a line per method.
+    """Return a panel per radius, with robustness against clean accuracy and a line per method.
 
-    Return no panels unless some method has runs with several settings.
+    Robustness is ACR where the radius is None. Return no panels unless some method has runs with several settings.
     """
     entries = {recipe_of(run): run.entry for run in reversed(runs)}
     table = paper_tables()["tradeoff"]
@@ -100,7 +100,7 @@ def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -
 
 
 def file_name(text: str) -> str:
-    """Replace with hyphens all characters that a file system might reject.
+    """Return a safe file name: hyphens replace characters that a file system might reject.
 
     >>> file_name("my data/CAT-RS, lambda=0.25")
     'my-data-CAT-RS-lambda-0.25'

@@ -18,8 +18,8 @@ from smoothcert.report.palette import HEAT
 def draw_heat_map(networks: Sequence[CorruptedResults], path: Path) -> None:
     """Draw the first heat map that the report page shows for these networks, with the numbers in the cells.
 
-    The heat map shows the ACR of a single network by severity, or of several networks at one severity. The file may
-    have any type that matplotlib supports.
+    The heat map shows the ACR of one network at several severities, or of several networks at one severity. The file
+    may have any type that matplotlib supports.
     """
     title, values = next(iter(corruption_maps(networks).items()))
     shown = heat_map(title, {key: value for key, value in values.items() if key[0] != "mean (paper)"})

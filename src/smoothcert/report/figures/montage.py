@@ -1,4 +1,4 @@
-"""Draw an image under all corruptions, as in figures 7 and 8 of the paper."""
+"""Draw one image with each of the corruptions, as in figures 7 and 8 of the paper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Picture = NDArray[np.uint8]
 def corruption_pictures(
     corrupted: CorruptedSet, image: int, severity: int = 3, data_dir: str | Path | None = None
 ) -> dict[str, Picture]:
-    """Return an image under every available corruption, by name; the clean image, if available, comes first."""
+    """Return one image with each available corruption, by name of the corruption; the clean image, if any, is first."""
     if not corrupted.available:
         raise UsageError(f"{corrupted.folder} contains none of the corruptions {', '.join(corrupted.corruptions)}.")
     clean = corrupted.find_clean(data_dir)

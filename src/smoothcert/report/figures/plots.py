@@ -45,7 +45,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """A panel of robustness by clean accuracy, with one line per method.
+    """A panel of robustness against clean accuracy, with one line per method.
 
     Robustness is certified accuracy at `radius`, or ACR if `radius` is None.
     """
@@ -68,7 +68,7 @@ Panel = Curves | Tradeoff | Distributions
 def plot_certified_accuracy(entries: Sequence[Entry], path: Path, title: str = "") -> None:
     """Plot certified accuracy against radius, one curve per entry, and save the figure.
 
-    The suffix of `path` selects the format: any that matplotlib supports.
+    The suffix of `path` selects one of the formats that matplotlib supports.
     """
     save_figure(_draw([Curves(title, {entry.name: entry.results for entry in entries})], (5.2, 3.6)), path)
 
@@ -102,9 +102,9 @@ def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
 
 
 def _add_legend(figure: Any) -> None:
-    """Add a legend to each panel, or a common one below the figure.
+    """Add a legend to each panel, or one shared legend below the figure.
 
-    The common legend is used if one panel shows all lines, and there are several panels or more than four lines.
+    The legend is shared if one panel contains all lines, and there are several panels or more than four lines.
     """
     lines = [axes.get_legend_handles_labels() for axes in figure.axes]
     named = {name: handle for handles, names in lines for handle, name in zip(handles, names, strict=True)}
@@ -134,8 +134,8 @@ def _add_legend_below(figure: Any, named: Mapping[str, Any]) -> None:
 def _line_styles(names: Iterable[str]) -> list[tuple[int, Any]]:
     """Return a color index and a dash pattern for each curve.
 
-    A method has the same color in every figure. Its variants share this color and differ in dashes; other runs have
-    colors that no method in the plot uses, as long as there are any.
+    A method has the same color in every figure. Its variants share this color and differ in dashes. Other runs get
+    colors that no method in the plot uses or, if none are left, any colors.
     """
     methods = [_method_index(name) for name in names]
     free = [index for index in range(len(_COLORS)) if index not in methods] or list(range(len(_COLORS)))
@@ -197,7 +197,7 @@ def _draw_tradeoff(axes: Any, panel: Tradeoff) -> None:
 
 
 def _label_settings(figure: Any, panels: Sequence[Panel]) -> None:
-    """Write settings next to their points where they do not overlap anything."""
+    """Label points with their settings, wherever a label does not overlap anything."""
     from matplotlib.transforms import Bbox
 
     figure.draw_without_rendering()  # computes the layout
@@ -213,7 +213,7 @@ def _label_settings(figure: Any, panels: Sequence[Panel]) -> None:
 
 
 def _label_point(axes: Any, text: str, place: Any, taken: list[Any]) -> None:
-    """Write a label right, left, above or below a point, at the first free position."""
+    """Write a label to the right or left of a point, above it or below it, if one of these positions is free."""
     for offset, side in (((5, -2), "left"), ((-5, -2), "right"), ((0, 6), "center"), ((0, -11), "center")):
         label = axes.annotate(text, place, offset, textcoords="offset points", ha=side, fontsize=6.5)
         label.set_in_layout(False)
@@ -225,7 +225,10 @@ def _label_point(axes: Any, text: str, place: Any, taken: list[Any]) -> None:
 
 
 def _coordinates(results: Results, radius: float | None) -> tuple[float, float]:
-    """Return clean accuracy and certified accuracy at `radius`, both in percent; if `radius` is None, ACR instead."""
+    """Return clean accuracy, and certified accuracy at `radius` or, if `radius` is None, ACR.
+
+    Accuracies are in percent.
+    """
     clean, robust = 100 * certified_accuracy(results.radius, results.correct, [0.0, radius or 0.0])
     acr = average_certified_radius(results.radius, results.correct)
     return float(clean), acr if radius is None else float(robust)

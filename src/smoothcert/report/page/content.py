@@ -1,4 +1,4 @@
-"""Build the report page's data as JSON-compatible values; its scripts draw charts and compute statistics from them."""
+"""Build the JSON-compatible data from which the report page's scripts draw charts and compute statistics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHARE_EDGES = (
     *(tenth / 10 for tenth in range(10)),
     *(0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 1.0),
 )
-"""Edges of the histograms of vote shares: finer toward 1, where the radius grows without bound."""
+"""Bin edges of the histograms of vote shares; bins are narrower near 1, where the radius grows without bound."""
 
 _LONGEST_TEXT = 5000  # longer texts are encoded images
 
@@ -92,7 +92,7 @@ def build_content(
 def varied_options(runs: Sequence[Run]) -> list[Json | None]:
     """Return, for each run, the numerical option that varies among the runs of its method, dataset and noise level.
 
-    The result contains the option's name and value, or None if not exactly one numerical option varies.
+    Each item contains the option's name and value; it is None unless exactly one numerical option varies.
     """
     groups: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
     for position, run in enumerate(runs):
@@ -157,7 +157,7 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
 
 
 def _images_json(runs: Sequence[Run], grid: RadiusGrid) -> Json:
-    """Return all runs' compressed image codes, the distinct lists of image indices, and which list each run has."""
+    """Return the compressed image codes of all runs, the distinct lists of image indices, and each run's list."""
     lists: dict[tuple[int, ...], int] = {}
     which, codes = [], []
     for run in runs:
@@ -177,7 +177,9 @@ def _compact(indices: Sequence[int]) -> Json | list[int]:
 
 
 def without_folders(content: Any) -> Any:
-    """Replace absolute paths in all texts with their last part, since the report page is meant to be shared.
+    """Replace absolute paths, and paths that start with `~` or `..`, with their last part in all texts.
+
+    The report page is meant to be shared, so it should not contain the names of private folders.
 
     >>> without_folders({"a": ["no file /home/me/data/mnist.npz here", "1/2"]})
     {'a': ['no file mnist.npz here', '1/2']}

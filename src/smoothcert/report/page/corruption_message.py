@@ -20,7 +20,7 @@ from smoothcert.statistics.metrics import Estimate
 
 
 def without_clean_run(networks: Sequence[CorruptedResults], entries: Sequence[Entry]) -> dict[str, list[str]]:
-    """Return the names of networks without results on clean images, keyed by the clean dataset."""
+    """Return the names of the networks that have no results on clean images, by name of the clean dataset."""
 
     def key(result: CorruptedResults | Entry) -> tuple[str, str, float | None]:
         return _clean_name(result.dataset), result.method or result.name, result.sigma
@@ -80,7 +80,7 @@ def corruption_message(networks: Sequence[CorruptedResults], runs: Sequence[Run]
 
 
 def _clean_accuracies(percentages: Mapping[str, float | None]) -> str:
-    """Return a sentence on accuracies on the same images before corruption, or nothing if one is unknown."""
+    """Return a sentence about accuracy on the same images before corruption, empty if any accuracy is unknown."""
     if None in percentages.values():
         return ""
     values = [f"{name} {percentage:.1f} %" for name, percentage in percentages.items()]
@@ -95,7 +95,7 @@ def _trained(network: CorruptedResults, runs: Sequence[Run]) -> Trained:
 
 
 def _by_corruption(first: CorruptedResults, own: Summary, others: Mapping[str, Summary]) -> str:
-    """Count the corruptions on which a network is best, and name the corruption on which it is furthest behind.
+    """State on how many corruptions a network is best, and on which corruption it is furthest behind.
 
     Values are compared as printed; equal values are ties.
     """
@@ -121,7 +121,7 @@ def _by_corruption(first: CorruptedResults, own: Summary, others: Mapping[str, S
 
 
 def _corruption_lead(first: CorruptedResults, second: CorruptedResults) -> Estimate | None:
-    """Return the paired difference in mean ACR over the corruptions and images that both networks have."""
+    """Return the paired difference in mean ACR, over corruptions and images for which both networks have results."""
     keys = [key for key in first.parts if key in second.parts and key[0] in first.corruptions]
     images = [np.intersect1d(first.parts[key].images, second.parts[key].images) for key in keys]
     shared = images[0] if images else np.array([], dtype=np.int64)

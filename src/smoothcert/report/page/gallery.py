@@ -1,4 +1,4 @@
-"""Image gallery of the report page: a sheet of images per dataset, and each run's results and votes for them."""
+"""Image gallery of the report page: one PNG of test images (a sheet) per dataset, and each run's results and votes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smoothcert.runtime.typed_files import Json
 Load = Callable[[str], Pictures]
 """Returns the test images of a dataset; raises SmoothcertError if they are not available."""
 
-_BUDGET = 320_000  # bytes of the image sheets of all datasets in a page
+_BUDGET = 320_000  # bytes for the image sheets of all datasets on a page
 _CLASSES = 5  # classes shown per image: the ones with the most votes
 
 
@@ -84,7 +84,7 @@ def _picks_json(run: Run, votes: Votes | None, picks: Picks, indices: Sequence[i
 
 
 def _verdicts(run: Run, indices: Sequence[int]) -> Json:
-    """Return the run's radius and prediction for each image; None for images that the run did not certify."""
+    """Return the run's radius and prediction for each image; None for images without a result."""
     results = run.entry.results
     row_of = {int(index): row for row, index in enumerate(results.idx)}
     rows = [row_of.get(index) for index in indices]

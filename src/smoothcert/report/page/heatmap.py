@@ -12,7 +12,7 @@ from smoothcert.report.tables.paper_numbers import method_rank
 
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 HeatMapValues = Mapping[tuple[str, int | str], float]
-"""Values by (corruption, severity), or by (corruption, network) if there is a single severity."""
+"""Values by (corruption, severity) or, if there is a single severity, by (corruption, network)."""
 
 
 def heat_map(title: str, results: HeatMapValues) -> dict[str, Any]:
@@ -34,10 +34,10 @@ def heat_map(title: str, results: HeatMapValues) -> dict[str, Any]:
 
 
 def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, HeatMapValues]:
-    """Return, by title, a heat map of each measure per network, or one for all networks with a single severity.
+    """Return heat maps of each measure by title: one per network, or a joint one for networks with a single severity.
 
-    Corruptions are in the suite's order, followed by corruptions held out of the mean. Networks in one map are compared
-    on the images that they share; if they share none, their names state the numbers of images.
+    Corruptions are in the suite's order, followed by corruptions that do not count toward the mean. A joint map shows
+    results on the images that its networks share; if they share none, the column titles state the numbers of images.
     """
     maps: dict[str, dict[tuple[str, int | str], float]] = {}
     columns = sorted(_columns(entries), key=lambda column: method_rank(column[0].method))
@@ -63,7 +63,7 @@ def _one_severity(entry: CorruptedResults) -> bool:
 def _columns(entries: Sequence[CorruptedResults]) -> Iterator[tuple[CorruptedResults, str, str]]:
     """Yield each network with its column title and a suffix for its map's title.
 
-    Networks in one map are restricted to the images that they share, if there are any.
+    The results of networks in a joint map are restricted to the images that they share, if there are any.
     """
     for group in corruption_groups(entries):
         together = [entry for entry in group if _one_severity(entry)]
@@ -82,7 +82,7 @@ def _by_severity(entry: CorruptedResults, summary: Summary) -> HeatMapValues:
 
 
 def _by_network(entry: CorruptedResults, summary: Summary, column: str, printed: float | None) -> HeatMapValues:
-    """Return a network's column: the corruptions that count toward the mean, the means, and the other corruptions."""
+    """Return a network's column: corruptions that count toward the mean, then the mean, then other corruptions."""
     means = [("mean", summary.mean.value)] + ([] if printed is None else [("mean (paper)", printed)])
     rows = [(name, summary.by_corruption[name]) for name in (*entry.corruptions, *entry.held_out)]
     rows[len(entry.corruptions) : len(entry.corruptions)] = means

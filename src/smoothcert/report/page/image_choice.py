@@ -15,18 +15,18 @@ from smoothcert.results.records import Results
 
 KINDS = ("most robust", "least robust", "wrong", "abstained")
 _MAX_IMAGES = 8  # per kind and run
-_EXTREME = 0.02  # share of images that count as most or least robust
+_EXTREME = 0.02  # share of a run's images that are candidates of each kind, except abstentions
 
 Picks = dict[str, list[int]]
 """Rows of a results file by kind."""
 
 
 def candidates(results: Results) -> Picks:
-    """Return the rows of each kind, most interesting first.
+    """Return the candidate rows of each kind in `KINDS`, most interesting first.
 
-    These are the correct images with the largest and with the smallest radii, the wrong images with the largest radii
-    (2 % of all images for each of these kinds, at least 8), and all abstentions. The most robust images include all
-    ties for the largest radius.
+    The candidates are the correct images with the largest and with the smallest radii, the wrong images with the
+    largest radii (2 % of all images for each of these kinds, at least 8), and all abstentions. The most robust images
+    include all ties for the largest radius.
     """
     correct = np.flatnonzero(results.correct & (results.predict >= 0))
     wrong = np.flatnonzero(~results.correct & (results.predict >= 0))
@@ -57,7 +57,7 @@ def choose(runs: Sequence[Results], room: int) -> list[Picks]:
         chosen = [{kind: rows[:most] for kind, rows in picks.items()} for picks in ranked]
         if len(shown_images(runs, chosen)) <= room:
             break
-    kept = set(shown_images(runs, chosen)[:room])  # even one image per kind and run can be more than `room`
+    kept = set(shown_images(runs, chosen)[:room])  # one image per kind and run may already exceed `room`
     for results, picks in zip(runs, chosen, strict=True):
         for kind, rows in picks.items():
             sign = 1 if kind == "least robust" else -1

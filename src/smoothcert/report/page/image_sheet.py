@@ -29,7 +29,7 @@ class Pictures:
 
 
 def check_same_dataset(results: Results, pictures: Pictures) -> None:
-    """Raise if the results are not for these images."""
+    """Raise if the results were not obtained on these images."""
     sha256 = results.about.get("settings", {}).get("data", {}).get("sha256", "")
     known = results.idx.max() < len(pictures.labels)
     if sha256 not in ("", pictures.sha256) or not known or (pictures.labels[results.idx] != results.label).any():
@@ -37,9 +37,9 @@ def check_same_dataset(results: Results, pictures: Pictures) -> None:
 
 
 def make_sheet(indices: ArrayLike, pictures: Pictures) -> tuple[bytes, list[int], int]:
-    """Return a PNG with the images in one column, the [width, height] of each image, and the factor of shrinking.
+    """Return a PNG with the images in one column, the [width, height] of each image, and the reduction factor.
 
-    A shrunk image has at most 64 pixels per side.
+    Images are reduced to at most 64 pixels per side.
     """
     pixels = pictures.pixels(np.asarray(indices, dtype=np.int64))
     shrink = -(-max(pixels.shape[1:3]) // _LARGEST_SIDE)

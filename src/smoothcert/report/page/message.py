@@ -28,7 +28,7 @@ from smoothcert.training.config import TrainConfig
 def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Sequence[str]]) -> list[Json]:
     """Return the message and the best run per radius of each dataset; runs are in the order of the table's rows.
 
-    `absent` contains, by dataset, the names of networks that have results on its corrupted images only.
+    `absent` contains, by dataset, the names of networks that have results on corrupted images only.
     """
     positions = {id(row): position for position, row in enumerate(table.rows)}
     configs = {id(row): run.config for row, run in zip(table.rows, runs, strict=True)}
@@ -102,7 +102,7 @@ def _headline(leads: Sequence[Lead], dataset: str | None) -> str:
 
 
 def _acr_lines(leads: Sequence[Lead]) -> list[Json]:
-    """Return a line per noise level: the method with the largest ACR, and its lead over the next method."""
+    """Return a line per noise level: the run with the largest ACR, and its lead over the best run of another method."""
     lines = []
     for lead in leads:
         text = f"{_name(lead.first)} {lead.first.acr.value:.3f}"
@@ -141,13 +141,13 @@ def _radius_sentence(best: Sequence[BestAt]) -> list[Json]:
 
 
 def _winners(at: BestAt) -> str:
-    """Name the best run at a radius, and the next method's best run too if both accuracies are printed alike."""
+    """Name the best run at a radius, and the best run of the next method if its printed accuracy is equal."""
     level = at.second is not None and f"{at.accuracy:.1f}" == f"{at.second_accuracy:.1f}"
     return listed([_name(row) for row in (at.first, at.second if level else None) if row])
 
 
 def _cost_sentence(leads: Sequence[Lead], configs: Mapping[int, TrainConfig | None]) -> list[Json]:
-    """Compare the training cost of the best and the next method, at the noise level with the largest ACR."""
+    """Compare the training costs of the best and the second-best method, at the noise level with the largest ACR."""
     lead = max(leads, key=lambda lead: (lead.second is not None, lead.first.acr.value))
     if lead.second is None:
         return []

@@ -1,4 +1,4 @@
-"""Paired differences in ACR between all runs of a dataset, on the images they share."""
+"""Paired differences in ACR between all pairs of runs on a dataset, on the images that both runs share."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def encode_png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def _filtered(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Apply to each row the PNG filter with the smallest sum of absolute differences."""
+    """Filter each row with the PNG filter that gives the smallest sum of absolute differences."""
     here = pixels.astype(np.int16)
     left, above = np.zeros_like(here), np.zeros_like(here)
     left[:, 1:], above[1:] = here[:, :-1], here[:-1]

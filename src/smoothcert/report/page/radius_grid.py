@@ -17,12 +17,12 @@ from smoothcert.report.tables.entries import Entry
 from smoothcert.results.records import Results
 
 _DIVISIONS = (64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
-_MAX_STEPS = 250  # the code of an image must fit into a byte
+_MAX_STEPS = 250  # so that the code of an image fits into a byte
 
 
 @dataclass(frozen=True)
 class RadiusGrid:
-    """The radii 0, step, 2 step, ..., up to the first one that no image reaches."""
+    """The radii 0, step, 2 step, ..., up to the first radius that no image reaches."""
 
     step: float
     count: int
@@ -33,12 +33,12 @@ class RadiusGrid:
         return self.step * np.arange(self.count).astype(np.float64)
 
     def steps_of(self, radius: ArrayLike) -> NDArray[np.int64]:
-        """Return the index of the largest grid radius that does not exceed each radius."""
+        """Return, for each radius, the index of the largest grid radius that does not exceed it."""
         return np.searchsorted(self.radii, np.asarray(radius, dtype=np.float64), side="right") - 1
 
 
 def choose_grid(largest: float) -> RadiusGrid:
-    """Return the finest grid of at most 250 steps that covers all radii up to `largest`.
+    """Return the finest supported grid that covers all radii up to `largest` in at most 250 steps.
 
     >>> choose_grid(0.95), choose_grid(3.81).step
     (RadiusGrid(step=0.00390625, count=245), 0.015625)
@@ -57,11 +57,11 @@ def grid_for(entries: Sequence[Entry]) -> RadiusGrid:
 
 
 def radius_counts(results: Results, grid: RadiusGrid, chosen: NDArray[np.bool_]) -> list[int]:
-    """Return the number of chosen images in each step of the grid."""
+    """Return, for each step of the grid, the number of chosen images with a radius in this step."""
     return [int(count) for count in np.bincount(grid.steps_of(results.radius[chosen]), minlength=grid.count)]
 
 
 def image_codes(results: Results, grid: RadiusGrid) -> NDArray[np.uint8]:
-    """Return one byte per image, ordered by index: 0 if wrong or abstained, else the image's step plus one."""
+    """Return one byte per image, ordered by index: 0 if wrong or abstained, else one plus the step of its radius."""
     order = np.argsort(results.idx, kind="stable")
     return np.where(results.correct, grid.steps_of(results.radius) + 1, 0)[order].astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Render the report page, one HTML file with styles, scripts and data, using jinja2 (installed with `report`)."""
+"""Render the report page, one HTML file with styles, scripts and data, using jinja2 (from the extra `report`)."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def render_page(
         runs: The runs, as returned by `read_runs`.
         table: The table of these runs.
         title: Title of the page.
-        load: Returns the test images of a dataset by its name; None omits the images from the page.
+        load: Function that returns the test images of a dataset, given its name; None omits the images from the page.
         corruptions: Values of heat maps by title, as returned by `corruption_maps`.
-        networks: Results on corrupted images. The page begins with them if they are at least half as many as the runs.
+        networks: Results on corrupted images. They come first if there are at least half as many networks as runs.
 
     Raises:
         SmoothcertError: If jinja2 is not installed.
@@ -87,7 +87,7 @@ def _about(run: Mapping[str, Any], *, several: bool) -> str:
 
 
 def _summary(runs: Sequence[Mapping[str, Any]], absent: Mapping[str, Sequence[str]]) -> str:
-    """Return the subtitle: runs, datasets, noise levels, numbers of images, networks without runs on clean images."""
+    """Return the subtitle: runs, datasets, noise levels, image counts, and networks without results on clean images."""
     parts = [f"{len(runs)} run{'s' if len(runs) != 1 else ''}"]
     parts += [", ".join(dict.fromkeys(run["datasetName"] for run in runs))]
     sigmas = sorted({run["sigma"] for run in runs if run["sigma"]})

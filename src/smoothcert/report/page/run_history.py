@@ -17,7 +17,7 @@ _NOT_CURVES = ("epoch", "seconds")
 
 
 def training_curves(run: Run, points: int = 100) -> Json | None:
-    """Return the training curves by name, thinned to at most `points` epochs that include the last one."""
+    """Return training curves by name at up to `points` epochs (including the last); None if no epoch is recorded."""
     epochs = list(run.epochs)
     if not epochs:
         return None

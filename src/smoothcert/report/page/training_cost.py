@@ -29,7 +29,7 @@ class Trained:
 
 
 def cost_sentence(networks: Sequence[Trained]) -> str:
-    """State the networks' training cost relative to Gaussian training; name the networks whose cost is not recorded."""
+    """State the networks' training cost relative to Gaussian training; name those whose cost comes from the recipe."""
     settings = {network.name: network.config or network.recipe for network in networks}
     costs = [(name, f"{relative_cost(config):.1f}") for name, config in settings.items() if config]
     if not costs:

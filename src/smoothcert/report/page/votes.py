@@ -24,7 +24,7 @@ class Votes:
     count: Ints
 
     def __getitem__(self, row: int) -> list[tuple[int, int]]:
-        """Return (class, votes) of an image, most votes first."""
+        """Return the (class, votes) pairs of the image in a row, most votes first."""
         entries = slice(*np.searchsorted(self.row, [row, row + 1]))
         pairs = zip(self.label[entries].tolist(), self.count[entries].tolist(), strict=True)
         return sorted(pairs, key=lambda pair: -pair[1])

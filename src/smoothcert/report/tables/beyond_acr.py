@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smoothcert.report.sources import Run
 
 FEWER = (100, 1000, 10_000)
-"""Numbers of votes at which ACR is computed."""
+"""Numbers of votes for which the expected ACR is computed."""
 _GRID = np.linspace(0, 1, 101)
 
 
@@ -94,12 +94,12 @@ def acr_at_fewer(run: Run) -> dict[int, float]:
 
 
 def vote_shares_of(run: Run) -> Floats | None:
-    """Return the share of votes for the label of each image, or None if no votes are stored."""
+    """Return, for each image, the share of votes for its label; None if no votes are stored."""
     return label_shares(_votes(run.path, run)[1], run.entry.results.label) if counts_path(run.path).is_file() else None
 
 
 def distribution_csv(runs: Sequence[Run]) -> str:
-    """Return the empirical distribution of p_A as CSV: the share of images whose p_A is at most p."""
+    """Return the empirical distribution of p_A for each run as CSV: the share of images whose p_A is at most p."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["dataset", "sigma", "method", "p", "share"])
@@ -112,7 +112,7 @@ def distribution_csv(runs: Sequence[Run]) -> str:
 
 
 def _votes(path: Path, run: Run) -> tuple[Any, Any]:
-    """Return the votes [images, classes] of both stages, in the order of the rows."""
+    """Return the votes [images, classes] of selection and estimation, in the order of the run's rows."""
     table = read_vote_table(path)
     place = {int(idx): row for row, idx in enumerate(table.idx)}
     rows = [place[idx] for idx in run.entry.results.idx.tolist()]

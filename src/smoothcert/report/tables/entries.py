@@ -33,7 +33,7 @@ class Entry:
     protocol: str = ""  # differences from the published CERTIFY, empty if there are none
     paper: tuple[str | None, str] = (None, "")  # table (None: the main one) and setup of the matching row in the paper
     seed: int | None = None  # set if runs differ in their seed only
-    cost: float | None = None  # of training, in forward passes per training image
+    cost: float | None = None  # of training per image, in units of a forward pass
     qualifier: str = ""  # distinguishes runs with the same name, dataset and noise level
 
     @property
@@ -44,7 +44,7 @@ class Entry:
 
     @property
     def group(self) -> tuple[str, float]:
-        """Dataset and noise level (0 if unknown): rows with equal values form a block of the table."""
+        """Dataset and noise level (0 if unknown): rows with equal values, on equal images, are a group of the table."""
         return (self.dataset or "", self.sigma or 0.0)
 
     @property
@@ -99,7 +99,7 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     ensemble = settings.get("model", {}).get("ensemble")
     label = name or method_title(method, own or results.name)
     architecture = settings.get("model", {}).get("architecture")
-    if architecture and not is_bundled(architecture) and not ensemble:  # a user's network: not a row of the paper
+    if architecture and not is_bundled(architecture) and not ensemble:  # a user's network, which is not in the paper
         own, method = f"{method} ({architecture})", ""
         label = name or f"{label}, {architecture}"
     if ensemble and not name:
@@ -117,7 +117,7 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
 
 
 def _describe_ensemble(ensemble: Mapping[str, Any]) -> str:
-    """Describe an ensemble, which has no row in the paper, by its size and consensus.
+    """Describe an ensemble by its size and consensus; the paper has no row for ensembles.
 
     >>> _describe_ensemble({"members": [{}, {}, {}], "consensus": 2})
     'ensemble of 3, consensus 2'

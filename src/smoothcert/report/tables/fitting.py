@@ -84,7 +84,7 @@ def short_name(name: str, width: int) -> str:
 
 
 def _with_curves(shown: Sheet, table: Table) -> Sheet:
-    """Add a column of sparklines; the line with the paper's numbers has none."""
+    """Add a column of sparklines, empty in the lines with the paper's numbers."""
     after, groups = shown.titles.index("method") + 1, []
     for rows, lines in zip(table.groups(), shown.groups, strict=True):
         curves = iter([curve_line(row.entry.results, table.radii[-1]) for row in rows])
@@ -94,7 +94,7 @@ def _with_curves(shown: Sheet, table: Table) -> Sheet:
 
 
 def _headings(table: Table) -> tuple[str, ...]:
-    """Return a heading for each group: dataset, noise level and, if not equal in all rows, the number of images."""
+    """Return a heading for each group: dataset, noise level and, if it differs between rows, the number of images."""
     several = len({len(row.entry.results) for row in table.rows}) > 1
     headings = []
     for rows in table.groups():

@@ -39,7 +39,7 @@ TEXT_COLUMNS = ("dataset", "method", "curve", "corruption", "recipe", "model", "
 
 @dataclass(frozen=True)
 class Sheet:
-    """A printable table: column titles and groups of lines, with the text above the table and above each group."""
+    """A printable table: column titles, groups of lines, a note above the table, and a heading above each group."""
 
     titles: list[str]
     groups: list[Lines]
@@ -73,7 +73,7 @@ def sheet(table: Table | Sheet) -> Sheet:
 
 
 def row_lines(row: TableRow, table: Table, paper: PaperRow | None = None) -> Lines:
-    """Return the line of a row, followed by the paper's numbers if `paper` or the row contains them."""
+    """Return a line with a run's numbers and, if `paper` or `row.paper` is given, a line with the paper's numbers."""
     entry = row.entry
     dataset = [Cell(dataset_title(entry.dataset))] if table.several_sets else []
     cells = [
@@ -90,7 +90,7 @@ def row_lines(row: TableRow, table: Table, paper: PaperRow | None = None) -> Lin
         cells.append(Cell(f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]" if gap else "-"))
     cells += [Cell(f"{len(entry.results):,}"), Cell(f"{entry.n:,}" if entry.n else "?")]
     paper = paper or row.paper
-    if paper is None or entry.seed is not None:  # for several seeds, the table of means has the paper's number
+    if paper is None or entry.seed is not None:  # for several seeds, the paper's numbers are in the table of means
         return [cells]
     accuracy = [paper.accuracy.get(round(radius, 6)) for radius in table.radii]
     accuracy += [paper.linf.get(epsilon) for epsilon in table.linf]
@@ -119,8 +119,8 @@ def to_text(table: Table | Sheet) -> str:
 def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterator[list[tuple[str, str]]]:
     """Yield the lines of an aligned table, with a rule above each group, as pieces of (text, mark).
 
-    `marks` maps the mark of a cell to the text that is appended to the cell. The pieces of a rule have the mark "rule",
-    and the pieces of the titles the mark "title".
+    `marks` maps the mark of a cell to the text that is appended to the cell. Rules are marked "rule", and column titles
+    are marked "title".
     """
     after = " " if marks else ""
     titles = [[Cell(title, "title") for title in printed.titles]]
@@ -146,18 +146,18 @@ def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterat
 
 @dataclass(frozen=True)
 class TextFormat:
-    """A text format of tables. The buttons of the report page that copy its table use the same formats.
+    """Text format of tables, used for files and by the report page's buttons that copy the table.
 
     Attributes:
-        head: Text before the titles; `{columns}` stands for a letter per column, l or r.
+        head: Text before the titles; `{columns}` stands for one letter per column, l (left-aligned) or r.
         row: Text before, between and after the cells of a line.
-        align: Cells of an additional line below the titles, for left- and right-aligned columns; may be empty.
+        align: Cells for left- and for right-aligned columns in an additional line below the titles; empty for no line.
         rule: Line above each group.
         foot: Text at the end.
-        marks: Text before and after the best, second-best and grayed values.
+        marks: Texts before and after a value with the mark "best", "second" or "worse".
         escapes: Replacements of characters in cells.
         titles: Replacements of words in titles.
-        quotes: Quote cells that contain a comma, a quote or a line break, and write numbers without commas.
+        quotes: If True, quote cells that contain a comma, quote or line break, and remove commas from numbers.
     """
 
     head: str = ""
@@ -228,7 +228,10 @@ TEXT_FORMATS = {
     ),
     ".csv": TextFormat(row=("", ",", "\n"), quotes=True),
 }
-"""Markdown and LaTeX (with booktabs) mark the best in bold and the second best underlined; CSV has plain numbers."""
+"""Formats by file extension.
+
+Markdown and LaTeX (with booktabs) print the best value in bold and underline the second best; CSV has plain numbers.
+"""
 
 
 to_markdown = TEXT_FORMATS[".md"].write

@@ -25,7 +25,7 @@ def paired_gap(first: Entry, second: Entry) -> Estimate | None:
 def paired_accuracy_gap(first: Entry, second: Entry) -> Estimate | None:
     """Return the clean accuracy of `first` minus that of `second` on shared images; None if they share fewer than two.
 
-    Both are shares between 0 and 1.
+    Both accuracies are shares between 0 and 1.
     """
     one, two = first.results, second.results
     _, here, there = np.intersect1d(one.idx, two.idx, assume_unique=True, return_indices=True)
@@ -35,7 +35,7 @@ def paired_accuracy_gap(first: Entry, second: Entry) -> Estimate | None:
 
 
 def normal_estimate(values: NDArray[np.float64]) -> Estimate:
-    """Return the mean of values with its normal 95 % interval, which the report page's scripts recompute.
+    """Return the mean of values with its normal 95 % interval; the report page's scripts use the same formula.
 
     >>> normal_estimate(np.array([0.0, 1.0, 2.0])).standard_error
     0.5773502691896258

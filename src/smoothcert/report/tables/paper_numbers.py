@@ -28,7 +28,7 @@ OTHER_METHODS = {"smoothadv-consistency": "SmoothAdv + Consistency", "first-fail
 """Names of methods that the paper's tables omit."""
 
 ALIASES = {"cat-rs": "catrs", "cat_rs": "catrs", "cohen": "gaussian", "salman": "smoothadv", "stab": "stability"}
-"""Method names used by published results files."""
+"""Methods by the alternative names that published results files use."""
 
 _LINF_TABLE = "tab:l_infty_robustness"  # additional l_inf columns for rows of the main table
 _METRICS = ("acr", "certified_accuracy", "acr_std", "titanx_pascal_hours", "linf_certified_accuracy")
@@ -85,7 +85,7 @@ def paper_row(
     tables = (table,) if table else (main_table, _LINF_TABLE)
     rows = [row for row in paper_numbers() if row["table"] in tables]
     rows = [row for row in rows if (row["dataset"], row["setup"]) == (dataset, setup)]
-    if any(row["method"] == method for row in rows) or not setup:  # ablations list their baseline under CAT-RS
+    if any(row["method"] == method for row in rows) or not setup:  # in ablation tables, every row has the method CAT-RS
         rows = [row for row in rows if row["method"] == method]
     rows = [row for row in rows if sigma and float(row["sigma"]) == sigma]
     values = {name: {row["key"]: float(row["value"]) for row in rows if row["metric"] == name} for name in _METRICS}

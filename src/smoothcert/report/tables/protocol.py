@@ -59,7 +59,7 @@ def _stopping_rule(stop: Mapping[str, Any], dataset: str | None) -> str:
         f"{stop['seconds']:g} s" if "seconds" in stop else "",
         "betting" if stop.get("confidence") == "betting" else "",
         "at " + " ".join(f"{radius:g}" for radius in radii) if radii and radii != list(radius_grid(dataset)) else "",
-        *(f"{key} {stop[key]}" for key in sorted(stop.keys() - _STOP_FIELDS)),  # options of newer rules
+        *(f"{key} {stop[key]}" for key in sorted(stop.keys() - _STOP_FIELDS)),  # options of newer versions
     ]
     return " ".join(part for part in parts if part)
 
@@ -72,7 +72,7 @@ def _cascade(cascade: Mapping[str, Any]) -> str:
 def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> None:
     """Raise if the entries cannot share a table.
 
-    Protocols may differ, since the rows' names state them; with `paper`, all must be the published protocol.
+    Protocols may differ, since the rows' names state them; with `paper`, all entries must use the published protocol.
     """
     norms = {entry.settings.get("norm", "l2") for entry in entries}
     if len(norms) > 1:

@@ -27,7 +27,7 @@ class SeedRow:
 
 def over_seeds(rows: Sequence[TableRow]) -> list[SeedRow]:
     """Average the rows that share a dataset, noise level and name."""
-    seeds: dict[tuple[Any, str], list[TableRow]] = {}  # seeds of two settings of a method may alternate in a table
+    seeds: dict[tuple[Any, str], list[TableRow]] = {}  # not groupby: rows of two settings may alternate
     for row in rows:
         seeds.setdefault((row.entry.group, row.entry.name), []).append(row)
     averaged = []
@@ -52,7 +52,7 @@ def _cells(row: SeedRow) -> list[Cell]:
     texts += [f"{row.mean:.4f}", deviation]
     if row.paper and row.paper.acr_std is not None:
         texts += [f"{row.paper.acr:.4f}", f"{row.paper.acr_std:.4f}"]
-    else:  # the paper has a single seed, printed with three decimals
+    else:  # the paper reports one seed, with three decimals
         texts += [f"{row.paper.acr:.3f}" if row.paper else "", ""]
     return [Cell(text) for text in texts]
 

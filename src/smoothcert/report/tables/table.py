@@ -18,7 +18,7 @@ from smoothcert.statistics import metrics
 
 @dataclass(frozen=True)
 class TableRow:
-    """Numbers of one run, accuracies in percent; `marks` maps a column to "best", "second" or "worse"."""
+    """Numbers of one run, with accuracies in percent; `marks` maps a column to "best", "second" or "worse"."""
 
     entry: Entry
     acr: metrics.Estimate
@@ -31,7 +31,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows and the radii of their accuracies; `baseline` names the entry that is subtracted in differences."""
+    """Rows and the radii of their accuracies; differences in ACR are relative to the entry named `baseline`."""
 
     rows: tuple[TableRow, ...]
     radii: tuple[float, ...]
@@ -67,16 +67,17 @@ def build_table(
     paper: bool = False,
     gray: bool = False,
 ) -> Table:
-    """Return the table of several runs, methods in the paper's order.
+    """Return the table of several runs, with methods in the paper's order.
 
     Args:
         entries: The runs, as returned by `describe`.
         radii: l2 radii of the accuracy columns. Default: the paper's radii for the dataset; for several datasets, the
             longest of these lists.
         linf: l_inf radii of further accuracy columns.
-        baseline: Name or method of the entry to compare ACR with, on the images they share.
+        baseline: Name or method of the entry with which other entries are compared in ACR, on shared images.
         paper: Attach the paper's numbers to the rows.
-        gray: Mark accuracies that are lower than with Gaussian training of at most the same cost.
+        gray: Mark accuracies that are lower than those of a Gaussian run with at most the same training cost or, if all
+            Gaussian runs cost more, those of the cheapest one.
 
     Raises:
         UsageError: If the radii are invalid, or the entries cannot be compared.
@@ -151,10 +152,9 @@ def _mark_rows(rows: Sequence[TableRow]) -> None:
 
 
 def _mark_worse(rows: Sequence[TableRow]) -> None:
-    """Mark the accuracies of each row that are lower than with Gaussian training of at most the same cost.
+    """Mark the accuracies of each row that are lower than those of a Gaussian run with a similar training cost.
 
-    The row is compared with the most expensive Gaussian run that costs no more than the row or, if there is none, with
-    the cheapest Gaussian run.
+    The Gaussian run is the most expensive one that costs no more than the row or, without one, the cheapest one.
     """
     gaussians = sorted((row for row in rows if row.entry.method == "gaussian"), key=lambda row: row.entry.cost or 0.0)
     for row in rows:

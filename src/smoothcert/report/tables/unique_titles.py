@@ -25,7 +25,7 @@ def make_titles_unique(runs: Sequence[Run]) -> list[Run]:
 
 
 def _distinctions(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return the `seed` of each run, or else a `qualifier`, that tells all runs apart."""
+    """Return, for each run, the `seed` or `qualifier` that distinguishes it from the other runs."""
     seeds = [run.config.seed for run in runs if run.config]
     others = [replace(run.config, seed=0, name="any") for run in runs if run.config]
     if len(set(seeds)) == len(runs) and all(other == others[0] for other in others):

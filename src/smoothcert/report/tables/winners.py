@@ -15,10 +15,10 @@ from smoothcert.statistics.metrics import Estimate
 
 @dataclass(frozen=True)
 class Lead:
-    """The row with the largest ACR at a noise level; `ahead` is its paired lead over the next method, if any."""
+    """The row with the largest ACR at a noise level; `ahead` is its paired lead over `second`."""
 
     first: TableRow
-    second: TableRow | None
+    second: TableRow | None  # the best row of another method
     ahead: Estimate | None
     clean: TableRow  # the row with the highest clean accuracy
     cleaner: Estimate | None  # its paired lead in clean accuracy over `first`, as a share
@@ -30,7 +30,7 @@ class Lead:
 
     @property
     def costs_accuracy(self) -> bool:
-        """True if another row has a significantly higher clean accuracy than the first."""
+        """True if another row has a significantly higher clean accuracy than `first`."""
         return self.cleaner is not None and self.cleaner.low > 0
 
 
@@ -67,7 +67,7 @@ def leads_by_sigma(rows: Sequence[TableRow]) -> list[Lead]:
 
 
 def best_by_radius(rows: Sequence[TableRow], radii: Sequence[float]) -> list[BestAt]:
-    """Return the best row of any noise level at each radius at which some image is certified."""
+    """Return, for each radius at which an image is certified, the best row at any noise level."""
     best = (_best_at(rows, number, radius) for number, radius in enumerate(radii))
     return [at for at in best if at.accuracy > 0]
 

@@ -1,4 +1,4 @@
-// Directions in which to push an image. Each returns a unit vector; the slider chooses how far to go.
+// Directions in which to push an image. Each function returns a unit vector; the slider sets the length of the push.
 
 const dotProduct = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
 const length = (vector) => Math.sqrt(dotProduct(vector, vector));
@@ -18,8 +18,9 @@ function randomDirection(seed, index) {
 }
 
 /**
- * Find the shortest push that changes a single prediction: step to the nearest of the planes that approximate
- * the boundaries between classes, measured from the image itself, until the answer changes.
+ * Search for the shortest push that changes a single prediction. In each step, planes approximate the boundaries
+ * between classes, and the push moves to the plane nearest to the original image. Return the direction of the shortest
+ * push found, or of the last push if none changes the prediction.
  */
 function* foolOneLook(network, image, label) {
   let change = new Float32Array(PIXELS),
@@ -41,7 +42,7 @@ function* foolOneLook(network, image, label) {
     }
     if (!nearest) break;
     if (largest(Array.from(scores)) !== label && (!best || length(change) < length(best))) best = change;
-    // Half a step: the planes only approximate the boundaries.
+    // After four full steps, take half steps, since the planes only approximate the boundaries.
     change = step < 4 ? nearest.change : change.map((value, i) => 0.5 * (value + nearest.change[i]));
     yield;
   }
@@ -50,8 +51,8 @@ function* foolOneLook(network, image, label) {
 }
 
 /**
- * Find a push of the given length that changes the vote: away from a label, or toward a target. Each step follows the
- * gradient of the class's mean probability over noisy copies, and returns to the sphere.
+ * Search for a push of length at most `size` that changes the vote: away from a label, or toward a target. Each step
+ * follows the gradient of the mean probability of this class over noisy copies; a push that is too long is shortened.
  */
 function* foolTheVote(network, image, { sigma, label, target = -1, size, seed, index }) {
   const noises = Array.from({ length: 2 * IMAGES }, (_, i) =>
@@ -67,7 +68,7 @@ function* foolTheVote(network, image, { sigma, label, target = -1, size, seed, i
       const scores = network.scores(noises.slice(start, start + IMAGES).map((noise) => moved(pushed, noise, 1)));
       scores.forEach((values, lane) => {
         const shares = softmax(values);
-        // Each copy's gradient of log p, weighted by p: the sum is the mean probability's gradient, up to a factor.
+        // The gradient of a copy's probability; the sum over copies is the gradient of the mean, up to a factor.
         const weights = shares.map((share, i) => shares[goal] * ((i === goal ? 1 : 0) - share));
         network.gradient(lane, weights).forEach((value, i) => {
           uphill[i] += value;

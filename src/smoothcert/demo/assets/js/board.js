@@ -32,7 +32,7 @@ class Lane {
     this.zone.firstChild.textContent = `certified to ${radiusText(radius)}`;
   }
 
-  /** Fill a strip with answers at equal distances: -1 for an undecided vote, null for one not counted yet. */
+  /** Fill a strip with answers at equally spaced distances: -1 if the vote is undecided, null if not counted yet. */
   fill(key, answers, original) {
     const runs = [];
     answers.forEach((answer) => {

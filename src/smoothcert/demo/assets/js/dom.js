@@ -1,4 +1,4 @@
-// Building elements, and formatting numbers.
+// Functions that create elements and format numbers.
 
 function element(make, name, properties, children) {
   const made = make(name);

@@ -6,7 +6,7 @@ const LANES = 4 * IMAGES; // bytes of one activation of all images
 /**
  * Assemble the module. Its function
  *   dot(weights, offsets, input, output, count, stride)
- * adds weights[k][j] * input[offsets[k]] over k for four outputs j, and stores them `stride` bytes apart.
+ * sums weights[k][j] * input[offsets[k]] over k for four outputs j, and stores the sums `stride` bytes apart.
  */
 function assembleKernel() {
   const leb = (value) => (value < 128 ? [value] : [(value & 127) | 128, ...leb(value >> 7)]);
@@ -54,7 +54,7 @@ function assembleKernel() {
   ]);
 }
 
-/** Return `dot` in plain JavaScript, for browsers without vector instructions and as a check. */
+/** Return `dot` in plain JavaScript, for browsers without vector instructions and for tests. */
 function plainKernel(memory) {
   const floats = new Float32Array(memory.buffer),
     integers = new Int32Array(memory.buffer),

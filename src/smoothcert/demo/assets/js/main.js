@@ -112,10 +112,10 @@ function remember() {
   history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
 }
 
-// A link to a step (`#attack`) replaces the address: restore it.
+// A link to a step (`#attack`) removes the state from the address: restore it.
 addEventListener("hashchange", () => location.hash.includes("=") || remember());
 
-// Unless the address states a push, the slider moves once by itself, until just inside both certified balls.
+// Unless the address states a push, the slider moves once by itself, to a point just inside both certified balls.
 let show = still || given.has("push") ? null : { frame: 0 };
 
 const slider = h("input", { type: "range", id: "push", min: 0, max: reach(), step: 0.01, value: state.distance });

@@ -63,7 +63,7 @@ class Network {
     }
   }
 
-  /** Add inputs times weights at all positions of a layer; biases are added later. */
+  /** Sum inputs times weights at all positions of a layer; `activate` and `scores` add the biases. */
   multiply(i) {
     const { weights, offsets, input, output } = this.places[i],
       { positions, side } = this.shapes[i],
@@ -113,7 +113,7 @@ class Network {
     );
   }
 
-  /** Return the gradient of a weighted sum of scores with respect to an image of the last call of `scores`. */
+  /** Return the gradient of a weighted sum of scores with respect to image `lane` of the last call of `scores`. */
   gradient(lane, scoreWeights) {
     const [conv1, conv2, fc1, fc2] = this.layers;
     const hidden = this.transposed(fc2, scoreWeights, this.places[3].input / 4 + lane);

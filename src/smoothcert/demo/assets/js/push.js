@@ -1,4 +1,4 @@
-// Attacking all networks, reading the image along the push, and showing it at the slider's position.
+// Attacks all networks, reads the image along the push, and shows the image at the slider's position.
 
 function forgetAttack(network) {
   for (const drop of network.drops ?? []) drop();
@@ -34,7 +34,7 @@ function attack(network) {
   });
 }
 
-/** Read the image along the push: first by single predictions, then by votes, starting with every fifth stop. */
+/** Read the image along the push: first with single predictions, then with votes (every fifth stop first). */
 function followPush(network) {
   const { image } = state.subject,
     { direction } = network;

@@ -117,7 +117,7 @@ function normalQuantile(p) {
   return centered < 0 ? -size : size;
 }
 
-/** Certified l2 radius of Gaussian noise from a bound on the failure probability; 0 if that exceeds one half. */
+/** Certified l2 radius of Gaussian noise from a bound on the failure probability; 0 if the bound exceeds 0.5. */
 const gaussianRadius = (failure, sigma) => Math.max(0, -sigma * normalQuantile(failure)) || 0;
 
 /** Certificate of the class `chosen` from its votes: the class (-1 to abstain), the bound and the radius. */

@@ -30,7 +30,7 @@ const KINDS = {
         (start + i < n0 ? selection : estimation)[label]++;
       });
       report({ selection, estimation, noisy, vote: labels[0] });
-      // Go slower at first, so that the eye can follow: the next batch is due at this time at the earliest.
+      // Start slowly, so that the eye can follow: the next batch is due no earlier than this time.
       yield began + pace * Math.cbrt(start / (n0 + n));
     }
     return { selection, estimation };

@@ -46,7 +46,7 @@ export function ticks([low, high], most = 6) {
 export const tickText = (value) => String(Number(value.toPrecision(6)));
 
 /**
- * Draw a plot into the element `id`, again whenever its width changes.
+ * Draw a plot into the element `id`, and redraw it whenever the width of the element changes.
  * `paint(width)` returns { height, children, marks, alt }; `name` is the name of saved files.
  */
 export function drawPlot(id, name, paint) {
@@ -78,7 +78,7 @@ export function noPlot(id, sentence) {
   byId(id).replaceChildren(h("p", { class: "note" }, sentence));
 }
 
-/** Lay out facets of these heights in rows, equally wide; return their places and the total height. */
+/** Lay out equally wide facets of these heights in rows; return their places and the total height. */
 export function facets(heights, width, { least = 300, gap = 22, top = 0 } = {}) {
   const columns = Math.max(1, Math.min(heights.length, Math.floor((width + gap) / (least + gap))));
   const wide = (width - gap * (columns - 1)) / columns;

@@ -11,7 +11,7 @@ import { pairedDifference, Z } from "./statistics.js";
 const EDGE = { left: 58, right: 10, top: 12, bottom: 40 };
 let unpacked = null;
 
-/** Decompress the steps of all images, by run, on first use. */
+/** Decompress the codes of each run's images on first use: 0 if not correct, else one plus the step of the radius. */
 async function imageSteps() {
   if (unpacked) return unpacked;
   const bytes = Uint8Array.from(atob(data.images.codes), (letter) => letter.charCodeAt(0));
@@ -30,7 +30,7 @@ function imageList(run) {
   return Array.isArray(list) ? list : Array.from({ length: list.count }, (_, i) => list.start + i * list.step);
 }
 
-/** Return both runs' steps of the radius grid for the images that both runs have. */
+/** Return both runs' codes for the images that the runs share. */
 function sharedSteps(first, second, steps) {
   if (data.images.which[first.id] === data.images.which[second.id]) return [steps[first.id], steps[second.id]];
   const position = new Map(imageList(second).map((index, i) => [index, i]));
@@ -48,7 +48,7 @@ function pairOf(first, second) {
   return known ?? (swapped && { ...swapped, gap: -swapped.gap });
 }
 
-/** Return the two runs to compare: the chosen ones, or else the best run and the next one of its noise level. */
+/** Return the two runs to compare: the chosen ones, or else the best run and the next best at the same noise level. */
 function chosenRuns(runs) {
   const chosen = [state.first, state.second].map((id) => runs.find((run) => run.id === id));
   if (chosen[0] && chosen[1]) return chosen;
@@ -165,7 +165,7 @@ async function drawCompare() {
   }
   const steps = await imageSteps();
   const current = chosenRuns(pairedRuns());
-  if (current[0] !== first || current[1] !== second) return; // another choice was made meanwhile
+  if (current[0] !== first || current[1] !== second) return; // the reader has chosen other runs meanwhile
   const curve = pairedDifference(...sharedSteps(first, second, steps), data.grid.count);
   drawDifference(first, second, pair, curve);
   byId("compare-verdict").replaceChildren(...verdict(first, second, pair, curve));

@@ -1,4 +1,4 @@
-// Copies the displayed table in the formats of `smoothcert report --out`, from the descriptions that Python provides.
+// Copies the displayed table in the formats of `smoothcert report --out`, which Python describes in the page's data.
 
 import { data, datasets } from "./data.js";
 import { h } from "./dom.js";
@@ -6,7 +6,7 @@ import { state } from "./state.js";
 
 const NAMES = { ".tex": "LaTeX", ".md": "Markdown", ".csv": "CSV" };
 
-/** Return titles, and lines of { group, cells: [{ text, mark }] }, without the column of datasets. */
+/** Return the titles and the lines { group, cells: [{ text, mark }] } of a table, without the column of datasets. */
 function gridOf(rows) {
   const skipped = datasets.length > 1 ? 1 : 0;
   const titles = data.titles.slice(skipped);
@@ -57,7 +57,7 @@ async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // some browsers do not allow it for local files
+    // some browsers deny local files access to the clipboard
     const area = h("textarea", { class: "unseen" });
     area.value = text;
     document.body.append(area);

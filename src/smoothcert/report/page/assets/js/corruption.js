@@ -1,4 +1,5 @@
-// Heat maps by corruption, and by severity or network, with the best of each row, or as differences from Gaussian.
+// Heat maps by corruption, and by severity or network. They mark the best value of each row, or show differences from
+// Gaussian training.
 
 import { drawPlot, text, textWidth } from "./chart.js";
 import { data } from "./data.js";
@@ -7,7 +8,7 @@ import { fixed, signed } from "./format.js";
 import { panel, setter, state } from "./state.js";
 
 const ROW = 24;
-const LEAST = 35; // width of a column with numbers that are easy to read
+const LEAST = 35; // least width of a column at which its numbers are easy to read
 const baselineOf = (map) => map.columns.findIndex((name) => name.startsWith("Gaussian"));
 
 /** Return the rows of numbers, with a column of means if there are several severities. */
@@ -25,14 +26,14 @@ function rowsOf(map) {
   };
 }
 
-/** Return a color between two colors #rrggbb. */
+/** Mix two colors #rrggbb; `part` is the share of the second color. */
 function mix(from, to, part) {
   const channel = (color, i) => Number.parseInt(color.slice(1 + 2 * i, 3 + 2 * i), 16);
   const mixed = [0, 1, 2].map((i) => Math.round(channel(from, i) + part * (channel(to, i) - channel(from, i))));
   return `#${mixed.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 }
 
-/** Return a color for each value: from light to strong or, for differences, with another color below 0. */
+/** Return the range of the color scale, and a function from values to colors; negative differences differ in hue. */
 function coloring(values, gaps) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const [weak, strong, bad] = [css("--heat-low"), css("--heat-high"), css("--wrong")];
@@ -67,12 +68,12 @@ const namesWidth = (map) => 12 + Math.max(...map.kinds.map((kind) => textWidth(r
 const overhang = (columns) =>
   Math.max(0, ...columns.map((name, i) => 4 + 0.77 * textWidth(name) - LEAST * (columns.length - i - 0.5)));
 
-/** Return the least width of the map at which its numbers are easy to read; on narrower screens it scrolls. */
+/** Return the least width of the map at which its numbers are easy to read; on narrower screens, the map scrolls. */
 const leastWidth = (map, columns) => namesWidth(map) + LEAST * columns.length + overhang(columns);
 
 function paint(map, width) {
   const { columns, rows, gaps, ranked } = rowsOf(map);
-  const digits = Math.max(...map.values.flat()) < 10 ? 3 : 1; // values below 10 are radii, others percentages
+  const digits = Math.max(...map.values.flat()) < 10 ? 3 : 1; // a maximum below 10 means radii, else percentages
   const write = (value) => (gaps ? signed(value, digits) : fixed(value, digits));
   const colors = coloring(
     rows.flat().filter((value) => value !== null),

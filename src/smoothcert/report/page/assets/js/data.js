@@ -1,4 +1,4 @@
-// The page's data.
+// The data that Python has embedded in the page, with derived values.
 
 import { byId } from "./dom.js";
 import { sigmaText } from "./format.js";

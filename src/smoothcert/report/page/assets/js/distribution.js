@@ -32,7 +32,7 @@ function histograms(runs) {
     const edges = Array.from({ length: joined.length + 1 }, (_, i) => i * size * data.grid.step);
     return { edges, places: edges, bins: (run) => bins(run).joined, xTicks: ticks([0, edges[edges.length - 1]], 4) };
   }
-  // Bins of votes are equally wide on the axis: most shares are close to 1, where they matter most.
+  // Bins of vote shares are drawn equally wide: most shares are close to 1, where the radius changes fastest.
   const found = runs.map((run) => countsOf(run.votes).findIndex(Boolean)).filter((i) => i >= 0);
   const from = Math.min(data.shareEdges.indexOf(0.5), ...found);
   const edges = data.shareEdges.slice(from);
@@ -42,7 +42,7 @@ function histograms(runs) {
 
 const voteShare = () => ["vote share p", s("tspan", { dy: 3, "font-size": 9 }, "A")];
 
-/** Draw a run's histogram as a filled ridge; its height is the square root of the share, so that small ones show. */
+/** Draw a run's histogram as a filled ridge; heights are square roots, so that small shares show. */
 function ridge(run, name, { edges, places, bins: binsOf }, x, base, marks) {
   const bins = binsOf(run);
   const color = colorOf(run);

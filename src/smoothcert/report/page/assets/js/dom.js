@@ -54,7 +54,7 @@ export function picker(label, choices, chosen, choose) {
   return h("label", { class: "picker" }, h("span", {}, label), select);
 }
 
-/** Create a bar of segments, given their sizes by CSS class, and colors for some of the classes. */
+/** Create a bar of segments: `parts` maps CSS classes to sizes, and `colors` overrides the colors of classes. */
 export function stackedBar(label, parts, total, colors = {}) {
   const segments = Object.entries(parts).map(([name, size]) =>
     h("span", {

@@ -1,4 +1,4 @@
-// Filters for the whole page: one dataset, noise levels, methods. The chips of methods double as their color key.
+// Filters for the whole page: one dataset, noise levels, methods. The buttons of methods also show their colors.
 
 import { data, datasets } from "./data.js";
 import { byId, h, segmented, setControls, unique } from "./dom.js";

@@ -9,7 +9,7 @@ export function fixed(value, digits) {
   return (even / 10 ** digits).toFixed(digits);
 }
 
-/** Return a share in percent without its sign, computed in the same order as in Python: the rounding depends on it. */
+/** Format a share in percent, without the percent sign; multiply before rounding, as Python does, to round alike. */
 export const points = (share, digits = 1) => fixed(100 * share, digits);
 export const percent = (share, digits = 1) => `${points(share, digits)} %`;
 export const sigmaText = (sigma) => (sigma ? fixed(sigma, 2) : "?");

@@ -1,4 +1,4 @@
-// Names beside points, placed so that they cover neither points nor each other; distant ones get a line to their point.
+// Names beside points, placed so that they cover neither points nor each other. Lines link distant names to points.
 
 import { textWidth } from "./chart.js";
 import { css, s } from "./dom.js";
@@ -47,7 +47,7 @@ function places(x, y, width) {
 }
 
 /**
- * Draw the names of points { x, y, name } inside a frame; a name without any free place is left out.
+ * Draw the names of points { x, y, name } inside a frame; a name is omitted if there is no free place for it.
  * `obstacles` are further boxes { left, top, width, height } that names must not cover.
  */
 export function nameLabels(points, frame, obstacles = []) {
@@ -56,7 +56,7 @@ export function nameLabels(points, frame, obstacles = []) {
   return points.flatMap((point) => {
     const { x, y, name } = point;
     const others = points.filter((other) => other !== point);
-    // Nearer to another point, a name could be mistaken for the name of that point.
+    // A name near another point could be mistaken for the name of that point.
     const wide = others.map((other) => ({ left: other.x - 18, top: other.y - 11, width: 36, height: 22 }));
     const clear = (box) => wide.every((other) => disjoint(box, other));
     const free = (box) => taken.every((other) => disjoint(box, other));

@@ -1,4 +1,4 @@
-// Draws everything, and again when the address, the color scheme or the medium changes.
+// Draws the page, and redraws it when the address, the color scheme or the medium (screen or print) changes.
 
 import "./filters.js";
 import "./message.js";

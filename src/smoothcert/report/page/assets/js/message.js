@@ -18,7 +18,7 @@ const sentences = (message, tag) => [
 
 export const messageOf = () => data.messages.find((message) => message.dataset === state.dataset);
 
-/** Return the shown runs that can be compared, or all if there are none, and a remark on the others. */
+/** Return the shown runs that can be compared, or all shown runs if none can, and a remark on the runs left out. */
 export function comparedRuns() {
   const shown = shownRuns();
   const compared = shown.filter((run) => messageOf().compared.includes(run.id));

@@ -1,6 +1,6 @@
 // Colors stand for methods, or for runs if there is a single method with several runs at a noise level. Methods without
-// a color of their own get colors that no other method on the page has, if enough are left. Dashes tell runs of the same
-// color apart.
+// a color of their own get colors that no other method on the page has, if enough colors are left. Dashes distinguish
+// runs of the same color.
 
 import { data } from "./data.js";
 import { css, s, unique } from "./dom.js";
@@ -47,7 +47,7 @@ export function dashOf(run, runs) {
 
 export const dashed = (dash) => (dash.length ? dash.join(" ") : null);
 
-/** Create a short line in a run's color. */
+/** Create a small rectangle in a run's color. */
 export const swatch = (run) =>
   s(
     "svg",

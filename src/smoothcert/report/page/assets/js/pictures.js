@@ -47,7 +47,7 @@ export function canvasOf(sheet, position, alt, sigma = 0, draw = 0) {
       next = normals(1000003 * draw + sheet.indices[position]);
     sheet.gray ??= isGray(pixels.data);
     const gray = sheet.gray;
-    const scale = (255 * sigma) / sheet.shrink; // the mean of k x k pixels has 1/k of the noise
+    const scale = (255 * sigma) / sheet.shrink; // averaging k x k pixels divides the noise level by k
     for (let i = 0; i < pixels.data.length; i += 4) {
       const same = gray ? scale * next() : 0;
       for (let channel = 0; channel < 3; channel++) pixels.data[i + channel] += gray ? same : scale * next();

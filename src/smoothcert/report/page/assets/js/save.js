@@ -1,4 +1,4 @@
-// Saves a plot as SVG or PNG. Plots have no style sheet: all colors and fonts are attributes.
+// Saves a plot as SVG or PNG. Plots need no style sheet, since all their colors and fonts are attributes.
 
 import { css, h } from "./dom.js";
 

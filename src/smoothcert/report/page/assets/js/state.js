@@ -50,7 +50,7 @@ const visible = ({ id }) => {
   return !box || (box.top < innerHeight + 200 && box.bottom > -200);
 };
 
-/** Draw what the reader sees at once and the rest one panel at a time, so that a click is answered quickly. */
+/** Draw visible panels immediately and the others one at a time, so that the page responds quickly to a click. */
 function draw(chosen) {
   chosen.forEach((one) => {
     waiting.delete(one);
@@ -110,7 +110,7 @@ const CHOICES = {
 };
 const NUMBERS = ["first", "second", "radius", "heat", "run", "image"];
 
-/** Decode a part of the address; return a part that was cut off unchanged. */
+/** Decode a part of the address; return it unchanged if it is malformed, for example cut off. */
 function decoded(text) {
   try {
     return decodeURIComponent(text);

@@ -1,4 +1,5 @@
-// Pure functions on arrays. A run's `correct[i]` is the number of its correct images with a radius in step i.
+// Pure functions on arrays. A run's `correct[i]` is the number of its correct images with a radius in step i of the
+// radius grid.
 
 /** Certified accuracy at every radius of the grid: the share of images in this step or a later one. */
 export function certifiedAccuracy(correct, images) {
@@ -28,8 +29,8 @@ export function envelope(curves) {
 }
 
 /**
- * Return the difference in certified accuracy of two runs at every radius of the grid, with the 95 % interval of a
- * paired difference of shares, from the steps of each shared image in both runs (0: not correct).
+ * Return the difference in certified accuracy of two runs at every radius of the grid, with its paired 95 % interval.
+ * `first` and `second` contain the codes of the shared images: 0 if not correct, else one plus the step of the radius.
  */
 export function pairedDifference(first, second, count) {
   const onlyFirst = new Float64Array(count + 1),
@@ -78,7 +79,7 @@ export function nearRange(values, least) {
   return [kept[0], kept.at(-1)];
 }
 
-/** Join neighboring bins into at most `most` bins; return these, and the number of bins joined into each. */
+/** Join neighboring bins into at most `most` bins; return the joined bins, and the number of bins in each. */
 export function rebin(bins, most) {
   const size = Math.ceil(bins.length / most),
     joined = [];

@@ -1,4 +1,4 @@
-// The main table: sortable, with the best and second best of the rows shown, and a checkbox per run to hide it.
+// The main table: sortable, with marks for the best and second best shown rows, and a checkbox to hide each run.
 
 import { copyButtons } from "./copy.js";
 import { data, paperAt, withPaper } from "./data.js";

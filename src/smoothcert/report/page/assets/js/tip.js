@@ -1,4 +1,4 @@
-// One tooltip for mouse, touch and keyboard: it describes the nearest mark, or the one chosen with arrow keys.
+// One tooltip for mouse, touch and keyboard: it describes the mark nearest to the pointer or chosen with arrow keys.
 
 import { css, h, s } from "./dom.js";
 
@@ -42,9 +42,9 @@ const nearest = (marks, x, y) =>
     return best && best.far <= far ? best : { mark, far };
   }, null);
 
-const REACH = 40 ** 2; // squared pixels around a mark
+const REACH = 40 ** 2; // square of the largest distance, in pixels, at which the pointer selects a mark
 
-/** Return the mark that a key leads to: in the same series (left, right, Home, End) or the next one (up, down). */
+/** Return the mark to which a key moves: in the same series (left, right, Home, End) or the next one (up, down). */
 function neighbor(marks, mark, key, far) {
   const series = [...new Set(marks.map((other) => other.series))];
   const own = marks.filter((other) => other.series === mark.series);

@@ -74,7 +74,7 @@ function point(run, { xs, ys, far }, x, y, marks) {
   return s("path", { ...look, d: "M0,-6L5.5,5H-5.5Z", transform: `${look.transform} rotate(${angle})` });
 }
 
-/** Return the ring at the paper's numbers of a run, and the line to it. */
+/** Return the ring at the paper's numbers for a run, and the line from the run's point to the ring. */
 function paperMarks(run, [clean, robust], x, y) {
   const [cx, cy, stroke] = [x(clean), y(robust), colorOf(run)];
   return [
@@ -175,7 +175,7 @@ function drawTradeoff() {
   drawPlot("tradeoff-plot", "accuracy-robustness", (width) => paint(levels, width));
 }
 
-// The slider stays in place while the radius changes: a replaced one would end the drag.
+// The slider is kept while the radius changes, since replacing it would end the drag.
 const slider = h("input", {
   type: "range",
   min: leastRadius,
