@@ -84,7 +84,7 @@ def test_never_half_a_file(server, tmp_path, place, known, message):
 
 
 def test_no_network_says_which_files_go_where(tmp_path):
-    with pytest.raises(SmoothcertError, match=r"put a.gz into .*mnist"):
+    with pytest.raises(SmoothcertError, match=r"download a.gz, copy to .*mnist"):
         fetch(tmp_path, "http://127.0.0.1:9/")
 
 

@@ -98,8 +98,8 @@ def run(args: argparse.Namespace) -> None:
     _print_summary(trials, args, count, broken)
     if tail < _TOO_UNLIKELY:
         raise SmoothcertError(
-            f"{broken} of {count} certificates were broken; if all are valid, the probability of this is at most "
-            f"{tail:.1e}. Check the model, its precision and the certificates."
+            f"{broken} of {count} certificates were broken. If errors were as rare as alpha promises, the probability "
+            f"of at least as many would be at most {tail:.1e}. Check the model, its precision and the certificates."
         )
 
 

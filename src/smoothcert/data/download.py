@@ -188,7 +188,8 @@ def _fetch_any(name: str, source: DownloadSource, path: Path, known: KnownFile, 
             failures.append(f"{address}: {getattr(error, 'reason', None) or error}")
     raise SmoothcertError(
         f"{path.name} could not be downloaded ({'; '.join(failures)}). "
-        f"Download it on a machine with network access and put {', '.join(source.files)} into {path.parent}"
+        f"On a machine with network access, download {', '.join(source.files)}, copy to {path.parent}, and run "
+        f"`smoothcert data get {name}` again"
         + (f", or make a similar dataset with `smoothcert data make {name}`." if name in CORRUPTED else ".")
     )
 

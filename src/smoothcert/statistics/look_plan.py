@@ -147,7 +147,7 @@ def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, fai
 
 
 def grid_needs(noise: Noise, radii: Sequence[float]) -> Floats:
-    """Return the failure probabilities at which 0 and `radii` are just certified, sorted; omit unattainable radii."""
+    """Return the largest failure probability that certifies each of 0 and `radii`, sorted; omit unattainable radii."""
     needs = noise.failure_at([0.0, *radii])
     return np.unique(needs[needs > 0])
 

@@ -57,7 +57,7 @@ class TableStop(StopRule):
 
     Args:
         radii: Radii of the grid. Radius 0 is always included, to decide whether the image is certified at all.
-        skip_wrong: Stop after the selection if the selected class is not the label; see `StopRule`.
+        skip_wrong: Stop after the selection (the first n0 samples) if the selected class is not the label.
 
     Raises:
         UsageError: If a value is invalid.
@@ -90,11 +90,11 @@ class TableStop(StopRule):
 
 @dataclass(frozen=True, kw_only=True)
 class RadiusStop(StopRule):
-    """Stop when it is decided whether the image is certified at one given radius.
+    """Stop when the votes decide whether the image is certified at a given radius.
 
     Args:
-        radius: The radius. With radius 0, it is decided whether the image is certified at all.
-        skip_wrong: Stop after the selection if the selected class is not the label; see `StopRule`.
+        radius: The radius; 0 to decide whether the image is certified at all.
+        skip_wrong: Stop after the selection (the first n0 samples) if the selected class is not the label.
 
     Raises:
         UsageError: If a value is invalid.
@@ -138,7 +138,7 @@ class BudgetStop(TableStop):
         images: Number of images that share the budget, over all shards (default: the images of this job).
         shard: (i, n) if this job is the i-th of n shards, counted from 1.
         radii: Radii of the grid, as for `TableStop`.
-        skip_wrong: Stop after the selection if the selected class is not the label; see `StopRule`.
+        skip_wrong: Stop after the selection (the first n0 samples) if the selected class is not the label.
 
     Raises:
         UsageError: If a value is invalid, or shards would split pools.

@@ -49,8 +49,8 @@ def restore_state(
     wrong |= any(tensors[name].shape != shape for name, shape in expected.items() if name in tensors)
     if wrong or not any(name.startswith("sum.") and not value.dim() for name, value in tensors.items()):
         raise SmoothcertError(
-            f"The saved state (state.safetensors) is incomplete or does not match {model.architecture}; "
-            "delete it to start over."
+            f"The saved state is incomplete or does not match {model.architecture}; to start over, delete "
+            "state.safetensors and state.previous.safetensors in the run's folder."
         )
     model.load_state_dict(weights)
     for name, value in buffers.items():

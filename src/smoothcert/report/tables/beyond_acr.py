@@ -67,7 +67,7 @@ def fewer_votes_annex(runs: Sequence[Run], table: Table) -> Annex:
         texts += [f"{found[fewer]:.3f}" if fewer in found else "" for fewer in FEWER]
         lines.append([Cell(text) for text in [*texts, f"{radii.mean():.3f}"]])
         values.append({"title": entry.title, "sigma": entry.sigma, "cost": entry.cost, "acr_at_fewer_votes": found})
-    note = "Training cost in forward passes per training image, and ACR at n votes, estimated from the stored votes:"
+    note = "Training cost per image (in units of a forward pass), and ACR at n votes, estimated from the stored votes:"
     return Annex(Sheet(titles, [lines], note=note), values)
 
 

@@ -20,7 +20,8 @@ from smoothcert.report.tables.table import Table, TableRow, to_json
 class Cell:
     """Text of a table cell and its mark.
 
-    `mark` is "best", "second", "worse", "paper" (a number from the paper), "curve", "title" or empty.
+    `mark` is "best" or "second" (of its column), "worse" (than Gaussian training of equal cost), "paper" (a number from
+    the paper), "curve" (a small plot in characters), "title" (of a column) or empty.
     """
 
     text: str
