@@ -213,6 +213,18 @@ assert "torch" not in sys.modules
 KINDS = ["datasets", "models", "methods", "recipes", "tables", "pretrained", "normalizations"]
 
 
+def test_recipes_fit_a_narrow_terminal(capsys, monkeypatch):
+    assert main(["list", "recipes"]) == 0
+    wide = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["list", "recipes"]) == 0
+    narrow = capsys.readouterr().out
+    assert max(map(len, wide.splitlines())) > 80 >= max(map(len, narrow.splitlines()))
+    assert narrow.split()[:3] == ["recipe", "sigma", "paper's"]
+    assert len(narrow.splitlines()) == len(wide.splitlines())
+
+
 def test_the_list_of_recipes_has_the_titles_of_all_methods(capsys):
     assert main(["list", "recipes", "mnist-first-failure-0.25"]) == 0
     assert "First failure" in capsys.readouterr().out

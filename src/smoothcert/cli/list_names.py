@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -61,7 +62,8 @@ def run(args: argparse.Namespace) -> None:
 
 def _print_recipes(names: Sequence[str]) -> None:
     """Print the recipes with method, noise level, the CAT-RS paper's ACR, and training cost."""
-    _print_table(["recipe", "method", "sigma", "paper's ACR", "cost"], map(_recipe_texts, names))
+    titles = ["recipe", "method", "sigma", "paper's ACR", "cost"]
+    _print_table(titles, map(_recipe_texts, names), spare="method")  # the recipe's name contains the method
     say("cost: forward passes per epoch, as a multiple of Gaussian training.")
 
 
@@ -73,10 +75,20 @@ def _print_pretrained(names: Sequence[str]) -> None:
 _TABLES: dict[str, Callable[[Sequence[str]], None]] = {"recipes": _print_recipes, "pretrained": _print_pretrained}
 
 
-def _print_table(titles: list[str], rows: Iterable[Iterable[str]]) -> None:
+def _print_table(titles: list[str], rows: Iterable[Sequence[str]], *, spare: str = "") -> None:
+    """Print a table, on a terminal that is too narrow without the column `spare`."""
     from smoothcert.report.tables.formats import Cell, Sheet, to_text
 
-    sys.stdout.write(to_text(Sheet(titles, [[[Cell(text) for text in row] for row in rows]])))
+    def text(left_out: str = "") -> str:
+        shown = [place for place, title in enumerate(titles) if title != left_out]
+        lines = [[Cell(row[place]) for place in shown] for row in table]
+        return to_text(Sheet([titles[place] for place in shown], [lines]))
+
+    table = list(rows)
+    printed = text()
+    if sys.stdout.isatty() and max(map(len, printed.splitlines())) > shutil.get_terminal_size().columns:
+        printed = text(spare)
+    sys.stdout.write(printed)
 
 
 def _recipe_texts(name: str) -> list[str]:
