@@ -45,7 +45,7 @@ def list_pretrained(pattern: str = "*") -> list[str]:
 
 
 def bundled_models() -> dict[str, Bundled]:
-    """Return the bundled models by name."""
+    """Return hash, ACR and number of certified images of each bundled model, by name."""
     try:
         known: dict[str, Bundled] = read_json(FOLDER / "networks.json", dict[str, Bundled])
     except SmoothcertError as error:

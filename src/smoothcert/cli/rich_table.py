@@ -25,7 +25,7 @@ _STYLES = {
 
 
 def show_tables(tables: Sequence[Table | Sheet], console: Console | None = None) -> None:
-    """Print tables; tables of results and of corrupted datasets are fitted to the width of the terminal."""
+    """Print tables; those with results, on clean or corrupted images, are fitted to the width of the terminal."""
     from rich.console import Console
     from rich.text import Text
 

@@ -299,8 +299,9 @@ class SmoothedClassifier(nn.Module):
     ) -> Tensor:
         """Return the votes of each input by stage, [inputs, stages, classes], on the CPU.
 
-        Stage i consists of each input's noise samples edges[i] to edges[i+1] - 1. `work` lists the micro-batches to
-        count (default: all), each by the index of its input and by its own index among that input's micro-batches.
+        Stage i consists of each input's noise samples edges[i] to edges[i+1] - 1. `work` selects the micro-batches to
+        count (default: all) by a pair of tensors: for each, the position of its input in `inputs`, and its own position
+        among that input's micro-batches.
         """
         if edges[-1] >= 1 << 32:
             raise UsageError(

@@ -17,9 +17,9 @@ _BEYOND_CHANCE = 8  # standard deviations
 def same_margins(first: Tensor, second: Tensor, relative: float, absolute: float) -> Tensor:
     """Return a mask of the rows in which `first` and `second` have the same margins up to rounding.
 
-    A margin is the distance of a class's score from the row's largest score. The tolerance is computed per class, so
-    that a class masked with a huge negative score does not hide differences in other classes. A row with NaN matches
-    only a row with NaN.
+    A margin is the distance of a class's score from the row's largest score. Margins may differ by `relative` times the
+    largest margin of their class in any row, so that a class masked with a huge negative score does not hide
+    differences in other classes, plus `absolute` times the largest score. A row with NaN matches only a row with NaN.
     """
     both = torch.stack([first, second])
     invalid = both.isnan().any(dim=-1)

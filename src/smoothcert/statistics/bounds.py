@@ -51,7 +51,10 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
     except UsageError:
         raise
     except ValueError as error:
-        raise UsageError("Expected `successes` and `trials` to have shapes that fit together.") from error
+        shapes = f"{np.shape(successes)} and {np.shape(trials)}"
+        raise UsageError(
+            f"Expected `successes` and `trials` to have shapes that broadcast, but got {shapes}."
+        ) from error
     if (wrong := (k < 0) | (k > n) | (n < 1)).any():
         given = f"{k[wrong][0]:,.16g} successes in {n[wrong][0]:,.16g} trials"
         raise UsageError(

@@ -177,7 +177,7 @@ def _read_state(file: Path) -> tuple[dict[str, Tensor], int]:
     try:
         tensors, header = read_tensors(file)
     except (OSError, SafetensorError) as error:
-        raise SmoothcertError(f"{file} is damaged ({first_line(error)}).") from error
+        raise SmoothcertError(f"{file} cannot be read ({first_line(error)}).") from error
     step = header.get("step", "")
     if not (step.isdecimal() and len(step) <= 15):
         raise SmoothcertError(f"{file} is damaged: expected `step` to be a number, but got {step[:40]!r}.")

@@ -50,7 +50,7 @@ def open_npy(path: Path) -> np.ndarray[Any, Any]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=_LARGEST_HEADER)
     except Exception as error:  # a damaged file can raise anything, as above
-        raise SmoothcertError(f"{path} is damaged, or not an .npy file of a plain array.") from error
+        raise SmoothcertError(f"{path} is damaged, or is not an .npy file with an array of numbers.") from error
     if not isinstance(array, np.ndarray):
         raise SmoothcertError(f"{path} is an .npz archive, not an .npy file; rename it.")
     return array

@@ -103,7 +103,7 @@ def _choose(part: CorruptionPart, images: NDArray[np.int64]) -> CorruptionPart:
 
 
 def corruption_groups(entries: Sequence[CorruptedResults]) -> list[list[CorruptedResults]]:
-    """Return groups of networks with equal dataset, noise level and n; methods are in the paper's order."""
+    """Group networks of the same suite, dataset, noise level and n; sort each group in the paper's order of methods."""
 
     def key(entry: CorruptedResults) -> tuple[str, str, float, int]:
         return entry.suite, entry.dataset or "", entry.sigma or 0.0, entry.n or 0
