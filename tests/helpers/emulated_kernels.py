@@ -39,7 +39,7 @@ class EmulatedFunction:
             command = ["g++", "-std=c++17", "-O2", "-w", "-shared", "-fPIC", "-x", "c++", "-", "-o", library]
             program = PROGRAM.format(source=source.name, name=name)
             subprocess.run([*command, *macros, *folders], input=program.encode(), check=True)
-        self.library, self.backwards = ctypes.CDLL(str(library)), backwards
+        self.compiled, self.backwards = ctypes.CDLL(str(library)), backwards
 
     def launch(self, blocks, *arguments):
         guarded, values = [], []
@@ -54,7 +54,7 @@ class EmulatedFunction:
             else:
                 values.append(ctypes.c_longlong(argument))
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-        self.library.run(blocks, self.backwards, addresses)
+        self.compiled.run(blocks, self.backwards, addresses)
         for tensor, size, copy in guarded:
             assert bool((copy[size:] == 0xAB).all()), "the kernel wrote behind a tensor"
             torch.tensor([], dtype=torch.uint8).set_(tensor.untyped_storage()).copy_(copy[:size])

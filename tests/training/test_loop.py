@@ -378,7 +378,7 @@ def test_two_damaged_states_are_named(few, tmp_path):
     interrupted_twice(config, tmp_path / "run", few)
     for state in (tmp_path / "run").glob("state*"):
         state.write_bytes(state.read_bytes()[:100])
-    message = r"state\.safetensors cannot be read .* delete state\.safetensors and state\.previous\.safetensors to start"
+    message = r"state\.safetensors cannot be read .* delete state\.safetensors and state\.previous\.safetensors"
     with pytest.raises(SmoothcertError, match=message):
         fit(config, tmp_path / "run", few, few)
 
