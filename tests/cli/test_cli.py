@@ -287,7 +287,7 @@ def test_data_get_without_internet(tmp_path):
         "data", "get", "cifar10", "--data-dir", tmp_path, env={**os.environ, "https_proxy": "http://127.0.0.1:9"}
     )
     assert done.returncode == 1
-    assert "cifar-10-python.tar.gz into" in done.stderr
+    assert "download cifar-10-python.tar.gz, copy to" in done.stderr
     assert not any(tmp_path.iterdir())
 
 

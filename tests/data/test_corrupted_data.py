@@ -136,7 +136,7 @@ def spoil(folder, what):
         ("order", "the same labels at all 5 severities, but they differ"),
         ("shape", r"shape \[3, 32, 32\], but got \[3, 28, 32\]"),
         ("type", "expected uint8 images"),
-        ("broken", "is damaged, or not an .npy file"),
+        ("broken", "is damaged, or is not an .npy file"),
         ("class", "expected labels from 0 to 9, but got label 13"),
         ("text", "one integer label per image"),
         ("unlabelled", r"fog.npy has no labels: .*labels.npy does not exist\."),

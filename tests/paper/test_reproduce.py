@@ -236,7 +236,7 @@ def test_a_run_that_cannot_begin_does_not_stop_those_beside_it(small, tmp_path):
     damaged, teacher = tmp_path / first.config.name / "state.safetensors", teacher_config(third.config).name
     RunFolder(damaged.parent).open(first.config)
     damaged.write_bytes(b"no tensors")
-    errors = rf"{first.config.name}/state.safetensors is damaged .*{teacher} is being trained by another process"
+    errors = rf"{first.config.name}/state.safetensors cannot be read .*{teacher} is being trained by another process"
     with RunFolder(tmp_path / teacher).locked(), pytest.raises(SmoothcertError, match=errors):
         reproduce(jobs, place, on_stage=quiet, together=3)
     assert [place.progress(job).finished for job in jobs] == [False, True, False]
