@@ -116,7 +116,7 @@ def certify_command(checkpoint, out, skip=100):
 @pytest.mark.parametrize(
     ("kind", "skip"),
     [
-        (signal.SIGKILL, 100),
+        pytest.param(signal.SIGKILL, 100, marks=pytest.mark.slow),
         (signal.SIGTERM, 125),
         pytest.param(signal.SIGINT, 125, marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, 40, marks=pytest.mark.slow),

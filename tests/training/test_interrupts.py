@@ -267,6 +267,7 @@ def wait_until(condition, process, log=None):
     assert log is None or process.is_alive(), log.read_text()
 
 
+@pytest.mark.slow
 def test_a_command_interrupted_at_any_moment_resumes_to_the_same_weights(tmp_path):
     """Three runs at once on a slow disk; some second signals arrive while the state is being saved."""
     recipes = [tmp_path / f"{name}.toml" for name in "abc"]

@@ -226,6 +226,7 @@ def test_dry_run_prints_configuration_and_cost(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_dry_run_as_json(tmp_path, capsys):
     """One JSON object, or a list of them for several recipes, alone on stdout."""
     recipes = ["mnist-mini-gaussian-1.00", "mnist-gaussian-0.25"]
