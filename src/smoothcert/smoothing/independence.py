@@ -23,7 +23,7 @@ from smoothcert.errors import Notice, UsageError
 from smoothcert.smoothing.counting import Classify
 from smoothcert.smoothing.score_margins import ROUNDING, changed_for_good, overdispersed, same_margins
 
-_ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 256, 32, 12  # batch sizes of the check
+_ROWS, _RANDOMIZED_ROWS, _FEW_ROWS = 224, 32, 12  # batch sizes of the check
 _NOISY = 8  # noisy copies that are scored alone
 _REPEATED, _RANDOMIZED = 128, 448  # inputs to score for a model that may be random
 _GAP = 200_000  # mean number of votes between two checks
