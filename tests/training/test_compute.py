@@ -49,3 +49,11 @@ def test_heavy_steps_are_compiled_sooner(recipe, steps, expected):
     config = smoothcert.load_recipe(recipe)
     assert pays_to_compile(config, steps, torch.device("cuda")) == expected
     assert not pays_to_compile(config, steps, torch.device("cpu"))
+
+
+def test_a_network_on_our_kernels_is_not_compiled():
+    """ResNet-110 in bfloat16 gains 2 % from compilation, less than the compilation itself takes."""
+    gpu, steps = torch.device("cuda"), 117_000
+    for precision, expected in (("bf16", False), ("tf32", True)):
+        config = smoothcert.load_recipe("cifar10-catrs-0.50", precision=precision)
+        assert pays_to_compile(config, steps, gpu) == expected
