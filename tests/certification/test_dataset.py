@@ -113,14 +113,10 @@ def certify_command(checkpoint, out, skip=100):
     return [*command, "--skip", str(skip), "--seed", "3", "--device", "cpu", "--batch", "1000"]  # an image at a time
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "skip"),
-    [
-        pytest.param(signal.SIGKILL, 100, marks=pytest.mark.slow),
-        (signal.SIGTERM, 125),
-        pytest.param(signal.SIGINT, 125, marks=pytest.mark.slow),
-        pytest.param(signal.SIGKILL, 40, marks=pytest.mark.slow),
-    ],
+    [(signal.SIGKILL, 100), (signal.SIGTERM, 125), (signal.SIGINT, 125), (signal.SIGKILL, 40)],
 )
 def test_killed_and_resumed_rows_are_the_same(checkpoint, tmp_path, kind, skip):
     whole, broken = tmp_path / "whole.tsv", tmp_path / "broken.tsv"

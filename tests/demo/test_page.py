@@ -123,6 +123,7 @@ def test_far_outside_the_vote_turns(tab):
     tab.wait_for_function("() => document.querySelector('.lane[data-network=gaussian] .outcome p:last-child.turned')")
 
 
+@pytest.mark.slow
 def test_more_votes_give_a_larger_radius(tab):
     before = radius(tab, "catrs")
     tab.locator("#n label", has_text="10,000").click()
@@ -131,6 +132,7 @@ def test_more_votes_give_a_larger_radius(tab):
     assert radius(tab, "catrs") > before
 
 
+@pytest.mark.slow
 def test_a_link_shows_what_its_sender_saw(opened, tab):
     tab.locator("#sigma label", has_text="0.25").click()
     push(tab, 0.4)
@@ -144,6 +146,7 @@ def test_a_link_shows_what_its_sender_saw(opened, tab):
     assert float(tab.locator("#push").input_value()) == 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_the_first_screen_leads_to_the_attack(browser, file, viewport):
     page = Opened(browser, file, viewport, address=ADDRESS, reduced_motion="reduce")
@@ -156,6 +159,7 @@ def test_the_first_screen_leads_to_the_attack(browser, file, viewport):
     page.context.close()
 
 
+@pytest.mark.slow
 def test_the_keyboard_controls_everything(tab):
     tab.locator("#push").focus()
     for _ in range(5):
@@ -173,6 +177,7 @@ def test_the_keyboard_controls_everything(tab):
     assert tab.locator("#digits [aria-checked=true]").count() == 0
 
 
+@pytest.mark.slow
 def test_touch_draws_a_digit(browser, file):
     page = Opened(browser, file, PHONE, address=ADDRESS, reduced_motion="reduce", has_touch=True, is_mobile=True)
     box = page.tab.locator("#pad").bounding_box()
@@ -188,6 +193,7 @@ def test_touch_draws_a_digit(browser, file):
     page.context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop", "phone"])
 def test_it_is_accessible(browser, file, viewport, scheme):
     page = Opened(browser, file, viewport, scheme, address=ADDRESS, reduced_motion="reduce")

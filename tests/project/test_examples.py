@@ -37,6 +37,7 @@ def test_vectors():
     assert sum(label == prediction for label, prediction, _ in rows) >= 8
 
 
+@pytest.mark.slow
 def test_own_resnet50():
     votes = re.search(r"prediction \d+, radius 0\.\d+, votes (\d+) of 24", run("own_resnet50.py"))[1]
     assert int(votes) > 12

@@ -71,6 +71,7 @@ def test_the_teacher_and_its_soft_labels_are_found_under_their_old_names(resumed
         assert (resumed_runs / TEACHER / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "flags", "first"),
     [("fixed", [], {"first_row": 3}), ("table", ["--stop", "table"], {"first_look": 8})],

@@ -104,6 +104,7 @@ def test_votes_and_scores_do_not_depend_on_the_number_of_threads(trained_lenet, 
             assert torch.equal(found, wanted)
 
 
+@pytest.mark.slow
 def test_a_compiled_network_votes_in_several_threads(trained_lenet):
     expected, found = (votes(trained_lenet, count, form="pinned") for count in (1, 2))
     assert torch.equal(found[0], expected[0])
