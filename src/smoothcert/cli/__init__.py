@@ -35,6 +35,8 @@ from smoothcert.plugins import FLAG, load_plugins, plugin_files
 from smoothcert.runtime.interrupts import raise_interrupt
 
 _COMMANDS = (
+    data,
+    train,
     certify,
     predict,
     recertify,
@@ -61,8 +63,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"smoothcert {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    data.add_command(commands)
-    train.add_command(commands)
     for module in _COMMANDS:
         module.add_command(commands)
     return parser

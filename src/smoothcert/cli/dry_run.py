@@ -28,7 +28,7 @@ def describe_run(
 ) -> str:
     """Return the settings, the number of samples and a time estimate from a short trial, as text or JSON."""
     data, indices, _ = parts[0]
-    samples_per_image = args.n + getattr(args, "n0", 0)
+    samples_per_image = args.n + args.n0
     rules = [choose_rule(args, data.name, len(select_images(args, data))) for data, _, _ in parts]
     samples = sum(
         most_samples(rule, len(rows), samples_per_image) for rule, (_, rows, _) in zip(rules, parts, strict=True)
