@@ -142,7 +142,23 @@ def show(
     """Print the tables, those of corrupted datasets first, and write them to each file in its extension's format."""
     from smoothcert.cli.rich_table import show_tables
     from smoothcert.report.corrupted.results import corruption_groups, same_images
+    from smoothcert.report.corrupted.tables import corruption_sheets, corruptions_json
+    from smoothcert.report.tables.formats import SHEET_FORMATS
+    from smoothcert.report.tables.table import to_json
     from smoothcert.runtime.atomic_files import write_text
+
+    clean = [table] if table else []
+    tables: list[Table | Sheet] = [
+        *corruption_sheets(corrupted, paper=paper),
+        *clean,
+        *(annex.sheet for annex in annexes),
+    ]
+
+    def as_text(suffix: str) -> str:
+        if suffix != ".json":
+            return "\n".join(SHEET_FORMATS[suffix](part) for part in tables)
+        rows = [*corruptions_json(corrupted, paper=paper), *(row for part in clean for row in to_json(part))]
+        return json.dumps([*rows, *(line for annex in annexes for line in annex.values)], indent=2) + "\n"
 
     if not all(map(same_images, corruption_groups(corrupted))):
         say("Tables of corruptions mark no best values: their rows cover different images.")
@@ -155,40 +171,12 @@ def show(
             missing = f"some of the {len(entry.images):,} images are not in {', '.join(entry.uneven)}"
             say(f"{entry.name}: {missing}; each number covers the available images.")
     for out in outputs:
-        write_text(out, _as_text(out.suffix, table, corrupted, paper, annexes))
+        write_text(out, as_text(out.suffix))
         say(f"Wrote {out}")
     if as_json or not sys.stdout.isatty():
-        sys.stdout.write(_as_text(".json" if as_json else ".txt", table, corrupted, paper, annexes))
+        sys.stdout.write(as_text(".json" if as_json else ".txt"))
     else:
-        show_tables(_tables(table, corrupted, paper, annexes))
-
-
-def _tables(
-    table: Table | None, corrupted: Sequence[CorruptedResults], paper: bool, annexes: Sequence[Annex]
-) -> list[Table | Sheet]:
-    """Return all tables in the order in which they are printed."""
-    from smoothcert.report.corrupted.tables import corruption_sheets
-
-    tables: list[Table | Sheet] = [*corruption_sheets(corrupted, paper=paper), *([table] if table else [])]
-    return [*tables, *(annex.sheet for annex in annexes)]
-
-
-def _as_text(
-    suffix: str,
-    table: Table | None,
-    corrupted: Sequence[CorruptedResults],
-    paper: bool,
-    annexes: Sequence[Annex],
-) -> str:
-    from smoothcert.report.corrupted.tables import corruptions_json
-    from smoothcert.report.tables.formats import SHEET_FORMATS
-    from smoothcert.report.tables.table import to_json
-
-    if suffix == ".json":
-        rows = [*corruptions_json(corrupted, paper=paper), *(to_json(table) if table else [])]
-        rows += [line for annex in annexes for line in annex.values]
-        return json.dumps(rows, indent=2) + "\n"
-    return "\n".join(SHEET_FORMATS[suffix](part) for part in _tables(table, corrupted, paper, annexes))
+        show_tables(tables)
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:
