@@ -27,7 +27,6 @@ from smoothcert.cli import (
     reproduce,
     train,
 )
-from smoothcert.cli.completion import complete_arguments
 from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError, printable
@@ -79,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plugins = plugin_files(given)
         load_plugins(plugins)
         top = build_parser()
-        complete_arguments(top)
+        _complete_arguments(top)
         if not given:
             top.print_help()
             return 0
@@ -104,16 +103,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # for example no permission, an invalid name, or too many open files
         if error.filename is not None:
             _complain(f"{_shorten(str(error.filename))} cannot be opened ({error.strerror}).")
-            return 1
-        _discard_stdout()
-        _complain(f"the output cannot be written ({error.strerror or error}).")
+        else:
+            _discard_stdout()
+            _complain(f"the output cannot be written ({error.strerror or error}).")
         return 1
     except MemoryError:
         _complain("out of memory; use fewer images or noise samples, smaller images or smaller batches.")
         return 1
     finally:
-        if "smoothcert.distributed.ranks" in sys.modules:
-            sys.modules["smoothcert.distributed.ranks"].leave()
+        if ranks := sys.modules.get("smoothcert.distributed.ranks"):
+            ranks.leave()
     return 0
 
 
@@ -127,6 +126,16 @@ def _check_arguments(given: Sequence[str]) -> None:
             os.fsencode(argument)
         except UnicodeEncodeError:
             raise UsageError(f"The argument {argument!r} cannot be encoded as a file name.") from None
+
+
+def _complete_arguments(parser: argparse.ArgumentParser) -> None:
+    """Print completions and exit if the shell asks for them and argcomplete is installed."""
+    if "_ARGCOMPLETE" in os.environ:
+        try:
+            import argcomplete
+        except ImportError:
+            return
+        argcomplete.autocomplete(parser)
 
 
 def _complain(text: str) -> None:

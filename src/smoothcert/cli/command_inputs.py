@@ -64,11 +64,12 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
         raise UsageError("`--consensus` needs `--ensemble`.")
     device = choose_device(args.device)
     current_ranks().require_same_on_all_ranks(facts(device))
-    single = args.checkpoint if args.checkpoint is not None or args.ensemble else pretrained_path(args.pretrained)
-    paths = [Path(path) for path in args.ensemble or [single]]
+    if args.pretrained is not None:
+        paths = [pretrained_path(args.pretrained)]
+    else:
+        paths = [Path(path) for path in args.ensemble or [args.checkpoint]]
     loaded = [load_checkpoint(path, normalization=args.normalization) for path in paths]
-    combined = combine_checkpoints(loaded, args.consensus) if args.ensemble else None
-    checkpoint = combined or loaded[0]
+    checkpoint = combine_checkpoints(loaded, args.consensus) if args.ensemble else loaded[0]
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
     if sigma is None:
         raise UsageError("The checkpoint does not record its noise level; set it with `--sigma`.")

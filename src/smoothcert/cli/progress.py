@@ -78,11 +78,10 @@ class ProgressBar:
         if now - then < 0.5 or gained == before:
             return "", ""
         speed, left = (gained - before) / (now - then), ""
-        if (
-            self.total and not finished and 1000 * gained >= self.total - self.start
-        ):  # earlier estimates are too uncertain
+        # Earlier estimates of the time left are too uncertain.
+        if self.total and not finished and 1000 * gained >= self.total - self.start:
             left = f"{duration(round((self.total - done) / speed))} left"
-        return f"{_number(speed)} {self.unit}/s", left
+        return f"{speed:,.0f} {self.unit}/s" if speed >= 100 else f"{speed:.3g} {self.unit}/s", left
 
 
 def duration(seconds: float) -> str:
@@ -121,10 +120,6 @@ def short_notices(parser: Parser) -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = default
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _rich_bar(transient: bool) -> Any:
