@@ -19,7 +19,6 @@ from pathlib import Path
 
 from smoothcert.errors import Notice, SmoothcertError, UsageError, first_line, quote
 
-GROUP = "smoothcert.plugins"
 FLAG = "--plugin"
 
 
@@ -47,17 +46,17 @@ def load_plugins(files: Iterable[str]) -> None:
         UsageError: If a file is missing or cannot be imported, if its name is not a valid module name, or if another
             module already has that name.
     """
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(group="smoothcert.plugins"):
         try:
             entry.load()
         except Exception as error:  # a user's code may raise anything
             text = f"The plugin {entry.name} ({entry.value}) is skipped: {_reason(error)}."
             warnings.warn(text, Notice, stacklevel=2)
     for file in files:
-        load_file(Path(file))
+        _load_file(Path(file))
 
 
-def load_file(file: Path) -> None:
+def _load_file(file: Path) -> None:
     """Import a file as a top-level module; like a script, it can import modules in its folder.
 
     The folder is added to `sys.path`. Child processes inherit this path, so they find the module by its name.
