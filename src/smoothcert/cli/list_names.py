@@ -7,7 +7,7 @@ import fnmatch
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from smoothcert.cli.progress import say
@@ -35,18 +35,18 @@ def _names(kind: str) -> Iterable[str]:
     from smoothcert.training.method_options import known_methods
     from smoothcert.training.recipes import list_recipes, paper_tables
 
-    names: dict[str, Callable[[], Iterable[str]]] = {
-        "datasets": lambda: sorted((*dataset_names.DIMENSIONS, *dataset_names.REGISTERED)),
-        "models": lambda: (*model_names.ARCHITECTURES, *model_names.REGISTERED),
-        "methods": known_methods,
-        "recipes": list_recipes,
-        "tables": paper_tables,
-        "pretrained": list_pretrained,
-        "normalizations": lambda: dataset_names.NORMALIZATIONS,
+    names: dict[str, Iterable[str]] = {
+        "datasets": sorted((*dataset_names.DIMENSIONS, *dataset_names.REGISTERED)),
+        "models": (*model_names.ARCHITECTURES, *model_names.REGISTERED),
+        "methods": known_methods(),
+        "recipes": list_recipes(),
+        "tables": paper_tables(),
+        "pretrained": list_pretrained(),
+        "normalizations": dataset_names.NORMALIZATIONS,
     }
     if kind not in names:
         raise unknown_name("kind", kind, names)
-    return names[kind]()
+    return names[kind]
 
 
 def run(args: argparse.Namespace) -> None:
