@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,37 +28,6 @@ from smoothcert.training.teachers import teacher_config, uses_soft_labels
 _SECONDS = 4.0
 
 
-@dataclass(frozen=True)
-class TrainingCost:
-    """Steps of a run, seconds per step, and seconds for its teacher and its soft labels (0 if not needed)."""
-
-    steps: int
-    seconds_per_step: float
-    teacher: float
-    labels: float
-
-    @property
-    def training(self) -> float:
-        """Seconds for the training itself."""
-        return self.steps * self.seconds_per_step
-
-
-def estimate_training(
-    config: TrainConfig,
-    data_dir: str | Path | None,
-    device: torch.device,
-    *,
-    runs: Path | None = None,
-    compile: bool | None = None,
-) -> TrainingCost:
-    """Time a few steps of a run, and of its teacher and soft labels, without keeping any files.
-
-    A teacher or soft labels that already exist in the folder `runs` count as 0 seconds.
-    """
-    steps, seconds = estimate_steps(config, data_dir, device, compile)
-    return TrainingCost(steps, seconds, *estimate_labels(config, data_dir, device, runs, compile))
-
-
 def estimate_labels(
     config: TrainConfig,
     data_dir: str | Path | None,
@@ -67,7 +35,7 @@ def estimate_labels(
     runs: Path | None = None,
     compile: bool | None = None,
 ) -> tuple[float, float]:
-    """Return the seconds for a run's teacher and for its soft labels: 0 if they exist or are not needed."""
+    """Return the seconds for a run's teacher and for its soft labels: 0 if they exist in `runs` or are not needed."""
     if not uses_soft_labels(config):
         return 0.0, 0.0
     folder = Path(config.teacher) if config.teacher else runs and runs / teacher_config(config).name
