@@ -13,6 +13,7 @@ from smoothcert.cli.common_options import fraction
 from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import ProgressBar, say
 from smoothcert.cli.report_page import add_page_options, write_page
+from smoothcert.errors import unknown_name
 
 if TYPE_CHECKING:
     from smoothcert.report.corrupted.results import CorruptedResults
@@ -92,6 +93,7 @@ def print_table(
     about: dict[str, Any] | None = None,
     unverified: bool = False,
     beyond_acr: bool = False,
+    paper: bool = False,
     **options: Any,
 ) -> tuple[Findings, Table | None]:
     """Print the table of results, write it to `outputs`, and return the results and the table."""
@@ -113,11 +115,11 @@ def print_table(
             bar.update(done)
 
         findings = read_findings(files, unverified=unverified, progress=progress, **given)
-    table = build_table([run.entry for run in findings.runs], **options) if findings.runs else None
+    table = build_table([run.entry for run in findings.runs], paper=paper, **options) if findings.runs else None
     for run in findings.runs:
         if run.unfinished:
             say(run.unfinished)
-    if options.get("paper") and table and not any(row.paper for row in table.rows):
+    if paper and table and not any(row.paper for row in table.rows):
         say("The CAT-RS paper has no row for this dataset, noise level and method.")
     seeded = [row for row in table.rows if row.entry.seed is not None] if table else []
     annexes = [seed_annex(over_seeds(seeded), several_sets=table.several_sets)] if table and seeded else []
@@ -125,7 +127,6 @@ def print_table(
         from smoothcert.report.tables.beyond_acr import best_annex, fewer_votes_annex
 
         annexes += [best_annex(table), fewer_votes_annex(findings.runs, table)]
-    paper = options.get("paper", False)
     show(table, findings.corrupted, annexes=annexes, as_json=as_json, outputs=outputs, paper=paper)
     return findings, table
 
@@ -181,7 +182,6 @@ def show(
 
 def check_outputs(outputs: Sequence[Path]) -> None:
     """Raise if an output file has an unknown extension."""
-    from smoothcert.errors import unknown_name
     from smoothcert.report.tables.formats import FORMATS
 
     for out in outputs:
