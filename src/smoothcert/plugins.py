@@ -41,10 +41,6 @@ def load_plugins(files: Iterable[str]) -> None:
     """Import plugin files and the plugins of installed packages.
 
     If a package's plugin raises an error, it is skipped with a notice, so that commands that do not need it still work.
-
-    Raises:
-        UsageError: If a file is missing or cannot be imported, if its name is not a valid module name, or if another
-            module already has that name.
     """
     for entry in entry_points(group="smoothcert.plugins"):
         try:
@@ -82,7 +78,6 @@ def _load_file(file: Path) -> None:
 
 
 def _import(name: str, path: Path) -> None:
-    """Import a plugin. Raise UsageError if the import fails, or if another module has the plugin's name."""
     try:
         module = importlib.import_module(name)
     except SmoothcertError as error:

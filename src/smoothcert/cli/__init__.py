@@ -117,7 +117,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check_arguments(given: Sequence[str]) -> None:
-    """Raise if an argument contains a NUL character, is too long, or cannot be encoded as a file name."""
     for argument in given:
         if "\0" in argument or len(argument) > _LONGEST:
             problem = "contains a NUL character" if "\0" in argument else f"has more than {_LONGEST:,} characters"

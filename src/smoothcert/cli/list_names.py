@@ -65,7 +65,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _print_recipes(names: Sequence[str]) -> None:
-    """Print the recipes with method, noise level, the CAT-RS paper's ACR, and training cost."""
     from smoothcert.report.sources import paper_places
     from smoothcert.report.tables.paper_numbers import method_title, paper_row
     from smoothcert.training.passes import relative_cost
@@ -85,7 +84,6 @@ def _print_recipes(names: Sequence[str]) -> None:
 
 
 def _print_pretrained(names: Sequence[str]) -> None:
-    """Print the bundled models with dataset, network, method, noise level, ACR and number of certified images."""
     from smoothcert.checkpoints.pretrained import bundled_models
     from smoothcert.report.tables.formats import dataset_title
     from smoothcert.report.tables.paper_numbers import method_title

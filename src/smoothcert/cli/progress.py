@@ -25,16 +25,10 @@ def is_reporting() -> bool:
 
 
 class ProgressBar:
-    """Shows the progress of a task with its speed and the time left.
+    """Shows the progress of a task with its recent speed (at the end, that of the whole task) and the time left.
 
-    The speed is measured over the last 30 seconds and, at the end, over the whole task.
-
-    Args:
-        title: The name of the task.
-        total: The number of units to do, None if unknown.
-        unit: The unit, in plural, such as "images".
-        start: Units done by an earlier run, which do not count toward the speed.
-        transient: Remove the bar when done, and do not log the end of the task.
+    `unit` is in plural, such as "images". `start` units were done by an earlier run and do not count toward the speed.
+    A `transient` bar is removed when done, and the end of its task is not logged.
     """
 
     def __init__(self, title: str, total: int | None, unit: str, start: int = 0, *, transient: bool = False) -> None:
@@ -56,8 +50,6 @@ class ProgressBar:
 
     def update(self, done: int, note: str = "") -> None:
         """Show the number of units done, followed by a note."""
-        if not is_reporting():
-            return
         now = time.monotonic()
         text = ", ".join(part for part in (*self._rate(now, done), note) if part)
         if self._bar:

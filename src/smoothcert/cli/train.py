@@ -165,7 +165,6 @@ def _print_json(values: Sequence[Any]) -> None:
 
 
 def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, device: torch.device) -> None:
-    """Print each configuration, and a time estimate from a few trial steps."""
     from smoothcert.paper.timing import estimate_labels, estimate_steps
     from smoothcert.training.compute import with_defaults
 
