@@ -41,7 +41,7 @@ class CommandInputs:
 
 
 def load_inputs(args: argparse.Namespace) -> CommandInputs:
-    """Check the numeric options, then load the checkpoint and the datasets."""
+    """Check options that no command has checked yet, then load the checkpoint and the datasets."""
     from smoothcert.checkpoints.checkpoint import load_checkpoint
     from smoothcert.checkpoints.combine import combine_checkpoints
     from smoothcert.checkpoints.pretrained import pretrained_path
@@ -52,7 +52,6 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
 
     if args.sigma is not None:
         bounds.check_sigma(args.sigma)
-    bounds.check_alpha(args.alpha)
     bounds.check_seed(args.seed)
     if args.batch is not None:
         bounds.check_count("batch", args.batch)

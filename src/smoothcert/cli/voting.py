@@ -34,7 +34,7 @@ def add_voting_options(
 
     `precision` and `form` are the defaults that the help shows.
     """
-    # For commands without these options; set first, so that the options of other commands replace the defaults.
+    # For commands without these options; the defaults of options that are added later replace these.
     parser.set_defaults(n0=0, stop="fixed", radius=None, samples=None, skip_wrong=False)
     parser.set_defaults(noise="gaussian", sound=False, bound="one-sided")
     add_input_options(parser)
