@@ -52,12 +52,16 @@ def estimate_certification(config: TrainConfig, data: ImageData, device: torch.d
     """Return the seconds per image for n votes, from a short trial with an untrained network."""
     model = build_model(config.architecture, data.shape, len(data.classes)).to(device).eval()
     form, precision = choose_deployment(model, data.shape, n * len(data))
-    smoothed = SmoothedClassifier(model, config.sigma, form=form, precision=precision)
-    image, few = data.floats([0], device)[0], 4 * smoothed.micro_batch_for(data.shape, device)
-    smoothed.counts(image, few)
+    return n * seconds_per_vote(SmoothedClassifier(model, config.sigma, form=form, precision=precision), data, device)
+
+
+def seconds_per_vote(classifier: SmoothedClassifier, data: ImageData, device: torch.device) -> float:
+    """Time votes on the first image; earlier ones, which may wait for a compiler, do not count."""
+    image, votes = data.floats([0], device)[0], 4 * classifier.micro_batch_for(data.shape, device)
+    classifier.counts(image, votes)
     started = time.perf_counter()
-    smoothed.counts(image, few)
-    return n / few * (time.perf_counter() - started)
+    classifier.counts(image, votes)
+    return (time.perf_counter() - started) / votes
 
 
 class _EnoughError(Exception):
