@@ -35,7 +35,7 @@ def estimate_labels(
     runs: Path | None = None,
     compile: bool | None = None,
 ) -> tuple[float, float]:
-    """Return the seconds for a run's teacher and for its soft labels: 0 if they exist in `runs` or are not needed."""
+    """Return the seconds for a run's teacher and for its soft labels: 0 if they exist or are not needed."""
     if not uses_soft_labels(config):
         return 0.0, 0.0
     folder = Path(config.teacher) if config.teacher else runs and runs / teacher_config(config).name
@@ -56,9 +56,9 @@ def estimate_certification(config: TrainConfig, data: ImageData, device: torch.d
 
 
 def seconds_per_vote(classifier: SmoothedClassifier, data: ImageData, device: torch.device) -> float:
-    """Time votes on the first image; earlier ones, which may wait for a compiler, do not count."""
+    """Return the mean time of a vote on the first image, from a short trial."""
     image, votes = data.floats([0], device)[0], 4 * classifier.micro_batch_for(data.shape, device)
-    classifier.counts(image, votes)
+    classifier.counts(image, votes)  # not timed: it may include compilation
     started = time.perf_counter()
     classifier.counts(image, votes)
     return (time.perf_counter() - started) / votes
