@@ -106,12 +106,8 @@ def takes(**kinds: Any) -> Callable[[F], F]:
             except TypeError:  # the call below raises the same error
                 given = {}
             for name, kind in kinds.items():
-                classes = kind if isinstance(kind, tuple) else (kind,)
-                if name in given and not _is_one_of(given[name], classes):
-                    words = " or ".join(_WORDS.get(one, one.__name__) for one in classes)
-                    raise UsageError(f"Expected `{name}` to be of type {words}, but got {quote(given[name])}.")
-                if Path in classes and not _is_file_name(given.get(name)):
-                    raise UsageError(f"Expected `{name}` to be a possible file name, but got {quote(given[name])}.")
+                if name in given:
+                    _check_type(name, given[name], kind if isinstance(kind, tuple) else (kind,))
             return function(*arguments, **named)
 
         return cast(F, call)
@@ -119,17 +115,18 @@ def takes(**kinds: Any) -> Callable[[F], F]:
     return decorate
 
 
-def _is_file_name(value: object) -> bool:
-    if not isinstance(value, str | Path):
-        return True
-    return "\0" not in str(value) and all(len(os.fsencode(part)) < 256 for part in Path(value).parts)
+def _check_type(name: str, value: object, classes: tuple[type, ...]) -> None:
+    unwanted_bool = isinstance(value, bool) and bool not in classes
+    scalar = Iterable in classes and getattr(value, "ndim", None) == 0  # such an array is not iterable
+    if unwanted_bool or scalar or not isinstance(value, classes):
+        words = " or ".join(_WORDS.get(one, one.__name__) for one in classes)
+        raise UsageError(f"Expected `{name}` to be of type {words}, but got {quote(value)}.")
+    if Path in classes and isinstance(value, str | Path) and not _is_file_name(value):
+        raise UsageError(f"Expected `{name}` to be a possible file name, but got {quote(value)}.")
 
 
-def _is_one_of(value: object, classes: tuple[type, ...]) -> bool:
-    if isinstance(value, bool):
-        return bool in classes
-    without_dimensions = Iterable in classes and getattr(value, "ndim", None) == 0  # such an array is not iterable
-    return isinstance(value, classes) and not without_dimensions
+def _is_file_name(name: str | Path) -> bool:
+    return "\0" not in str(name) and all(len(os.fsencode(part)) < 256 for part in Path(name).parts)
 
 
 def quote(value: object) -> str:

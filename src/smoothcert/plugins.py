@@ -19,7 +19,6 @@ from pathlib import Path
 
 from smoothcert.errors import Notice, SmoothcertError, UsageError, first_line, quote
 
-GROUP = "smoothcert.plugins"
 FLAG = "--plugin"
 
 
@@ -42,22 +41,18 @@ def load_plugins(files: Iterable[str]) -> None:
     """Import plugin files and the plugins of installed packages.
 
     If a package's plugin raises an error, it is skipped with a notice, so that commands that do not need it still work.
-
-    Raises:
-        UsageError: If a file is missing or cannot be imported, if its name is not a valid module name, or if another
-            module already has that name.
     """
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(group="smoothcert.plugins"):
         try:
             entry.load()
         except Exception as error:  # a user's code may raise anything
             text = f"The plugin {entry.name} ({entry.value}) is skipped: {_reason(error)}."
             warnings.warn(text, Notice, stacklevel=2)
     for file in files:
-        load_file(Path(file))
+        _load_file(Path(file))
 
 
-def load_file(file: Path) -> None:
+def _load_file(file: Path) -> None:
     """Import a file as a top-level module; like a script, it can import modules in its folder.
 
     The folder is added to `sys.path`. Child processes inherit this path, so they find the module by its name.
@@ -83,7 +78,6 @@ def load_file(file: Path) -> None:
 
 
 def _import(name: str, path: Path) -> None:
-    """Import a plugin. Raise UsageError if the import fails, or if another module has the plugin's name."""
     try:
         module = importlib.import_module(name)
     except SmoothcertError as error:

@@ -80,6 +80,16 @@ def test_one_mistake_in_python_and_on_the_command_line(capsys):
     assert capsys.readouterr().err == "smoothcert: Expected `--num-noises` to be at least 1, but got 0.\n"
 
 
+def test_an_option_of_another_method_is_named_by_its_flag(capsys):
+    with pytest.raises(UsageError, match="^Method stability has no option `num_noises`. Its options: `weight`.$"):
+        create_method("stability", 0.25, {"num_noises": 2})
+    assert main(["train", "--method", "stability", "--num-noises", "2"]) == 2
+    expected = "smoothcert: Method stability has no option `--num-noises`. Its options: `--weight`.\n"
+    assert capsys.readouterr().err == expected
+    assert main(["train", "--method", "smoothmix", "--attack-radius", "2"]) == 2
+    assert "has no option `--attack-radius`; did you mean `--attack-steps`? Its" in capsys.readouterr().err
+
+
 def test_short_flag_of_the_learning_rate(capsys):
     assert main(["train", "--lr", "-1"]) == 2
     assert "`--learning-rate` to be > 0, but got -1.0" in capsys.readouterr().err

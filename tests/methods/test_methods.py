@@ -443,9 +443,9 @@ def test_draws_are_named_by_seed_step_and_position():
         (
             "catrs",
             {"num_noise": 4},
-            "no option num_noise; did you mean .num_noises.. Its options: attack, ",
+            "no option `num_noise`; did you mean `num_noises`. Its options: `attack`, ",
         ),
-        ("gaussian", {"weight": 1.0}, "Its options: num_noises"),
+        ("gaussian", {"weight": 1.0}, "Its options: `num_noises`"),
         ("catrs", {"num_noises": 0}, "`num_noises` to be at least 1, but got 0"),
         ("catrs", {"attack_radius": -1.0}, "`attack_radius` to be > 0, but got -1.0"),
         ("catrs", {"target": "hard"}, "`target` to be one of soft, mean-prediction, label"),

@@ -40,7 +40,6 @@ def test_labels_and_certificates_by_samples_per_second(few, monkeypatch):
     assert timing.estimate_certification(configure("gaussian"), few, CPU, 1000) == 20.0
     catrs = configure("catrs", label_samples=7)
     assert timing.estimate_labels(catrs, None, CPU) == (60.0, pytest.approx(100 * 7 / 50))
-    assert timing.estimate_training(catrs, None, CPU).training == 60.0
     assert timing.estimate_labels(configure("gaussian"), None, CPU) == (0.0, 0.0)
 
 

@@ -182,7 +182,7 @@ def test_the_command_line_trains_and_certifies(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["mnist-catrs-0.5"], "did you mean 'mnist-catrs-0.50'"),
-        (["--method", "gaussian", "--weight", "2"], "has no option weight"),
+        (["--method", "gaussian", "--weight", "2"], "has no option `--weight`"),
         (["--sigma", "-1"], "`--sigma` to be > 0"),
         (["--dataset", "mnist-mini", "--architecture", "lenett"], "did you mean 'lenet'"),
         (

@@ -27,7 +27,6 @@ from smoothcert.cli import (
     reproduce,
     train,
 )
-from smoothcert.cli.completion import complete_arguments
 from smoothcert.cli.parser import Parser, name_flags
 from smoothcert.cli.progress import say, short_notices
 from smoothcert.errors import SmoothcertError, UsageError, printable
@@ -35,6 +34,8 @@ from smoothcert.plugins import FLAG, load_plugins, plugin_files
 from smoothcert.runtime.interrupts import raise_interrupt
 
 _COMMANDS = (
+    data,
+    train,
     certify,
     predict,
     recertify,
@@ -61,8 +62,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"smoothcert {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    data.add_command(commands)
-    train.add_command(commands)
     for module in _COMMANDS:
         module.add_command(commands)
     return parser
@@ -79,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plugins = plugin_files(given)
         load_plugins(plugins)
         top = build_parser()
-        complete_arguments(top)
+        _complete_arguments(top)
         if not given:
             top.print_help()
             return 0
@@ -104,21 +103,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # for example no permission, an invalid name, or too many open files
         if error.filename is not None:
             _complain(f"{_shorten(str(error.filename))} cannot be opened ({error.strerror}).")
-            return 1
-        _discard_stdout()
-        _complain(f"the output cannot be written ({error.strerror or error}).")
+        else:
+            _discard_stdout()
+            _complain(f"the output cannot be written ({error.strerror or error}).")
         return 1
     except MemoryError:
         _complain("out of memory; use fewer images or noise samples, smaller images or smaller batches.")
         return 1
     finally:
-        if "smoothcert.distributed.ranks" in sys.modules:
-            sys.modules["smoothcert.distributed.ranks"].leave()
+        if ranks := sys.modules.get("smoothcert.distributed.ranks"):
+            ranks.leave()
     return 0
 
 
 def _check_arguments(given: Sequence[str]) -> None:
-    """Raise if an argument contains a NUL character, is too long, or cannot be encoded as a file name."""
     for argument in given:
         if "\0" in argument or len(argument) > _LONGEST:
             problem = "contains a NUL character" if "\0" in argument else f"has more than {_LONGEST:,} characters"
@@ -127,6 +125,16 @@ def _check_arguments(given: Sequence[str]) -> None:
             os.fsencode(argument)
         except UnicodeEncodeError:
             raise UsageError(f"The argument {argument!r} cannot be encoded as a file name.") from None
+
+
+def _complete_arguments(parser: argparse.ArgumentParser) -> None:
+    """Print completions and exit if the shell asks for them and argcomplete is installed."""
+    if "_ARGCOMPLETE" in os.environ:
+        try:
+            import argcomplete
+        except ImportError:
+            return
+        argcomplete.autocomplete(parser)
 
 
 def _complain(text: str) -> None:

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     for radius in args.radii:
         if not 0 < radius < math.inf:
             raise UsageError(f"Expected `--radii` to be finite and > 0, but got {radius}.")
-    for name in ("steps", "num_noises", "n"):
+    for name in ("steps", "num_noises"):
         bounds.check_count(name, getattr(args, name))
     bounds.check_prediction(args.n, args.alpha)
     if args.out:

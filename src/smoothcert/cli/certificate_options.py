@@ -81,7 +81,7 @@ def choose_rule(args: argparse.Namespace, dataset: str | None, images: int) -> S
     from smoothcert.statistics.metrics import radius_grid
     from smoothcert.statistics.stopping import BudgetStop, RadiusStop, TableStop
 
-    if args.task != "certify" or args.stop == "fixed":
+    if args.stop == "fixed":
         return None
     if args.stop == "radius":
         return RadiusStop(skip_wrong=args.skip_wrong, radius=args.radius)

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcert.cli.certificate_options import (
     add_certificate_options,
     check_certificate_options,
-    choose_noise,
     choose_rule,
-    name_parts,
     report_samples,
 )
 from smoothcert.cli.command_inputs import select_images
@@ -46,10 +44,7 @@ def run(args: argparse.Namespace) -> None:
 
     bounds.check_budget(args.n0, args.n, args.alpha, args.bound)
     check_certificate_options(args)
-    outs = run_on_datasets(
-        args, evaluate, lambda sigma, dimensions: choose_noise(args, sigma, dimensions), name_parts(args)
-    )
-    if outs:
+    if outs := run_on_datasets(args, evaluate):
         if args.stop != "fixed":
             report_samples(outs.values(), args.n0 + args.n)
         print_table([str(out) for out in outs.values()], as_json=args.json)

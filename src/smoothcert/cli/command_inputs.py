@@ -41,7 +41,7 @@ class CommandInputs:
 
 
 def load_inputs(args: argparse.Namespace) -> CommandInputs:
-    """Check the numeric options, then load the checkpoint and the datasets."""
+    """Check options that no command has checked yet, then load the checkpoint and the datasets."""
     from smoothcert.checkpoints.checkpoint import load_checkpoint
     from smoothcert.checkpoints.combine import combine_checkpoints
     from smoothcert.checkpoints.pretrained import pretrained_path
@@ -52,7 +52,6 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
 
     if args.sigma is not None:
         bounds.check_sigma(args.sigma)
-    bounds.check_alpha(args.alpha)
     bounds.check_seed(args.seed)
     if args.batch is not None:
         bounds.check_count("batch", args.batch)
@@ -64,11 +63,12 @@ def load_inputs(args: argparse.Namespace) -> CommandInputs:
         raise UsageError("`--consensus` needs `--ensemble`.")
     device = choose_device(args.device)
     current_ranks().require_same_on_all_ranks(facts(device))
-    single = args.checkpoint if args.checkpoint is not None or args.ensemble else pretrained_path(args.pretrained)
-    paths = [Path(path) for path in args.ensemble or [single]]
+    if args.pretrained is not None:
+        paths = [pretrained_path(args.pretrained)]
+    else:
+        paths = [Path(path) for path in args.ensemble or [args.checkpoint]]
     loaded = [load_checkpoint(path, normalization=args.normalization) for path in paths]
-    combined = combine_checkpoints(loaded, args.consensus) if args.ensemble else None
-    checkpoint = combined or loaded[0]
+    checkpoint = combine_checkpoints(loaded, args.consensus) if args.ensemble else loaded[0]
     sigma = args.sigma if args.sigma is not None else checkpoint.about.get("sigma")
     if sigma is None:
         raise UsageError("The checkpoint does not record its noise level; set it with `--sigma`.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,18 +26,14 @@ def describe_run(
     device: torch.device,
 ) -> str:
     """Return the settings, the number of samples and a time estimate from a short trial, as text or JSON."""
-    data, indices, _ = parts[0]
-    samples_per_image = args.n + getattr(args, "n0", 0)
+    from smoothcert.paper.timing import seconds_per_vote
+
+    data, _, _ = parts[0]
     rules = [choose_rule(args, data.name, len(select_images(args, data))) for data, _, _ in parts]
     samples = sum(
-        most_samples(rule, len(rows), samples_per_image) for rule, (_, rows, _) in zip(rules, parts, strict=True)
+        most_samples(rule, len(rows), args.n + args.n0) for rule, (_, rows, _) in zip(rules, parts, strict=True)
     )
-    micro_batch = classifier.micro_batch_for(data.shape, device)
-    image = data.floats(indices[:1], device)[0]
-    classifier.counts(image, micro_batch)
-    started = time.perf_counter()
-    classifier.counts(image, 4 * micro_batch)
-    speed = 4 * micro_batch / (time.perf_counter() - started)
+    seconds = seconds_per_vote(classifier, data, device)
     protocol: dict[str, Any] = {"n": args.n, "alpha": args.alpha}
     if args.task == "certify":
         largest = largest_radius(rules[0], args.n, args.alpha, classifier.noise)
@@ -53,11 +48,11 @@ def describe_run(
         "seed": args.seed,
         "precision": classifier.precision,
         "form": classifier.form,
-        "micro-batch": micro_batch,
+        "micro-batch": classifier.micro_batch_for(data.shape, device),
         "device": str(device),
         "samples": samples,
-        "samples per second": round(speed),
-        "time": duration(samples / speed),
+        "samples per second": round(1 / seconds),
+        "time": duration(samples * seconds),
         "out": ", ".join(str(out) for _, _, out in parts),
     }
     if args.json:

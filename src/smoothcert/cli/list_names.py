@@ -7,7 +7,7 @@ import fnmatch
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from smoothcert.cli.progress import say
@@ -35,87 +35,72 @@ def _names(kind: str) -> Iterable[str]:
     from smoothcert.training.method_options import known_methods
     from smoothcert.training.recipes import list_recipes, paper_tables
 
-    names: dict[str, Callable[[], Iterable[str]]] = {
-        "datasets": lambda: sorted((*dataset_names.DIMENSIONS, *dataset_names.REGISTERED)),
-        "models": lambda: (*model_names.ARCHITECTURES, *model_names.REGISTERED),
-        "methods": known_methods,
-        "recipes": list_recipes,
-        "tables": paper_tables,
-        "pretrained": list_pretrained,
-        "normalizations": lambda: dataset_names.NORMALIZATIONS,
+    names: dict[str, Iterable[str]] = {
+        "datasets": sorted((*dataset_names.DIMENSIONS, *dataset_names.REGISTERED)),
+        "models": (*model_names.ARCHITECTURES, *model_names.REGISTERED),
+        "methods": known_methods(),
+        "recipes": list_recipes(),
+        "tables": paper_tables(),
+        "pretrained": list_pretrained(),
+        "normalizations": dataset_names.NORMALIZATIONS,
     }
     if kind not in names:
         raise unknown_name("kind", kind, names)
-    return names[kind]()
+    return names[kind]
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the matching names."""
+    """Print the matching names, in a table if there is more to say about them."""
     names = fnmatch.filter(_names(args.kind), args.pattern)
     if not names:
         say(f"No {args.kind} match {args.pattern!r}.")
-    elif args.kind in _TABLES and not args.json:
-        _TABLES[args.kind](names)
-        return
-    sys.stdout.write(json.dumps(names) + "\n" if args.json else "".join(f"{name}\n" for name in names))
+    if args.json:
+        print(json.dumps(names))
+    elif names and args.kind == "recipes":
+        _print_recipes(names)
+    elif names and args.kind == "pretrained":
+        _print_pretrained(names)
+    else:
+        sys.stdout.write("".join(f"{name}\n" for name in names))
 
 
 def _print_recipes(names: Sequence[str]) -> None:
-    """Print the recipes with method, noise level, the CAT-RS paper's ACR, and training cost."""
-    titles = ["recipe", "method", "sigma", "paper's ACR", "cost"]
-    _print_table(titles, map(_recipe_texts, names), spare="method")  # the recipe's name contains the method
-    say("cost: forward passes per epoch, as a multiple of Gaussian training.")
-
-
-def _print_pretrained(names: Sequence[str]) -> None:
-    """Print the bundled models with dataset, network, method, noise level, ACR and number of certified images."""
-    _print_table(["model", "dataset", "network", "method", "sigma", "ACR", "images"], map(_pretrained_texts, names))
-
-
-_TABLES: dict[str, Callable[[Sequence[str]], None]] = {"recipes": _print_recipes, "pretrained": _print_pretrained}
-
-
-def _print_table(titles: list[str], rows: Iterable[Sequence[str]], *, spare: str = "") -> None:
-    """Print a table, on a terminal that is too narrow without the column `spare`."""
-    from smoothcert.report.tables.formats import Cell, Sheet, to_text
-
-    def text(left_out: str = "") -> str:
-        shown = [place for place, title in enumerate(titles) if title != left_out]
-        lines = [[Cell(row[place]) for place in shown] for row in table]
-        return to_text(Sheet([titles[place] for place in shown], [lines]))
-
-    table = list(rows)
-    printed = text()
-    if sys.stdout.isatty() and max(map(len, printed.splitlines())) > shutil.get_terminal_size().columns:
-        printed = text(spare)
-    sys.stdout.write(printed)
-
-
-def _recipe_texts(name: str) -> list[str]:
     from smoothcert.report.sources import paper_places
     from smoothcert.report.tables.paper_numbers import method_title, paper_row
     from smoothcert.training.passes import relative_cost
     from smoothcert.training.recipes import load_recipe
 
-    config = load_recipe(name)
-    row = paper_row(config.dataset, config.sigma, config.method, *paper_places().get(name, (None, "")))
-    acr = f"{row.acr:.3f}" if row else "-"
-    return [
-        name,
-        method_title(config.method),
-        f"{config.sigma:.2f}",
-        acr,
-        f"{relative_cost(config):.1f}x",
-    ]
+    lines = [["recipe", "method", "sigma", "paper's ACR", "cost"]]
+    for name in names:
+        config = load_recipe(name)
+        row = paper_row(config.dataset, config.sigma, config.method, *paper_places().get(name, (None, "")))
+        acr, cost = f"{row.acr:.3f}" if row else "-", f"{relative_cost(config):.1f}x"
+        lines.append([name, method_title(config.method), f"{config.sigma:.2f}", acr, cost])
+    text = _as_table(lines)
+    if sys.stdout.isatty() and max(map(len, text.splitlines())) > shutil.get_terminal_size().columns:
+        text = _as_table([[name, *others] for name, _, *others in lines])  # the name contains the method
+    sys.stdout.write(text)
+    say("cost: forward passes per epoch, as a multiple of Gaussian training.")
 
 
-def _pretrained_texts(name: str) -> list[str]:
+def _print_pretrained(names: Sequence[str]) -> None:
     from smoothcert.checkpoints.pretrained import bundled_models
     from smoothcert.report.tables.formats import dataset_title
     from smoothcert.report.tables.paper_numbers import method_title
     from smoothcert.training.recipes import load_recipe
 
-    config, model = load_recipe(name), bundled_models()[name]
-    acr, images = (f"{model['acr']:.3f}", f"{model['images']:,}") if "acr" in model else ("-", "-")
-    method = method_title(config.method)
-    return [name, dataset_title(config.dataset), config.architecture, method, f"{config.sigma:.2f}", acr, images]
+    lines = [["model", "dataset", "network", "method", "sigma", "ACR", "images"]]
+    for name in names:
+        config, model = load_recipe(name), bundled_models()[name]
+        certified = (f"{model['acr']:.3f}", f"{model['images']:,}") if "acr" in model else ("-", "-")
+        about = (dataset_title(config.dataset), config.architecture, method_title(config.method), f"{config.sigma:.2f}")
+        lines.append([name, *about, *certified])
+    sys.stdout.write(_as_table(lines))
+
+
+def _as_table(lines: list[list[str]]) -> str:
+    """Format lines of cells, the first of which are the titles."""
+    from smoothcert.report.tables.formats import Cell, Sheet, to_text
+
+    titles, *rows = lines
+    return to_text(Sheet(titles, [[[Cell(text) for text in row] for row in rows]]))

@@ -25,16 +25,10 @@ def is_reporting() -> bool:
 
 
 class ProgressBar:
-    """Shows the progress of a task with its speed and the time left.
+    """Shows the progress of a task with its recent speed (at the end, that of the whole task) and the time left.
 
-    The speed is measured over the last 30 seconds and, at the end, over the whole task.
-
-    Args:
-        title: The name of the task.
-        total: The number of units to do, None if unknown.
-        unit: The unit, in plural, such as "images".
-        start: Units done by an earlier run, which do not count toward the speed.
-        transient: Remove the bar when done, and do not log the end of the task.
+    `unit` is in plural, such as "images". `start` units were done by an earlier run and do not count toward the speed.
+    A `transient` bar is removed when done, and the end of its task is not logged.
     """
 
     def __init__(self, title: str, total: int | None, unit: str, start: int = 0, *, transient: bool = False) -> None:
@@ -56,8 +50,6 @@ class ProgressBar:
 
     def update(self, done: int, note: str = "") -> None:
         """Show the number of units done, followed by a note."""
-        if not is_reporting():
-            return
         now = time.monotonic()
         text = ", ".join(part for part in (*self._rate(now, done), note) if part)
         if self._bar:
@@ -78,11 +70,10 @@ class ProgressBar:
         if now - then < 0.5 or gained == before:
             return "", ""
         speed, left = (gained - before) / (now - then), ""
-        if (
-            self.total and not finished and 1000 * gained >= self.total - self.start
-        ):  # earlier estimates are too uncertain
+        # Earlier estimates of the time left are too uncertain.
+        if self.total and not finished and 1000 * gained >= self.total - self.start:
             left = f"{duration(round((self.total - done) / speed))} left"
-        return f"{_number(speed)} {self.unit}/s", left
+        return f"{speed:,.0f} {self.unit}/s" if speed >= 100 else f"{speed:.3g} {self.unit}/s", left
 
 
 def duration(seconds: float) -> str:
@@ -121,10 +112,6 @@ def short_notices(parser: Parser) -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = default
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _rich_bar(transient: bool) -> Any:

@@ -56,14 +56,13 @@ def run(args: argparse.Namespace) -> None:
     """Recompute the certificates, write them, and print their table."""
     from smoothcert.results.naming import is_companion
 
-    cascade_only = [flag for flag in ("p0", "first_share") if getattr(args, flag) is not None]
-    file_only = [flag for flag in ("file", "bound", "norm", "top", "classes", "dimensions") if getattr(args, flag)]
     if not args.cascade and not args.file:
         raise UsageError("Expected a results file, or several after `--cascade`, but got none.")
-    if wrong := file_only if args.cascade else cascade_only:
-        where = "cannot be combined with" if args.cascade else "needs"
-        name = "FILE" if wrong[0] == "file" else f"`{wrong[0]}`"  # `main` turns arguments into flags
-        raise UsageError(f"{name} {where} `--cascade`.")
+    wrong = ("file", "bound", "norm", "top", "classes", "dimensions") if args.cascade else ("p0", "first_share")
+    for option in wrong:
+        if getattr(args, option) not in (None, []):
+            name = "FILE" if option == "file" else f"`{option}`"  # `main` turns arguments into flags
+            raise UsageError(f"{name} {'cannot be combined with' if args.cascade else 'needs'} `--cascade`.")
     files = [file for file in args.file if not is_companion(file)] or args.file
     if args.out and len(files) > 1:
         raise UsageError(f"`--out` names one file, but {len(files)} results files are given; omit `--out`.")

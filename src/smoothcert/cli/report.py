@@ -13,6 +13,7 @@ from smoothcert.cli.common_options import fraction
 from smoothcert.cli.parser import add_several
 from smoothcert.cli.progress import ProgressBar, say
 from smoothcert.cli.report_page import add_page_options, write_page
+from smoothcert.errors import unknown_name
 
 if TYPE_CHECKING:
     from smoothcert.report.corrupted.results import CorruptedResults
@@ -92,6 +93,7 @@ def print_table(
     about: dict[str, Any] | None = None,
     unverified: bool = False,
     beyond_acr: bool = False,
+    paper: bool = False,
     **options: Any,
 ) -> tuple[Findings, Table | None]:
     """Print the table of results, write it to `outputs`, and return the results and the table."""
@@ -113,11 +115,11 @@ def print_table(
             bar.update(done)
 
         findings = read_findings(files, unverified=unverified, progress=progress, **given)
-    table = build_table([run.entry for run in findings.runs], **options) if findings.runs else None
+    table = build_table([run.entry for run in findings.runs], paper=paper, **options) if findings.runs else None
     for run in findings.runs:
         if run.unfinished:
             say(run.unfinished)
-    if options.get("paper") and table and not any(row.paper for row in table.rows):
+    if paper and table and not any(row.paper for row in table.rows):
         say("The CAT-RS paper has no row for this dataset, noise level and method.")
     seeded = [row for row in table.rows if row.entry.seed is not None] if table else []
     annexes = [seed_annex(over_seeds(seeded), several_sets=table.several_sets)] if table and seeded else []
@@ -125,7 +127,6 @@ def print_table(
         from smoothcert.report.tables.beyond_acr import best_annex, fewer_votes_annex
 
         annexes += [best_annex(table), fewer_votes_annex(findings.runs, table)]
-    paper = options.get("paper", False)
     show(table, findings.corrupted, annexes=annexes, as_json=as_json, outputs=outputs, paper=paper)
     return findings, table
 
@@ -142,7 +143,23 @@ def show(
     """Print the tables, those of corrupted datasets first, and write them to each file in its extension's format."""
     from smoothcert.cli.rich_table import show_tables
     from smoothcert.report.corrupted.results import corruption_groups, same_images
+    from smoothcert.report.corrupted.tables import corruption_sheets, corruptions_json
+    from smoothcert.report.tables.formats import SHEET_FORMATS
+    from smoothcert.report.tables.table import to_json
     from smoothcert.runtime.atomic_files import write_text
+
+    clean = [table] if table else []
+    tables: list[Table | Sheet] = [
+        *corruption_sheets(corrupted, paper=paper),
+        *clean,
+        *(annex.sheet for annex in annexes),
+    ]
+
+    def as_text(suffix: str) -> str:
+        if suffix != ".json":
+            return "\n".join(SHEET_FORMATS[suffix](part) for part in tables)
+        rows = [*corruptions_json(corrupted, paper=paper), *(row for part in clean for row in to_json(part))]
+        return json.dumps([*rows, *(line for annex in annexes for line in annex.values)], indent=2) + "\n"
 
     if not all(map(same_images, corruption_groups(corrupted))):
         say("Tables of corruptions mark no best values: their rows cover different images.")
@@ -155,45 +172,16 @@ def show(
             missing = f"some of the {len(entry.images):,} images are not in {', '.join(entry.uneven)}"
             say(f"{entry.name}: {missing}; each number covers the available images.")
     for out in outputs:
-        write_text(out, _as_text(out.suffix, table, corrupted, paper, annexes))
+        write_text(out, as_text(out.suffix))
         say(f"Wrote {out}")
     if as_json or not sys.stdout.isatty():
-        sys.stdout.write(_as_text(".json" if as_json else ".txt", table, corrupted, paper, annexes))
+        sys.stdout.write(as_text(".json" if as_json else ".txt"))
     else:
-        show_tables(_tables(table, corrupted, paper, annexes))
-
-
-def _tables(
-    table: Table | None, corrupted: Sequence[CorruptedResults], paper: bool, annexes: Sequence[Annex]
-) -> list[Table | Sheet]:
-    """Return all tables in the order in which they are printed."""
-    from smoothcert.report.corrupted.tables import corruption_sheets
-
-    tables: list[Table | Sheet] = [*corruption_sheets(corrupted, paper=paper), *([table] if table else [])]
-    return [*tables, *(annex.sheet for annex in annexes)]
-
-
-def _as_text(
-    suffix: str,
-    table: Table | None,
-    corrupted: Sequence[CorruptedResults],
-    paper: bool,
-    annexes: Sequence[Annex],
-) -> str:
-    from smoothcert.report.corrupted.tables import corruptions_json
-    from smoothcert.report.tables.formats import SHEET_FORMATS
-    from smoothcert.report.tables.table import to_json
-
-    if suffix == ".json":
-        rows = [*corruptions_json(corrupted, paper=paper), *(to_json(table) if table else [])]
-        rows += [line for annex in annexes for line in annex.values]
-        return json.dumps(rows, indent=2) + "\n"
-    return "\n".join(SHEET_FORMATS[suffix](part) for part in _tables(table, corrupted, paper, annexes))
+        show_tables(tables)
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:
     """Raise if an output file has an unknown extension."""
-    from smoothcert.errors import unknown_name
     from smoothcert.report.tables.formats import FORMATS
 
     for out in outputs:

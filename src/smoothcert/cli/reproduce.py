@@ -17,7 +17,7 @@ from smoothcert.errors import SmoothcertError, UsageError, counted
 if TYPE_CHECKING:
     import torch
 
-    from smoothcert.paper.jobs import Job, Workplace
+    from smoothcert.paper.jobs import Job, JobStatus, Workplace
     from smoothcert.report.corrupted.results import CorruptedResults
     from smoothcert.report.tables.formats import Annex
     from smoothcert.report.tables.table import Table
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
         ) from failure
 
 
-def _remaining_work(status: Any) -> str:
+def _remaining_work(status: JobStatus) -> str:
     name = status.job.config.name
     if not status.trained:
         return f"{name} (training, {counted(status.total, 'image')})"
@@ -114,7 +114,6 @@ def _remaining_work(status: Any) -> str:
 
 
 def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job], device: torch.device) -> None:
-    """Print the remaining work of every run, with a time estimate from short trials."""
     from smoothcert.paper.plan import plan
 
     lines = list(plan(jobs, place, device, lambda name: say(f"Timing {name} ...")))

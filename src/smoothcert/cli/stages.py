@@ -4,44 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smoothcert.cli.progress import COMPILING, ProgressBar, say
+
+if TYPE_CHECKING:
+    from smoothcert.training.loop import TrainProgress
 
 
 class Stages(ExitStack):
     """Shows one progress bar per stage, one at a time."""
 
-    title: str | None = None
+    title = ""
 
     def begin(self, kind: str, name: str) -> Callable[[Any], None]:
         """Close the previous stage's bar and return a callback that shows the progress of the next stage."""
         self.close()
-        self.title = None
+        self.title = ""
         if kind == "compile":
             say(COMPILING.format(name))
             return lambda progress: None
         if kind == "certify":
             name = f"certify {name}"
-        latest: dict[str, Any] = {}  # by run, if several are trained at once
+        latest: dict[str, TrainProgress] = {}  # by run, if several are trained at once
 
-        def train(progress: Any) -> None:
+        def train(progress: TrainProgress) -> None:
             latest[progress.name] = progress
             runs = latest.values()
-            done, total, start = (sum(getattr(run, key) for run in runs) for key in ("step", "total", "start"))
-            note = f"epoch {progress.epoch}, "
-            note += (
-                "votes on {:,} of {:,} images".format(*progress.votes)
-                if progress.votes
-                else f"loss {progress.loss:.4f}"
-            )
-            if progress.metrics:
-                for key, what in (("test_accuracy", "accuracy"), ("validation_accuracy", "validation accuracy")):
-                    if key in progress.metrics:
-                        note += f", {what} under noise {progress.metrics[key]:.1f}%"
+            total, start = sum(run.total for run in runs), sum(run.start for run in runs)
             bar = self.bar_for(name, total, "steps", start)
             bar.total, bar.start = total, start
-            bar.update(done, f"{progress.name}: {note}" if len(latest) > 1 else note)
+            note = _describe_training(progress)
+            bar.update(sum(run.step for run in runs), f"{progress.name}: {note}" if len(latest) > 1 else note)
 
         def count(progress: Any) -> None:
             self.bar_for(name, progress.total, "images", progress.done).update(progress.done)
@@ -58,3 +52,13 @@ class Stages(ExitStack):
             self.close()
             self.title, self.bar = title, self.enter_context(ProgressBar(title, total, unit, start))
         return self.bar
+
+
+def _describe_training(progress: TrainProgress) -> str:
+    votes, metrics = progress.votes, progress.metrics or {}
+    parts = [f"epoch {progress.epoch}"]
+    parts.append(f"votes on {votes[0]:,} of {votes[1]:,} images" if votes else f"loss {progress.loss:.4f}")
+    for key, title in (("test_accuracy", "accuracy"), ("validation_accuracy", "validation accuracy")):
+        if key in metrics:
+            parts.append(f"{title} under noise {metrics[key]:.1f}%")
+    return ", ".join(parts)

@@ -18,9 +18,6 @@ from smoothcert.training.method_options import known_methods, option_type
 if TYPE_CHECKING:
     import torch
 
-    from smoothcert.paper.timing import TrainingCost
-
-
 _SHORT_FLAGS = {"learning_rate": ["--lr"]}
 
 
@@ -168,26 +165,20 @@ def _print_json(values: Sequence[Any]) -> None:
 
 
 def _print_estimates(configs: Sequence[TrainConfig], args: argparse.Namespace, device: torch.device) -> None:
-    """Print each configuration, and a time estimate from a few trial steps."""
-    from smoothcert.paper.timing import estimate_training
+    from smoothcert.paper.timing import estimate_labels, estimate_steps
     from smoothcert.training.compute import with_defaults
 
     lines = []
     for config in map(with_defaults, configs):
         if not args.json:
             print(to_toml(config))
-        cost = estimate_training(config, args.data_dir, device, runs=args.runs, compile=args.compile)
-        parts = {"training": cost.training, "teacher": cost.teacher, "labels": cost.labels}
-        lines.append({"config": dataclasses.asdict(config), "device": str(device), "steps": cost.steps, **parts})
-        say(_describe_cost(cost, device))
+        steps, seconds = estimate_steps(config, args.data_dir, device, args.compile)
+        teacher, labels = estimate_labels(config, args.data_dir, device, args.runs, args.compile)
+        parts = {"training": steps * seconds, "teacher": teacher, "labels": labels}
+        lines.append({"config": dataclasses.asdict(config), "device": str(device), "steps": steps, **parts})
+        text = f"{counted(steps, 'step')} of {duration(seconds)} take {duration(steps * seconds)} on {device}"
+        if labels:
+            text += f"; first, the teacher takes {duration(teacher)} and the soft labels {duration(labels)}"
+        say(text)
     if args.json:
         _print_json(lines)
-
-
-def _describe_cost(cost: TrainingCost, device: torch.device) -> str:
-    text = (
-        f"{counted(cost.steps, 'step')} of {duration(cost.seconds_per_step)} take {duration(cost.training)} on {device}"
-    )
-    if cost.labels:
-        text += f"; first, the teacher takes {duration(cost.teacher)} and the soft labels {duration(cost.labels)}"
-    return text

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smoothcert.cli.certificate_options import choose_noise, name_parts
 from smoothcert.cli.command_inputs import CommandInputs, load_inputs, select_images
 from smoothcert.cli.common_options import add_batch, add_device, add_input_options, add_sample_options
 from smoothcert.cli.dry_run import describe_run
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from smoothcert.certification.job import Progress
     from smoothcert.data import ImageData
     from smoothcert.smoothing.classifier import SmoothedClassifier
-    from smoothcert.statistics.noise import Noise
 
 
 def add_voting_options(
@@ -34,6 +34,9 @@ def add_voting_options(
 
     `precision` and `form` are the defaults that the help shows.
     """
+    # For commands without these options; the defaults of options that are added later replace these.
+    parser.set_defaults(n0=0, stop="fixed", radius=None, samples=None, skip_wrong=False)
+    parser.set_defaults(noise="gaussian", sound=False, bound="one-sided")
     add_input_options(parser)
     group = parser.add_argument_group("protocol")
     group.add_argument("--sigma", type=float, help="standard deviation of the noise (default: the checkpoint's)")
@@ -61,34 +64,22 @@ def add_voting_options(
     group.add_argument("--dry-run", action="store_true", help="print the settings and a time estimate, and exit")
 
 
-def run_on_datasets(
-    args: argparse.Namespace,
-    evaluate: Callable[..., object],
-    choose_noise: Callable[[float, int], Noise | str] = lambda sigma, dimensions: "gaussian",
-    name_parts: tuple[str, ...] = (),
-) -> dict[str, Path]:
-    """Evaluate the smoothed classifier on every dataset that the options select.
+def run_on_datasets(args: argparse.Namespace, evaluate: Callable[..., object]) -> dict[str, Path]:
+    """Call `evaluate`, which takes the arguments of `certify_dataset`, for every dataset that the options select.
 
-    Args:
-        args: The parsed command line.
-        evaluate: A function that takes the arguments of `certify_dataset`.
-        choose_noise: A function that takes the noise level and the number of input dimensions, and returns the noise.
-        name_parts: Parts to append to the names of results files.
-
-    Returns:
-        The results file of each dataset, by the dataset's name; empty with `--dry-run` and on ranks other than rank 0.
+    Return the results files by the names of their datasets; none with `--dry-run` and on ranks other than rank 0.
     """
     from smoothcert.distributed.ranks import join
     from smoothcert.smoothing.deploy import COMPILED
 
     ranks = join()
     inputs = load_inputs(args)
-    classifier = _make_classifier(args, inputs, choose_noise)
+    classifier = _make_classifier(args, inputs)
     if args.out and len(inputs.datasets) > 1:
         raise UsageError(
             f"`--out` names one file, but {args.data} needs {len(inputs.datasets)}, one per corruption; omit `--out`."
         )
-    outs = [args.out or _default_out(args, data, inputs.sigma, name_parts) for data in inputs.datasets]
+    outs = [args.out or _default_out(args, data, inputs.sigma) for data in inputs.datasets]
     selected = [select_images(args, data, args.shard) for data in inputs.datasets]
     parts = list(zip(inputs.datasets, selected, outs, strict=True))
     if args.dry_run:
@@ -132,27 +123,25 @@ def print_summaries(
         print(line if len(summaries) == 1 else f"{summary['data']}: {line}")
 
 
-def _make_classifier(
-    args: argparse.Namespace, inputs: CommandInputs, choose_noise: Callable[[float, int], Noise | str]
-) -> SmoothedClassifier:
+def _make_classifier(args: argparse.Namespace, inputs: CommandInputs) -> SmoothedClassifier:
     from smoothcert.smoothing.deploy import choose_deployment
 
     shape = inputs.datasets[0].shape
     # The form must be the same for every shard, so it depends on all images.
     samples = sum(len(select_images(args, data)) for data in inputs.datasets) * args.n
     form, precision = choose_deployment(inputs.checkpoint.model, shape, samples)
-    if getattr(args, "sound", False) and form == "compiled":
+    if args.sound and form == "compiled":
         form = "pinned"
     return inputs.classifier(
         inputs.sigma,
         precision=args.precision or precision,
         form=args.form or form,
         micro_batch=args.micro_batch,
-        noise=choose_noise(inputs.sigma, shape.numel()),
+        noise=choose_noise(args, inputs.sigma, shape.numel()),
     )
 
 
-def _default_out(args: argparse.Namespace, data: ImageData, sigma: float, name_parts: tuple[str, ...]) -> Path:
+def _default_out(args: argparse.Namespace, data: ImageData, sigma: float) -> Path:
     """Return the path of the results file: beside the checkpoint or, for bundled models, below `runs`."""
     from smoothcert.results.naming import results_name
 
@@ -161,7 +150,7 @@ def _default_out(args: argparse.Namespace, data: ImageData, sigma: float, name_p
     name = results_name(args.task, data.name, data.split, sigma, args.n, **options)
     combined = [f"ensemble{len(args.ensemble)}"] if args.ensemble else []
     combined += [f"consensus{args.consensus}"] if args.consensus else []
-    name = "-".join([name.removesuffix(".tsv"), *combined, *name_parts]) + ".tsv"
+    name = "-".join([name.removesuffix(".tsv"), *combined, *name_parts(args)]) + ".tsv"
     if args.pretrained:
         return Path("runs", args.pretrained, name)
     checkpoint = Path(args.checkpoint or args.ensemble[0])

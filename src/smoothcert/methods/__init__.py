@@ -118,9 +118,9 @@ def create_method(name: str, sigma: float, options: Mapping[str, Any] | None = N
     fields = {field.name: field for field in dataclasses.fields(METHODS[name]) if field.name != "sigma"}
     unknown = sorted(options.keys() - fields.keys())
     if unknown:
-        known = ", ".join(sorted(fields)) or "none"
-        near = suggest(unknown[0], fields)
-        raise UsageError(f"Method {name} has no option {', '.join(unknown)}{near} Its options: {known}.")
+        wrong, known = (", ".join(f"`{option}`" for option in names) for names in (unknown, sorted(fields)))
+        near = suggest(unknown[0], fields).replace("'", "`")  # the command line names flags instead
+        raise UsageError(f"Method {name} has no option {wrong}{near} Its options: {known or 'none'}.")
     for key, value in options.items():
         default = fields[key].default
         kind = int if default is None else type(default)

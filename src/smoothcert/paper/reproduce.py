@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from smoothcert.certification.dataset import certify_dataset
+from smoothcert.checkpoints.checkpoint import load_checkpoint
+from smoothcert.data import select_rows
 from smoothcert.distributed.ranks import as_single_process, current_ranks
 from smoothcert.errors import SmoothcertError
-from smoothcert.paper.certify_run import certify_run
 from smoothcert.paper.jobs import PROTOCOL, Job, Workplace, find_table
 from smoothcert.report.corrupted.files import is_corrupted
 from smoothcert.report.corrupted.grouping import read_corrupted
@@ -22,6 +24,8 @@ from smoothcert.results.reader import read_results
 from smoothcert.results.records import Results
 from smoothcert.runtime.deadline import Deadline, OutOfTimeError
 from smoothcert.runtime.failures import collected
+from smoothcert.smoothing.classifier import SmoothedClassifier
+from smoothcert.smoothing.deploy import choose_deployment
 from smoothcert.training.prepare import OnStage, prepare_runs
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.runs import train_runs
@@ -64,12 +68,10 @@ def reproduce(
                 with collected(errors):
                     train_runs(configs, place.runs, time_limit=deadline.left, **options)
             for job in group:
-                folder = place.runs / job.config.name
-                if current_ranks().broadcast_from_rank0(RunFolder(folder).finished):
+                if current_ranks().broadcast_from_rank0(RunFolder(place.runs / job.config.name).finished):
                     deadline.check()
-                    protocol = {"skip": job.skip, "n": place.n, "device": device, "on_stage": on_stage, **PROTOCOL}
                     with collected(errors):
-                        certify_run(folder, place.test_sets(job), time_limit=deadline.left, **protocol)
+                        _certify(job, place, device, on_stage, deadline)
     except OutOfTimeError as error:
         raise OutOfTimeError(" ".join(map(str, [*errors, error]))) from error
     if errors:
@@ -102,6 +104,30 @@ def _groups(jobs: Sequence[Job], together: int | None, device: torch.device) -> 
         most = together or (_SMALL_TOGETHER if small else 1)
         for first in range(0, len(members), most):
             yield members[first : first + most]
+
+
+def _certify(job: Job, place: Workplace, device: torch.device | str, on_stage: OnStage, deadline: Deadline) -> None:
+    """Certify a trained run in the network's fastest form and precision; unfinished results are resumed."""
+    run, sets = place.runs / job.config.name, place.test_sets(job)
+    checkpoint = load_checkpoint(run)
+    model, sigma = checkpoint.model.to(device), checkpoint.about["sigma"]
+    samples = place.n * sum(len(select_rows(data, job.skip)) for data in sets)
+    form, precision = choose_deployment(model, sets[0].shape, samples)
+    classifier = SmoothedClassifier(model, sigma, model.num_classes, form=form, precision=precision)
+    if form == "compiled":
+        on_stage("compile", "the network")
+    for data, path in zip(sets, place.results_paths(job), strict=True):
+        title = f"{run.name} on {data.name}" if "/" in data.name else run.name
+        certify_dataset(
+            classifier,
+            data,
+            path,
+            n=place.n,
+            indices=select_rows(data, job.skip),
+            model=checkpoint.describe(),
+            on_progress=deadline.watching(on_stage("certify", title)),
+            **PROTOCOL,
+        )
 
 
 def read_entries(name: str, jobs: Sequence[Job], place: Workplace) -> list[Entry]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,37 +26,6 @@ from smoothcert.training.setup import new_model
 from smoothcert.training.teachers import teacher_config, uses_soft_labels
 
 _SECONDS = 4.0
-
-
-@dataclass(frozen=True)
-class TrainingCost:
-    """Steps of a run, seconds per step, and seconds for its teacher and its soft labels (0 if not needed)."""
-
-    steps: int
-    seconds_per_step: float
-    teacher: float
-    labels: float
-
-    @property
-    def training(self) -> float:
-        """Seconds for the training itself."""
-        return self.steps * self.seconds_per_step
-
-
-def estimate_training(
-    config: TrainConfig,
-    data_dir: str | Path | None,
-    device: torch.device,
-    *,
-    runs: Path | None = None,
-    compile: bool | None = None,
-) -> TrainingCost:
-    """Time a few steps of a run, and of its teacher and soft labels, without keeping any files.
-
-    A teacher or soft labels that already exist in the folder `runs` count as 0 seconds.
-    """
-    steps, seconds = estimate_steps(config, data_dir, device, compile)
-    return TrainingCost(steps, seconds, *estimate_labels(config, data_dir, device, runs, compile))
 
 
 def estimate_labels(
@@ -84,12 +52,16 @@ def estimate_certification(config: TrainConfig, data: ImageData, device: torch.d
     """Return the seconds per image for n votes, from a short trial with an untrained network."""
     model = build_model(config.architecture, data.shape, len(data.classes)).to(device).eval()
     form, precision = choose_deployment(model, data.shape, n * len(data))
-    smoothed = SmoothedClassifier(model, config.sigma, form=form, precision=precision)
-    image, few = data.floats([0], device)[0], 4 * smoothed.micro_batch_for(data.shape, device)
-    smoothed.counts(image, few)
+    return n * seconds_per_vote(SmoothedClassifier(model, config.sigma, form=form, precision=precision), data, device)
+
+
+def seconds_per_vote(classifier: SmoothedClassifier, data: ImageData, device: torch.device) -> float:
+    """Return the mean time of a vote on the first image, from a short trial."""
+    image, votes = data.floats([0], device)[0], 4 * classifier.micro_batch_for(data.shape, device)
+    classifier.counts(image, votes)  # not timed: it may include compilation
     started = time.perf_counter()
-    smoothed.counts(image, few)
-    return n / few * (time.perf_counter() - started)
+    classifier.counts(image, votes)
+    return (time.perf_counter() - started) / votes
 
 
 class _EnoughError(Exception):
