@@ -227,8 +227,7 @@ def load_dataset(
         return corrupted
     path = Path(name).expanduser()
     if path.suffix == ".npz" and path.is_file():
-        images, labels, classes = read_npz(path, split)
-        return ImageData(path.stem, split, images, labels, classes or ())
+        return ImageData(path.stem, split, *read_npz(path, split))
     if path.is_dir():
         return _load_folder(path.resolve().name, _split_folder(path, split) or path, split, resize, crop, skip_broken)
     if path.is_file():
