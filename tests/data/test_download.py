@@ -72,9 +72,9 @@ def test_a_second_address_is_tried(server, tmp_path, place):
         ("reset", KNOWN, "could not be downloaded.*reset"),
         ("missing", KNOWN, "Not Found"),
         ("good", KnownFile(len(CONTENT), "0" * 64), "expected a file with SHA-256 000"),
-        ("good", KnownFile(len(CONTENT), md5="0" * 32), "expected a file with MD5 000"),
-        ("good", KnownFile(1000, KNOWN.sha256), "expected a file of 1,000 bytes, but got more"),
-        ("good", KnownFile(2 * len(CONTENT), KNOWN.sha256), "could not be downloaded"),
+        ("good", KnownFile(len(CONTENT), "0" * 32), "expected a file with MD5 000"),
+        ("good", KnownFile(1000, KNOWN.checksum), "expected a file of 1,000 bytes, but got more"),
+        ("good", KnownFile(2 * len(CONTENT), KNOWN.checksum), "could not be downloaded"),
     ],
 )
 def test_never_half_a_file(server, tmp_path, place, known, message):

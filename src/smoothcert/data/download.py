@@ -32,18 +32,12 @@ class KnownFile:
     """The size of a file in bytes, and its SHA-256 or, for a file without a published SHA-256, its MD5."""
 
     size: int
-    sha256: str = ""
-    md5: str = ""
+    checksum: str
 
     @property
     def algorithm(self) -> str:
         """Name of the hash algorithm."""
-        return "sha256" if self.sha256 else "md5"
-
-    @property
-    def checksum(self) -> str:
-        """The expected checksum."""
-        return self.sha256 or self.md5
+        return "md5" if len(self.checksum) == 32 else "sha256"
 
     def matches(self, path: Path) -> bool:
         """Return True if a file has this size and checksum."""
@@ -88,7 +82,7 @@ _FASHION = (
 _CIFAR10 = KnownFile(170_498_071, "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce")
 _CIFAR100 = KnownFile(169_001_437, "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7")
 _CIFAR10C = KnownFile(2_918_471_680, "c72763e101c723b7c507b96205f7e938912a5d587376173b825850cf3cb876a7")
-_CIFAR100C = KnownFile(2_918_473_216, md5="11f0ed0f1191edbf9fa23466ae6021d3")
+_CIFAR100C = KnownFile(2_918_473_216, "11f0ed0f1191edbf9fa23466ae6021d3")
 _MNISTC = KnownFile(246_661_575, "af9ee8c6a815870c7fdde5af84c7bf8db0bcfa1f41056db83871037fba70e493")
 SOURCES = {
     "mnist": DownloadSource(
