@@ -82,7 +82,8 @@ class DatasetImages:
     def fingerprint(self) -> bytes:
         """Return the bytes of the first, the middle and the last input."""
         places = sorted({0, self.shape[0] // 2, self.shape[0] - 1})
-        return b"".join(_bytes(_item(self.dataset, place)[0]) for place in places)
+        inputs = [_item(self.dataset, place)[0] for place in places]
+        return b"".join(x.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for x in inputs)
 
 
 def _from_dataset(data: Any, split: str) -> ImageData:
@@ -174,10 +175,6 @@ def _stack(inputs: Sequence[Tensor]) -> Tensor:
         first, second = sorted(shapes)[:2]
         raise UsageError(f"Expected inputs of the same shape, but got {list(first)} and {list(second)}.")
     return torch.stack(list(inputs))
-
-
-def _bytes(x: Tensor) -> bytes:
-    return x.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _kind(value: Any) -> str:
