@@ -1,5 +1,7 @@
 """Users' own data: every accepted kind gives the same rows, and wrong kinds one clear sentence."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 import smoothcert
 from smoothcert.data.user_data import as_image_data
+from smoothcert.dataset_names import REGISTERED
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.report.tables.entries import describe
 
@@ -192,3 +195,15 @@ def test_floats_outside_the_range_are_refused():
     smoothed = smoothcert.SmoothedClassifier(model, 0.25, 3)
     with pytest.raises(UsageError, match="span"):
         smoothcert.certify_dataset(smoothed, (PIXELS.float(), LABELS), n=20)
+
+
+def test_a_loader_may_be_any_callable():
+    loader = functools.partial(lambda split, count: (PIXELS[:count], LABELS[:count]), count=3)
+    try:
+        for _ in range(2):  # as when a plugin is loaded twice
+            assert smoothcert.register_dataset("few", loader) is loader
+        assert len(smoothcert.load_dataset("few", "train")) == 3
+        with pytest.raises(UsageError, match="There is already a dataset 'few'"):
+            smoothcert.register_dataset("few", functools.partial(loader))
+    finally:
+        del REGISTERED["few"]

@@ -48,7 +48,8 @@ def zigzag(image: Image, random: Generator) -> Image:
     """Draw a zigzag with teeth of two pixels around a slightly inclined line."""
     height, width = image.shape[:2]
     row, rise, run = int(random.integers(0, height - 1)), int(random.integers(-5, 5)), width - 5
-    tooth, lean, length = 2.0, math.atan2(rise, run), math.hypot(run, rise)
+    tooth = 2.0
+    lean, length = math.atan2(rise, run), math.hypot(run, rise)
     teeth = int((length - tooth) // (2 * tooth)) + 1
     along = [0.0, *((2 * i + 1) * tooth for i in range(teeth))]
     away = [0.0, *((-1) ** i * tooth for i in range(teeth))]
