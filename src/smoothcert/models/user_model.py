@@ -108,8 +108,8 @@ def build_user_model(
         raise UsageError(f"Expected a model with parameters to train, but {kind} has none.")
     if odd := [key for key, value in network.state_dict().items() if not isinstance(value, Tensor)]:
         raise UsageError(f"Expected `state_dict()` of {kind} to contain tensors only, but entry {odd[0]!r} is not one.")
-    shapes: dict[str, Any] = {"data_classes": num_classes, "input_shape": input_shape}
-    return UserModel(network, name or kind, num_classes=scores.shape[1], **shapes)
+    classes = scores.shape[1]
+    return UserModel(network, name or kind, num_classes=classes, data_classes=num_classes, input_shape=input_shape)
 
 
 def as_factory(model: Any) -> Factory:
