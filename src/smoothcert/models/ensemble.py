@@ -104,11 +104,9 @@ class Ensemble(nn.Module):
         Without `consensus`, only one member counts as first, and the mask is False everywhere.
         """
         scores = [_scores(member, x) for member in self.members[: self.consensus or 1]]
-        classes = [one.argmax(dim=1) for one in scores]
-        agree = torch.full_like(classes[0], self.consensus is not None, dtype=torch.bool)
-        for other in classes[1:]:
-            agree &= other == classes[0]
-        return _total(scores), agree
+        total = _total(scores)
+        classes = torch.stack([one.argmax(dim=1) for one in scores])
+        return total, (classes == classes[0]).all(dim=0) & (self.consensus is not None)
 
     def rest(self, x: Tensor, total: Tensor) -> Tensor:
         """Return the mean score of all members; `total` is the sum that `first` returned for the same inputs."""
