@@ -232,7 +232,6 @@ def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
 def _load_own(
     path: Path, weights: Mapping[str, Tensor], name: str, classes: int, shape: list[int], own: Any
 ) -> UserModel:
-    """Create a user's network with the function `own`, by default the registered one, and load the weights."""
     factory = REGISTERED.get(name) if own is None else as_factory(own)
     if factory is None:
         raise UsageError(

@@ -42,7 +42,8 @@ NORMALIZATIONS: dict[str, Normalization | None] = {
 def load_published(path: Path, normalization: str | None) -> tuple[Classifier, Mapping[str, Any]]:
     """Load a published checkpoint, and infer its architecture from the names and shapes of its layers."""
     content = _read(path)
-    weights = {strip_wrappers(key): value for key, value in _weights_in(content, path).items()}
+    wrappers = r"^(module\.)?(1\.)?(module\.)?"  # the index in a Sequential, and DataParallel's `module`
+    weights = {re.sub(wrappers, "", key): value for key, value in _weights_in(content, path).items()}
     _check_sizes(weights, path)
     name = _infer_architecture(weights)
     if name is None:
@@ -105,15 +106,6 @@ def save_published(path: Path, model: Classifier, epoch: int) -> None:
             torch.save({"epoch": epoch, "arch": name, "state_dict": weights, "optimizer": {}}, part)
         except RuntimeError as error:
             raise OSError(str(error)) from error
-
-
-def strip_wrappers(key: str) -> str:
-    """Remove wrapper prefixes from a published layer name: a Sequential's index and DataParallel's `module`.
-
-    >>> strip_wrappers("1.module.conv1.weight"), strip_wrappers("module.1.fc.bias"), strip_wrappers("conv1.weight")
-    ('conv1.weight', 'fc.bias', 'conv1.weight')
-    """
-    return re.sub(r"^(module\.)?(1\.)?(module\.)?", "", key)
 
 
 def _infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
