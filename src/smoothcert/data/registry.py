@@ -238,7 +238,6 @@ def load_dataset(
 
 
 def _refuse_sizes(name: str, resize: int | None, crop: int | None) -> None:
-    """Raise if `resize` or `crop` is given for the dataset `name`, which is not an image folder."""
     if resize or crop:
         raise UsageError(f"`resize` and `crop` are for image folders, but {name} is not one.")
 

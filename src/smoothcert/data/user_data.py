@@ -109,7 +109,6 @@ def _from_dataset(data: Any, split: str) -> ImageData:
 
 
 def _item(data: Any, place: int) -> tuple[Tensor, int]:
-    """Return one input and its label."""
     item = data[place]
     if not (isinstance(item, tuple | list) and len(item) == 2):
         raise UsageError(
@@ -119,7 +118,6 @@ def _item(data: Any, place: int) -> tuple[Tensor, int]:
 
 
 def _join(batches: Iterable[Any]) -> tuple[Tensor, Tensor]:
-    """Concatenate the inputs and labels of all batches."""
     inputs, labels, size = list[Tensor](), list[Tensor](), 0
     for batch in batches:
         x, y = _as_pair(batch)

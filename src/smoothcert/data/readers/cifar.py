@@ -52,7 +52,6 @@ def find_cifar(layout: CifarLayout, root: Path, split: str) -> Callable[[], Arra
 
 
 def _read(layout: CifarLayout, place: Path, files: list[str]) -> Arrays:
-    """Read the files of a split from a folder or an archive."""
     contents = [read_file(place / file) for file in files] if place.is_dir() else read_members(place, files)
     parse = _parse_binary if files[0].endswith(".bin") else _parse_pickle
     parts = [parse(layout, content, f"{place} ({file})") for file, content in zip(files, contents, strict=True)]
