@@ -12,7 +12,7 @@ from smoothcert.errors import UsageError, kind_of, quote, takes
 from smoothcert.models.layers import Classifier, NamedModel
 
 
-@takes(models=Iterable)
+@takes(models=Iterable, consensus=(int, type(None)))
 class Ensemble(nn.Module):
     """An ensemble of models, which is itself a model (Horvath et al., 2022).
 
@@ -47,18 +47,13 @@ class Ensemble(nn.Module):
         for member in members:
             if not callable(member):
                 raise UsageError(f"Expected `models` to be callable, but got {kind_of(member)}.")
-        if consensus is not None and not (
-            isinstance(consensus, int) and not isinstance(consensus, bool) and 2 <= consensus < len(members)
-        ):
+        if consensus is not None and not 2 <= consensus < len(members):
             raise UsageError(
                 "Expected `consensus` to be a whole number, at least 2 and less than the number of members "
                 f"({len(members)}), but got {quote(consensus)}."
             )
-        for name, what in (
-            ("num_classes", "number of classes"),
-            ("in_channels", "number of channels"),
-            ("image_size", "image size"),
-        ):
+        same = {"num_classes": "number of classes", "in_channels": "number of channels", "image_size": "image size"}
+        for name, what in same.items():
             values = [getattr(member, name) for member in members if isinstance(member, Classifier)]
             if other := [value for value in values if value != values[0]]:
                 raise UsageError(f"Expected members with the same {what}, but got {values[0]} and {other[0]}.")
