@@ -28,7 +28,6 @@ from smoothcert.runtime.typed_files import Between, Count, Index, Positive, chec
 
 _FORMAT = "smoothcert-1"
 _INPUT_SHAPE, _DATA_CLASSES = "input_shape", "data_classes"  # in the headers of users' own networks only
-_Classes = Annotated[int, Between(1, 1e9)]
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,6 @@ class Checkpoint:
         model: The model; its attribute `network` is the network without input normalization or shape check.
         about: Metadata, with keys such as name, dataset, sigma, method and epoch.
         sha256: SHA-256 of the file that the model was loaded from, or empty.
-
-    Example:
-        >>> Checkpoint(create_model("lenet"), {"sigma": 0.25}).about["sigma"]
-        0.25
     """
 
     model: NamedModel
@@ -222,7 +217,7 @@ def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
     name = header["architecture"]
     if _INPUT_SHAPE in header:
         shape = parse_json(header[_INPUT_SHAPE], list[Count], f"{path}, `{_INPUT_SHAPE}`")
-        given = parse_json(header.get(_DATA_CLASSES, ""), _Classes, f"{path}, `{_DATA_CLASSES}`")
+        given = parse_json(header.get(_DATA_CLASSES, ""), Annotated[int, Between(1, 1e9)], f"{path}, `{_DATA_CLASSES}`")
         return _load_own(path, weights, name, given, shape, own), about
     if own is not None:
         raise UsageError(f"{path} contains the built-in network {name}; omit `model`.")

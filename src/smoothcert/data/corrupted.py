@@ -1,7 +1,4 @@
-"""Find and load datasets of corrupted images, published or made by `smoothcert data make`.
-
-A dataset may lack some of the corruptions.
-"""
+"""Find and load datasets of corrupted images, published or made by `smoothcert data make`."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _PUBLISHED = {"cifar10-c": "CIFAR-10-C", "cifar100-c": "CIFAR-100-C", "mnist-c":
 
 @dataclass(frozen=True)
 class CorruptedSet:
-    """A folder of corrupted images."""
+    """A folder of corrupted images; it may lack some of the corruptions."""
 
     name: str
     folder: Path
@@ -84,11 +81,7 @@ class CorruptedSet:
 
 
 def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | None:
-    """Find a corrupted dataset by its name or by the path of its folder; return None if `name` is neither.
-
-    Raises:
-        SmoothcertError: If a dataset given by its name has no files in the data folder `root`.
-    """
+    """Find a corrupted dataset by its name or by the path of its folder; return None if `name` is neither."""
     name = canonical_name(name)
     if name not in CORRUPTED:
         folder = Path(name).expanduser()

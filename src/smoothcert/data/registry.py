@@ -1,8 +1,4 @@
-"""Registry of datasets by name, and `load_dataset`.
-
-To add a dataset of arrays, write a reader in `smoothcert.data.readers`, add an entry to `DATASETS`, and add its name to
-`smoothcert.dataset_names`.
-"""
+"""Registry of datasets by name, and `load_dataset`."""
 
 from __future__ import annotations
 

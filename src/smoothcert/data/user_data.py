@@ -22,25 +22,13 @@ _READ_AT_ONCE = 256
 
 
 def as_image_data(data: Any, split: str = "test") -> ImageData:
-    """Convert labeled data to `ImageData`.
+    """Convert a pair (inputs, labels), a PyTorch dataset of such pairs, or a DataLoader to `ImageData`.
 
-    Args:
-        data: `ImageData`; a pair (inputs, labels) of arrays or tensors; a `torch.utils.data.Dataset` of pairs (input,
-            label); or a `DataLoader` that does not shuffle. uint8 inputs are scaled to [0, 1]; floats are used
-            unchanged. PyTorch datasets with an attribute `targets` that contains all labels, such as torchvision's
-            `CIFAR10`, are read on demand; others are read into memory.
-        split: `train` or `test`.
+    uint8 inputs are scaled to [0, 1]; floats are used unchanged. PyTorch datasets with an attribute `targets` that
+    contains all labels, such as torchvision's `CIFAR10`, are read on demand; others are read into memory.
 
-    Returns:
-        The inputs with their labels. The index of an input is its position in `data`.
-
-    Raises:
-        UsageError: If `data` is not of one of these types, contains invalid inputs or labels, or is too large to read
-            into memory.
-
-    Example:
-        >>> as_image_data((np.zeros((3, 5), np.float32), [0, 1, 1]))
-        <ImageData arrays, test: 3 images of shape [5], 2 classes>
+    >>> as_image_data((np.zeros((3, 5), np.float32), [0, 1, 1]))
+    <ImageData arrays, test: 3 images of shape [5], 2 classes>
     """
     if isinstance(data, ImageData):
         return data
@@ -147,24 +135,25 @@ def _as_inputs(x: Any) -> Tensor:
     if hasattr(x, "getbands"):  # a Pillow image; Pillow is not imported here
         pixels = torch.from_numpy(np.array(x))
         x = pixels.unsqueeze(0) if pixels.dim() == 2 else pixels.permute(2, 0, 1)
-    try:
-        inputs = torch.as_tensor(x).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected inputs to be tensors or arrays, but got {_kind(x)}.") from error
+    inputs = _as_tensor(x, "inputs to be tensors or arrays")
     if inputs.dtype != torch.uint8 and not inputs.is_floating_point():
         raise UsageError(f"Expected inputs of uint8 or floats, but got {inputs.dtype}.")
     return inputs
 
 
 def _as_labels(y: Any) -> Tensor:
-    try:
-        labels = torch.as_tensor(y).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected labels to be integers, but got {_kind(y)}.") from error
+    labels = _as_tensor(y, "labels to be integers")
     if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex():
         kind = f"{labels.dtype} of shape {list(labels.shape)}"
         raise UsageError(f"Expected labels to be integers, one per input, but got {kind}.")
     return labels.long()
+
+
+def _as_tensor(values: Any, expected: str) -> Tensor:
+    try:
+        return torch.as_tensor(values).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"Expected {expected}, but got {_kind(values)}.") from error
 
 
 def _stack(inputs: Sequence[Tensor]) -> Tensor:

@@ -79,10 +79,6 @@ def build_user_model(
     """Create a network on the CPU for inputs of the given shape, and check it on a batch of two zero inputs.
 
     The check also initializes lazy layers. `name` is the name of the architecture (default: the name of the class).
-
-    Raises:
-        UsageError: If the factory fails or does not return a module, the module has no parameters to train, its
-            `state_dict` contains anything but tensors, or it does not return at least `num_classes` scores per input.
     """
     made = _call(factory, num_classes=num_classes, input_shape=tuple(input_shape))
     if not isinstance(made, nn.Module):
