@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -133,8 +133,15 @@ def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
     """Unpack a folder from a tar or zip archive atomically, remove the archive, and return the unpacked .npy files."""
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=folder.name) as scratch:
-            unpack = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
-            unpack(archive, Path(scratch))
+            for name, stream in _members(archive):
+                member = PurePosixPath(name)
+                if stream is None or member.is_absolute() or not member.parts or ".." in member.parts:
+                    expected = "regular files with relative paths and no `..`"
+                    raise SmoothcertError(f"{archive}: expected {expected}, but got {name!r}; download it again.")
+                path = Path(scratch) / member
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with stream, path.open("xb") as out:
+                    shutil.copyfileobj(stream, out)
             (Path(scratch) / folder.name).rename(folder)
     except (OSError, EOFError, ValueError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
         raise SmoothcertError(
@@ -144,33 +151,17 @@ def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.npy"))
 
 
-def _unpack_tar(archive: Path, folder: Path) -> None:
-    with tarfile.open(archive, "r:") as tar:
-        for member in tar:
-            if not member.isdir():
-                _write_member(member.name, tar.extractfile(member) if member.isreg() else None, archive, folder)
-
-
-def _unpack_zip(archive: Path, folder: Path) -> None:
-    check_members(archive)
-    with zipfile.ZipFile(archive) as file:
-        for member in file.infolist():
-            if not member.is_dir():
-                with file.open(member) as stream:
-                    _write_member(member.filename, stream, archive, folder)
-
-
-def _write_member(name: str, stream: IO[bytes] | None, archive: Path, folder: Path) -> None:
-    """Write a member of an archive below a folder; raise unless it is a regular file with a path below the folder."""
-    parts = PurePosixPath(name).parts
-    if stream is None or not parts or parts[0] == "/" or ".." in parts:
-        raise SmoothcertError(
-            f"{archive}: expected regular files with relative paths and no `..`, but got {name!r}; download it again."
-        )
-    path = folder.joinpath(*parts)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as out:
-        shutil.copyfileobj(stream, out)
+def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
+    """Yield the name and content of each member except folders; a member that is not a regular file has no content."""
+    if archive.suffix == ".zip":
+        check_members(archive)
+        with zipfile.ZipFile(archive) as file:
+            yield from ((member.filename, file.open(member)) for member in file.infolist() if not member.is_dir())
+    else:
+        with tarfile.open(archive, "r:") as tar:
+            for member in tar:
+                if not member.isdir():
+                    yield member.name, tar.extractfile(member) if member.isreg() else None
 
 
 def _fetch_any(name: str, source: DownloadSource, path: Path, known: KnownFile, progress: OnBytes | None) -> None:
