@@ -91,7 +91,7 @@ def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | 
     spellings = (name, _PUBLISHED.get(name, name), name.replace("_", "-"), name.replace("-", "_"))
     channels = len(base.mean)
     candidates = folders(data_dir(root), dict.fromkeys(spellings))
-    location = next((folder for folder in candidates if _corruptions_in(folder, channels)), None)
+    location = next((folder for folder in candidates if _first_file(folder, channels)), None)
     if location is None:
         get = f"run `smoothcert data get {name}`, or " if name in _PUBLISHED else ""
         raise SmoothcertError(
@@ -102,16 +102,17 @@ def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | 
     return CorruptedSet(name, location, (channels, side, side), base.classes, base.mean, base.std)
 
 
-def _corruptions_in(folder: Path, channels: int) -> list[str]:
-    return [name for name in suite_for(channels).corruptions if find_corruption(folder, name)]
-
-
 def _from_folder(folder: Path) -> CorruptedSet | None:
     """Return the corrupted dataset in a folder, or None. Class names come from `about.json`, if it contains any."""
-    names = [name for channels in (1, 3) for name in _corruptions_in(folder, channels)]
-    file = find_corruption(folder, names[0]) if names else None
+    file = _first_file(folder, 1, 3)
     if file is None:
         return None
     images, _ = read_corruption(file)
     classes = tuple(read_about(folder).get("classes", ()))
     return CorruptedSet(folder.resolve().name, folder, tuple(images.shape[1:]), classes)
+
+
+def _first_file(folder: Path, *channels: int) -> Path | None:
+    """Return the file of the first corruption in a folder, for images with one of the numbers of channels."""
+    names = (name for number in channels for name in suite_for(number).corruptions)
+    return next(filter(None, (find_corruption(folder, name) for name in names)), None)

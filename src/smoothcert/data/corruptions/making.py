@@ -90,20 +90,20 @@ def make_corrupted(
     if not (folder / "labels.npy").is_file():
         with replacing(folder / "labels.npy") as part, part.open("wb") as file:
             np.save(file, labels)
-    jobs = list(product(range(1, suite.severities + 1), range(0, len(data), _CHUNK)))
-    severities, starts = zip(*jobs, strict=True)
+    severities, starts = zip(*product(range(1, suite.severities + 1), range(0, len(data), _CHUNK)), strict=True)
     with ProcessPoolExecutor(workers or os.cpu_count(), initializer=_end_with_parent) as pool:
         for name in left:
             with replacing(folder / f"{name}.npy") as part:
                 shape = (len(labels), *data.shape[1:], data.shape[0])
                 array = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
                 chunks = (_pixels(data, first) for first in starts)
-                results = pool.map(corrupt, chunks, repeat(name), severities, repeat(seed), starts)
-                for done, ((severity, first), images) in enumerate(zip(jobs, results, strict=True), 1):
-                    start = (severity - 1) * len(data) + first
-                    array[start : start + len(images)] = images
+                made = pool.map(corrupt, chunks, repeat(name), severities, repeat(seed), starts)
+                row = 0
+                for done, images in enumerate(made, 1):
+                    array[row : row + len(images)] = images
+                    row += len(images)
                     if on_progress:
-                        on_progress(name, done, len(jobs))
+                        on_progress(name, done, len(starts))
                 array.flush()
                 del array
     return [folder / f"{name}.npy" for name in left]
