@@ -271,9 +271,8 @@ def missing(name: str, root: Path) -> str:
 def _load_folder(
     name: str, folder: Path, split: str, resize: int | None, crop: int | None, skip_broken: bool
 ) -> ImageData:
-    images, labels, classes = read_folder(folder, resize, crop, skip_broken=skip_broken)
-    mean, std = IMAGENET_NORMALIZATION if name == "imagenet" else ((0.0,) * 3, (1.0,) * 3)
-    return ImageData(name, split, images, labels, classes, mean, std)
+    normalization = IMAGENET_NORMALIZATION if name == "imagenet" else ()
+    return ImageData(name, split, *read_folder(folder, resize, crop, skip_broken=skip_broken), *normalization)
 
 
 def _split_folder(root: Path, split: str) -> Path | None:
