@@ -100,6 +100,13 @@ def test_a_dataset_with_targets_is_read_on_demand():
     assert dataset.reads == before + 1
 
 
+def test_transformed_targets_are_the_labels():
+    dataset = WithTargets()
+    dataset.target_transform = lambda label: 2 - label
+    dataset.labels = dataset.target_transform(LABELS)  # torchvision transforms each item, and keeps `targets`
+    assert as_image_data(dataset).labels.tolist() == (2 - LABELS).tolist()
+
+
 def test_vectors_get_files_resume_and_report(tmp_path):
     x, y = np.random.default_rng(1).normal(size=(20, 5)).astype(np.float32), np.arange(20) % 2
     smoothed = smoothcert.SmoothedClassifier(FirstValue(), 0.5, 2)

@@ -82,7 +82,8 @@ def _from_dataset(data: Any, split: str) -> ImageData:
     if not torch.equal(first, _item(data, 0)[0]):
         raise UsageError(f"The {name} returns a different input each time; remove its random transforms.")
     targets = getattr(data, "targets", None)
-    if targets is not None and len(targets) == count:
+    transformed = getattr(data, "target_transform", None) is not None  # torchvision keeps the original `targets`
+    if targets is not None and len(targets) == count and not transformed:
         images = DatasetImages(data, torch.Size((count, *first.shape)))
         return ImageData(name, split, images, _as_labels(targets))
     if (size := count * first.numel() * first.element_size()) > _MOST_BYTES:
