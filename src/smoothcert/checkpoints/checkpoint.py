@@ -1,10 +1,4 @@
-"""Checkpoints: safetensors files with the weights of a model and a description of it.
-
-The header contains the architecture, the number of classes and, if known, the dataset, noise level and training method.
-For built-in networks, the tensors include the input normalization. For users' own networks, the header also contains
-the input shape and the number of classes in the data (the network may have more), and the tensors keep the names that
-they have in the network.
-"""
+"""Checkpoints: safetensors files with the weights of a model and a description of it, as in docs/formats.md."""
 
 from __future__ import annotations
 

@@ -26,9 +26,6 @@ def as_image_data(data: Any, split: str = "test") -> ImageData:
 
     uint8 inputs are scaled to [0, 1]; floats are used unchanged. PyTorch datasets with an attribute `targets` that
     contains all labels, such as torchvision's `CIFAR10`, are read on demand; others are read into memory.
-
-    >>> as_image_data((np.zeros((3, 5), np.float32), [0, 1, 1]))
-    <ImageData arrays, test: 3 images of shape [5], 2 classes>
     """
     if isinstance(data, ImageData):
         return data
