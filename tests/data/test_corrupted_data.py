@@ -323,7 +323,7 @@ def test_fetching_and_unpacking(tmp_path, cifar_c, kind):
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=served)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    known = KnownFile(archive.stat().st_size, md5=file_hash(archive, "md5"))
+    known = KnownFile(archive.stat().st_size, file_hash(archive, "md5"))
     address = f"http://127.0.0.1:{server.server_port}/"
     sources = {"cifar10-c": DownloadSource((address,), "", {archive.name: known}, unpacked="CIFAR-10-C")}
     files = fetch_dataset("cifar10-c", home, sources=sources)
@@ -343,7 +343,9 @@ def test_getting_says_what_it_knows(tmp_path, cifar_c, capsys):
     assert "rename or remove the folder, and run the command again" in said
     assert main(["data", "get", "fashion-mnist-c"]) == 2
     assert "generate it with `smoothcert data make fashion_mnist-c`" in capsys.readouterr().err
-    gone = {"mnist-c": DownloadSource(("http://127.0.0.1:9/",), "", {"mnist_c.zip": KnownFile(1)}, unpacked="mnist_c")}
+    gone = {
+        "mnist-c": DownloadSource(("http://127.0.0.1:9/",), "", {"mnist_c.zip": KnownFile(1, "")}, unpacked="mnist_c")
+    }
     with pytest.raises(SmoothcertError, match="or make a similar dataset with `smoothcert data make mnist-c`"):
         fetch_dataset("mnist-c", tmp_path, sources=gone)
 

@@ -1,5 +1,7 @@
 """Users' own data: every accepted kind gives the same rows, and wrong kinds one clear sentence."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 import smoothcert
 from smoothcert.data.user_data import as_image_data
+from smoothcert.dataset_names import REGISTERED
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.report.tables.entries import describe
 
@@ -95,6 +98,13 @@ def test_a_dataset_with_targets_is_read_on_demand():
     data.floats([3])
     assert before <= 3
     assert dataset.reads == before + 1
+
+
+def test_transformed_targets_are_the_labels():
+    dataset = WithTargets()
+    dataset.target_transform = lambda label: 2 - label
+    dataset.labels = dataset.target_transform(LABELS)  # torchvision transforms each item, and keeps `targets`
+    assert as_image_data(dataset).labels.tolist() == (2 - LABELS).tolist()
 
 
 def test_vectors_get_files_resume_and_report(tmp_path):
@@ -192,3 +202,15 @@ def test_floats_outside_the_range_are_refused():
     smoothed = smoothcert.SmoothedClassifier(model, 0.25, 3)
     with pytest.raises(UsageError, match="span"):
         smoothcert.certify_dataset(smoothed, (PIXELS.float(), LABELS), n=20)
+
+
+def test_a_loader_may_be_any_callable():
+    loader = functools.partial(lambda split, count: (PIXELS[:count], LABELS[:count]), count=3)
+    try:
+        for _ in range(2):  # as when a plugin is loaded twice
+            assert smoothcert.register_dataset("few", loader) is loader
+        assert len(smoothcert.load_dataset("few", "train")) == 3
+        with pytest.raises(UsageError, match="There is already a dataset 'few'"):
+            smoothcert.register_dataset("few", functools.partial(loader))
+    finally:
+        del REGISTERED["few"]

@@ -1,10 +1,4 @@
-"""Checkpoints: safetensors files with the weights of a model and a description of it.
-
-The header contains the architecture, the number of classes and, if known, the dataset, noise level and training method.
-For built-in networks, the tensors include the input normalization. For users' own networks, the header also contains
-the input shape and the number of classes in the data (the network may have more), and the tensors keep the names that
-they have in the network.
-"""
+"""Checkpoints: safetensors files with the weights of a model and a description of it, as in docs/formats.md."""
 
 from __future__ import annotations
 
@@ -28,7 +22,6 @@ from smoothcert.runtime.typed_files import Between, Count, Index, Positive, chec
 
 _FORMAT = "smoothcert-1"
 _INPUT_SHAPE, _DATA_CLASSES = "input_shape", "data_classes"  # in the headers of users' own networks only
-_Classes = Annotated[int, Between(1, 1e9)]
 
 
 @dataclass(frozen=True)
@@ -39,10 +32,6 @@ class Checkpoint:
         model: The model; its attribute `network` is the network without input normalization or shape check.
         about: Metadata, with keys such as name, dataset, sigma, method and epoch.
         sha256: SHA-256 of the file that the model was loaded from, or empty.
-
-    Example:
-        >>> Checkpoint(create_model("lenet"), {"sigma": 0.25}).about["sigma"]
-        0.25
     """
 
     model: NamedModel
@@ -89,9 +78,11 @@ def save_checkpoint(path: str | Path, model: NamedModel, **about: Any) -> None:
         "num_classes": str(model.num_classes),
         "about": text,
     }
+    stored: nn.Module = model
     if isinstance(model, UserModel):
         header |= {_INPUT_SHAPE: json.dumps(list(model.input_shape)), _DATA_CLASSES: str(model.data_classes)}
-    write_tensors(Path(path), _weights(model).state_dict(), header)
+        stored = model.network
+    write_tensors(Path(path), stored.state_dict(), header)
 
 
 @takes(path=(str, Path), architecture=(str, type(None)), normalization=(str, type(None)))
@@ -206,11 +197,6 @@ def find_own_factory(path: Path, default: Factory | None) -> Factory | None:
     return REGISTERED.get(header.get("architecture", ""), default) if _INPUT_SHAPE in header else None
 
 
-def _weights(model: NamedModel) -> nn.Module:
-    """Return the module whose weights are stored in a checkpoint."""
-    return model.network if isinstance(model, UserModel) else model
-
-
 def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
     try:
         weights, header = read_tensors(path)
@@ -225,21 +211,16 @@ def _load(path: Path, own: Any) -> tuple[NamedModel, Mapping[str, Any]]:
     name = header["architecture"]
     if _INPUT_SHAPE in header:
         shape = parse_json(header[_INPUT_SHAPE], list[Count], f"{path}, `{_INPUT_SHAPE}`")
-        given = parse_json(header.get(_DATA_CLASSES, ""), _Classes, f"{path}, `{_DATA_CLASSES}`")
+        given = parse_json(header.get(_DATA_CLASSES, ""), Annotated[int, Between(1, 1e9)], f"{path}, `{_DATA_CLASSES}`")
         return _load_own(path, weights, name, given, shape, own), about
     if own is not None:
         raise UsageError(f"{path} contains the built-in network {name}; omit `model`.")
-    values = [weights[key] for key in ("normalize.mean", "normalize.std") if key in weights]
-    if len(values) != 2 or any(value.dim() != 1 or not value.isfinite().all() for value in values):
-        raise SmoothcertError(f"{path} is damaged: expected `mean` and `std` to be one finite number per channel.")
-    mean, std = (value.tolist() for value in values)
-    return fill(path, weights, name, int(classes), mean=mean, std=std), about
+    return fill(path, weights, name, int(classes)), about
 
 
 def _load_own(
     path: Path, weights: Mapping[str, Tensor], name: str, classes: int, shape: list[int], own: Any
 ) -> UserModel:
-    """Create a user's network with the function `own`, by default the registered one, and load the weights."""
     factory = REGISTERED.get(name) if own is None else as_factory(own)
     if factory is None:
         raise UsageError(
@@ -265,17 +246,21 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], where: str, 
     network.load_state_dict(weights)
 
 
-def fill(path: Path, weights: Mapping[str, Tensor], name: str, classes: int, **options: Any) -> Classifier:
+def fill(path: Path, weights: Mapping[str, Tensor], name: str, classes: int) -> Classifier:
     """Create a model and load its weights; if they do not match, raise an error that names the first such tensors.
 
     A damaged file may state huge numbers of classes, channels or layers, so these are checked before a model is built.
     """
+    values = [weights[key] for key in ("normalize.mean", "normalize.std") if key in weights]
+    if len(values) != 2 or any(value.dim() != 1 or not value.isfinite().all() for value in values):
+        raise SmoothcertError(f"{path} is damaged: expected `mean` and `std` to be one finite number per channel.")
+    mean, std = (value.tolist() for value in values)
     depth = re.fullmatch(r"cifar_resnet(\d{1,9})", name)
     first = [value for key, value in weights.items() if key.endswith("conv1.weight") and value.dim() == 4]
     last = [value for value in weights.values() if value.dim() == 2 and len(value) == classes]
     too_deep = depth is not None and int(depth[1]) > len(weights)
     if too_deep or not (first and last and first[0].numel() and last[0].numel()):
         raise SmoothcertError(f"{path} does not match {name}: its first or last layer or its number of layers differs.")
-    model = create_model(name, classes, in_channels=first[0].shape[1], **options)
+    model = create_model(name, classes, in_channels=first[0].shape[1], mean=mean, std=std)
     load_weights(model, weights, str(path), name)
     return model

@@ -31,9 +31,6 @@ def combine_checkpoints(checkpoints: Sequence[Checkpoint], consensus: int | None
     """Combine several checkpoints into an ensemble.
 
     With `consensus` = k, only inputs on which the first k members disagree are passed to the other members.
-
-    Raises:
-        UsageError: If the members are incompatible, or `consensus` is out of range.
     """
     model = Ensemble([checkpoint.model for checkpoint in checkpoints], consensus)
     about: dict[str, Any] = {}

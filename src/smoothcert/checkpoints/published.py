@@ -42,10 +42,10 @@ NORMALIZATIONS: dict[str, Normalization | None] = {
 def load_published(path: Path, normalization: str | None) -> tuple[Classifier, Mapping[str, Any]]:
     """Load a published checkpoint, and infer its architecture from the names and shapes of its layers."""
     content = _read(path)
-    table = weights_in(content, path)
-    weights = {strip_wrappers(key): value for key, value in table.items()}
+    wrappers = r"^(module\.)?(1\.)?(module\.)?"  # the index in a Sequential, and DataParallel's `module`
+    weights = {re.sub(wrappers, "", key): value for key, value in _weights_in(content, path).items()}
     _check_sizes(weights, path)
-    name = infer_architecture(weights)
+    name = _infer_architecture(weights)
     if name is None:
         layers = ", ".join(list(weights)[:4])
         hint = "load the model in Python and pass it to `SmoothedClassifier`"
@@ -55,19 +55,19 @@ def load_published(path: Path, normalization: str | None) -> tuple[Classifier, M
         raise UsageError(f"{path} does not contain its input normalization; set `normalization` to one of {choices}.")
     if normalization not in (None, *NORMALIZATIONS):
         raise unknown_name("normalization", str(normalization), NORMALIZATIONS)
-    mean, std = NORMALIZATIONS[normalization or "none"] or (None, None)
     head = weights["fc2.weight" if name == "lenet" else "fc.weight"]
-    channels = weights["conv1.weight"].shape[1]
-    means, stds = mean or (0.0,) * channels, std or (1.0,) * channels
-    own = {"normalize.mean": torch.tensor(means), "normalize.std": torch.tensor(stds)}
-    named = own | {f"network.{key}": value for key, value in weights.items()}
-    model = fill(path, named, name, len(head), mean=mean, std=std)
+    mean, std = _normalization(normalization or "none", weights["conv1.weight"].shape[1])
+    own = {"normalize.mean": torch.tensor(mean), "normalize.std": torch.tensor(std)}
+    model = fill(path, own | {f"network.{key}": value for key, value in weights.items()}, name, len(head))
     epoch = content.get("epoch")
     return model, {"epoch": epoch} if isinstance(epoch, int) and 0 <= epoch < 2**53 else {}
 
 
-def weights_in(content: Any, path: Path) -> Mapping[str, Tensor]:
-    """Return the weights, keyed by name, in the content of a PyTorch file."""
+def _normalization(name: str, channels: int) -> Normalization:
+    return NORMALIZATIONS[name] or ((0.0,) * channels, (1.0,) * channels)
+
+
+def _weights_in(content: Any, path: Path) -> Mapping[str, Tensor]:
     table = content
     if isinstance(content, Mapping):
         table = next((content[key] for key in ("state_dict", "net", "model") if key in content), content)
@@ -80,7 +80,7 @@ def weights_in(content: Any, path: Path) -> Mapping[str, Tensor]:
 
 def read_weights(path: Path) -> Mapping[str, Tensor]:
     """Read the weights of any network from a PyTorch file, keyed by name."""
-    return weights_in(_read(path), path)
+    return _weights_in(_read(path), path)
 
 
 def save_published(path: Path, model: Classifier, epoch: int) -> None:
@@ -91,8 +91,7 @@ def save_published(path: Path, model: Classifier, epoch: int) -> None:
     """
     hundred = model.num_classes == 100 and model.architecture.startswith("cifar_")
     kind = {"lenet": "none", "resnet50": "imagenet"}.get(model.architecture, "cifar100" if hundred else "cifar10")
-    channels = len(model.normalize.mean)
-    mean, std = NORMALIZATIONS[kind] or ((0.0,) * channels, (1.0,) * channels)
+    mean, std = _normalization(kind, len(model.normalize.mean))
     own = torch.stack((model.normalize.mean, model.normalize.std)).cpu()
     if not torch.allclose(own, torch.tensor((mean, std))):
         raise UsageError(
@@ -109,16 +108,7 @@ def save_published(path: Path, model: Classifier, epoch: int) -> None:
             raise OSError(str(error)) from error
 
 
-def strip_wrappers(key: str) -> str:
-    """Remove wrapper prefixes from a published layer name: a Sequential's index and DataParallel's `module`.
-
-    >>> strip_wrappers("1.module.conv1.weight"), strip_wrappers("module.1.fc.bias"), strip_wrappers("conv1.weight")
-    ('conv1.weight', 'fc.bias', 'conv1.weight')
-    """
-    return re.sub(r"^(module\.)?(1\.)?(module\.)?", "", key)
-
-
-def infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
+def _infer_architecture(weights: Mapping[str, Tensor]) -> str | None:
     """Return the architecture whose layers have these names and shapes, or None if it is unknown."""
     dimensions = {key: value.dim() for key, value in weights.items()}
     if dimensions.get("conv1.weight") != 4:
@@ -137,14 +127,13 @@ def _read(path: Path) -> Any:
     if zipfile.is_zipfile(path):
         check_members(path, compressed=False)  # PyTorch does not compress the members
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise SmoothcertError(
             f"{path} is damaged, or would run code when opened; only files with plain weights are read."
         ) from error
     except Exception as error:  # a damaged file can raise anything; the message may advise unsafe loading
         raise SmoothcertError(f"{path} is damaged or not a checkpoint ({type(error).__name__}).") from error
-    return content
 
 
 def _check_sizes(weights: Mapping[str, Tensor], path: Path) -> None:

@@ -30,9 +30,9 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copy tensors that share memory, since safetensors rejects them; tied weights are written under each name."""
     seen, apart = set[int](), dict[str, Tensor]()
     for name, tensor in tensors.items():
-        place = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
-        apart[name] = tensor.clone() if place in seen else tensor
-        seen |= {place} if place else set()
+        place = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if tensor.numel() and place in seen else tensor
+        seen.add(place)
     return apart
 
 

@@ -87,7 +87,7 @@ def run_make(args: argparse.Namespace) -> None:
     lacking = {} if args.corruption else unavailable_corruptions(data)
     for reason in lacking.values():
         say(f"{reason} Skipping this corruption.")
-    chosen = args.corruption or [name for name in suite_for(data.shape[0]).corruptions if name not in lacking]
+    chosen = args.corruption or [name for name in suite_for(data.shape[0]).counted if name not in lacking]
     folder = args.folder or data_dir(args.data_dir) / name
     with Stages() as stages:
         show = stages.counter("parts")

@@ -3,10 +3,9 @@
 from smoothcert.data.corrupted import find_corrupted
 from smoothcert.data.files import data_dir
 from smoothcert.data.image_data import ImageData, select, select_rows
-from smoothcert.data.registry import DATASETS, list_datasets, load_dataset, register_dataset
+from smoothcert.data.registry import list_datasets, load_dataset, register_dataset
 
 __all__ = [
-    "DATASETS",
     "ImageData",
     "data_dir",
     "find_corrupted",

@@ -1,21 +1,16 @@
-"""Find and load datasets of corrupted images, published or made by `smoothcert data make`.
-
-A dataset may lack some of the corruptions.
-"""
+"""Find and load datasets of corrupted images, published or made by `smoothcert data make`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from smoothcert.data.corruptions.making import read_about
 from smoothcert.data.corruptions.suites import suite_for
 from smoothcert.data.files import data_dir, folders
-from smoothcert.data.image_data import ImageData, number_classes
+from smoothcert.data.image_data import ImageData
 from smoothcert.data.readers.corrupted import find_corruption, read_corruption
 from smoothcert.data.registry import DATASETS, load_dataset
 from smoothcert.dataset_names import CORRUPTED, DIMENSIONS, canonical_name
@@ -26,24 +21,19 @@ _PUBLISHED = {"cifar10-c": "CIFAR-10-C", "cifar100-c": "CIFAR-100-C", "mnist-c":
 
 @dataclass(frozen=True)
 class CorruptedSet:
-    """A folder of corrupted images."""
+    """A folder of corrupted images; it may lack some of the corruptions."""
 
     name: str
     folder: Path
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
     shape: tuple[int, ...]
-
-    @cached_property
-    def about(self) -> dict[str, Any]:
-        """Contents of `about.json`; empty unless smoothcert made the folder."""
-        return read_about(self.folder) or {}
+    classes: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
 
     @property
-    def corruptions(self) -> list[str]:
+    def corruptions(self) -> tuple[str, ...]:
         """Names of the corruptions that are included in the mean over corruptions."""
-        return list(suite_for(self.shape[0]).corruptions)
+        return suite_for(self.shape[0]).counted
 
     @property
     def available(self) -> list[str]:
@@ -53,13 +43,13 @@ class CorruptedSet:
     @property
     def missing(self) -> list[str]:
         """The subset of `corruptions` that is not in the folder."""
-        return [name for name in self.corruptions if name not in self.available]
+        return [name for name in self.corruptions if not find_corruption(self.folder, name)]
 
     def find_clean(self, root: str | Path | None = None) -> ImageData | None:
         """Return the uncorrupted images, in the order of the corrupted ones, or None if they cannot be found."""
         if find_corruption(self.folder, "identity"):
             return self.load("identity")
-        made_from = self.about.get("made_from", {})
+        made_from = read_about(self.folder).get("made_from", {})
         try:
             clean = load_dataset(made_from.get("name", self.name.removesuffix("-c")), "test", root)
         except SmoothcertError:
@@ -73,8 +63,8 @@ class CorruptedSet:
         """Load the images of one corruption at all severities."""
         suite, file = suite_for(self.shape[0]), find_corruption(self.folder, corruption)
         if file is None:
-            if corruption not in (*suite.corruptions, *suite.held_out, "identity"):
-                raise unknown_name("corruption", corruption, [*suite.corruptions, *suite.held_out])
+            if corruption not in (*suite.corruptions, "identity"):
+                raise unknown_name("corruption", corruption, suite.corruptions)
             available = ", ".join(self.available) or "none"
             raise SmoothcertError(f"{self.folder} has no images for {corruption}; available: {available}.")
         images, labels = read_corruption(file)
@@ -91,11 +81,7 @@ class CorruptedSet:
 
 
 def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | None:
-    """Find a corrupted dataset by its name or by the path of its folder; return None if `name` is neither.
-
-    Raises:
-        SmoothcertError: If a dataset given by its name has no files in the data folder `root`.
-    """
+    """Find a corrupted dataset by its name or by the path of its folder; return None if `name` is neither."""
     name = canonical_name(name)
     if name not in CORRUPTED:
         folder = Path(name).expanduser()
@@ -105,7 +91,7 @@ def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | 
     spellings = (name, _PUBLISHED.get(name, name), name.replace("_", "-"), name.replace("-", "_"))
     channels = len(base.mean)
     candidates = folders(data_dir(root), dict.fromkeys(spellings))
-    location = next((folder for folder in candidates if _corruptions_in(folder, channels)), None)
+    location = next((folder for folder in candidates if _first_file(folder, channels)), None)
     if location is None:
         get = f"run `smoothcert data get {name}`, or " if name in _PUBLISHED else ""
         raise SmoothcertError(
@@ -113,21 +99,20 @@ def find_corrupted(name: str, root: str | Path | None = None) -> CorruptedSet | 
             f"or put its files into {data_dir(root) / name}."
         )
     side = 28 if DIMENSIONS[clean_name] == 784 else 32
-    return CorruptedSet(name, location, base.classes, base.mean, base.std, (channels, side, side))
-
-
-def _corruptions_in(folder: Path, channels: int) -> list[str]:
-    suite = suite_for(channels)
-    return [name for name in (*suite.corruptions, *suite.held_out) if find_corruption(folder, name)]
+    return CorruptedSet(name, location, (channels, side, side), base.classes, base.mean, base.std)
 
 
 def _from_folder(folder: Path) -> CorruptedSet | None:
     """Return the corrupted dataset in a folder, or None. Class names come from `about.json`, if it contains any."""
-    names = [name for channels in (1, 3) for name in _corruptions_in(folder, channels)]
-    file = find_corruption(folder, names[0]) if names else None
+    file = _first_file(folder, 1, 3)
     if file is None:
         return None
-    images, labels = read_corruption(file)
-    shape = tuple(images.shape[1:])
-    classes = tuple((read_about(folder) or {}).get("classes") or number_classes(labels))
-    return CorruptedSet(folder.resolve().name, folder, classes, (0.0,) * shape[0], (1.0,) * shape[0], shape)
+    images, _ = read_corruption(file)
+    classes = tuple(read_about(folder).get("classes", ()))
+    return CorruptedSet(folder.resolve().name, folder, tuple(images.shape[1:]), classes)
+
+
+def _first_file(folder: Path, *channels: int) -> Path | None:
+    """Return the file of the first corruption in a folder, for images with one of the numbers of channels."""
+    names = (name for number in channels for name in suite_for(number).corruptions)
+    return next(filter(None, (find_corruption(folder, name) for name in names)), None)

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -32,18 +32,12 @@ class KnownFile:
     """The size of a file in bytes, and its SHA-256 or, for a file without a published SHA-256, its MD5."""
 
     size: int
-    sha256: str = ""
-    md5: str = ""
+    checksum: str
 
     @property
     def algorithm(self) -> str:
         """Name of the hash algorithm."""
-        return "sha256" if self.sha256 else "md5"
-
-    @property
-    def checksum(self) -> str:
-        """The expected checksum."""
-        return self.sha256 or self.md5
+        return "md5" if len(self.checksum) == 32 else "sha256"
 
     def matches(self, path: Path) -> bool:
         """Return True if a file has this size and checksum."""
@@ -88,7 +82,7 @@ _FASHION = (
 _CIFAR10 = KnownFile(170_498_071, "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce")
 _CIFAR100 = KnownFile(169_001_437, "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7")
 _CIFAR10C = KnownFile(2_918_471_680, "c72763e101c723b7c507b96205f7e938912a5d587376173b825850cf3cb876a7")
-_CIFAR100C = KnownFile(2_918_473_216, md5="11f0ed0f1191edbf9fa23466ae6021d3")
+_CIFAR100C = KnownFile(2_918_473_216, "11f0ed0f1191edbf9fa23466ae6021d3")
 _MNISTC = KnownFile(246_661_575, "af9ee8c6a815870c7fdde5af84c7bf8db0bcfa1f41056db83871037fba70e493")
 SOURCES = {
     "mnist": DownloadSource(
@@ -139,8 +133,15 @@ def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
     """Unpack a folder from a tar or zip archive atomically, remove the archive, and return the unpacked .npy files."""
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=folder.name) as scratch:
-            unpack = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
-            unpack(archive, Path(scratch))
+            for name, stream in _members(archive):
+                member = PurePosixPath(name)
+                if stream is None or member.is_absolute() or not member.parts or ".." in member.parts:
+                    expected = "regular files with relative paths and no `..`"
+                    raise SmoothcertError(f"{archive}: expected {expected}, but got {name!r}; download it again.")
+                path = Path(scratch) / member
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with stream, path.open("xb") as out:
+                    shutil.copyfileobj(stream, out)
             (Path(scratch) / folder.name).rename(folder)
     except (OSError, EOFError, ValueError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
         raise SmoothcertError(
@@ -150,33 +151,17 @@ def unpack_arrays(archive: Path, folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.npy"))
 
 
-def _unpack_tar(archive: Path, folder: Path) -> None:
-    with tarfile.open(archive, "r:") as tar:
-        for member in tar:
-            if not member.isdir():
-                _write_member(member.name, tar.extractfile(member) if member.isreg() else None, archive, folder)
-
-
-def _unpack_zip(archive: Path, folder: Path) -> None:
-    check_members(archive)
-    with zipfile.ZipFile(archive) as file:
-        for member in file.infolist():
-            if not member.is_dir():
-                with file.open(member) as stream:
-                    _write_member(member.filename, stream, archive, folder)
-
-
-def _write_member(name: str, stream: IO[bytes] | None, archive: Path, folder: Path) -> None:
-    """Write a member of an archive below a folder; raise unless it is a regular file with a path below the folder."""
-    parts = PurePosixPath(name).parts
-    if stream is None or not parts or parts[0] == "/" or ".." in parts:
-        raise SmoothcertError(
-            f"{archive}: expected regular files with relative paths and no `..`, but got {name!r}; download it again."
-        )
-    path = folder.joinpath(*parts)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as out:
-        shutil.copyfileobj(stream, out)
+def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
+    """Yield the name and content of each member except folders; a member that is not a regular file has no content."""
+    if archive.suffix == ".zip":
+        check_members(archive)
+        with zipfile.ZipFile(archive) as file:
+            yield from ((member.filename, file.open(member)) for member in file.infolist() if not member.is_dir())
+    else:
+        with tarfile.open(archive, "r:") as tar:
+            for member in tar:
+                if not member.isdir():
+                    yield member.name, tar.extractfile(member) if member.isreg() else None
 
 
 def _fetch_any(name: str, source: DownloadSource, path: Path, known: KnownFile, progress: OnBytes | None) -> None:

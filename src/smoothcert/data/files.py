@@ -7,16 +7,13 @@ import os
 import sys
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from torch import Tensor
 
 from smoothcert.errors import SmoothcertError, first_line
 from smoothcert.runtime.bounded_files import read_bytes
-
-Opener = Callable[[str], bytes]
-"""A function that returns the content of a file given its base name."""
 
 Arrays = tuple[Tensor, Tensor]
 """Images, uint8 [count, channels, height, width], and labels, int64 [count]."""
@@ -52,28 +49,23 @@ def read_file(path: Path) -> bytes:
         raise SmoothcertError(f"{first_line(error)}; download it again.") from error
 
 
-def open_folder(folder: Path) -> Opener:
-    """Return a function that reads files of a folder by name."""
-    return lambda name: read_file(folder / name)
-
-
-def open_archive(archive: Path) -> Opener:
-    """Return a function that reads members of a gzipped tar archive by base name."""
-
-    def read(name: str) -> bytes:
-        try:
-            # Limit the decompressed size, since tarfile trusts the size that some headers declare.
-            with io.BytesIO(read_bytes(archive, decompress=True)) as content, tarfile.open(fileobj=content) as tar:
-                for member in tar:
-                    if Path(member.name).name != name or member.isdir():
-                        continue
-                    stream = tar.extractfile(member) if member.isreg() else None
-                    if stream is None:
-                        raise SmoothcertError(f"{archive}: expected {name!r} to be a regular file.")
-                    return stream.read()
-        except (OSError, EOFError, ValueError, OverflowError, tarfile.TarError, zlib.error, SmoothcertError) as error:
-            reason = first_line(error).removeprefix(f"{archive}").strip(": ")
-            raise SmoothcertError(f"{archive} cannot be read ({reason}); download it again.") from error
-        raise SmoothcertError(f"{archive} has no file {name!r}; download it again.")
-
-    return read
+def read_members(archive: Path, names: Sequence[str]) -> list[bytes]:
+    """Return the contents of files in a gzipped tar archive, given their base names."""
+    contents = dict[str, bytes]()
+    try:
+        # Limit the decompressed size, since tarfile trusts the size that some headers declare.
+        with io.BytesIO(read_bytes(archive, decompress=True)) as unpacked, tarfile.open(fileobj=unpacked) as tar:
+            for member in tar:
+                name = Path(member.name).name
+                if name not in names or name in contents or member.isdir():
+                    continue
+                stream = tar.extractfile(member) if member.isreg() else None
+                if stream is None:
+                    raise SmoothcertError(f"{archive}: expected {name!r} to be a regular file.")
+                contents[name] = stream.read()
+    except (OSError, EOFError, ValueError, OverflowError, tarfile.TarError, zlib.error, SmoothcertError) as error:
+        reason = first_line(error).removeprefix(f"{archive}").strip(": ")
+        raise SmoothcertError(f"{archive} cannot be read ({reason}); download it again.") from error
+    if missing := [name for name in names if name not in contents]:
+        raise SmoothcertError(f"{archive} has no file {missing[0]!r}; download it again.")
+    return [contents[name] for name in names]

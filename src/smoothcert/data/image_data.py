@@ -96,11 +96,14 @@ class ImageData:
             )
         if not len(self.labels):
             raise SmoothcertError(f"{self.name}: the {self.split} split contains no images.")
+        low, high = int(self.labels.min()), int(self.labels.max())
+        if high >= MOST_CLASSES:
+            raise SmoothcertError(f"Expected labels below {MOST_CLASSES:,}, but got {high:,}.")
+        numbers = tuple(map(str, range(high + 1)))
         channels = self.images.shape[1] if len(self.images.shape) == 4 else 1
-        defaults = {"classes": number_classes(self.labels), "mean": (0.0,) * channels, "std": (1.0,) * channels}
+        defaults = {"classes": numbers, "mean": (0.0,) * channels, "std": (1.0,) * channels}
         for field, default in defaults.items():
             object.__setattr__(self, field, tuple(getattr(self, field)) or default)
-        low, high = int(self.labels.min()), int(self.labels.max())
         if low < 0 or high >= len(self.classes):
             wrong, expected = (low, ">= 0") if low < 0 else (high, f"from 0 to {len(self.classes) - 1}")
             raise SmoothcertError(f"{self.name}: expected labels {expected}, but got label {wrong}.")
@@ -164,14 +167,6 @@ class ImageData:
             digest.update(self.images.fingerprint())
         digest.update(self.labels.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
-
-
-def number_classes(labels: Tensor) -> tuple[str, ...]:
-    """Return the class numbers as names, for datasets without class names; raise if a label is too large."""
-    classes = int(labels.max()) + 1 if len(labels) else 0
-    if classes > MOST_CLASSES:
-        raise SmoothcertError(f"Expected labels below {MOST_CLASSES:,}, but got {classes - 1:,}.")
-    return tuple(str(label) for label in range(classes))
 
 
 @takes(shard=tuple)

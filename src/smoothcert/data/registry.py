@@ -1,8 +1,4 @@
-"""Registry of datasets by name, and `load_dataset`.
-
-To add a dataset of arrays, write a reader in `smoothcert.data.readers`, add an entry to `DATASETS`, and add its name to
-`smoothcert.dataset_names`.
-"""
+"""Registry of datasets by name, and `load_dataset`."""
 
 from __future__ import annotations
 
@@ -28,8 +24,8 @@ from smoothcert.errors import SmoothcertError, UsageError, first_line, quote, ta
 
 SPLITS = ("train", "test")
 _GRAY = ((0.0,), (1.0,))
-_CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
-_FASHION_NAMES = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
+_DIGITS = tuple("0123456789")
+_CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 _MNIST_PLACES = ("mnist", "MNIST/raw", "MNIST", "mnist/raw", "mnist/MNIST/raw")
 _FASHION_PLACES = (
     *("fashion_mnist", "FashionMNIST/raw", "FashionMNIST", "fashion-mnist"),
@@ -66,7 +62,6 @@ def _find_mini(root: Path, split: str) -> Callable[[], Arrays]:
     return lambda: read_npz(Path(__file__).with_name("mnist-mini.npz"), split)[:2]
 
 
-_DIGITS, _CLOTHES = tuple("0123456789"), tuple(_FASHION_NAMES.split(","))
 _find_mnist, _find_fashion = partial(find_idx, _MNIST_PLACES), partial(find_idx, _FASHION_PLACES)
 _IDX_FILES = "its four idx files, gzipped or not, into {folder}"
 _CIFAR_FILES = "{0}-python.tar.gz or {0}-binary.tar.gz, unpacked or not, into {{root}}"
@@ -80,7 +75,7 @@ DATASETS = {
     ),
     "cifar10": Dataset(
         partial(find_cifar, CIFAR10),
-        tuple(_CIFAR10_NAMES.split()),
+        ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
         (0.4914, 0.4822, 0.4465),
         (0.2023, 0.1994, 0.2010),
         "color photographs of 10 classes, 32x32, 50,000 train + 10,000 test",
@@ -148,7 +143,8 @@ def register_dataset(name: str, loader: Callable[[str], Any]) -> Callable[[str],
     if not callable(loader):
         raise UsageError(f"Expected `loader` to be a function that takes the split, but got {quote(loader)}.")
     known = REGISTERED.get(name, loader)
-    if canonical_name(name) in (*DIMENSIONS, *CORRUPTED) or known.__qualname__ != loader.__qualname__:
+    same = getattr(known, "__qualname__", known) == getattr(loader, "__qualname__", loader)
+    if canonical_name(name) in (*DIMENSIONS, *CORRUPTED) or not same:
         raise UsageError(f"There is already a dataset {name!r}; choose another name.")
     REGISTERED[name] = loader
     return loader
@@ -205,8 +201,9 @@ def load_dataset(
     if split not in SPLITS:
         raise UsageError(f"Expected `split` to be one of {', '.join(SPLITS)}, but got {split!r}.")
     name = canonical_name(name) if isinstance(name, str) else os.path.join(".", Path(name).expanduser())
+    path = Path(name).expanduser()
     datasets = find_data_dir(root if data_dir is None else data_dir)
-    if name in DATASETS or name in REGISTERED or Path(name).suffix == ".npz":
+    if name in DATASETS or name in REGISTERED or path.suffix == ".npz":
         _refuse_sizes(name, resize, crop)
     if name in REGISTERED:
         return _load_registered(name, split)
@@ -225,10 +222,8 @@ def load_dataset(
     if (corrupted := _load_corrupted(name, split, datasets)) is not None:
         _refuse_sizes(name, resize, crop)
         return corrupted
-    path = Path(name).expanduser()
     if path.suffix == ".npz" and path.is_file():
-        images, labels, classes = read_npz(path, split)
-        return ImageData(path.stem, split, images, labels, classes or ())
+        return ImageData(path.stem, split, *read_npz(path, split))
     if path.is_dir():
         return _load_folder(path.resolve().name, _split_folder(path, split) or path, split, resize, crop, skip_broken)
     if path.is_file():
@@ -239,7 +234,6 @@ def load_dataset(
 
 
 def _refuse_sizes(name: str, resize: int | None, crop: int | None) -> None:
-    """Raise if `resize` or `crop` is given for the dataset `name`, which is not an image folder."""
     if resize or crop:
         raise UsageError(f"`resize` and `crop` are for image folders, but {name} is not one.")
 
@@ -277,9 +271,8 @@ def missing(name: str, root: Path) -> str:
 def _load_folder(
     name: str, folder: Path, split: str, resize: int | None, crop: int | None, skip_broken: bool
 ) -> ImageData:
-    images, labels, classes = read_folder(folder, resize, crop, skip_broken=skip_broken)
-    mean, std = IMAGENET_NORMALIZATION if name == "imagenet" else ((0.0,) * 3, (1.0,) * 3)
-    return ImageData(name, split, images, labels, classes, mean, std)
+    normalization = IMAGENET_NORMALIZATION if name == "imagenet" else ()
+    return ImageData(name, split, *read_folder(folder, resize, crop, skip_broken=skip_broken), *normalization)
 
 
 def _split_folder(root: Path, split: str) -> Path | None:

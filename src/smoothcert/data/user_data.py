@@ -22,25 +22,10 @@ _READ_AT_ONCE = 256
 
 
 def as_image_data(data: Any, split: str = "test") -> ImageData:
-    """Convert labeled data to `ImageData`.
+    """Convert a pair (inputs, labels), a PyTorch dataset of such pairs, or a DataLoader to `ImageData`.
 
-    Args:
-        data: `ImageData`; a pair (inputs, labels) of arrays or tensors; a `torch.utils.data.Dataset` of pairs (input,
-            label); or a `DataLoader` that does not shuffle. uint8 inputs are scaled to [0, 1]; floats are used
-            unchanged. PyTorch datasets with an attribute `targets` that contains all labels, such as torchvision's
-            `CIFAR10`, are read on demand; others are read into memory.
-        split: `train` or `test`.
-
-    Returns:
-        The inputs with their labels. The index of an input is its position in `data`.
-
-    Raises:
-        UsageError: If `data` is not of one of these types, contains invalid inputs or labels, or is too large to read
-            into memory.
-
-    Example:
-        >>> as_image_data((np.zeros((3, 5), np.float32), [0, 1, 1]))
-        <ImageData arrays, test: 3 images of shape [5], 2 classes>
+    uint8 inputs are scaled to [0, 1]; floats are used unchanged. PyTorch datasets with an attribute `targets` that
+    contains all labels, such as torchvision's `CIFAR10`, are read on demand; others are read into memory.
     """
     if isinstance(data, ImageData):
         return data
@@ -82,7 +67,8 @@ class DatasetImages:
     def fingerprint(self) -> bytes:
         """Return the bytes of the first, the middle and the last input."""
         places = sorted({0, self.shape[0] // 2, self.shape[0] - 1})
-        return b"".join(_bytes(_item(self.dataset, place)[0]) for place in places)
+        inputs = [_item(self.dataset, place)[0] for place in places]
+        return b"".join(x.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for x in inputs)
 
 
 def _from_dataset(data: Any, split: str) -> ImageData:
@@ -93,7 +79,8 @@ def _from_dataset(data: Any, split: str) -> ImageData:
     if not torch.equal(first, _item(data, 0)[0]):
         raise UsageError(f"The {name} returns a different input each time; remove its random transforms.")
     targets = getattr(data, "targets", None)
-    if targets is not None and len(targets) == count:
+    transformed = getattr(data, "target_transform", None) is not None  # torchvision keeps the original `targets`
+    if targets is not None and len(targets) == count and not transformed:
         images = DatasetImages(data, torch.Size((count, *first.shape)))
         return ImageData(name, split, images, _as_labels(targets))
     if (size := count * first.numel() * first.element_size()) > _MOST_BYTES:
@@ -108,7 +95,6 @@ def _from_dataset(data: Any, split: str) -> ImageData:
 
 
 def _item(data: Any, place: int) -> tuple[Tensor, int]:
-    """Return one input and its label."""
     item = data[place]
     if not (isinstance(item, tuple | list) and len(item) == 2):
         raise UsageError(
@@ -118,7 +104,6 @@ def _item(data: Any, place: int) -> tuple[Tensor, int]:
 
 
 def _join(batches: Iterable[Any]) -> tuple[Tensor, Tensor]:
-    """Concatenate the inputs and labels of all batches."""
     inputs, labels, size = list[Tensor](), list[Tensor](), 0
     for batch in batches:
         x, y = _as_pair(batch)
@@ -148,24 +133,25 @@ def _as_inputs(x: Any) -> Tensor:
     if hasattr(x, "getbands"):  # a Pillow image; Pillow is not imported here
         pixels = torch.from_numpy(np.array(x))
         x = pixels.unsqueeze(0) if pixels.dim() == 2 else pixels.permute(2, 0, 1)
-    try:
-        inputs = torch.as_tensor(x).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected inputs to be tensors or arrays, but got {_kind(x)}.") from error
+    inputs = _as_tensor(x, "inputs to be tensors or arrays")
     if inputs.dtype != torch.uint8 and not inputs.is_floating_point():
         raise UsageError(f"Expected inputs of uint8 or floats, but got {inputs.dtype}.")
     return inputs
 
 
 def _as_labels(y: Any) -> Tensor:
-    try:
-        labels = torch.as_tensor(y).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"Expected labels to be integers, but got {_kind(y)}.") from error
+    labels = _as_tensor(y, "labels to be integers")
     if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex():
         kind = f"{labels.dtype} of shape {list(labels.shape)}"
         raise UsageError(f"Expected labels to be integers, one per input, but got {kind}.")
     return labels.long()
+
+
+def _as_tensor(values: Any, expected: str) -> Tensor:
+    try:
+        return torch.as_tensor(values).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"Expected {expected}, but got {_kind(values)}.") from error
 
 
 def _stack(inputs: Sequence[Tensor]) -> Tensor:
@@ -174,10 +160,6 @@ def _stack(inputs: Sequence[Tensor]) -> Tensor:
         first, second = sorted(shapes)[:2]
         raise UsageError(f"Expected inputs of the same shape, but got {list(first)} and {list(second)}.")
     return torch.stack(list(inputs))
-
-
-def _bytes(x: Tensor) -> bytes:
-    return x.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _kind(value: Any) -> str:

@@ -12,7 +12,7 @@ from smoothcert.errors import UsageError, kind_of, quote, takes
 from smoothcert.models.layers import Classifier, NamedModel
 
 
-@takes(models=Iterable)
+@takes(models=Iterable, consensus=(int, type(None)))
 class Ensemble(nn.Module):
     """An ensemble of models, which is itself a model (Horvath et al., 2022).
 
@@ -47,18 +47,13 @@ class Ensemble(nn.Module):
         for member in members:
             if not callable(member):
                 raise UsageError(f"Expected `models` to be callable, but got {kind_of(member)}.")
-        if consensus is not None and not (
-            isinstance(consensus, int) and not isinstance(consensus, bool) and 2 <= consensus < len(members)
-        ):
+        if consensus is not None and not 2 <= consensus < len(members):
             raise UsageError(
                 "Expected `consensus` to be a whole number, at least 2 and less than the number of members "
                 f"({len(members)}), but got {quote(consensus)}."
             )
-        for name, what in (
-            ("num_classes", "number of classes"),
-            ("in_channels", "number of channels"),
-            ("image_size", "image size"),
-        ):
+        same = {"num_classes": "number of classes", "in_channels": "number of channels", "image_size": "image size"}
+        for name, what in same.items():
             values = [getattr(member, name) for member in members if isinstance(member, Classifier)]
             if other := [value for value in values if value != values[0]]:
                 raise UsageError(f"Expected members with the same {what}, but got {values[0]} and {other[0]}.")
@@ -104,11 +99,9 @@ class Ensemble(nn.Module):
         Without `consensus`, only one member counts as first, and the mask is False everywhere.
         """
         scores = [_scores(member, x) for member in self.members[: self.consensus or 1]]
-        classes = [one.argmax(dim=1) for one in scores]
-        agree = torch.full_like(classes[0], self.consensus is not None, dtype=torch.bool)
-        for other in classes[1:]:
-            agree &= other == classes[0]
-        return _total(scores), agree
+        total = _total(scores)
+        classes = torch.stack([one.argmax(dim=1) for one in scores])
+        return total, (classes == classes[0]).all(dim=0) & (self.consensus is not None)
 
     def rest(self, x: Tensor, total: Tensor) -> Tensor:
         """Return the mean score of all members; `total` is the sum that `first` returned for the same inputs."""

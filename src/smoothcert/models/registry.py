@@ -65,16 +65,12 @@ def register_model(name: str, factory: Callable[..., nn.Module]) -> Callable[...
         raise UsageError(
             f"Expected `factory` to be a function or class that creates a module, but got {kind_of(factory)}."
         )
-    if is_bundled(name) or not _same_code(REGISTERED.get(name, factory), factory):
+    known = REGISTERED.get(name, factory)
+    places = [(getattr(f, "__module__", None), getattr(f, "__qualname__", f)) for f in (known, factory)]
+    if is_bundled(name) or places[0] != places[1]:  # the same place if a plugin is loaded twice
         raise UsageError(f"There is already a model {name!r}; choose another name.")
     REGISTERED[name] = factory
     return factory
-
-
-def _same_code(first: object, second: object) -> bool:
-    """Return True if two functions or classes have the same module and name, for example if a file was loaded twice."""
-    places = [(getattr(value, "__module__", None), getattr(value, "__qualname__", value)) for value in (first, second)]
-    return places[0] == places[1]
 
 
 def find_factory(name: str) -> Factory | None:

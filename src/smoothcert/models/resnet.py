@@ -81,8 +81,8 @@ class ResNet(nn.Module):
         in_channels: int = 3,
     ) -> None:
         super().__init__()
-        stem = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
-        self.conv1 = stem if small_images else nn.Conv2d(in_channels, width, 7, stride=2, padding=3, bias=False)
+        stem = _conv(in_channels, width, 3)  # created for ResNet-50, too: a seed must keep giving the same weights
+        self.conv1 = stem if small_images else _conv(in_channels, width, 7, 2)
         self.bn1 = nn.BatchNorm2d(width)
         self.pool = nn.Identity() if small_images else nn.MaxPool2d(3, stride=2, padding=1)
         channels, self.stages = width, len(depths)

@@ -79,10 +79,6 @@ def build_user_model(
     """Create a network on the CPU for inputs of the given shape, and check it on a batch of two zero inputs.
 
     The check also initializes lazy layers. `name` is the name of the architecture (default: the name of the class).
-
-    Raises:
-        UsageError: If the factory fails or does not return a module, the module has no parameters to train, its
-            `state_dict` contains anything but tensors, or it does not return at least `num_classes` scores per input.
     """
     made = _call(factory, num_classes=num_classes, input_shape=tuple(input_shape))
     if not isinstance(made, nn.Module):
@@ -108,8 +104,8 @@ def build_user_model(
         raise UsageError(f"Expected a model with parameters to train, but {kind} has none.")
     if odd := [key for key, value in network.state_dict().items() if not isinstance(value, Tensor)]:
         raise UsageError(f"Expected `state_dict()` of {kind} to contain tensors only, but entry {odd[0]!r} is not one.")
-    shapes: dict[str, Any] = {"data_classes": num_classes, "input_shape": input_shape}
-    return UserModel(network, name or kind, num_classes=scores.shape[1], **shapes)
+    classes = scores.shape[1]
+    return UserModel(network, name or kind, num_classes=classes, data_classes=num_classes, input_shape=input_shape)
 
 
 def as_factory(model: Any) -> Factory:

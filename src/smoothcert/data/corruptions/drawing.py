@@ -47,13 +47,9 @@ def dotted_line(image: Image, random: Generator) -> Image:
 def zigzag(image: Image, random: Generator) -> Image:
     """Draw a zigzag with teeth of two pixels around a slightly inclined line."""
     height, width = image.shape[:2]
-    row = int(random.integers(0, height - 1))
-    return image + _zigzag(image.shape, (2, row), (width - 3, row + int(random.integers(-5, 5))))[..., None]
-
-
-def _zigzag(shape: tuple[int, ...], start: XY, end: XY, tooth: float = 2.0) -> NDArray[np.float64]:
-    lean = math.atan2(end[1] - start[1], end[0] - start[0])
-    length = math.hypot(end[0] - start[0], end[1] - start[1])
+    row, rise, run = int(random.integers(0, height - 1)), int(random.integers(-5, 5)), width - 5
+    tooth = 2.0
+    lean, length = math.atan2(rise, run), math.hypot(run, rise)
     teeth = int((length - tooth) // (2 * tooth)) + 1
     along = [0.0, *((2 * i + 1) * tooth for i in range(teeth))]
     away = [0.0, *((-1) ** i * tooth for i in range(teeth))]
@@ -61,10 +57,10 @@ def _zigzag(shape: tuple[int, ...], start: XY, end: XY, tooth: float = 2.0) -> N
     if rest:
         along.append(length)
         away.append(away[-1] / (2 * rest))  # as published, slightly off the line
-    across = start[0] + np.array(along) * math.cos(lean) - np.array(away) * math.sin(lean)
-    down = start[1] + np.array(along) * math.sin(lean) + np.array(away) * math.cos(lean)
+    across = 2 + np.array(along) * math.cos(lean) - np.array(away) * math.sin(lean)
+    down = row + np.array(along) * math.sin(lean) + np.array(away) * math.cos(lean)
     points = list(zip(across.tolist(), down.tolist(), strict=True))
-    return as_floats(np.sum([_line(shape, *ends) for ends in pairwise(points)], axis=0))
+    return image + as_floats(np.sum([_line(image.shape, *ends) for ends in pairwise(points)], axis=0))[..., None]
 
 
 def stripe(image: Image, random: Generator) -> Image:

@@ -9,7 +9,7 @@ import threading
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from itertools import product, repeat
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -41,7 +41,7 @@ ABOUT = "about.json"
 _CHUNK = 250
 
 
-def corrupt(images: Bytes, name: str, severity: int = 1, *, seed: int = 0, first: int = 0) -> Bytes:
+def corrupt(images: Bytes, name: str, severity: int = 1, seed: int = 0, first: int = 0) -> Bytes:
     """Corrupt uint8 images [count, height, width, channels]; `first` is the index of the first image in its dataset.
 
     The random numbers of an image depend only on the seed, the corruption, the severity and the image's index.
@@ -81,7 +81,7 @@ def make_corrupted(
     if workers is not None:
         check_count("workers", workers)
     suite = suite_for(data.shape[0])
-    wanted = list(dict.fromkeys(names or suite.corruptions))
+    wanted = list(dict.fromkeys(names or suite.counted))
     left = [name for name in wanted if not (folder / f"{name}.npy").is_file()]
     for name in left:
         _try(data, name)  # a missing dependency should be reported before hours of work
@@ -90,20 +90,20 @@ def make_corrupted(
     if not (folder / "labels.npy").is_file():
         with replacing(folder / "labels.npy") as part, part.open("wb") as file:
             np.save(file, labels)
-    starts = range(0, len(data), _CHUNK)
-    jobs = [(severity, first) for severity in range(1, suite.severities + 1) for first in starts]
+    severities, starts = zip(*product(range(1, suite.severities + 1), range(0, len(data), _CHUNK)), strict=True)
     with ProcessPoolExecutor(workers or os.cpu_count(), initializer=_end_with_parent) as pool:
         for name in left:
             with replacing(folder / f"{name}.npy") as part:
                 shape = (len(labels), *data.shape[1:], data.shape[0])
                 array = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint8, shape=shape)
-                chunks = (_pixels(data, first) for _, first in jobs)
-                results = pool.map(partial(_corrupt_chunk, name, seed), jobs, chunks)
-                for done, ((severity, first), images) in enumerate(zip(jobs, results, strict=True), 1):
-                    start = (severity - 1) * len(data) + first
-                    array[start : start + len(images)] = images
+                chunks = (_pixels(data, first) for first in starts)
+                made = pool.map(corrupt, chunks, repeat(name), severities, repeat(seed), starts)
+                row = 0
+                for done, images in enumerate(made, 1):
+                    array[row : row + len(images)] = images
+                    row += len(images)
                     if on_progress:
-                        on_progress(name, done, len(jobs))
+                        on_progress(name, done, len(starts))
                 array.flush()
                 del array
     return [folder / f"{name}.npy" for name in left]
@@ -124,7 +124,7 @@ def _end_with_parent() -> None:
 def unavailable_corruptions(data: ImageData) -> dict[str, str]:
     """Return the corruptions of the suite that cannot be made on this machine, with the reasons."""
     reasons = {}
-    for name in suite_for(data.shape[0]).corruptions:
+    for name in suite_for(data.shape[0]).counted:
         try:
             _try(data, name)
         except SmoothcertError as error:
@@ -141,10 +141,6 @@ def _pixels(data: ImageData, first: int) -> Bytes:
     return np.asarray(chosen).transpose(0, 2, 3, 1)
 
 
-def _corrupt_chunk(name: str, seed: int, job: tuple[int, int], images: Bytes) -> Bytes:
-    return corrupt(images, name, job[0], seed=seed, first=job[1])
-
-
 def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
     """Record in the folder how its files are made; raise if it already contains files that were made differently."""
     about = {
@@ -153,8 +149,7 @@ def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
         "severities": suite.severities,
         "seed": seed,
     }
-    before = read_about(folder)
-    if before is not None:
+    if before := read_about(folder):
         if before != about:
             raise UsageError(f"{folder} was made with different images or a different seed; choose another `folder`.")
     elif folder.is_dir() and any(folder.iterdir()):
@@ -163,8 +158,8 @@ def _claim(data: ImageData, folder: Path, suite: Suite, seed: int) -> None:
         write_text(folder / ABOUT, json.dumps(about, indent=2) + "\n")
 
 
-def read_about(folder: Path) -> dict[str, Any] | None:
-    """Return the content of a folder's `about.json`, or None if smoothcert did not make the folder."""
+def read_about(folder: Path) -> dict[str, Any]:
+    """Return the content of a folder's `about.json`; it is empty if smoothcert did not make the folder."""
     path = folder / ABOUT
-    about: dict[str, Any] | None = read_json(path, _About) if path.is_file() else None
+    about: dict[str, Any] = read_json(path, _About) if path.is_file() else {}
     return about

@@ -12,40 +12,39 @@ from typing import Any
 
 from smoothcert.data.corruptions import blur, drawing, geometry, noise, weather
 from smoothcert.data.corruptions.noise import Image
+from smoothcert.dataset_names import CORRUPTIONS
 from smoothcert.errors import UsageError, unknown_name
 
-Arguments = tuple[Any, ...]
-"""Arguments of a corruption at one severity."""
+Corruption = tuple[Callable[..., Image], Sequence[tuple[Any, ...]]]
+"""A function and its arguments at each severity, from the mildest to the worst."""
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Corruptions by name: a function and its settings at each severity, from the mildest to the worst.
+    """Corruptions by name, of which means over corruptions include those in `counted`.
 
-    Means over corruptions do not include the `held_out` ones. If `rounded`, values are rounded to bytes; otherwise they
-    are truncated, as in CIFAR-10-C.
+    If `rounded`, values are rounded to bytes; otherwise they are truncated, as in CIFAR-10-C.
     """
 
+    counted: tuple[str, ...]
+    corruptions: Mapping[str, Corruption]
     severities: int
-    corruptions: Mapping[str, tuple[Callable[..., Image], Sequence[Arguments]]]
-    held_out: Mapping[str, tuple[Callable[..., Image], Sequence[Arguments]]]
     rounded: bool
 
-    def find(self, name: str) -> tuple[Callable[..., Image], Sequence[Arguments]]:
+    def find(self, name: str) -> Corruption:
         """Return the function and the settings of a corruption."""
-        known = {**self.corruptions, **self.held_out}
-        if name not in known:
-            raise unknown_name("corruption", name, known)
-        return known[name]
+        if name not in self.corruptions:
+            raise unknown_name("corruption", name, self.corruptions)
+        return self.corruptions[name]
 
 
-def _each(*values: float) -> list[Arguments]:
+def _each(*values: float) -> list[tuple[float]]:
     return [(value,) for value in values]
 
 
-MNIST_C = Suite(
-    severities=1,
-    corruptions={
+_MNIST_C = Suite(
+    CORRUPTIONS["mnist-c"],
+    {
         "shot_noise": (noise.shot_noise, _each(3)),
         "impulse_noise": (noise.impulse_noise, _each(0.17)),
         "glass_blur": (blur.glass_blur, [(0.7, 1, 2, 0.5)]),
@@ -61,8 +60,7 @@ MNIST_C = Suite(
         "dotted_line": (drawing.dotted_line, [()]),
         "zigzag": (drawing.zigzag, [()]),
         "canny_edges": (drawing.canny_edges, [()]),
-    },
-    held_out={
+        # held out for development
         "gaussian_noise": (noise.gaussian_noise, _each(0.38)),
         "speckle_noise": (noise.speckle_noise, _each(0.6)),
         "gaussian_blur": (blur.gaussian_blur, _each(2)),
@@ -74,12 +72,13 @@ MNIST_C = Suite(
         "line": (drawing.line, [()]),
         "inverse": (drawing.inverse, [()]),
     },
+    severities=1,
     rounded=True,
 )
 
-CIFAR10_C = Suite(
-    severities=5,
-    corruptions={
+_CIFAR10_C = Suite(
+    CORRUPTIONS["cifar10-c"],
+    {
         "gaussian_noise": (noise.gaussian_noise, _each(0.04, 0.06, 0.08, 0.09, 0.10)),
         "shot_noise": (noise.shot_noise, _each(500, 250, 100, 75, 50)),
         "impulse_noise": (noise.impulse_noise, _each(0.01, 0.02, 0.03, 0.05, 0.07)),
@@ -111,20 +110,18 @@ CIFAR10_C = Suite(
         ),
         "pixelate": (drawing.pixelate, _each(0.95, 0.9, 0.85, 0.75, 0.65)),
         "jpeg_compression": (drawing.jpeg_compression, _each(80, 65, 58, 50, 40)),
-    },
-    held_out={
+        # held out for development
         "speckle_noise": (noise.speckle_noise, _each(0.06, 0.1, 0.12, 0.16, 0.2)),
         "gaussian_blur": (blur.gaussian_blur, _each(0.4, 0.6, 0.7, 0.8, 1)),
         "saturate": (weather.saturate, [(0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)]),
     },
+    severities=5,
     rounded=False,
 )
-
-SUITES = {"mnist-c": MNIST_C, "cifar10-c": CIFAR10_C}
 
 
 def suite_for(channels: int) -> Suite:
     """Return the suite for a number of channels: MNIST-C for gray images, CIFAR-10-C for color images."""
     if channels not in (1, 3):
         raise UsageError(f"Expected images with 1 or 3 channels, but got {channels}.")
-    return MNIST_C if channels == 1 else CIFAR10_C
+    return _MNIST_C if channels == 1 else _CIFAR10_C

@@ -19,8 +19,8 @@ _IMAGE_KEYS = ("{split}_images", "x_{split}", "images", "x", "data")
 _LABEL_KEYS = ("{split}_labels", "y_{split}", "labels", "y", "targets")
 
 
-def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | None]:
-    """Read images, labels and class names; the names are None if the archive contains no array `classes`.
+def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+    """Read images, labels and class names; there are no names if the archive contains no array `classes`.
 
     The arrays are named `images` and `labels`, `x` and `y`, or `data` and `targets`. In an archive of several splits,
     the names of arrays include the split: `train_images` and `train_labels`, or `x_train` and `y_train`.
@@ -29,13 +29,12 @@ def read_npz(path: Path, split: str) -> tuple[Tensor, Tensor, tuple[str, ...] | 
     try:
         with np.load(path, allow_pickle=False, max_header_size=_LARGEST_HEADER) as archive:
             images, labels = (_pick(archive, keys, split, path) for keys in (_IMAGE_KEYS, _LABEL_KEYS))
-            names = archive.get("classes")
-            classes = None if names is None else tuple(map(str, _check_names(names, path)))
+            classes = _check_names(archive.get("classes", np.empty(0, str)), path)
     except SmoothcertError:
         raise
     except Exception as error:  # a damaged archive can raise anything; the message may advise unsafe loading
         raise SmoothcertError(f"{path} is damaged, or contains something other than plain arrays.") from error
-    return _as_images(images, path), as_labels(labels, path), classes
+    return _as_images(images, path), as_labels(labels, path), tuple(map(str, classes))
 
 
 def _check_names(names: Any, path: Path) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from smoothcert.data.files import Arrays, Opener, folders, open_archive, open_folder
+from smoothcert.data.files import Arrays, folders, read_file, read_members
 from smoothcert.errors import SmoothcertError, first_line
 
 _PIXELS = 3 * 32 * 32
@@ -38,38 +38,38 @@ CIFAR100 = CifarLayout(100, ("cifar-100-python", "cifar-100-binary"), _SPLITS, b
 
 def find_cifar(layout: CifarLayout, root: Path, split: str) -> Callable[[], Arrays] | None:
     """Return a function that reads a split, or None if `root` contains neither the Python nor the binary files."""
-    names = layout.files[split]
-    version = next(_versions(root, layout, names[0]), None)
-    return partial(_read, *version, names, layout) if version else None
-
-
-def _read(where: Path, suffix: str, opener: Opener, names: tuple[str, ...], layout: CifarLayout) -> Arrays:
-    parts = [_parse(opener(name + suffix), f"{where} ({name}{suffix})", layout, suffix) for name in names]
-    images = np.concatenate([images for images, _ in parts]).reshape(-1, 3, 32, 32)
-    return torch.from_numpy(images), torch.from_numpy(np.concatenate([labels for _, labels in parts]))
-
-
-def _versions(root: Path, layout: CifarLayout, first: str) -> Iterator[tuple[Path, str, Opener]]:
     own = [spelling.format(layout.number) for spelling in ("cifar{}", "CIFAR{}", "cifar-{}")]
     nested = (f"{parent}/{folder}" for parent in own for folder in layout.unpacked)
     for folder in folders(root, (*layout.unpacked, *own, ".", *nested)):
         for suffix, version in ((".bin", "binary"), ("", "python")):
+            files = [name + suffix for name in layout.files[split]]
             archive = folder / f"cifar-{layout.number}-{version}.tar.gz"
-            if (folder / (first + suffix)).is_file():
-                yield folder, suffix, open_folder(folder)
+            if (folder / files[0]).is_file():
+                return partial(_read, layout, folder, files)
             if archive.is_file():
-                yield archive, suffix, open_archive(archive)
+                return partial(_read, layout, archive, files)
+    return None
 
 
-def _parse(content: bytes, where: str, layout: CifarLayout, suffix: str) -> tuple[np.ndarray, np.ndarray]:
-    if suffix == ".bin":
-        record = layout.label_bytes + _PIXELS
-        if not content or len(content) % record:
-            raise SmoothcertError(
-                f"{where}: expected {record:,} bytes per image, but got {len(content):,} in total; download it again."
-            )
-        rows = np.frombuffer(content, np.uint8).reshape(-1, record)
-        return rows[:, layout.label_bytes :].copy(), rows[:, layout.label_bytes - 1].astype(np.int64)
+def _read(layout: CifarLayout, place: Path, files: list[str]) -> Arrays:
+    contents = [read_file(place / file) for file in files] if place.is_dir() else read_members(place, files)
+    parse = _parse_binary if files[0].endswith(".bin") else _parse_pickle
+    parts = [parse(layout, content, f"{place} ({file})") for file, content in zip(files, contents, strict=True)]
+    images = np.concatenate([images for images, _ in parts]).reshape(-1, 3, 32, 32)
+    return torch.from_numpy(images), torch.from_numpy(np.concatenate([labels for _, labels in parts]))
+
+
+def _parse_binary(layout: CifarLayout, content: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
+    record = layout.label_bytes + _PIXELS
+    if not content or len(content) % record:
+        raise SmoothcertError(
+            f"{where}: expected {record:,} bytes per image, but got {len(content):,} in total; download it again."
+        )
+    rows = np.frombuffer(content, np.uint8).reshape(-1, record)
+    return rows[:, layout.label_bytes :], rows[:, layout.label_bytes - 1].astype(np.int64)
+
+
+def _parse_pickle(layout: CifarLayout, content: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
     try:
         batch = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
         data, labels = np.asarray(batch[b"data"]), np.asarray(batch[layout.label_key])

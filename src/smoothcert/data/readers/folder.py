@@ -6,10 +6,10 @@ import hashlib
 import os
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -48,7 +48,7 @@ class FolderImages:
         self._warned_about: set[int] = set()
 
     def __getitem__(self, indices: Tensor) -> Tensor:
-        return self._stack(self._central_crop, indices.flatten().tolist())
+        return _decode_in_threads(self._central_crop, indices.flatten().tolist())
 
     def views(self, indices: Sequence[int], draws: Tensor) -> tuple[Tensor, list[int]]:
         """Return a random crop of each image, possibly mirrored, and the index of the image that each crop shows.
@@ -56,23 +56,23 @@ class FolderImages:
         An index differs from the requested one if a broken image was replaced. Crops are taken from the images before
         resizing. `draws` are uniform random numbers of shape [images, DRAWS].
         """
-        pixels, used = [], []
-        for index, row in zip(indices, draws.tolist(), strict=True):
-            number, image = self._decodable(index)
-            pixels.append(self._random_crop(image, row))
-            used.append(number)
-        return torch.stack(pixels), used
+        pairs = [self.view(index, row) for index, row in zip(indices, draws.tolist(), strict=True)]
+        return torch.stack([pixels for pixels, _ in pairs]), [used for _, used in pairs]
 
-    def _stack(self, decode: Callable[[int], Tensor], indices: list[int]) -> Tensor:
-        with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
-            return torch.stack(list(pool.map(decode, indices)))
+    def view(self, index: int, draws: Sequence[float]) -> tuple[Tensor, int]:
+        """Return a random crop of one image, as `views` does."""
+        used, image = self._decodable(index)
+        left, top, width, height = random_box(*image.size, draws)
+        crop = image.crop((left, top, left + width, top + height))
+        pixels = _pixels(crop.resize((self.shape[3], self.shape[2]), _BILINEAR))
+        return pixels.flip(2) if draws[-1] < 0.5 else pixels, used
 
     def _central_crop(self, index: int) -> Tensor:
         index, image = self._decodable(index)
-        if self.resize is not None and min(image.size) != self.resize:
-            width, height = image.size
-            short = min(width, height)
-            image = image.resize((self.resize * width // short, self.resize * height // short), _BILINEAR)
+        short = min(image.size)
+        if self.resize is not None and short != self.resize:
+            width, height = (self.resize * side // short for side in image.size)
+            image = image.resize((width, height), _BILINEAR)
         if self.crop:
             if min(image.size) < self.crop:
                 size = "x".join(map(str, image.size))
@@ -88,12 +88,6 @@ class FolderImages:
                 f"{self.shape[3]}x{self.shape[2]}; images of several sizes need `resize` and `crop`."
             )
         return pixels
-
-    def _random_crop(self, image: Image, draws: Sequence[float]) -> Tensor:
-        left, top, width, height = random_box(*image.size, draws)
-        crop = image.crop((left, top, left + width, top + height))
-        pixels = _pixels(crop.resize((self.shape[3], self.shape[2]), _BILINEAR))
-        return pixels.flip(2) if draws[-1] < 0.5 else pixels
 
     def _decodable(self, index: int) -> tuple[int, Image]:
         """Return an image and its index; `skip_broken` replaces a broken image with the next good one of its class."""
@@ -137,14 +131,17 @@ class FolderViews:
 
     def __getitem__(self, indices: Tensor) -> Tensor:
         numbers = indices.flatten()
-        draws = dict(zip(numbers.tolist(), view_draws(self.seed, self.step, numbers), strict=True))
-        return self.images._stack(
-            lambda index: self.images.views([index], draws[index].unsqueeze(0))[0][0], numbers.tolist()
-        )
+        draws = view_draws(self.seed, self.step, numbers).tolist()
+        return _decode_in_threads(lambda *address: self.images.view(*address)[0], numbers.tolist(), draws)
 
     def fingerprint(self) -> bytes:
         """Return the fingerprint of the files, with the seed and step appended."""
         return self.images.fingerprint() + f" {self.seed} {self.step}".encode()
+
+
+def _decode_in_threads(decode: Callable[..., Tensor], *arguments: Iterable[Any]) -> Tensor:
+    with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
+        return torch.stack(list(pool.map(decode, *arguments)))
 
 
 def view_draws(seed: int, step: int, positions: Tensor) -> Tensor:
