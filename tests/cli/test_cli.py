@@ -282,6 +282,13 @@ def test_data_commands(tmp_path, capsys):
     assert (shown["images"], shown["shape"]) == (1000, [1, 28, 28])
 
 
+@pytest.mark.parametrize("place", ["imagenet", "ILSVRC/Data/CLS-LOC", "."])
+def test_data_list_finds_imagenet_where_it_is_loaded_from(place, tmp_path, capsys):
+    (tmp_path / place / "val").mkdir(parents=True)
+    assert main(["data", "list", "--data-dir", str(tmp_path), "--json"]) == 0
+    assert {row["name"]: row["there"] for row in json.loads(capsys.readouterr().out)["datasets"]}["imagenet"]
+
+
 def test_data_get_without_internet(tmp_path):
     done = run(
         "data", "get", "cifar10", "--data-dir", tmp_path, env={**os.environ, "https_proxy": "http://127.0.0.1:9"}

@@ -127,13 +127,13 @@ def run_get(args: argparse.Namespace) -> None:
 def run_list(args: argparse.Namespace) -> None:
     """Print all datasets and whether they are present."""
     from smoothcert.data import data_dir
-    from smoothcert.data.registry import DATASETS, IMAGENET_ABOUT
+    from smoothcert.data.registry import DATASETS, IMAGENET_ABOUT, find_imagenet
 
     root = data_dir(args.data_dir)
     datasets = [(name, dataset.find(root, "test") is not None, dataset.about) for name, dataset in DATASETS.items()]
     corrupted = "corrupted copies of {}'s test set"
     datasets += [(name, _is_present(name, root), corrupted.format(name.removesuffix("-c"))) for name in CORRUPTED]
-    datasets.append(("imagenet", (root / "imagenet").is_dir(), IMAGENET_ABOUT))
+    datasets.append(("imagenet", find_imagenet(root, "test") is not None, IMAGENET_ABOUT))
     datasets += [(name, True, "registered by a plugin") for name in sorted(REGISTERED)]
     rows = [dict(zip(("name", "there", "about"), row, strict=True)) for row in datasets]
     if args.json:

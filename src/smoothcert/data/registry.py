@@ -214,8 +214,7 @@ def load_dataset(
             raise SmoothcertError(missing(name, datasets))
         return ImageData(name, split, *read(), dataset.classes, dataset.mean, dataset.std)
     if name == "imagenet":
-        places = (datasets / place for place in _IMAGENET_PLACES)
-        folder = next(filter(None, (_split_folder(place, split) for place in places)), None)
+        folder = find_imagenet(datasets, split)
         if folder is None:
             raise SmoothcertError(missing("imagenet", datasets))
         return _load_folder("imagenet", folder, split, resize or 256, crop or 224, skip_broken)
@@ -273,6 +272,11 @@ def _load_folder(
 ) -> ImageData:
     normalization = IMAGENET_NORMALIZATION if name == "imagenet" else ()
     return ImageData(name, split, *read_folder(folder, resize, crop, skip_broken=skip_broken), *normalization)
+
+
+def find_imagenet(root: Path, split: str) -> Path | None:
+    """Return the folder of an ImageNet split below `root`, or None."""
+    return next(filter(None, (_split_folder(root / place, split) for place in _IMAGENET_PLACES)), None)
 
 
 def _split_folder(root: Path, split: str) -> Path | None:
