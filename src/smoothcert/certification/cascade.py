@@ -161,6 +161,6 @@ def _about(paths: Sequence[Path], files: Sequence[Results], rule: CascadeRule) -
         **kept,
         "alpha": rule.alpha,
         "model": {key: value for key, value in model.items() if value},
-        "cascade": {**rule.settings(), "levels": levels},
+        "cascade": {"p0": rule.p0, "first_share": rule.first_share, "levels": levels},
     }
     return {"settings": made, "segments": segments}

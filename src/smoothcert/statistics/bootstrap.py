@@ -13,7 +13,6 @@ _BLOCK = 64  # resamples converted to floating point at a time, to limit memory
 
 @lru_cache(maxsize=4)
 def _resamples(images: int, number: int, seed: int) -> NDArray[np.uint8]:
-    """Return how many times each resample contains each image, [number, images]."""
     generator = np.random.default_rng(seed)
     drawn = np.empty((number, images), dtype=np.uint8)  # the chance of drawing one image 256 times is negligible
     for row in drawn:
@@ -23,20 +22,7 @@ def _resamples(images: int, number: int, seed: int) -> NDArray[np.uint8]:
 
 
 def resample_blocks(images: int, number: int, seed: int) -> Iterator[NDArray[np.float64]]:
-    """Yield blocks of bootstrap resamples: how many times each resample contains each image, [resamples, images].
-
-    Args:
-        images: Number of images; each resample draws this many of them, with replacement.
-        number: Number of resamples.
-        seed: Seed of the draws.
-
-    Yields:
-        Blocks of at most 64 resamples, `number` resamples in total.
-
-    Example:
-        >>> [block.sum(axis=1).tolist() for block in resample_blocks(images=5, number=2, seed=0)]
-        [[5.0, 5.0]]
-    """
+    """Yield how many times each bootstrap resample contains each image, in blocks [resamples, images]."""
     drawn = _resamples(images, int(number), int(seed))
     for start in range(0, number, _BLOCK):
         yield drawn[start : start + _BLOCK].astype(np.float64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,13 +39,9 @@ class CascadeRule:
         alpha: Maximum probability that a certificate is false.
         first_share: Share of alpha for the first level's lower bound; the other 2K - 2 bounds share the rest equally.
 
-    Raises:
-        UsageError: If a value is out of range, or there are fewer than two levels.
-
-    Example:
-        >>> rule = CascadeRule((1.0, 0.5, 0.25))
-        >>> round(rule.lower_alpha(0), 6), round(rule.lower_alpha(1), 6), round(rule.upper_alpha, 6)
-        (0.0008, 5e-05, 5e-05)
+    >>> rule = CascadeRule((1.0, 0.5, 0.25))
+    >>> round(rule.lower_alpha(0), 6), round(rule.lower_alpha(1), 6), round(rule.upper_alpha, 6)
+    (0.0008, 5e-05, 5e-05)
     """
 
     sigmas: tuple[float, ...]
@@ -87,29 +83,15 @@ class CascadeRule:
                 f"prove a class probability above `p0` = {self.p0:g}; use a larger n or a smaller `p0`."
             )
 
-    def settings(self) -> dict[str, Any]:
-        """Return `p0` and `first_share` for the sidecar, which stores the levels and alpha separately."""
-        return {"p0": self.p0, "first_share": self.first_share}
-
     def certify(self, votes: Sequence[tuple[ArrayLike, ArrayLike]]) -> CascadeCertified:
-        """Certify inputs from the votes of every level.
+        """Certify inputs from each level's class counts of selection and estimation, [inputs, classes].
 
         The cascade also abstains on an input if the votes of a level prove neither that the level answers nor that it
         does not.
 
-        Args:
-            votes: For each level, the class counts of selection and estimation, each [inputs, classes].
-
-        Returns:
-            The certificates.
-
-        Raises:
-            UsageError: If the number of levels is wrong, or an input has no votes.
-
-        Example:
-            >>> votes = [([[6, 4]], [[520, 480]]), ([[9, 1]], [[990, 10]])]
-            >>> CascadeRule((1.0, 0.5)).certify(votes)[0].tolist()  # the first level proves neither
-            [-1]
+        >>> votes = [([[6, 4]], [[520, 480]]), ([[9, 1]], [[990, 10]])]
+        >>> CascadeRule((1.0, 0.5)).certify(votes)[0].tolist()  # the first level proves neither
+        [-1]
         """
         if len(votes) != len(self.sigmas):
             raise UsageError(f"Expected the votes of {len(self.sigmas)} levels, but got {len(votes)}.")

@@ -153,7 +153,7 @@ def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, unif
     """
     k, w = np.asarray(successes, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
     n = np.broadcast_to(np.asarray(trials, dtype=np.float64), k.shape)
-    high = failure_upper_bound(k, n, alpha)
+    clopper_pearson = high = failure_upper_bound(k, n, alpha)
     low = failure_upper_bound(np.minimum(k + 1, n), n, alpha)
     inner = (k > 0) & (k < n)
     a, b = np.where(inner, n - k, 1.0), np.where(inner, k + 1, 1.0)
@@ -163,7 +163,7 @@ def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, unif
         at_least = special.betaincc(a + 1, b - 1 + (b <= 1), middle)
         rejected = more + w * (at_least - more) <= alpha
         low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
-    return np.where(inner, high, failure_upper_bound(k, n, alpha))
+    return np.where(inner, high, clopper_pearson)
 
 
 def bound_uniforms(seed: int, indices: ArrayLike) -> Floats:

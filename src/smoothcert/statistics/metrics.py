@@ -40,7 +40,6 @@ def _column(results: Any, name: str) -> Any:
 
 
 def _columns(radius: CertifiedRows, correct: ArrayLike | None) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return arrays of radii and correctness; if `correct` is None, `radius` must be results or records with both."""
     if correct is None:
         try:
             radius, correct = (_column(radius, name) for name in ("radius", "correct"))
@@ -237,9 +236,7 @@ def estimate(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10
     error = float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else math.nan
     ordered = np.sort(sample)  # so that the interval does not depend on the order of the images
     means = np.concatenate([block @ ordered for block in resample_blocks(len(sample), resamples, seed)]) / len(sample)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means, (tail, 1 - tail))
-    return Estimate(float(sample.mean()), error, float(low), float(high))
+    return Estimate(float(sample.mean()), error, *_percentiles(means, confidence))
 
 
 def cluster_estimate(
@@ -276,12 +273,16 @@ def cluster_estimate(
     for drawn in resample_blocks(sums.shape[1], resamples, seed):
         present = drawn @ numbers.T
         means.append((drawn @ sums.T / np.where(present > 0, present, np.nan)).mean(axis=1))
-    tail = (1 - confidence) / 2
     spread = np.concatenate(means)
     spread = spread[np.isfinite(spread)]
-    low, high = np.quantile(spread, (tail, 1 - tail))
     value = float((sums.sum(axis=1) / numbers.sum(axis=1)).mean())
-    return Estimate(value, float(spread.std(ddof=1)), float(low), float(high))
+    return Estimate(value, float(spread.std(ddof=1)), *_percentiles(spread, confidence))
+
+
+def _percentiles(means: Floats, confidence: float) -> tuple[float, float]:
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, (tail, 1 - tail))
+    return float(low), float(high)
 
 
 def _check_bootstrap(confidence: float, resamples: int, seed: int) -> None:
