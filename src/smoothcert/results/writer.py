@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, ClassVar, Protocol
+from typing import IO, Any, Generic
 
 from smoothcert.errors import UsageError
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
@@ -22,20 +22,7 @@ from smoothcert.runtime.atomic_files import flush_to_disk, write_text
 _SECONDS_BETWEEN_SIDECARS = 10.0  # minimum interval between updates of the time spent
 
 
-class WritableRecord(Protocol):
-    """A record that can be formatted as a line of the results file and as a line of the counts file."""
-
-    columns: ClassVar[tuple[str, ...]]
-    count_columns: ClassVar[tuple[str, ...]]
-
-    def row(self) -> str:
-        """Format the record as a line of the results file."""
-
-    def count_row(self) -> str:
-        """Format the votes as a line of the counts file."""
-
-
-class ResultWriter:
+class ResultWriter(Generic[R]):
     """Writer that appends records to a new or an interrupted results file.
 
     Args:
@@ -49,13 +36,13 @@ class ResultWriter:
     def __init__(
         self,
         path: Path,
-        kind: type[WritableRecord],
+        kind: type[R],
         indices: Sequence[int],
         settings: Mapping[str, Any],
         segment: Mapping[str, Any],
     ) -> None:
         check_name(path)
-        self.path, self.indices = path, list(indices)
+        self.path, self.kind, self.indices = path, kind, list(indices)
         self._headers = format_row(*kind.columns), format_row(*kind.count_columns)
         self._started = self._noted = time.perf_counter()
         self._lock = ResultsLock(path)
@@ -70,7 +57,7 @@ class ResultWriter:
                 self._about["segments"].append({"first_row": self.done, **segment})
                 write_sidecar(path, self._about)
 
-    def __enter__(self) -> ResultWriter:
+    def __enter__(self) -> ResultWriter[R]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -85,19 +72,19 @@ class ResultWriter:
                     file.close()
             self._lock.release(undo=kind is not None and not self.done)
 
-    def stored_records(self, kind: type[R], num_classes: int | None) -> list[R]:
+    def stored_records(self, num_classes: int | None) -> list[R]:
         """Return the records stored so far; without `num_classes`, infer it from the largest class with votes."""
         rows, counts = (stored_lines(file)[1 : 1 + self.done] for file in self._files)
         try:
             labels = (int(pair.split(":")[0]) for line in counts for pair in line.split() if ":" in pair)
             classes = num_classes or 1 + max(labels, default=0)
-            return [parse_record(kind, *lines, classes) for lines in zip(rows, counts, strict=True)]
+            return [parse_record(self.kind, *lines, classes) for lines in zip(rows, counts, strict=True)]
         except (ValueError, LookupError) as error:
             raise UsageError(
                 f"{self.path} has an unreadable row ({error}); move it elsewhere or choose another `out`."
             ) from error
 
-    def append(self, records: Sequence[WritableRecord]) -> None:
+    def append(self, records: Sequence[R]) -> None:
         """Write the records of the next images."""
         rows, counts = self._files
         try:
