@@ -127,13 +127,14 @@ def _looks(path: Path, results: Results, protocol: StoredProtocol, classes: int)
     if protocol.sequential:
         return read_looks(path, classes)
     table = read_vote_table(path)
-    table.require_classes(classes, counts_path(path))
-    votes, rows = table.dense(0, len(table), classes), {int(idx): row for row, idx in enumerate(table.idx)}
-    looks = {}
-    for idx, seconds in zip(results.idx.tolist(), results.seconds.tolist(), strict=True):
-        if idx not in rows:
-            raise SmoothcertError(
-                f"{counts_path(path)} has no votes for image {idx}; resume with the same `certify` command."
-            )
-        looks[idx] = [Look(idx, look, stage[rows[idx]], look * seconds) for look, stage in enumerate(votes)]
-    return looks
+    table.require_classes(classes)
+    rows, stages = table.rows_of(results.idx), table.dense(0, len(table), classes)
+    if len(missing := results.idx[rows < 0]):
+        raise SmoothcertError(
+            f"{table.source} has no votes for image {missing[0]}; resume with the same `certify` command."
+        )
+    images = zip(results.idx.tolist(), rows, results.seconds.tolist(), strict=True)
+    return {
+        idx: [Look(idx, look, votes[row], look * seconds) for look, votes in enumerate(stages)]
+        for idx, row, seconds in images
+    }

@@ -16,7 +16,7 @@ from smoothcert.errors import SmoothcertError, takes
 from smoothcert.results.naming import counts_path, results_stem, sidecar_path
 from smoothcert.results.records import COLUMNS, Results, parse_seconds
 from smoothcert.results.sidecar import known_classes, read_sidecar
-from smoothcert.results.vote_table import VoteTable, parse_votes
+from smoothcert.results.vote_table import VoteTable, read_votes
 from smoothcert.runtime.bounded_files import read_bytes
 from smoothcert.statistics.bounds import check_count
 
@@ -138,25 +138,15 @@ def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArr
         >>> selection.tolist(), estimation.tolist()
         ([[0, 10]], [[2, 98]])
     """
-    table = read_vote_table(Path(path))
+    table, sidecar = read_vote_table(Path(path)), sidecar_path(Path(path))
     if num_classes is None:
-        num_classes = _recorded_classes(Path(path)) or table.classes
+        recorded = known_classes(read_sidecar(sidecar).get("settings", {})) if sidecar.exists() else None
+        num_classes = recorded or table.classes
     check_count("num_classes", num_classes)
-    table.require_classes(num_classes, counts_path(Path(path)))
+    table.require_classes(num_classes)
     return table.dense(0, len(table), num_classes)
-
-
-def _recorded_classes(path: Path) -> int | None:
-    """Return the number of classes in the sidecar, else that of the dataset it names, or None if there is neither."""
-    sidecar = sidecar_path(path)
-    return known_classes(read_sidecar(sidecar).get("settings", {})) if sidecar.exists() else None
 
 
 def read_vote_table(path: Path) -> VoteTable:
     """Read all class counts beside a results file, except an incomplete last line."""
-    return read_vote_file(counts_path(path))
-
-
-def read_vote_file(source: Path) -> VoteTable:
-    """Read all class counts in a counts file, except an incomplete last line."""
-    return parse_votes(read_bytes(source), source)
+    return read_votes(counts_path(path))

@@ -134,9 +134,9 @@ def _check_rows(
     else:
         table = read_vote_table(path)
         if recorded_classes:  # not those of the dataset, which may be fewer than the network has
-            table.require_classes(recorded_classes, counts_path(path))
+            table.require_classes(recorded_classes)
         compute = prove_by_looks if protocol.sequential else prove_by_counts
-        predict, radius = compute(path, results, protocol, table, _rows_of(path, results.idx, table))
+        predict, radius = compute(path, results, protocol, table, _rows_of(results.idx, table))
     radius, exact = protocol.in_norm(radius), protocol.exact
     wrong = (results.predict != predict) & (exact | (results.predict != ABSTAIN))
     if wrong.any():
@@ -153,17 +153,11 @@ def _check_rows(
         raise UnverifiedError(path, f"the radius of image {results.idx[row]} is {values}")
 
 
-def _rows_of(path: Path, idx: NDArray[np.int64], table: VoteTable) -> NDArray[np.int64]:
-    """Return the row of each image in the table of votes."""
-    if np.array_equal(table.idx[: len(idx)], idx) and np.all(np.diff(table.idx) > 0):
-        return np.arange(len(idx))
-    order = np.argsort(table.idx, kind="stable")
-    known = table.idx[order]
-    twice = known[1:][np.diff(known) == 0]
-    if len(twice):
-        raise UnverifiedError(counts_path(path), f"image {twice[0]} appears twice")
-    place = np.minimum(np.searchsorted(known, idx), len(known) - 1)
-    missing = idx[known[place] != idx] if len(known) else idx
-    if len(missing):
-        raise UnverifiedError(counts_path(path), f"there are no votes for image {missing[0]}")
-    return order[place]
+def _rows_of(idx: NDArray[np.int64], table: VoteTable) -> NDArray[np.int64]:
+    images, repeats = np.unique(table.idx, return_counts=True)
+    if len(twice := images[repeats > 1]):
+        raise UnverifiedError(table.source, f"image {twice[0]} appears twice")
+    rows = table.rows_of(idx)
+    if len(missing := idx[rows < 0]):
+        raise UnverifiedError(table.source, f"there are no votes for image {missing[0]}")
+    return rows

@@ -141,9 +141,18 @@ def _open(path: Path) -> IO[str]:
 
 def write_rows(path: Path, records: Sequence[Record]) -> None:
     """Write a complete results file and its counts, each atomically."""
-    count_rows, rows = (record.count_row() for record in records), (record.row() for record in records)
-    write_text(counts_path(path), format_row(*Record.count_columns) + "".join(count_rows))
-    write_text(path, format_row(*Record.columns) + "".join(rows))
+    write_text(counts_path(path), counts_text(records))
+    write_text(path, rows_text(records))
+
+
+def rows_text(records: Sequence[Record]) -> str:
+    """Format records as the text of a results file."""
+    return format_row(*Record.columns) + "".join(record.row() for record in records)
+
+
+def counts_text(records: Sequence[Record]) -> str:
+    """Format the votes of records as the text of a counts file."""
+    return format_row(*Record.count_columns) + "".join(record.count_row() for record in records)
 
 
 def stored_lines(file: IO[str]) -> list[str]:
