@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +90,6 @@ class InTurn:
     tracker: Tracker
     capacity: int
     unit: int = 1
-    eager: ClassVar[bool] = True  # take further looks at once if their votes are already counted
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
         """Request next stages of images in progress and, if there is room, of new images; return [] if none waits."""
@@ -105,8 +103,6 @@ class InTurn:
 
 class ByBudget:
     """Spend each pool's budget on its most uncertain images, in waves that depend only on the votes of the pool."""
-
-    eager: ClassVar[bool] = False
 
     def __init__(self, tracker: Tracker, rule: BudgetStop) -> None:
         count = len(tracker.stage)
@@ -135,6 +131,3 @@ class ByBudget:
             spent += int(cost[i])
         self.left[pool] -= spent
         return requests
-
-
-Schedule = InTurn | ByBudget
