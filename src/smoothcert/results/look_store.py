@@ -27,7 +27,7 @@ from smoothcert.errors import UsageError, quote
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, looks_path, sidecar_path
 from smoothcert.results.records import Record, complete_lines, format_row, pack_votes, parse_seconds, unpack_votes
-from smoothcert.results.sidecar import check_function, open_sidecar, write_sidecar
+from smoothcert.results.sidecar import check_function, open_sidecar, require_beside, write_sidecar
 from smoothcert.results.vote_table import check_table_size
 from smoothcert.results.writer import keep_lines, stored_lines, write_rows
 from smoothcert.runtime.atomic_files import write_text
@@ -135,23 +135,20 @@ class LookStore(LooksInMemory):
     def _open(self, classes: int, settings: Mapping[str, Any]) -> IO[str]:
         """Check that the settings match, and read the looks that an interrupted run has stored."""
         path, looks = self.path, looks_path(self.path)
-        written = [file for file in (path, looks) if file.exists() and file.stat().st_size]
-        if written and not sidecar_path(path).exists():
-            raise UsageError(
-                f"{written[0]} exists without {sidecar_path(path).name} beside it; move it elsewhere or choose another "
-                "`out`."
-            )
+        for file in (path, looks):
+            if file.exists() and file.stat().st_size:
+                require_beside(file, sidecar_path(path))
         self._about = open_sidecar(path, settings)
-        file = looks.open("a+", encoding="utf-8", newline="\n")
-        lines = stored_lines(file)
+        opened = looks.open("a+", encoding="utf-8", newline="\n")
+        lines = stored_lines(opened)
         self.known = _parse_looks(lines or [_HEADER], classes, looks)
         if unknown := self.known.keys() - self._order.keys():
             raise UsageError(
                 f"{looks} contains looks for image {min(unknown)}, which is not part of this run; choose another `out`."
             )
         write_sidecar(path, self._about)  # before the first row: rows without a sidecar are refused
-        keep_lines(file, lines, _HEADER)
-        return file
+        keep_lines(opened, lines, _HEADER)
+        return opened
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         with suppress(OSError):  # `append` has reported the error

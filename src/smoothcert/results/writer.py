@@ -16,7 +16,7 @@ from smoothcert.errors import UsageError
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, counts_path, sidecar_path
 from smoothcert.results.records import R, Record, complete_lines, format_row, parse_record
-from smoothcert.results.sidecar import check_function, open_sidecar, write_sidecar
+from smoothcert.results.sidecar import check_function, open_sidecar, require_beside, write_sidecar
 from smoothcert.runtime.atomic_files import flush_to_disk, write_text
 
 _SECONDS_BETWEEN_SIDECARS = 10.0  # minimum interval between updates of the time spent
@@ -47,7 +47,9 @@ class ResultWriter(Generic[R]):
         self._started = self._noted = time.perf_counter()
         self._lock = ResultsLock(path)
         with self._lock.opening():
-            self._check_companions()
+            if path.exists() and not self._headers[0].encode().startswith(path.read_bytes()):  # there are rows
+                require_beside(path, sidecar_path(path))
+                require_beside(path, counts_path(path))
             self._about = open_sidecar(path, settings)
             self._files = (_open(path), _open(counts_path(path)))
             self.done = self._recover()
@@ -105,16 +107,6 @@ class ResultWriter(Generic[R]):
     def _require_in_place(self) -> None:
         for file, path in zip(self._files, (self.path, counts_path(self.path)), strict=True):
             require_in_place(file, path)
-
-    def _check_companions(self) -> None:
-        """Raise if there are rows, but the sidecar or the counts file is missing."""
-        if not self.path.exists() or self._headers[0].encode().startswith(self.path.read_bytes()):
-            return
-        for companion in (sidecar_path(self.path), counts_path(self.path)):
-            if not companion.exists():
-                raise UsageError(
-                    f"{self.path} exists without {companion.name} beside it; move it elsewhere or choose another `out`."
-                )
 
     def _recover(self) -> int:
         """Truncate both files to the rows that are complete in both; return the number of these rows."""

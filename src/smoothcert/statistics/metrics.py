@@ -8,16 +8,18 @@ optional, it can be omitted if `radius` is the return value of `read_results` or
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smoothcert.errors import UsageError, quote, takes
-from smoothcert.statistics.bootstrap import resample_blocks
 from smoothcert.statistics.bounds import Floats, as_floats, check_alpha, check_count, check_seed
+
+_BLOCK = 64  # resamples converted to floating point at a time, to limit memory
 
 
 class Certificates(Protocol):
@@ -235,7 +237,7 @@ def estimate(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10
     _check_bootstrap(confidence, resamples, seed)
     error = float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else math.nan
     ordered = np.sort(sample)  # so that the interval does not depend on the order of the images
-    means = np.concatenate([block @ ordered for block in resample_blocks(len(sample), resamples, seed)]) / len(sample)
+    means = np.concatenate([block @ ordered for block in _resample_blocks(len(sample), resamples, seed)]) / len(sample)
     return Estimate(float(sample.mean()), error, *_percentiles(means, confidence))
 
 
@@ -270,13 +272,30 @@ def cluster_estimate(
         raise UsageError(f"Expected `totals` and `counts` to have the same shape [groups, images], but got {shapes}.")
     _check_bootstrap(confidence, resamples, seed)
     means = []
-    for drawn in resample_blocks(sums.shape[1], resamples, seed):
+    for drawn in _resample_blocks(sums.shape[1], resamples, seed):
         present = drawn @ numbers.T
         means.append((drawn @ sums.T / np.where(present > 0, present, np.nan)).mean(axis=1))
     spread = np.concatenate(means)
     spread = spread[np.isfinite(spread)]
     value = float((sums.sum(axis=1) / numbers.sum(axis=1)).mean())
     return Estimate(value, float(spread.std(ddof=1)), *_percentiles(spread, confidence))
+
+
+@lru_cache(maxsize=4)
+def _resamples(images: int, number: int, seed: int) -> NDArray[np.uint8]:
+    """Return how many times each bootstrap resample contains each image, [number, images]."""
+    generator = np.random.default_rng(seed)
+    drawn = np.empty((number, images), dtype=np.uint8)  # the chance of drawing one image 256 times is negligible
+    for row in drawn:
+        row[:] = np.bincount(generator.integers(0, images, images), minlength=images)
+    drawn.flags.writeable = False
+    return drawn
+
+
+def _resample_blocks(images: int, number: int, seed: int) -> Iterator[Floats]:
+    drawn = _resamples(images, int(number), int(seed))
+    for start in range(0, number, _BLOCK):
+        yield drawn[start : start + _BLOCK].astype(np.float64)
 
 
 def _percentiles(means: Floats, confidence: float) -> tuple[float, float]:
