@@ -19,9 +19,9 @@ from smoothcert.results.reader import read_results, read_vote_table
 from smoothcert.results.records import Record, Results
 from smoothcert.results.sidecar import changed_settings, check_from_certify, write_sidecar
 from smoothcert.results.verify import read_verified
-from smoothcert.results.vote_table import Ints
 from smoothcert.results.writer import counts_text, rows_text
 from smoothcert.runtime.atomic_files import file_hash, write_text
+from smoothcert.statistics.bounds import Ints
 from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.noise import GaussianNoise
 

@@ -20,9 +20,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from smoothcert.errors import UsageError, quote
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, looks_path, sidecar_path
@@ -32,6 +29,7 @@ from smoothcert.results.vote_table import check_table_size
 from smoothcert.results.writer import keep_lines, stored_lines, write_rows
 from smoothcert.runtime.atomic_files import write_text
 from smoothcert.runtime.bounded_files import read_text
+from smoothcert.statistics.bounds import Ints
 
 _HEADER = format_row("idx", "look", "samples", "votes", "time")
 _NAMES = "idx, look, samples, votes and time"
@@ -44,7 +42,7 @@ class Look:
 
     idx: int
     look: int
-    votes: NDArray[np.int64]
+    votes: Ints
     seconds: float
 
     def row(self) -> str:
@@ -108,12 +106,8 @@ class LooksInMemory:
 class LookStore(LooksInMemory):
     """The looks of one run on disk, including those from before an interruption.
 
-    Args:
-        path: Results file.
-        indices: Image index of each row of the results, in order.
-        classes: Number of classes.
-        settings: Everything the looks depend on; a file made with different settings is refused.
-        segment: Device and versions of this process, added to the sidecar with the first new look.
+    A file is refused if it was made with different `settings`, which must contain everything that the looks depend on.
+    `indices` are the images of the results in order, and `segment` describes this process in the sidecar.
     """
 
     def __init__(

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.results.look_store import Look, read_looks
@@ -15,7 +14,7 @@ from smoothcert.results.recompute import certify_stored
 from smoothcert.results.records import Results
 from smoothcert.results.stored_protocol import StoredProtocol
 from smoothcert.results.vote_table import VoteTable, read_votes
-from smoothcert.statistics.bounds import Floats
+from smoothcert.statistics.bounds import Floats, Ints
 from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.certify import bound_uniforms, certify_looks
 
@@ -32,8 +31,8 @@ class UnverifiedError(SmoothcertError):
 
 
 def prove_by_counts(
-    path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], Floats]:
+    path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: Ints
+) -> tuple[Ints, Floats]:
     """Recompute classes and radii from the votes of a fixed number of noise samples.
 
     `table` contains all votes beside the results file; row `rows[i]` of this table is for image `results.idx[i]`.
@@ -43,9 +42,7 @@ def prove_by_counts(
     labels = np.zeros(len(table), dtype=np.int64)
     labels[rows] = results.label
     predict, radius = np.empty(len(table), dtype=np.int64), np.empty(len(table))
-    step = max(1, _AT_ONCE // classes)
-    for first in range(0, len(table), step):
-        part = slice(first, min(first + step, len(table)))
+    for part in _parts(len(table), classes):
         votes, idx = table.dense(part.start, part.stop, classes), table.idx[part]
         _check_totals(counts_path(path), protocol, idx, votes)
         chosen = labels[part] if protocol.top > 1 else votes[0].argmax(axis=1)
@@ -57,12 +54,12 @@ def prove_by_counts(
     return predict[rows], radius[rows]
 
 
-def _check_totals(
-    source: Path,
-    protocol: StoredProtocol,
-    idx: NDArray[np.int64],
-    votes: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> None:
+def _parts(rows: int, classes: int) -> list[slice]:
+    step = max(1, _AT_ONCE // classes)
+    return [slice(first, min(first + step, rows)) for first in range(0, rows, step)]
+
+
+def _check_totals(source: Path, protocol: StoredProtocol, idx: Ints, votes: tuple[Ints, Ints]) -> None:
     """Raise unless each image has as many votes in the selection and in the estimation as the sidecar states."""
     for name, number, stage in zip(("n0", "n"), (protocol.n0, protocol.plan.looks[0]), votes, strict=True):
         total = stage.sum(axis=1)
@@ -71,9 +68,7 @@ def _check_totals(
             raise UnverifiedError(source, f"{there}, but {name} in the sidecar is {number:,}")
 
 
-def prove_by_levels(
-    path: Path, results: Results, protocol: StoredProtocol, rule: CascadeRule
-) -> tuple[NDArray[np.int64], Floats]:
+def prove_by_levels(path: Path, results: Results, protocol: StoredProtocol, rule: CascadeRule) -> tuple[Ints, Floats]:
     """Recompute classes and radii from the votes of a cascade's levels."""
     files = level_paths(path, len(rule.sigmas))
     tables = [read_votes(file) for file in files]
@@ -81,9 +76,7 @@ def prove_by_levels(
         if not np.array_equal(table.idx, results.idx):
             raise UnverifiedError(file, f"it is for other images than {path.name}")
     predict, radius = np.empty(len(results), dtype=np.int64), np.empty(len(results))
-    step = max(1, _AT_ONCE // max(table.classes for table in tables))
-    for first in range(0, len(results), step):
-        part = slice(first, min(first + step, len(results)))
+    for part in _parts(len(results), max(table.classes for table in tables)):
         votes = [table.dense(part.start, part.stop, table.classes) for table in tables]
         for file, level in zip(files, votes, strict=True):
             _check_totals(file, protocol, results.idx[part], level)
@@ -92,8 +85,8 @@ def prove_by_levels(
 
 
 def prove_by_looks(
-    path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], Floats]:
+    path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: Ints
+) -> tuple[Ints, Floats]:
     """Recompute classes and radii from the votes of all looks, up to the look whose votes are in the counts file.
 
     `table` contains the votes of the counts file; row `rows[i]` of this table is for image `results.idx[i]`. During a

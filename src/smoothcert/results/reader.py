@@ -18,7 +18,7 @@ from smoothcert.results.records import COLUMNS, Results, parse_seconds
 from smoothcert.results.sidecar import known_classes, read_sidecar
 from smoothcert.results.vote_table import VoteTable, read_votes
 from smoothcert.runtime.bounded_files import read_bytes
-from smoothcert.statistics.bounds import check_count
+from smoothcert.statistics.bounds import Floats, check_count
 
 _REQUIRED = COLUMNS[:5]  # some published files have no column `time`
 _WHOLE = ("idx", "label", "predict", "correct")
@@ -49,9 +49,7 @@ def read_results(path: str | Path) -> Results:
         ('a', [7], [0.5])
     """
     path = Path(path)
-    columns = _parse_columns(read_bytes(path), path)
-    numbers = {name: np.frombuffer(column) for name, column in columns.items()}
-    sidecar = sidecar_path(path)
+    numbers, sidecar = _parse_columns(read_bytes(path), path), sidecar_path(path)
     results = Results(
         name=results_stem(path),
         idx=numbers["idx"].astype(np.int64),
@@ -66,14 +64,14 @@ def read_results(path: str | Path) -> Results:
     return results
 
 
-def _parse_columns(content: bytes, path: Path) -> dict[str, array[float]]:
-    """Return the columns of a results file as arrays, which take less memory than its rows as text."""
+def _parse_columns(content: bytes, path: Path) -> dict[str, Floats]:
+    """Parse the rows one by one into arrays, which take less memory than the rows as text."""
     lines = io.BytesIO(content)
     header = next(lines, b"").decode(errors="replace").rstrip("\r\n").split("\t")
     if missing := [column for column in _REQUIRED if column not in header]:
         raise SmoothcertError(f"{path} is not a certification results file; missing columns: {', '.join(missing)}.")
     places = {name: header.index(name) for name in COLUMNS if name in header}
-    columns = {name: array("d") for name in COLUMNS}
+    columns = {name: array("d") for name in places}
     parsers: dict[str, Callable[[bytes], float]] = dict.fromkeys(COLUMNS, float)
     parsers["time"] = lru_cache(1 << 16)(lambda text: parse_seconds(text.decode(errors="replace")))  # times repeat
     for number, line in enumerate(lines, 2):
@@ -90,16 +88,13 @@ def _parse_columns(content: bytes, path: Path) -> dict[str, array[float]]:
             raise SmoothcertError(
                 f"{path}, line {number}: expected `{name}` to be a number, but got {reprlib.repr(text)}."
             ) from None
-    rows = len(columns["idx"])
-    if not rows:
+    numbers = {name: np.frombuffer(column) for name, column in columns.items()}
+    if not len(numbers["idx"]):
         raise SmoothcertError(f"{path} has no rows yet.")
-    if "time" not in places:
-        columns["time"] = array("d", bytes(8 * rows))
     for name in _WHOLE:
-        values = np.frombuffer(columns[name])
-        if not (np.abs(values) < 2**53).all() or (values != np.floor(values)).any():
+        if not (np.abs(numbers[name]) < 2**53).all() or (numbers[name] != np.floor(numbers[name])).any():
             raise SmoothcertError(f"{path}: expected `{name}` to be a whole number in every row.")
-    return columns
+    return {"time": np.zeros(len(numbers["idx"])), **numbers}
 
 
 def _check_rows(path: Path, results: Results) -> None:

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcert.dataset_names import MOST_CLASSES
 from smoothcert.errors import SmoothcertError, quote
 from smoothcert.runtime.bounded_files import read_bytes
-
-Ints = NDArray[np.int64]
+from smoothcert.statistics.bounds import Ints
 
 _MANY_CLASSES, _LARGEST_TABLE = 1000, 1 << 27
 _NUMBER = rb"\d{1,15}"

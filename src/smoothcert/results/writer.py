@@ -25,12 +25,8 @@ _SECONDS_BETWEEN_SIDECARS = 10.0  # minimum interval between updates of the time
 class ResultWriter(Generic[R]):
     """Writer that appends records to a new or an interrupted results file.
 
-    Args:
-        path: Results file.
-        kind: Class of the records.
-        indices: Image index of each row, in order.
-        settings: Everything the rows depend on; a file made with different settings is refused.
-        segment: Device and versions of this process, added to the sidecar.
+    A file is refused if it was made with different `settings`, which must contain everything that the rows depend on.
+    `indices` are the images of the rows in order, and `segment` describes this process in the sidecar.
     """
 
     def __init__(

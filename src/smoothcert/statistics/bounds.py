@@ -17,6 +17,7 @@ from scipy import special
 from smoothcert.errors import UsageError, quote
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 ABSTAIN = -1
 """Prediction that marks an abstention; the radius of an abstention is 0."""

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from smoothcert.errors import UsageError, quote
-from smoothcert.statistics.bounds import ABSTAIN, Floats, check_alpha, check_sigma, failure_upper_bound
+from smoothcert.statistics.bounds import ABSTAIN, Floats, Ints, check_alpha, check_sigma, failure_upper_bound
 
 
 class CascadeCertified(NamedTuple):
     """Certificates of several inputs: predictions (-1 for an abstention), radii, and answering levels (-1 for none)."""
 
-    prediction: NDArray[np.int64]
+    prediction: Ints
     radius: Floats
-    level: NDArray[np.int64]
+    level: Ints
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class CascadeRule:
             state.add_level(np.asarray(selection)[open_], np.asarray(estimation)[open_])
         return state.certified()
 
-    def _answer_radius(self, level: int, successes: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
+    def _answer_radius(self, level: int, successes: Ints, trials: Ints) -> Floats:
         """Return the l2 radius within which the selected class provably keeps a probability above p_0; <= 0 if none."""
         failure = failure_upper_bound(successes, trials, self.lower_alpha(level))
         return np.asarray(-self.sigmas[level] * (special.ndtri(failure) + special.ndtri(self.p0)))
 
-    def _silent_radius(self, level: int, largest: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
+    def _silent_radius(self, level: int, largest: Ints, trials: Ints) -> Floats:
         """Return the l2 radius within which provably no class exceeds a probability of p_0; <= 0 if none.
 
         `largest` is the largest vote count of any class, so the most likely class has at most `largest` votes. An upper
@@ -125,7 +125,7 @@ class CascadeState:
         self._prediction, self._level = (np.full(inputs, ABSTAIN, dtype=np.int64) for _ in range(2))
         self.undecided = np.arange(inputs)
 
-    def add_level(self, selection: NDArray[np.int64], estimation: NDArray[np.int64]) -> None:
+    def add_level(self, selection: Ints, estimation: Ints) -> None:
         """Process the votes of the next level, [undecided inputs, classes]."""
         rule, level, open_ = self._rule, self._next, self.undecided
         self._next += 1

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from smoothcert.errors import UsageError, unknown_name
-from smoothcert.statistics.bounds import ABSTAIN, Floats, failure_upper_bound
+from smoothcert.statistics.bounds import ABSTAIN, Floats, Ints, failure_upper_bound
 from smoothcert.statistics.look_plan import Plan
 from smoothcert.statistics.noise import Noise
 
@@ -27,7 +27,7 @@ class Certified(NamedTuple):
     `p_lower` is a lower bound on the probability of the selected class, also for abstentions.
     """
 
-    prediction: NDArray[np.int64]
+    prediction: Ints
     radius: Floats
     p_lower: Floats
 
@@ -93,19 +93,13 @@ def certify_looks(
     return _certified(classes, best, least)
 
 
-def _certified(chosen: NDArray[np.int64], radius: Floats, failure: Floats) -> Certified:
+def _certified(chosen: Ints, radius: Floats, failure: Floats) -> Certified:
     certain = radius >= 0
     return Certified(np.where(certain, chosen, ABSTAIN).astype(np.int64), np.where(certain, radius, 0.0), 1.0 - failure)
 
 
 def _radius(
-    chosen: NDArray[np.int64],
-    votes: NDArray[np.int64],
-    alpha: float,
-    noise: Noise,
-    bound: str,
-    top: int,
-    uniforms: Floats | None,
+    chosen: Ints, votes: Ints, alpha: float, noise: Noise, bound: str, top: int, uniforms: Floats | None
 ) -> tuple[Floats, Floats]:
     """Return radii (negative where nothing is certified) and upper bounds on the failure probability."""
     trials = votes.sum(axis=-1)
@@ -121,14 +115,7 @@ def _radius(
     return noise.gap_radius(failure, rival) + 0.0, failure  # + 0.0: no negative zero
 
 
-def _rival_bound(
-    chosen: NDArray[np.int64],
-    votes: NDArray[np.int64],
-    trials: NDArray[np.int64],
-    alpha: float,
-    failure: Floats,
-    top: int,
-) -> Floats:
+def _rival_bound(chosen: Ints, votes: Ints, trials: Ints, alpha: float, failure: Floats, top: int) -> Floats:
     """Return an upper bound on the probability of the `top`-th most likely class other than the chosen class.
 
     Half of alpha is spent on the chosen class, and the other half is shared equally by all other classes. Bounding only

@@ -6,11 +6,11 @@ Does not import torch.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from smoothcert.errors import UsageError
-from smoothcert.statistics.bounds import Floats, failure_upper_bound
+from smoothcert.statistics.bounds import Floats, Ints, failure_upper_bound
 from smoothcert.statistics.noise import Noise
 
 _TAIL = 10  # standard deviations from the mean beyond which the sum is truncated
@@ -52,7 +52,7 @@ def expected_radii(successes: ArrayLike, n: int, fewer: int, noise: Noise, alpha
     last = np.minimum(np.ceil(mean + _TAIL * spread + 1), np.minimum(fewer, counts)).astype(np.int64)
     log_factorial = special.gammaln(np.arange(n + 1) + 1.0)
 
-    def log_choose(total: NDArray[np.int64], chosen: NDArray[np.int64]) -> Floats:
+    def log_choose(total: Ints, chosen: Ints) -> Floats:
         return np.asarray(log_factorial[total] - log_factorial[chosen] - log_factorial[total - chosen])
 
     every, expected = log_choose(np.array(n), np.array(fewer)), np.empty(len(counts))
