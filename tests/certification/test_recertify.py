@@ -10,7 +10,7 @@ from scipy import stats
 from torch.nn.functional import one_hot
 
 import smoothcert
-from smoothcert.certification.recertify import Recertification, recertify
+from smoothcert.certification.recertify import recertify
 from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.report.tables.entries import describe
@@ -66,7 +66,7 @@ def sequential(tmp_path):
 
 
 def test_nothing_asked_is_nothing_changed(fixed):
-    records, about, looks = recertify(fixed, Recertification())
+    records, about, looks = recertify(fixed)
     results = smoothcert.read_results(fixed)
     assert [record.radius for record in records] == results.radius.tolist()
     assert [record.predict for record in records] == results.predict.tolist()
@@ -75,23 +75,23 @@ def test_nothing_asked_is_nothing_changed(fixed):
 
 
 def test_another_alpha(fixed):
-    records, about, _ = recertify(fixed, Recertification(alpha=0.05))
+    records, about, _ = recertify(fixed, alpha=0.05)
     expected = SIGMA * stats.norm.ppf(stats.beta.ppf(0.05, 950, 51))
     assert records[1].radius == pytest.approx(expected)
     assert about["settings"]["alpha"] == 0.05
     with pytest.raises(UsageError, match="alpha"):
-        recertify(fixed, Recertification(alpha=0.0))
+        recertify(fixed, alpha=0.0)
 
 
 def test_linf_and_two_sided_and_top_k(fixed):
-    plain = recertify(fixed, Recertification())[0]
-    cube, about, _ = recertify(fixed, Recertification(norm="linf"))
+    plain = recertify(fixed)[0]
+    cube, about, _ = recertify(fixed, norm="linf")
     assert cube[1].radius == pytest.approx(plain[1].radius / np.sqrt(3072))
     assert about["settings"]["norm"] == "linf"
-    two = recertify(fixed, Recertification(bound="two-sided"))[0]
+    two = recertify(fixed, bound="two-sided")[0]
     assert plain[3].predict == -1
     assert (two[3].predict, two[4].predict) == (0, -1), "0.45 against 0.30 and 0.25 is proven, 0.3 against 0.7 is not"
-    top, about, _ = recertify(fixed, Recertification(top=2))
+    top, about, _ = recertify(fixed, top=2)
     assert about["settings"]["top_k"] == 2
     assert about["settings"]["bound"] == "two-sided"
     assert top[4].predict == 1, "the label, not the selected class"
@@ -99,8 +99,8 @@ def test_linf_and_two_sided_and_top_k(fixed):
 
 
 def test_the_randomized_bound_is_the_same_every_time(fixed):
-    first, again = (recertify(fixed, Recertification(bound="randomised"))[0] for _ in range(2))
-    plain = recertify(fixed, Recertification())[0]
+    first, again = (recertify(fixed, bound="randomised")[0] for _ in range(2))
+    plain = recertify(fixed)[0]
     assert [record.radius for record in first] == [record.radius for record in again]
     assert all(record.radius >= other.radius for record, other in zip(first, plain, strict=True))
     assert first[0].radius == plain[0].radius, "kept at the ordinary largest"
@@ -110,7 +110,7 @@ def test_the_randomized_bound_is_the_same_every_time(fixed):
 def test_stopped_votes_are_read_by_their_looks(sequential):
     """Clopper-Pearson of the last counts with the whole alpha would be peeking."""
     path, plan = sequential
-    records, about, looks = recertify(path, Recertification(alpha=0.01))
+    records, about, looks = recertify(path, alpha=0.01)
     expected = max(
         stats.beta.ppf(10 * plan.alphas[i], k, n - k + 1) for i, (k, n) in enumerate([(190, 200), (480, 500)])
     )
@@ -119,7 +119,7 @@ def test_stopped_votes_are_read_by_their_looks(sequential):
     assert records[1].predict == -1
     assert about["settings"]["stop"]["alphas"] == pytest.approx([10 * share for share in plan.alphas])
     assert set(looks) == {0, 1}
-    two = recertify(path, Recertification(bound="two-sided"))[0]
+    two = recertify(path, bound="two-sided")[0]
     assert 0 < two[0].radius < records[0].radius
 
 
@@ -150,7 +150,7 @@ def test_the_command_writes_files_that_can_be_read_again(fixed, sequential, caps
     assert main(["recertify", str(sequential[0]), "--alpha", "0.01", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["protocol"] == "stop table at 0 1, wrong skipped, alpha 0.01"
     again = sequential[0].with_name("looks-alpha0.01.tsv")
-    assert recertify(again, Recertification())[0][0].radius == smoothcert.read_results(again).radius[0]
+    assert recertify(again)[0][0].radius == smoothcert.read_results(again).radius[0]
 
 
 @pytest.mark.parametrize(
@@ -184,12 +184,12 @@ def test_a_folder_is_no_results_file(capsys):
 def test_images_are_as_large_as_the_sidecar_says(fixed):
     """A folder may be called cifar10 without having its images: 64 x 64 pixels prove a smaller cube."""
     settings = {**SETTINGS, "data": {"name": "cifar10", "dimensions": 4 * 3072}}
-    ordinary = recertify(fixed, Recertification(norm="linf"))[0]
-    assert recertify(fixed, Recertification(norm="linf", dimensions=4 * 3072))[0][0].radius == ordinary[0].radius / 2
+    ordinary = recertify(fixed, norm="linf")[0]
+    assert recertify(fixed, norm="linf", dimensions=4 * 3072)[0][0].radius == ordinary[0].radius / 2
     sidecar_path(fixed).write_text(json.dumps({"settings": settings, "segments": []}))
-    assert recertify(fixed, Recertification(norm="linf"))[0][0].radius == ordinary[0].radius / 2
+    assert recertify(fixed, norm="linf")[0][0].radius == ordinary[0].radius / 2
     with pytest.raises(UsageError, match="12288 for these results, but got 3072"):
-        recertify(fixed, Recertification(norm="linf", dimensions=3072))
+        recertify(fixed, norm="linf", dimensions=3072)
     at = ordinary[1].radius * 0.999  # images 0 and 1 would be certified there, were they as small as CIFAR-10's
     assert build_table([describe(smoothcert.read_results(fixed))], linf=[at / 2, at]).rows[0].linf == (40.0, 0.0)
 
@@ -201,7 +201,7 @@ def test_certificates_say_where_a_network_has_more_classes_than_the_data(mini, t
         vote = lambda x, classes=classes: one_hot(torch.bucketize(x[:, 0, 0, 0].contiguous(), edges), classes).float()  # noqa: E731
         path = tmp_path / f"{classes}.tsv"
         smoothcert.certify_dataset(smoothcert.SmoothedClassifier(vote, SIGMA, classes), mini, path, n=N, indices=[0])
-        (record,), about, _ = recertify(path, Recertification(bound="two-sided"))
+        (record,), about, _ = recertify(path, bound="two-sided")
         radii[about["settings"].get("classes", "as the data")] = record.radius
     assert radii.keys() == {"as the data", 12}
     assert 0 < radii[12] < radii["as the data"]
@@ -210,29 +210,29 @@ def test_certificates_say_where_a_network_has_more_classes_than_the_data(mini, t
 def test_the_network_may_have_more_classes_than_the_data(fixed):
     counts_path(fixed).write_text(counts_path(fixed).read_text().replace("1:50", "11:50"))
     with pytest.raises(SmoothcertError, match="line 3: expected votes for 10 classes"):
-        recertify(fixed, Recertification())
-    assert recertify(fixed, Recertification(classes=12))[0][1].radius == smoothcert.read_results(fixed).radius[1]
+        recertify(fixed)
+    assert recertify(fixed, classes=12)[0][1].radius == smoothcert.read_results(fixed).radius[1]
 
 
 def test_votes_belong_to_the_image_they_name(fixed):
     """Counts are written before rows, so an interrupted file may have more of them, and half a line."""
-    before = [record.radius for record in recertify(fixed, Recertification(alpha=0.01))[0]]
+    before = [record.radius for record in recertify(fixed, alpha=0.01)[0]]
     header, *lines = counts_path(fixed).read_text().splitlines(keepends=True)
     counts_path(fixed).write_text(header + "".join(reversed(lines)) + "35\t0:100\t0:1000\n42\t0:1")
-    assert [record.radius for record in recertify(fixed, Recertification(alpha=0.01))[0]] == before
+    assert [record.radius for record in recertify(fixed, alpha=0.01)[0]] == before
     counts_path(fixed).write_text(header + "".join(lines[:-1]) + lines[-1][:-3])
     with pytest.raises(SmoothcertError, match="no votes for image 28"):
-        recertify(fixed, Recertification())
+        recertify(fixed)
     counts_path(fixed).write_text(header + "0\t0:100\n" + "".join(lines[1:]))
     with pytest.raises(SmoothcertError, match="line 2: expected an image's votes"):
-        recertify(fixed, Recertification())
+        recertify(fixed)
 
 
 def test_a_look_that_was_not_written_in_full_is_left_out(sequential):
     looks = sequential[0].with_name("looks.looks.tsv")
-    before = [record.radius for record in recertify(sequential[0], Recertification())[0]]
+    before = [record.radius for record in recertify(sequential[0])[0]]
     looks.write_text(looks.read_text() + "1\t1\t200\t4:1")
-    assert [record.radius for record in recertify(sequential[0], Recertification())[0]] == before
+    assert [record.radius for record in recertify(sequential[0])[0]] == before
 
 
 def test_images_left_out_for_their_class_say_nothing_of_the_likeliest(sequential, capsys):

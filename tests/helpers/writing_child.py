@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 import smoothcert
-from smoothcert.certification.recertify import Recertification, recertify, write_recertified
+from smoothcert.certification.recertify import recertify, write_recertified
 from smoothcert.errors import SmoothcertError
 from smoothcert.stopping import BudgetStop, TableStop
 
@@ -21,7 +21,7 @@ KINDS = {
 def write(kind, path, source):
     """Write results of a kind; `source` is the file that `recertified` recomputes."""
     if kind == "recertified":
-        write_recertified(path, *recertify(source, Recertification(alpha=0.01)))
+        write_recertified(path, *recertify(source, alpha=0.01))
         return
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))

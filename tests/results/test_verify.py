@@ -10,7 +10,7 @@ import pytest
 import smoothcert
 from smoothcert.certification.cascade import certify_cascade, write_cascade
 from smoothcert.certification.compare_precision import compare_precision
-from smoothcert.certification.recertify import Recertification, recertify, write_recertified
+from smoothcert.certification.recertify import recertify, write_recertified
 from smoothcert.cli import main
 from smoothcert.results.merge import merge_results
 from smoothcert.results.naming import counts_path, level_paths, looks_path, sidecar_path
@@ -39,7 +39,7 @@ def files(tiny_model, tiny, tmp_path_factory):
         smoothcert.certify_dataset(classifier(noise), tiny, path, **{**OPTIONS, **options})
 
     def again(path, source, **wanted):
-        write_recertified(path, *recertify(of(source, fresh=False), Recertification(**wanted)))
+        write_recertified(path, *recertify(of(source, fresh=False), **wanted))
 
     def merged(path, **options):
         shards = [path.with_name(f"{part}{path.name}") for part in range(2)]

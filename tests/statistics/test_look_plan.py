@@ -19,7 +19,6 @@ from smoothcert.statistics.look_plan import (
     even_plan,
     failure_lower_bound,
     fixed_plan,
-    grid_needs,
     plan_of,
     table_plan,
     undecided,
@@ -69,9 +68,9 @@ class Scheme:
 
 
 SCHEMES = {
-    "fixed": Scheme(fixed_plan(2000, ALPHA), grid_needs(NOISE, RADII)),
-    "table": Scheme(table_plan(2000, ALPHA), grid_needs(NOISE, RADII)),
-    "budget": Scheme(even_plan(2000, ALPHA), grid_needs(NOISE, RADII)),
+    "fixed": Scheme(fixed_plan(2000, ALPHA), TableStop(radii=RADII).needs(NOISE)),
+    "table": Scheme(table_plan(2000, ALPHA), TableStop(radii=RADII).needs(NOISE)),
+    "budget": Scheme(even_plan(2000, ALPHA), TableStop(radii=RADII).needs(NOISE)),
     "radius": Scheme(dense_plan(2000, ALPHA), NOISE.failure_at([0.5])),
 }
 

@@ -20,7 +20,7 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.errors import UsageError, takes
 from smoothcert.methods.perturb import frozen, gradient, in_range, lengths, scores_under, smoothed_nll, within
 from smoothcert.philox import Purpose, normal
-from smoothcert.results.records import Results
+from smoothcert.results.records import Results, format_row
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.statistics import bounds
 from smoothcert.statistics.integer_noise import LEVELS
@@ -56,7 +56,7 @@ class Trial:
 
     def row(self) -> str:
         """Format the trial as a row of the TSV file."""
-        return "\t".join(str(value) for value in astuple(self)) + "\n"
+        return format_row(*astuple(self))
 
 
 COLUMNS = tuple(field.name for field in fields(Trial))

@@ -6,20 +6,22 @@ Needs neither the networks nor torch. `smoothcert.statistics.cascade` defines ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcert.errors import UsageError
 from smoothcert.results.lock import ResultsLock
 from smoothcert.results.naming import check_name, check_new, counts_path, level_paths
 from smoothcert.results.reader import read_results, read_vote_table
-from smoothcert.results.records import Record, Results, format_row
+from smoothcert.results.records import Record, Results
 from smoothcert.results.sidecar import changed_settings, check_from_certify, write_sidecar
 from smoothcert.results.verify import read_verified
+from smoothcert.results.writer import counts_text, rows_text
 from smoothcert.runtime.atomic_files import file_hash, write_text
+from smoothcert.statistics.bounds import Ints
 from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.noise import GaussianNoise
 
@@ -28,11 +30,11 @@ _LEVEL = ("sigma", "seed", "precision", "form", "micro_batch", "device", "model"
 
 
 class CascadeResults(NamedTuple):
-    """Certificates of a cascade: its records, the sidecar content, and, for each level, records with its votes."""
+    """Certificates of a cascade, the sidecar content, and each level's votes in the selection and the estimation."""
 
     records: list[Record]
     about: dict[str, Any]
-    levels: list[list[Record]]
+    votes: list[tuple[Ints, Ints]]
 
 
 def certify_cascade(
@@ -43,51 +45,39 @@ def certify_cascade(
     first_share: float = 0.8,
     unverified: bool = False,
 ) -> CascadeResults:
-    """Certify a cascade from results files of its levels, in order of decreasing sigma.
+    """Certify a cascade from the results files of its levels, in order of decreasing sigma.
 
-    Args:
-        paths: Results files that `certify` wrote for the same images, with the files of votes beside them.
-        p0: Class probability above which a level answers, in [0.5, 1).
-        alpha: Maximum probability that a certificate is false (default: as in the files).
-        first_share: Share of alpha for the first level's lower bound.
-        unverified: Also read files whose rows do not follow from their votes.
-
-    Returns:
-        The certificates, with the images in the order of the first file.
-
-    Raises:
-        UsageError: If the files lack votes, differ in protocol or images, or an argument is invalid.
+    The certificates have the images in the order of the first file. By default, alpha is as in the files.
     """
     files = [_read(path, unverified=unverified) for path in paths]
-    rule = CascadeRule(tuple(float(_settings(file)["sigma"]) for file in files), p0, first_share=first_share)
     _check_protocols(paths, files, alpha_given=alpha is not None)
     first = _settings(files[0])
-    rule = CascadeRule(rule.sigmas, p0, float(first["alpha"]) if alpha is None else alpha, first_share)
+    sigmas = tuple(float(_settings(file)["sigma"]) for file in files)
+    rule = CascadeRule(sigmas, p0, float(first["alpha"]) if alpha is None else alpha, first_share)
     rule.check_reach(int(first["n"]))
     votes = [_votes(path, files[0].idx) for path in paths]
     found = rule.certify(votes)
-    rows = [{int(idx): row for row, idx in enumerate(file.idx)} for file in files]
-    records, levels = list[Record](), [list[Record]() for _ in files]
-    answers = zip(files[0].idx.tolist(), files[0].label.tolist(), *(values.tolist() for values in found), strict=True)
-    for place, (idx, label, predict, radius, _) in enumerate(answers):
-        seconds = [float(file.seconds[row[idx]]) for file, row in zip(files, rows, strict=True)]
-        records.append(Record(idx, label, predict, radius, sum(seconds), (), ()))
-        for level, spent, (selection, estimation) in zip(levels, seconds, votes, strict=True):
-            counts = selection[place].tolist(), estimation[place].tolist()
-            level.append(Record(idx, label, predict, radius, spent, *counts))
-    return CascadeResults(records, _about(paths, files, rule), levels)
+    spent = [dict(zip(file.idx.tolist(), file.seconds.tolist(), strict=True)) for file in files]
+    columns = (files[0].idx, files[0].label, found.prediction, found.radius)
+    records = [
+        Record(idx, label, predict, radius, sum(seconds[idx] for seconds in spent), (), ())
+        for idx, label, predict, radius in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    return CascadeResults(records, _about(paths, files, rule), votes)
 
 
 def write_cascade(out: Path, made: CascadeResults) -> None:
     """Write the certificates of a cascade as a new results file, with the votes of every level beside it."""
     check_name(out)
-    files = level_paths(out, len(made.levels))
+    files = level_paths(out, len(made.votes))
     with ResultsLock(out, files):
         check_new(out)
         write_sidecar(out, made.about)
-        for file, level in zip(files, made.levels, strict=True):
-            write_text(file, format_row(*Record.count_columns) + "".join(record.count_row() for record in level))
-        write_text(out, format_row(*Record.columns) + "".join(record.row() for record in made.records))
+        for file, votes in zip(files, made.votes, strict=True):
+            rows = zip(made.records, *(stage.tolist() for stage in votes), strict=True)
+            counts = [replace(record, selection=first, estimation=second) for record, first, second in rows]
+            write_text(file, counts_text(counts))
+        write_text(out, rows_text(made.records))
 
 
 def _settings(results: Results) -> Mapping[str, Any]:
@@ -125,15 +115,14 @@ def _check_protocols(paths: Sequence[Path], files: Sequence[Results], *, alpha_g
                 raise UsageError(f"{path} does not have the same {what} as {paths[0]}; the levels of a cascade must.")
 
 
-def _votes(path: Path, idx: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _votes(path: Path, idx: Ints) -> tuple[Ints, Ints]:
     """Return the votes of selection and estimation for the images `idx`, each [images, classes]."""
     table = read_vote_table(path)
-    rows = {int(image): row for row, image in enumerate(table.idx)}
-    if missing := [image for image in idx.tolist() if image not in rows]:
-        raise UsageError(f"{counts_path(path)} has no votes for image {missing[0]}; resume its `certify` command.")
+    rows = table.rows_of(idx)
+    if len(missing := idx[rows < 0]):
+        raise UsageError(f"{table.source} has no votes for image {missing[0]}; resume its `certify` command.")
     selection, estimation = table.dense(0, len(table), table.classes)
-    wanted = [rows[image] for image in idx.tolist()]
-    return selection[wanted], estimation[wanted]
+    return selection[rows], estimation[rows]
 
 
 def _about(paths: Sequence[Path], files: Sequence[Results], rule: CascadeRule) -> dict[str, Any]:
@@ -149,18 +138,17 @@ def _about(paths: Sequence[Path], files: Sequence[Results], rule: CascadeRule) -
         for path, own in zip(paths, settings, strict=True)
     ]
     models = [own.get("model", {}) for own in settings]
-    model = {key: models[0].get(key) for key in ("architecture", "method") if len({m.get(key) for m in models}) == 1}
+    common = ((key, {model.get(key) for model in models}) for key in ("architecture", "method"))
+    model = {key: value for key, (value, *others) in common if value and not others}
     model["name"] = "cascade of " + ", ".join(str(one.get("name", "?")) for one in models)
-    kept = {
-        key: settings[0][key] for key in ("task", "sigma", "n0", "n", "images", "data", "classes") if key in settings[0]
+    kept = ("task", "sigma", "n0", "n", "images", "data", "classes")
+    made = {
+        **{key: settings[0][key] for key in kept if key in settings[0]},
+        "alpha": rule.alpha,
+        "model": model,
+        "cascade": {"p0": rule.p0, "first_share": rule.first_share, "levels": levels},
     }
     segments = [
         {"level": level, **segment} for level, file in enumerate(files, 1) for segment in file.about.get("segments", [])
     ]
-    made = {
-        **kept,
-        "alpha": rule.alpha,
-        "model": {key: value for key, value in model.items() if value},
-        "cascade": {**rule.settings(), "levels": levels},
-    }
     return {"settings": made, "segments": segments}

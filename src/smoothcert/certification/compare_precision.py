@@ -41,10 +41,6 @@ class Comparison(Record):
     zeta: float
     transferred: float
 
-    def row(self) -> str:
-        """Format a row of the results file: the certificate, then the comparison."""
-        return super().row().rstrip("\n") + f"\t{self.differ}\t{self.zeta!r}\t{self.transferred!r}\n"
-
 
 def transferred_radius(successes: ArrayLike, differ: ArrayLike, n: int, noise: Noise, alpha: float) -> Floats:
     """Return the radius certified for the second classifier, negative if nothing is certified.

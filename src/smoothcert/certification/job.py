@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import torch
 from torch import Tensor, nn
@@ -26,14 +26,13 @@ from smoothcert.dataset_names import classes_of, dimensions_of
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import UsageError, kind_of, quote
 from smoothcert.models import Ensemble, UserModel
-from smoothcert.results.records import Prediction, Record
+from smoothcert.results.records import R
 from smoothcert.results.writer import ResultWriter
 from smoothcert.runtime.environment import describe_environment, describe_function
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.counting import inputs_at_once
 from smoothcert.smoothing.deploy import voting_kernel
 
-R = TypeVar("R", Record, Prediction)
 _MOST_VALUES = 1 << 28  # maximum number of input values in memory at once
 
 
@@ -103,7 +102,7 @@ class DatasetJob:
         records_so_far = list[R]()
         with writer or nullcontext():
             if writer:
-                records_so_far += writer.stored_records(kind, self.classifier.num_classes)
+                records_so_far += writer.stored_records(self.classifier.num_classes)
             for records, seconds in ranks.map_in_order(len(groups), work, restore):
                 if writer:
                     writer.append(records)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +27,21 @@ from smoothcert.statistics.look_plan import Plan, check_reach
 from smoothcert.statistics.noise import convert_radius
 
 
-@dataclass(frozen=True)
-class Recertification:
-    """Changes to make when certificates are recomputed; None keeps the setting of the results file.
-
-    `classes` and `dimensions` are needed if neither the sidecar nor the dataset's name implies them.
-    """
-
-    alpha: float | None = None
-    bound: str | None = None
-    norm: str | None = None
-    top: int | None = None
-    classes: int | None = None
-    dimensions: int | None = None
-
-
 def recertify(
-    path: Path, wanted: Recertification, *, unverified: bool = False
+    path: Path,
+    *,
+    alpha: float | None = None,
+    bound: str | None = None,
+    norm: str | None = None,
+    top: int | None = None,
+    classes: int | None = None,
+    dimensions: int | None = None,
+    unverified: bool = False,
 ) -> tuple[list[Record], dict[str, Any], dict[int, list[Look]]]:
     """Return the recomputed certificates of a results file: records, sidecar content and, for a sequential run, looks.
 
-    Raise if the rows of the file do not follow from its votes, unless `unverified`.
+    An argument that is None keeps the setting of the results file. `classes` and `dimensions` are needed if neither the
+    sidecar nor the dataset's name implies them. Unless `unverified`, raise if the rows do not follow from their votes.
     """
     results = read_results(path)
     settings: dict[str, Any] = dict(results.about.get("settings", {}))
@@ -58,28 +52,28 @@ def recertify(
     check_from_certify(path, settings, ("data", "sigma", "n0", "n", "alpha", "seed"))
     if not unverified:
         results = read_verified(path)
-    changes = {"bound": wanted.bound, "norm": wanted.norm, "top_k": wanted.top}
+    changes = {"bound": bound, "norm": norm, "top_k": top}
     protocol = StoredProtocol.of({**settings, **{key: value for key, value in changes.items() if value is not None}})
     name = settings["data"].get("name")
-    classes = _number_of("classes", wanted.classes, settings.get("classes"), classes_of(name))
-    if not classes:
+    num_classes = _number_of("classes", classes, settings.get("classes"), classes_of(name))
+    if not num_classes:
         raise UsageError(f"{path} does not record the number of classes; add `classes`.")
-    dimensions = _number_of("dimensions", wanted.dimensions, settings["data"].get("dimensions"), dimensions_of(name))
+    size = _number_of("dimensions", dimensions, settings["data"].get("dimensions"), dimensions_of(name))
     if protocol.top > 1 and settings.get("stop", {}).get("skip_wrong"):
         text = "so votes that `top` needs are missing; omit `top`, or certify again without `skip_wrong`"
         raise UsageError(f"{path} was certified with `skip_wrong`, {text}.")
-    noise, looks, indices = protocol.noise, _looks(path, results, protocol, classes), results.idx.tolist()
-    plan = protocol.plan.at(settings["alpha"] if wanted.alpha is None else wanted.alpha)
+    noise, looks, indices = protocol.noise, _looks(path, results, protocol, num_classes), results.idx.tolist()
+    plan = protocol.plan.at(settings["alpha"] if alpha is None else alpha)
     check_reach(plan, np.array([0.5]), noise)
     seen = [looks.get(index, []) for index in indices]
     options: dict[str, Any] = {"bound": protocol.bound, "top": protocol.top, "seed": protocol.seed}
     records = certify_stored(indices, results.label.tolist(), seen, plan, noise, **options)
-    radii = convert_radius([record.radius for record in records], noise.norm, protocol.norm, dimensions)
+    radii = convert_radius([record.radius for record in records], noise.norm, protocol.norm, size)
     records = [replace(record, radius=float(radius)) for record, radius in zip(records, radii, strict=True)]
     source = {"file": path.name, "sha256": file_hash(path), "counts_sha256": file_hash(counts_path(path))}
-    if wanted.classes:  # so that the new file can be recomputed without these options
+    if classes:  # so that the new file can be recomputed without these options
         settings["classes"] = classes
-    if wanted.dimensions:
+    if dimensions:
         settings["data"] = {**settings["data"], "dimensions": dimensions}
     about = {"settings": _settings(settings, plan, protocol), "recertified_from": source}
     return records, {**results.about, **about}, looks if protocol.sequential else {}
@@ -127,13 +121,14 @@ def _looks(path: Path, results: Results, protocol: StoredProtocol, classes: int)
     if protocol.sequential:
         return read_looks(path, classes)
     table = read_vote_table(path)
-    table.require_classes(classes, counts_path(path))
-    votes, rows = table.dense(0, len(table), classes), {int(idx): row for row, idx in enumerate(table.idx)}
-    looks = {}
-    for idx, seconds in zip(results.idx.tolist(), results.seconds.tolist(), strict=True):
-        if idx not in rows:
-            raise SmoothcertError(
-                f"{counts_path(path)} has no votes for image {idx}; resume with the same `certify` command."
-            )
-        looks[idx] = [Look(idx, look, stage[rows[idx]], look * seconds) for look, stage in enumerate(votes)]
-    return looks
+    table.require_classes(classes)
+    rows, stages = table.rows_of(results.idx), table.dense(0, len(table), classes)
+    if len(missing := results.idx[rows < 0]):
+        raise SmoothcertError(
+            f"{table.source} has no votes for image {missing[0]}; resume with the same `certify` command."
+        )
+    images = zip(results.idx.tolist(), rows, results.seconds.tolist(), strict=True)
+    return {
+        idx: [Look(idx, look, votes[row], look * seconds) for look, votes in enumerate(stages)]
+        for idx, row, seconds in images
+    }

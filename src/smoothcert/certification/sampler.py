@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from smoothcert.certification.scheduler import Request
 from smoothcert.data.image_data import ImageData
 from smoothcert.smoothing.classifier import SmoothedClassifier
+from smoothcert.statistics.bounds import Ints
 
 
 @dataclass
@@ -21,7 +21,7 @@ class _Held:
     """An image in progress: input, votes per stage from `first_stage` on, next micro-batch, and seconds spent."""
 
     inputs: Tensor
-    votes: NDArray[np.int64]
+    votes: Ints
     first_stage: int
     next_block: int
     seconds: float = 0.0
@@ -50,7 +50,7 @@ class Sampler:
         self.micro_batch = classifier.micro_batch_for(data.shape, self.device)
         self._seed, self._batch, self._held = seed, batch, dict[int, _Held]()
 
-    def resume(self, place: int, stage: int, votes: NDArray[np.int64]) -> None:
+    def resume(self, place: int, stage: int, votes: Ints) -> None:
         """Resume an image at a later stage, given the cumulative votes at its last look."""
         self._hold([place], stage)
         if stage > 1:
@@ -93,7 +93,7 @@ class Sampler:
             held.next_block = part.stop
             held.seconds += each * len(part)
 
-    def votes(self, place: int, stage: int) -> NDArray[np.int64]:
+    def votes(self, place: int, stage: int) -> Ints:
         """Return the votes of the selection (stage 0), or the cumulative votes of a look."""
         votes = self._held[place].votes
         return votes[0] if stage == 0 else np.asarray(votes[1 : stage + 1].sum(axis=0))

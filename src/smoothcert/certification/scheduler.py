@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothcert.statistics.bounds import Ints
 from smoothcert.statistics.look_plan import Plan, failure_lower_bound, undecided
 from smoothcert.statistics.noise import Noise
 from smoothcert.statistics.stopping import BudgetStop, StopRule
@@ -32,7 +32,7 @@ class Tracker:
         self.stage, self.chosen, self.successes = (np.zeros(count, dtype=np.int64) for _ in range(3))
         self.failure, self.active = np.ones(count), np.ones(count, dtype=bool)
 
-    def observe(self, places: Sequence[int], votes: Sequence[NDArray[np.int64]]) -> None:
+    def observe(self, places: Sequence[int], votes: Sequence[Ints]) -> None:
         """Process the votes of the next stage of distinct images, and decide which need more samples."""
         where, seen = np.asarray(places, dtype=np.int64), np.asarray(votes)
         stages = self.stage[where]
@@ -45,28 +45,28 @@ class Tracker:
                 self._look(at, seen[stages == stage, self.chosen[at]], int(stage) - 1)
         self.stage[where] += 1
 
-    def _look(self, at: NDArray[np.int64], successes: NDArray[np.int64], look: int) -> None:
+    def _look(self, at: Ints, successes: Ints, look: int) -> None:
         self.successes[at] = successes
         self.failure[at] = np.minimum(self.failure[at], self.plan.failure(successes, look))
         more = undecided(self.plan, self._needs, successes, look, self.failure[at])
         self.active[at] = more & (look + 1 < len(self.plan.looks))
 
-    def cost(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def cost(self, places: Ints) -> Ints:
         """Return, for each image, the number of samples in its next stage."""
         steps = np.diff([0, self.n0, *(self.n0 + look for look in self.plan.looks)])
         return np.asarray(steps[self.stage[places]], dtype=np.int64)
 
-    def work(self, places: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
+    def work(self, places: Ints, unit: int) -> Ints:
         """Return, for each image, the number of samples in its next stage, rounded up to a multiple of `unit`."""
         return -(-self.cost(places) // unit) * unit
 
-    def waiting(self, busy: Sequence[int]) -> NDArray[np.int64]:
+    def waiting(self, busy: Sequence[int]) -> Ints:
         """Return the images that need more samples and are not busy."""
         free = self.active.copy()
         free[list(busy)] = False
         return np.flatnonzero(free)
 
-    def worth(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    def worth(self, places: Ints) -> NDArray[np.float64]:
         """Return the width of each image's interval of undecided radii, divided by the samples in its next stage.
 
         The interval extends from the proven radius to the largest radius that the votes so far leave possible. The
@@ -91,7 +91,6 @@ class InTurn:
     tracker: Tracker
     capacity: int
     unit: int = 1
-    eager: ClassVar[bool] = True  # take further looks at once if their votes are already counted
 
     def wave(self, busy: Sequence[int] = ()) -> list[Request]:
         """Request next stages of images in progress and, if there is room, of new images; return [] if none waits."""
@@ -105,8 +104,6 @@ class InTurn:
 
 class ByBudget:
     """Spend each pool's budget on its most uncertain images, in waves that depend only on the votes of the pool."""
-
-    eager: ClassVar[bool] = False
 
     def __init__(self, tracker: Tracker, rule: BudgetStop) -> None:
         count = len(tracker.stage)
@@ -135,6 +132,3 @@ class ByBudget:
             spent += int(cost[i])
         self.left[pool] -= spent
         return requests
-
-
-Schedule = InTurn | ByBudget

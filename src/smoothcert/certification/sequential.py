@@ -14,9 +14,9 @@ import numpy as np
 from smoothcert.certification.job import DatasetJob, Progress
 from smoothcert.certification.protocol import SamplingProtocol
 from smoothcert.certification.sampler import Sampler
-from smoothcert.certification.scheduler import ByBudget, InTurn, Request, Schedule, Tracker
+from smoothcert.certification.scheduler import ByBudget, InTurn, Request, Tracker
 from smoothcert.errors import UsageError
-from smoothcert.results.look_store import Look, LookStore
+from smoothcert.results.look_store import Look, LooksInMemory, LookStore
 from smoothcert.results.recompute import certify_stored
 from smoothcert.results.records import Record
 from smoothcert.smoothing.counting import samples_at_once
@@ -43,10 +43,11 @@ def certify_until_decided(
     if ranks.size > 1 and isinstance(rule, BudgetStop):
         raise UsageError("A budget cannot be shared by several processes; divide the images with `shard` instead.")
 
-    def begin(store: LookStore, indices: list[int], on_progress: OnRecords | None = None) -> _SequentialRun:
+    def begin(store: LooksInMemory, indices: list[int], on_progress: OnRecords | None = None) -> _SequentialRun:
         return _SequentialRun(job, protocol, store, indices, batch, on_progress)
 
-    with LookStore(job.out, job.indices, classes, job.settings, job.segment) as store:
+    out = job.out
+    with LookStore(out, job.indices, classes, job.settings, job.segment) if out else LooksInMemory() as store:
         if ranks.size > 1:
             _share_looks(job, store, begin, on_progress)
             on_progress = None  # all votes are counted by now; rank 0 only reads the stored looks
@@ -57,8 +58,8 @@ def certify_until_decided(
 
 def _share_looks(
     job: DatasetJob,
-    store: LookStore,
-    begin: Callable[[LookStore, list[int]], _SequentialRun],
+    store: LooksInMemory,
+    begin: Callable[[LooksInMemory, list[int]], _SequentialRun],
     on_progress: OnRecords | None,
 ) -> None:
     """Distribute the missing looks among the ranks, in groups of images."""
@@ -72,7 +73,7 @@ def _share_looks(
     groups = [unfinished[first : first + size] for first in range(0, len(unfinished), size)]
 
     def work(number: int) -> tuple[list[Look], float]:
-        started, own = perf_counter(), LookStore(None, groups[number], 0, {}, {})
+        started, own = perf_counter(), LooksInMemory()
         begin(own, groups[number]).follow_schedule()
         return [look for looks in own.known.values() for look in looks], perf_counter() - started
 
@@ -101,7 +102,7 @@ class _SequentialRun:
         self,
         job: DatasetJob,
         protocol: SamplingProtocol,
-        store: LookStore,
+        store: LooksInMemory,
         indices: list[int],
         batch: int | None,
         on_progress: OnRecords | None,
@@ -113,10 +114,10 @@ class _SequentialRun:
         self.tracker = Tracker(protocol.plan, rule, noise, self.labels, protocol.n0)
         self.sampler = Sampler(job.classifier, job.data, indices, protocol.edges, seed=protocol.seed, batch=batch)
         self.capacity = samples_at_once(job.device)
-        self.schedule: Schedule = InTurn(self.tracker, self.capacity, self.sampler.micro_batch)
+        self.live = isinstance(rule, BudgetStop)  # the results file always has a row for every image
+        self.schedule: InTurn | ByBudget = InTurn(self.tracker, self.capacity, self.sampler.micro_batch)
         if isinstance(rule, BudgetStop):
             self.schedule = ByBudget(self.tracker, rule)
-        self.live = isinstance(rule, BudgetStop)  # the results file always has a row for every image
         self._published = -math.inf
 
     def finish(self) -> list[Record]:
@@ -174,7 +175,8 @@ class _SequentialRun:
         while ready:
             self._observe(ready)
             done += [place for place in ready if not self.tracker.active[place]]
-            more = [place for place in ready if self.schedule.eager and self.tracker.active[place]]
+            # A budget is spent in waves, so its images wait for the next wave.
+            more = [place for place in ready if self.tracker.active[place] and not self.live]
             ready = [place for place in more if self._is_stored(place) or self._is_sampled(place)]
         for place in done:
             self.sampler.release(place)

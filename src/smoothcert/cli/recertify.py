@@ -87,11 +87,11 @@ def _write_cascade(args: argparse.Namespace) -> Path:
 
 
 def _write_again(args: argparse.Namespace, file: Path) -> Path:
-    from smoothcert.certification.recertify import Recertification, recertify, write_recertified
+    from smoothcert.certification.recertify import recertify, write_recertified
     from smoothcert.results.naming import results_stem
 
-    wanted = Recertification(args.alpha, args.bound, args.norm, args.top, args.classes, args.dimensions)
-    recertified = recertify(file, wanted, unverified=args.unverified)
+    options = ("alpha", "bound", "norm", "top", "classes", "dimensions", "unverified")
+    recertified = recertify(file, **{name: getattr(args, name) for name in options})
     given = (("alpha", args.alpha), ("", args.bound), ("", args.norm), ("top", args.top))
     parts = [f"{key}{value}" for key, value in given if value is not None]
     out: Path = args.out or file.with_name(f"{results_stem(file)}-{'-'.join(parts or ['again'])}.tsv")

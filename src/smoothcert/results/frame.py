@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +37,9 @@ def to_frame(results: Results | Sequence[Record] | Sequence[Prediction]) -> pand
     except ImportError as error:
         raise SmoothcertError("`to_frame` needs pandas: `pip install pandas`.") from error
     if isinstance(results, Results):
-        left_out = ("name", "about")
-        columns = [field.name for field in dataclasses.fields(results) if field.name not in left_out]
-        return pandas.DataFrame({name: getattr(results, name) for name in columns})
+        return pandas.DataFrame(
+            {name: column for name, column in vars(results).items() if name not in ("name", "about")}
+        )
     records: list[Any] = list(results)
     if other := [record for record in records if not isinstance(record, Record | Prediction)]:
         sources = "`certify_dataset` or `predict_dataset`"

@@ -20,18 +20,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from smoothcert.errors import UsageError, quote
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, looks_path, sidecar_path
 from smoothcert.results.records import Record, complete_lines, format_row, pack_votes, parse_seconds, unpack_votes
-from smoothcert.results.sidecar import check_function, open_sidecar, write_sidecar
+from smoothcert.results.sidecar import check_function, open_sidecar, require_beside, write_sidecar
 from smoothcert.results.vote_table import check_table_size
 from smoothcert.results.writer import keep_lines, stored_lines, write_rows
 from smoothcert.runtime.atomic_files import write_text
 from smoothcert.runtime.bounded_files import read_text
+from smoothcert.statistics.bounds import Ints
 
 _HEADER = format_row("idx", "look", "samples", "votes", "time")
 _NAMES = "idx, look, samples, votes and time"
@@ -44,7 +42,7 @@ class Look:
 
     idx: int
     look: int
-    votes: NDArray[np.int64]
+    votes: Ints
     seconds: float
 
     def row(self) -> str:
@@ -84,99 +82,100 @@ def _parse_looks(lines: Sequence[str], classes: int, source: Path) -> dict[int, 
     return dict(looks)
 
 
-class LookStore:
-    """The looks of one run, on disk or, without a path, in memory only.
+class LooksInMemory:
+    """The looks of one run; `known` maps the index of each image to its looks so far."""
 
-    `known` maps the index of each image to its looks so far, including looks from before an interruption.
+    def __init__(self) -> None:
+        self.known: dict[int, list[Look]] = {}
 
-    Args:
-        path: Results file, or None.
-        indices: Image index of each row of the results, in order.
-        classes: Number of classes.
-        settings: Everything the looks depend on; a file made with different settings is refused.
-        segment: Device and versions of this process, added to the sidecar with the first new look.
+    def __enter__(self) -> LooksInMemory:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        pass
+
+    def append(self, looks: Sequence[Look]) -> None:
+        """Append looks; each must directly follow its image's last look."""
+        for look in looks:
+            self.known.setdefault(look.idx, []).append(look)
+
+    def publish(self, records: Sequence[Record], *, finished: bool) -> None:
+        """Write the files that readers of the results need, if the run has files."""
+
+
+class LookStore(LooksInMemory):
+    """The looks of one run on disk, including those from before an interruption.
+
+    A file is refused if it was made with different `settings`, which must contain everything that the looks depend on.
+    `indices` are the images of the results in order, and `segment` describes this process in the sidecar.
     """
 
     def __init__(
         self,
-        path: Path | None,
+        path: Path,
         indices: Sequence[int],
         classes: int,
         settings: Mapping[str, Any],
         segment: Mapping[str, Any],
     ) -> None:
-        self.path, self.known = path, dict[int, list[Look]]()
-        self._file: IO[str] | None = None
-        self._started, self._order = time.perf_counter(), {index: place for place, index in enumerate(indices)}
-        self._segment = dict(segment)
-        if path is None:
-            return
+        super().__init__()
         check_name(path)
+        self.path, self._segment = path, dict(segment)
+        self._started, self._order = time.perf_counter(), {index: place for place, index in enumerate(indices)}
         self._lock = ResultsLock(path)
         with self._lock.opening():
-            self._open(path, classes, settings)
+            self._file = self._open(classes, settings)
 
-    def _open(self, path: Path, classes: int, settings: Mapping[str, Any]) -> None:
+    def _open(self, classes: int, settings: Mapping[str, Any]) -> IO[str]:
         """Check that the settings match, and read the looks that an interrupted run has stored."""
-        looks = looks_path(path)
-        written = [file for file in (path, looks) if file.exists() and file.stat().st_size]
-        if written and not sidecar_path(path).exists():
-            raise UsageError(
-                f"{written[0]} exists without {sidecar_path(path).name} beside it; move it elsewhere or choose another "
-                "`out`."
-            )
+        path, looks = self.path, looks_path(self.path)
+        for file in (path, looks):
+            if file.exists() and file.stat().st_size:
+                require_beside(file, sidecar_path(path))
         self._about = open_sidecar(path, settings)
-        self._file = looks.open("a+", encoding="utf-8", newline="\n")
-        lines = stored_lines(self._file)
+        opened = looks.open("a+", encoding="utf-8", newline="\n")
+        lines = stored_lines(opened)
         self.known = _parse_looks(lines or [_HEADER], classes, looks)
         if unknown := self.known.keys() - self._order.keys():
             raise UsageError(
                 f"{looks} contains looks for image {min(unknown)}, which is not part of this run; choose another `out`."
             )
         write_sidecar(path, self._about)  # before the first row: rows without a sidecar are refused
-        keep_lines(self._file, lines, _HEADER)
-
-    def __enter__(self) -> LookStore:
-        return self
+        keep_lines(opened, lines, _HEADER)
+        return opened
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if self._file:
-            with suppress(OSError):  # `append` has reported the error
-                self._file.close()
-            self._lock.release(undo=kind is not None and not self.known)
-
-    @property
-    def drawn(self) -> int:
-        """Number of noise samples drawn so far, summed over images: those of the selection and of the last look."""
-        ends = ((looks[0], *looks[1:][-1:]) for looks in self.known.values())  # later votes are cumulative
-        return sum(int(look.votes.sum()) for pair in ends for look in pair)
+        with suppress(OSError):  # `append` has reported the error
+            self._file.close()
+        self._lock.release(undo=kind is not None and not self.known)
 
     def append(self, looks: Sequence[Look]) -> None:
-        """Append looks; each must directly follow its image's last look."""
+        """Append looks to the file; each must directly follow its image's last look."""
         if not looks:
             return
-        first = sum(map(len, self.known.values())) if self._segment else 0
-        for look in looks:
-            self.known.setdefault(look.idx, []).append(look)
-        if self._file and self.path:
-            if self._segment:  # the first look of this process
-                if first:
-                    check_function(self.path, self._about["segments"], self._segment)
-                self._about["segments"].append({"first_look": first, **self._segment})
-                self._segment = {}
-                write_sidecar(self.path, self._about)
-            try:
-                self._file.write("".join(look.row() for look in looks))
-                self._file.flush()
-                require_in_place(self._file, looks_path(self.path))
-            except OSError as error:
-                raise cannot_write(self.path, error, " Earlier looks are safe; a rerun resumes after them.") from error
+        if self._segment:
+            self._begin_segment()
+        super().append(looks)
+        try:
+            self._file.write("".join(look.row() for look in looks))
+            self._file.flush()
+            require_in_place(self._file, looks_path(self.path))
+        except OSError as error:
+            raise cannot_write(self.path, error, " Earlier looks are safe; a rerun resumes after them.") from error
+
+    def _begin_segment(self) -> None:
+        """Describe this process in the sidecar, before its first look."""
+        segments, first = self._about["segments"], sum(map(len, self.known.values()))
+        if first:
+            check_function(self.path, segments, self._segment)
+        segments.append({"first_look": first, **self._segment})
+        self._segment = {}
+        write_sidecar(self.path, self._about)
 
     def publish(self, records: Sequence[Record], *, finished: bool) -> None:
         """Write the results file, counts file and sidecar; if `finished`, also sort the looks file."""
-        if self.path is None or self._file is None:
-            return
-        self._about["samples"] = self.drawn
+        ends = ((looks[0], *looks[1:][-1:]) for looks in self.known.values())  # later votes are cumulative
+        self._about["samples"] = sum(int(look.votes.sum()) for pair in ends for look in pair)
         if not self._segment:
             self._about["segments"][-1]["seconds"] = round(time.perf_counter() - self._started, 3)
         if finished:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError
 from smoothcert.results.look_store import Look, read_looks
 from smoothcert.results.naming import counts_path, level_paths, looks_path
-from smoothcert.results.reader import read_vote_file
 from smoothcert.results.recompute import certify_stored
 from smoothcert.results.records import Results
 from smoothcert.results.stored_protocol import StoredProtocol
-from smoothcert.results.vote_table import VoteTable
-from smoothcert.statistics.bounds import ABSTAIN, Floats, failure_upper_bound
+from smoothcert.results.vote_table import VoteTable, read_votes
+from smoothcert.statistics.bounds import Floats, Ints
 from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.certify import bound_uniforms, certify_looks
 
 _AT_ONCE = 1 << 22  # number of vote counts in one array
-_LARGEST_TABLE = 1_000_000  # largest n for which bounds are cached between files
 
 CHANGED = "the results were changed"
 
@@ -35,8 +31,8 @@ class UnverifiedError(SmoothcertError):
 
 
 def prove_by_counts(
-    path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], Floats]:
+    path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: Ints
+) -> tuple[Ints, Floats]:
     """Recompute classes and radii from the votes of a fixed number of noise samples.
 
     `table` contains all votes beside the results file; row `rows[i]` of this table is for image `results.idx[i]`.
@@ -46,22 +42,24 @@ def prove_by_counts(
     labels = np.zeros(len(table), dtype=np.int64)
     labels[rows] = results.label
     predict, radius = np.empty(len(table), dtype=np.int64), np.empty(len(table))
-    step = max(1, _AT_ONCE // classes)
-    for first in range(0, len(table), step):
-        part = slice(first, min(first + step, len(table)))
-        votes = table.dense(part.start, part.stop, classes)
-        _check_totals(counts_path(path), protocol, table.idx[part], votes)
+    for part in _parts(len(table), classes):
+        votes, idx = table.dense(part.start, part.stop, classes), table.idx[part]
+        _check_totals(counts_path(path), protocol, idx, votes)
         chosen = labels[part] if protocol.top > 1 else votes[0].argmax(axis=1)
-        predict[part], radius[part] = _certify(protocol, table.idx[part], chosen, votes[1])
+        uniforms = bound_uniforms(protocol.seed, idx) if protocol.bound == "randomised" else None
+        options: dict[str, Any] = {"bound": protocol.bound, "top": protocol.top, "uniforms": uniforms}
+        once = np.ones(len(idx), dtype=np.int64)
+        found = certify_looks(chosen, votes[1][:, None], once, protocol.plan, protocol.noise, **options)
+        predict[part], radius[part] = found.prediction, found.radius
     return predict[rows], radius[rows]
 
 
-def _check_totals(
-    source: Path,
-    protocol: StoredProtocol,
-    idx: NDArray[np.int64],
-    votes: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> None:
+def _parts(rows: int, classes: int) -> list[slice]:
+    step = max(1, _AT_ONCE // classes)
+    return [slice(first, min(first + step, rows)) for first in range(0, rows, step)]
+
+
+def _check_totals(source: Path, protocol: StoredProtocol, idx: Ints, votes: tuple[Ints, Ints]) -> None:
     """Raise unless each image has as many votes in the selection and in the estimation as the sidecar states."""
     for name, number, stage in zip(("n0", "n"), (protocol.n0, protocol.plan.looks[0]), votes, strict=True):
         total = stage.sum(axis=1)
@@ -70,19 +68,15 @@ def _check_totals(
             raise UnverifiedError(source, f"{there}, but {name} in the sidecar is {number:,}")
 
 
-def prove_by_levels(
-    path: Path, results: Results, protocol: StoredProtocol, rule: CascadeRule
-) -> tuple[NDArray[np.int64], Floats]:
+def prove_by_levels(path: Path, results: Results, protocol: StoredProtocol, rule: CascadeRule) -> tuple[Ints, Floats]:
     """Recompute classes and radii from the votes of a cascade's levels."""
     files = level_paths(path, len(rule.sigmas))
-    tables = [read_vote_file(file) for file in files]
+    tables = [read_votes(file) for file in files]
     for file, table in zip(files, tables, strict=True):
         if not np.array_equal(table.idx, results.idx):
             raise UnverifiedError(file, f"it is for other images than {path.name}")
     predict, radius = np.empty(len(results), dtype=np.int64), np.empty(len(results))
-    step = max(1, _AT_ONCE // max(table.classes for table in tables))
-    for first in range(0, len(results), step):
-        part = slice(first, min(first + step, len(results)))
+    for part in _parts(len(results), max(table.classes for table in tables)):
         votes = [table.dense(part.start, part.stop, table.classes) for table in tables]
         for file, level in zip(files, votes, strict=True):
             _check_totals(file, protocol, results.idx[part], level)
@@ -90,33 +84,9 @@ def prove_by_levels(
     return predict, radius
 
 
-def _certify(
-    protocol: StoredProtocol, idx: NDArray[np.int64], chosen: NDArray[np.int64], votes: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], Floats]:
-    plan, noise = protocol.plan, protocol.noise
-    if protocol.bound != "one-sided" or plan.looks[0] > _LARGEST_TABLE:
-        uniforms = bound_uniforms(protocol.seed, idx) if protocol.bound == "randomised" else None
-        once = np.ones(len(idx), dtype=np.int64)
-        options: dict[str, Any] = {"top": protocol.top, "uniforms": uniforms}
-        found = certify_looks(chosen, votes[:, None], once, plan, noise, protocol.bound, **options)
-        return found.prediction, found.radius
-    successes = np.take_along_axis(votes, chosen[:, None], axis=1)[:, 0]
-    failure = _known_bounds(plan.looks[0], plan.alpha)  # many images and files have the same counts
-    new = np.unique(successes[np.isnan(failure[successes])])
-    failure[new] = failure_upper_bound(new, plan.looks[0], plan.alpha)
-    radius = noise.gap_radius(failure[successes], failure[successes])
-    return np.where(radius >= 0, chosen, ABSTAIN), np.maximum(radius, 0.0)
-
-
-@lru_cache(maxsize=4)
-def _known_bounds(n: int, alpha: float) -> Floats:
-    """Return the cached failure bounds, indexed by number of successes; NaN stands for a bound not computed yet."""
-    return np.full(n + 1, np.nan)
-
-
 def prove_by_looks(
-    path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], Floats]:
+    path: Path, results: Results, protocol: StoredProtocol, table: VoteTable, rows: Ints
+) -> tuple[Ints, Floats]:
     """Recompute classes and radii from the votes of all looks, up to the look whose votes are in the counts file.
 
     `table` contains the votes of the counts file; row `rows[i]` of this table is for image `results.idx[i]`. During a

@@ -16,9 +16,9 @@ from smoothcert.errors import SmoothcertError, takes
 from smoothcert.results.naming import counts_path, results_stem, sidecar_path
 from smoothcert.results.records import COLUMNS, Results, parse_seconds
 from smoothcert.results.sidecar import known_classes, read_sidecar
-from smoothcert.results.vote_table import VoteTable, parse_votes
+from smoothcert.results.vote_table import VoteTable, read_votes
 from smoothcert.runtime.bounded_files import read_bytes
-from smoothcert.statistics.bounds import check_count
+from smoothcert.statistics.bounds import Floats, check_count
 
 _REQUIRED = COLUMNS[:5]  # some published files have no column `time`
 _WHOLE = ("idx", "label", "predict", "correct")
@@ -49,9 +49,7 @@ def read_results(path: str | Path) -> Results:
         ('a', [7], [0.5])
     """
     path = Path(path)
-    columns = _parse_columns(read_bytes(path), path)
-    numbers = {name: np.frombuffer(column) for name, column in columns.items()}
-    sidecar = sidecar_path(path)
+    numbers, sidecar = _parse_columns(read_bytes(path), path), sidecar_path(path)
     results = Results(
         name=results_stem(path),
         idx=numbers["idx"].astype(np.int64),
@@ -66,14 +64,14 @@ def read_results(path: str | Path) -> Results:
     return results
 
 
-def _parse_columns(content: bytes, path: Path) -> dict[str, array[float]]:
-    """Return the columns of a results file as arrays, which take less memory than its rows as text."""
+def _parse_columns(content: bytes, path: Path) -> dict[str, Floats]:
+    """Parse the rows one by one into arrays, which take less memory than the rows as text."""
     lines = io.BytesIO(content)
     header = next(lines, b"").decode(errors="replace").rstrip("\r\n").split("\t")
     if missing := [column for column in _REQUIRED if column not in header]:
         raise SmoothcertError(f"{path} is not a certification results file; missing columns: {', '.join(missing)}.")
     places = {name: header.index(name) for name in COLUMNS if name in header}
-    columns = {name: array("d") for name in COLUMNS}
+    columns = {name: array("d") for name in places}
     parsers: dict[str, Callable[[bytes], float]] = dict.fromkeys(COLUMNS, float)
     parsers["time"] = lru_cache(1 << 16)(lambda text: parse_seconds(text.decode(errors="replace")))  # times repeat
     for number, line in enumerate(lines, 2):
@@ -90,16 +88,13 @@ def _parse_columns(content: bytes, path: Path) -> dict[str, array[float]]:
             raise SmoothcertError(
                 f"{path}, line {number}: expected `{name}` to be a number, but got {reprlib.repr(text)}."
             ) from None
-    rows = len(columns["idx"])
-    if not rows:
+    numbers = {name: np.frombuffer(column) for name, column in columns.items()}
+    if not len(numbers["idx"]):
         raise SmoothcertError(f"{path} has no rows yet.")
-    if "time" not in places:
-        columns["time"] = array("d", bytes(8 * rows))
     for name in _WHOLE:
-        values = np.frombuffer(columns[name])
-        if not (np.abs(values) < 2**53).all() or (values != np.floor(values)).any():
+        if not (np.abs(numbers[name]) < 2**53).all() or (numbers[name] != np.floor(numbers[name])).any():
             raise SmoothcertError(f"{path}: expected `{name}` to be a whole number in every row.")
-    return columns
+    return {"time": np.zeros(len(numbers["idx"])), **numbers}
 
 
 def _check_rows(path: Path, results: Results) -> None:
@@ -138,25 +133,15 @@ def read_counts(path: str | Path, num_classes: int | None = None) -> tuple[NDArr
         >>> selection.tolist(), estimation.tolist()
         ([[0, 10]], [[2, 98]])
     """
-    table = read_vote_table(Path(path))
+    table, sidecar = read_vote_table(Path(path)), sidecar_path(Path(path))
     if num_classes is None:
-        num_classes = _recorded_classes(Path(path)) or table.classes
+        recorded = known_classes(read_sidecar(sidecar).get("settings", {})) if sidecar.exists() else None
+        num_classes = recorded or table.classes
     check_count("num_classes", num_classes)
-    table.require_classes(num_classes, counts_path(Path(path)))
+    table.require_classes(num_classes)
     return table.dense(0, len(table), num_classes)
-
-
-def _recorded_classes(path: Path) -> int | None:
-    """Return the number of classes in the sidecar, else that of the dataset it names, or None if there is neither."""
-    sidecar = sidecar_path(path)
-    return known_classes(read_sidecar(sidecar).get("settings", {})) if sidecar.exists() else None
 
 
 def read_vote_table(path: Path) -> VoteTable:
     """Read all class counts beside a results file, except an incomplete last line."""
-    return read_vote_file(counts_path(path))
-
-
-def read_vote_file(source: Path) -> VoteTable:
-    """Read all class counts in a counts file, except an incomplete last line."""
-    return parse_votes(read_bytes(source), source)
+    return read_votes(counts_path(path))

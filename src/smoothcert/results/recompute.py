@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcert.results.look_store import Look
 from smoothcert.results.records import Record
+from smoothcert.statistics.bounds import Ints
 from smoothcert.statistics.certify import bound_uniforms, certify_looks
 from smoothcert.statistics.look_plan import Plan
 from smoothcert.statistics.noise import Noise
@@ -47,9 +47,7 @@ def certify_stored(
     return records
 
 
-def _arrays(
-    looks: Sequence[Sequence[Look]],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _arrays(looks: Sequence[Sequence[Look]]) -> tuple[Ints, Ints, Ints]:
     """Return the votes of the selection [images, classes] and of all later looks [images, looks, classes].
 
     Also return the number of each image's later looks [images].

@@ -17,66 +17,60 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-R = TypeVar("R", bound="Prediction | Record")
+R = TypeVar("R", bound="ImageRow")
 _LONGEST_TIME = 1e12  # seconds
 COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 
 
 @dataclass(frozen=True)
-class Prediction:
+class ImageRow:
+    """The result of one image: a line of the results file, and a line of the counts file with the votes behind it."""
+
+    columns: ClassVar[tuple[str, ...]]
+    count_columns: ClassVar[tuple[str, ...]]
+
+    idx: int
+    label: int
+    predict: int
+
+    @property
+    def correct(self) -> int:
+        """1 if the predicted or certified class is the label, else 0."""
+        return int(self.predict == self.label)
+
+    def row(self) -> str:
+        """Format the line of the results file, with floats in full precision."""
+        values = vars(self)
+        values = {**values, "correct": self.correct, "time": timedelta(seconds=values["seconds"])}
+        return format_row(*(values[column] for column in self.columns))
+
+    def count_row(self) -> str:
+        """Format the line of the counts file."""
+        return format_row(self.idx, *(pack_votes(getattr(self, stage)) for stage in self.count_columns[1:]))
+
+
+@dataclass(frozen=True)
+class Prediction(ImageRow):
     """The smoothed prediction for one image; `predict` is -1 if the classifier abstained."""
 
     columns: ClassVar[tuple[str, ...]] = ("idx", "label", "predict", "correct", "time")
     count_columns: ClassVar[tuple[str, ...]] = ("idx", "votes")
 
-    idx: int
-    label: int
-    predict: int
     seconds: float
     votes: Sequence[int]
 
-    @property
-    def correct(self) -> int:
-        """1 if the predicted class is the label, else 0."""
-        return int(self.predict == self.label)
-
-    def row(self) -> str:
-        """Format the prediction as a line of the results file."""
-        return format_row(self.idx, self.label, self.predict, self.correct, timedelta(seconds=self.seconds))
-
-    def count_row(self) -> str:
-        """Format the votes as a line of the counts file."""
-        return format_row(self.idx, pack_votes(self.votes))
-
 
 @dataclass(frozen=True)
-class Record:
+class Record(ImageRow):
     """The certificate of one image; `predict` is -1 and `radius` is 0 if the classifier abstained."""
 
     columns: ClassVar[tuple[str, ...]] = COLUMNS
     count_columns: ClassVar[tuple[str, ...]] = ("idx", "selection", "estimation")
 
-    idx: int
-    label: int
-    predict: int
     radius: float
     seconds: float
     selection: Sequence[int]
     estimation: Sequence[int]
-
-    @property
-    def correct(self) -> int:
-        """1 if the certified class is the label, else 0."""
-        return int(self.predict == self.label)
-
-    def row(self) -> str:
-        """Format the certificate as a line of the results file, with the radius in full precision."""
-        elapsed = timedelta(seconds=self.seconds)
-        return format_row(self.idx, self.label, self.predict, repr(self.radius), self.correct, elapsed)
-
-    def count_row(self) -> str:
-        """Format the votes of both stages as a line of the counts file."""
-        return format_row(self.idx, pack_votes(self.selection), pack_votes(self.estimation))
 
 
 @dataclass(frozen=True)
@@ -146,13 +140,12 @@ def parse_record(kind: type[R], row: str, count_row: str, num_classes: int) -> R
     True
     """
     texts = dict(zip(kind.columns, row.rstrip("\n").split("\t"), strict=True))
-    votes = dict(zip(kind.count_columns, count_row.rstrip("\n").split("\t"), strict=True))
-    values: dict[str, Any] = {"seconds": parse_seconds(texts["time"])}
+    _, *votes = zip(kind.count_columns, count_row.rstrip("\n").split("\t"), strict=True)
+    values: dict[str, Any] = {stage: unpack_votes(text, num_classes).tolist() for stage, text in votes}
+    values["seconds"] = parse_seconds(texts["time"])
     for column in dataclasses.fields(kind):
-        if column.name in votes and column.name != "idx":
-            values[column.name] = unpack_votes(votes[column.name], num_classes).tolist()
-        elif column.name in texts:
-            values[column.name] = {"int": int, "float": float}[str(column.type)](texts[column.name])
+        if column.name in texts:
+            values[column.name] = (float if column.type == "float" else int)(texts[column.name])
     return kind(**values)
 
 

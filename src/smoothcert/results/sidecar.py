@@ -59,6 +59,14 @@ def open_sidecar(results: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"settings": before, "segments": list(content.get("segments", []))}
 
 
+def require_beside(file: Path, companion: Path) -> None:
+    """Raise if there are rows in `file`, but `companion` is missing."""
+    if not companion.exists():
+        raise UsageError(
+            f"{file} exists without {companion.name} beside it; move it elsewhere or choose another `out`."
+        )
+
+
 def check_from_certify(results: Path, settings: Mapping[str, Any], needed: Sequence[str]) -> None:
     """Raise if the settings lack entries that `certify` writes."""
     if lacking := [key for key in needed if key not in settings]:

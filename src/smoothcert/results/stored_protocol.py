@@ -14,10 +14,9 @@ from smoothcert.statistics.bounds import Floats
 from smoothcert.statistics.cascade import CascadeRule
 from smoothcert.statistics.certify import certify_looks
 from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, fixed_plan, plan_of, table_plan
-from smoothcert.statistics.noise import GaussianNoise, GridNoise, Noise, convert_radius, noise_of
+from smoothcert.statistics.noise import GRID_STEP, GaussianNoise, GridNoise, Noise, convert_radius, noise_of
 
 _PLANS = {"table": table_plan, "radius": dense_plan, "budget": even_plan}
-_STEP = 1e-6  # radii of grid noise are rounded down to multiples of this
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class StoredProtocol:
     @property
     def tolerance(self) -> float:
         """Largest accepted difference between stored and recomputed radii, since SciPy versions differ slightly."""
-        return 1e-8 * self.noise.sigma + (1.1 * _STEP if isinstance(self.noise, GridNoise) else 0.0)
+        return 1e-8 * self.noise.sigma + (1.1 * GRID_STEP if isinstance(self.noise, GridNoise) else 0.0)
 
     @property
     def exact(self) -> bool:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcert.errors import SmoothcertError, first_line
 from smoothcert.results.image_lists import images_of, is_joined
@@ -22,7 +21,7 @@ from smoothcert.results.reader import read_results, read_vote_table
 from smoothcert.results.records import Results
 from smoothcert.results.stored_protocol import StoredProtocol
 from smoothcert.results.vote_table import VoteTable
-from smoothcert.statistics.bounds import ABSTAIN, largest_radius
+from smoothcert.statistics.bounds import ABSTAIN, Ints, largest_radius
 
 _NEEDED = ("sigma", "n0", "n", "alpha")
 _PUBLISHED_N, _PUBLISHED_ALPHA = 10**7, 0.001  # far more noise samples than in any published file
@@ -46,15 +45,14 @@ def verify_results(path: Path, results: Results) -> None:
         raise UnverifiedError(path, f"the column `correct` of image {contradicting[0]} contradicts its label and class")
     settings = results.about.get("settings", {})
     stop = settings.get("stop")
-    sequential, supported = stop is not None, stop is None or stop.get("confidence") != "betting"
+    supported = stop is None or stop.get("confidence") != "betting"
     try:
         files = _vote_files(path, settings)
         missing = [file for file in files if not file.exists()]
-        has_votes = not missing
         if "images" in settings:
-            _check_images(path, results.idx, settings["images"], sequential=sequential)
+            _check_images(path, results.idx, settings["images"], sequential=stop is not None)
         lacking = [key for key in _NEEDED if key not in settings]
-        if has_votes and lacking:
+        if lacking and not missing:
             problem = f"it lacks {', '.join(lacking)}" if settings else "there are votes, but no settings"
             raise UnverifiedError(sidecar_path(path), problem)
         if "cascade" not in settings and level_paths(path, 1)[0].exists():
@@ -62,7 +60,7 @@ def verify_results(path: Path, results: Results) -> None:
         if supported and 0 < len(missing) < len(files):
             raise UnverifiedError(path, f"its votes file {missing[0].name} is missing")
         if supported and not lacking:
-            _check_rows(path, results, StoredProtocol.of(settings), settings.get("classes"), has_votes=has_votes)
+            _check_rows(path, results, StoredProtocol.of(settings), settings.get("classes"), has_votes=not missing)
         elif "sigma" in settings:
             n, alpha = int(settings.get("n", _PUBLISHED_N)), float(settings.get("alpha", _PUBLISHED_ALPHA))
             verify_limit(path, results, float(settings["sigma"]), n, alpha)
@@ -98,7 +96,7 @@ def _check_limit(path: Path, results: Results, limit: float, evidence: str, advi
         raise UnverifiedError(path, f"{radius}, but {evidence} proves {limit:.4g} at most", advice)
 
 
-def _check_images(path: Path, idx: NDArray[np.int64], images: Any, *, sequential: bool) -> None:
+def _check_images(path: Path, idx: Ints, images: Any, *, sequential: bool) -> None:
     """Raise unless the rows are for the first of `images` or, if `sequential`, for some of `images`, in order."""
     named = images_of(images)
     expected = sorted(named) if is_joined(images) else named
@@ -134,9 +132,9 @@ def _check_rows(
     else:
         table = read_vote_table(path)
         if recorded_classes:  # not those of the dataset, which may be fewer than the network has
-            table.require_classes(recorded_classes, counts_path(path))
+            table.require_classes(recorded_classes)
         compute = prove_by_looks if protocol.sequential else prove_by_counts
-        predict, radius = compute(path, results, protocol, table, _rows_of(path, results.idx, table))
+        predict, radius = compute(path, results, protocol, table, _rows_of(results.idx, table))
     radius, exact = protocol.in_norm(radius), protocol.exact
     wrong = (results.predict != predict) & (exact | (results.predict != ABSTAIN))
     if wrong.any():
@@ -153,17 +151,11 @@ def _check_rows(
         raise UnverifiedError(path, f"the radius of image {results.idx[row]} is {values}")
 
 
-def _rows_of(path: Path, idx: NDArray[np.int64], table: VoteTable) -> NDArray[np.int64]:
-    """Return the row of each image in the table of votes."""
-    if np.array_equal(table.idx[: len(idx)], idx) and np.all(np.diff(table.idx) > 0):
-        return np.arange(len(idx))
-    order = np.argsort(table.idx, kind="stable")
-    known = table.idx[order]
-    twice = known[1:][np.diff(known) == 0]
-    if len(twice):
-        raise UnverifiedError(counts_path(path), f"image {twice[0]} appears twice")
-    place = np.minimum(np.searchsorted(known, idx), len(known) - 1)
-    missing = idx[known[place] != idx] if len(known) else idx
-    if len(missing):
-        raise UnverifiedError(counts_path(path), f"there are no votes for image {missing[0]}")
-    return order[place]
+def _rows_of(idx: Ints, table: VoteTable) -> Ints:
+    images, repeats = np.unique(table.idx, return_counts=True)
+    if len(twice := images[repeats > 1]):
+        raise UnverifiedError(table.source, f"image {twice[0]} appears twice")
+    rows = table.rows_of(idx)
+    if len(missing := idx[rows < 0]):
+        raise UnverifiedError(table.source, f"there are no votes for image {missing[0]}")
+    return rows

@@ -1,4 +1,4 @@
-"""Parse counts files into arrays, fast enough to verify every results file that is read.
+"""Read counts files into arrays, fast enough to verify every results file that is read.
 
 A line has the fields idx, selection and estimation; the last two are `class:count` pairs separated by spaces, or empty.
 """
@@ -10,29 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcert.dataset_names import MOST_CLASSES
 from smoothcert.errors import SmoothcertError, quote
-
-Ints = NDArray[np.int64]
-
-_COLON, _SPACE, _FIRST_TAB, _SECOND_TAB, _NEWLINE, _OTHER = range(6)
-_KINDS = np.full(256, _OTHER, dtype=np.int8)
-_KINDS[[*b": \t\n"]] = _COLON, _SPACE, _FIRST_TAB, _NEWLINE
-
-# [separator before a number, separator after it, number is empty]: True where the format allows it.
-_ALLOWED = np.zeros((6, 6, 2), dtype=bool)
-_ALLOWED[_NEWLINE, _FIRST_TAB, 0] = True
-_ALLOWED[[_FIRST_TAB, _SPACE, _SECOND_TAB], _COLON, 0] = True
-_ALLOWED[_COLON, [_SPACE, _SECOND_TAB, _NEWLINE], 0] = True
-_ALLOWED[_FIRST_TAB, _SECOND_TAB, 1] = _ALLOWED[_SECOND_TAB, _NEWLINE, 1] = True  # a stage without votes
+from smoothcert.runtime.bounded_files import read_bytes
+from smoothcert.statistics.bounds import Ints
 
 _MANY_CLASSES, _LARGEST_TABLE = 1000, 1 << 27
-_MOST_DIGITS = 15
 _NUMBER = rb"\d{1,15}"
-_VOTES = rb"(%s:%s( %s:%s)*)?" % ((_NUMBER,) * 4)
-_LINE = re.compile(rb"%s\t%s\t%s" % (_NUMBER, _VOTES, _VOTES))
+_VOTES = rb"(?:%s:%s(?: %s:%s)*)?" % ((_NUMBER,) * 4)
+_LINE = re.compile(rb"%s\t%s\t%s\n" % (_NUMBER, _VOTES, _VOTES))
+_SPACES = bytes.maketrans(b":\t\n", b"   ")
 
 
 @dataclass(frozen=True)
@@ -47,7 +35,7 @@ class VoteTable:
     field: Ints
     label: Ints
     count: Ints
-    source: Path = Path()
+    source: Path
 
     def __len__(self) -> int:
         return len(self.idx)
@@ -57,14 +45,20 @@ class VoteTable:
         """Smallest number of classes that includes every class with votes, at least 1."""
         return 1 + int(self.label.max(initial=0))
 
-    def require_classes(self, classes: int, source: Path) -> None:
+    def require_classes(self, classes: int) -> None:
         """Raise if there are votes for a class that is not below `classes`."""
         beyond = np.flatnonzero(self.label >= classes)
         if len(beyond):
             line, label = self.field[beyond[0]] // 2 + 2, self.label[beyond[0]]
             raise SmoothcertError(
-                f"{source}, line {line}: expected votes for {classes} classes, numbered from 0, but got class {label}."
+                f"{self.source}, line {line}: expected votes for {classes} classes, numbered from 0, but got class "
+                f"{label}."
             )
+
+    def rows_of(self, idx: Ints) -> Ints:
+        """Return the row of each image, -1 for images without votes."""
+        rows = {image: row for row, image in enumerate(self.idx.tolist())}
+        return np.array([rows.get(image, -1) for image in idx.tolist()], dtype=np.int64)
 
     def dense(self, first: int, stop: int, classes: int) -> tuple[Ints, Ints]:
         """Return the selection and estimation votes of rows `first` to `stop - 1`, each as an array [rows, classes]."""
@@ -83,35 +77,30 @@ def check_table_size(rows: int, classes: int, source: Path) -> None:
         )
 
 
-def parse_votes(data: bytes, source: Path) -> VoteTable:
-    """Parse a file of class counts, skipping its header and an incomplete last line."""
+def read_votes(source: Path) -> VoteTable:
+    """Read a counts file, except its header and an incomplete last line."""
+    data = read_bytes(source)
     body = data[data.find(b"\n") + 1 : data.rfind(b"\n") + 1]
+    _check_lines(body, source)
+    numbers = np.fromstring(body.translate(_SPACES), dtype=np.int64, sep=" ")
     text = np.frombuffer(body, dtype=np.uint8)
-    digits = text - np.uint8(48)  # other characters become 10 or more
-    ends = np.flatnonzero(digits > 9)
-    kinds = _KINDS[text[ends]]
-    tabs = np.flatnonzero(kinds == _FIRST_TAB)
-    kinds[tabs[1::2]] = _SECOND_TAB
-    lengths = np.diff(ends, prepend=-1) - 1
-    before = np.concatenate([[np.int8(_NEWLINE)], kinds[:-1]])
-    wrong = ~_ALLOWED[before, kinds, (lengths == 0).astype(np.int8)] | (lengths > _MOST_DIGITS)
-    if wrong.any():
-        raise _invalid_line(source, body)
-    numbers = digits[ends - 1].astype(np.int64)
-    longer = np.flatnonzero(lengths > 1)
-    for power in range(1, int(lengths.max(initial=0))):
-        longer = longer[lengths[longer] > power]
-        numbers[longer] += digits[ends[longer] - 1 - power] * np.int64(10**power)
-    labels = np.flatnonzero(kinds == _COLON)
+    is_digit = (text >= ord("0")) & (text <= ord("9"))
+    ends = np.flatnonzero(is_digit[:-1] & ~is_digit[1:]) + 1  # the place after each number
+    tabs, labels = np.flatnonzero(text == ord("\t")), np.flatnonzero(text[ends] == ord(":"))
     if int(numbers[labels].max(initial=0)) >= MOST_CLASSES:
         raise SmoothcertError(f"{source}: expected classes below {MOST_CLASSES:,}, but got {numbers[labels].max():,}.")
-    field = np.searchsorted(tabs, labels) - 1
-    return VoteTable(numbers[tabs[0::2]], field, numbers[labels], numbers[labels + 1], source)
+    idx = numbers[np.searchsorted(ends, tabs[0::2])]
+    return VoteTable(idx, np.searchsorted(tabs, ends[labels]) - 1, numbers[labels], numbers[labels + 1], source)
 
 
-def _invalid_line(source: Path, body: bytes) -> SmoothcertError:
-    number, line = next((i, line) for i, line in enumerate(body.split(b"\n"), 2) if not _LINE.fullmatch(line))
-    expected = "an image's votes in both stages, as `class:count`"
-    return SmoothcertError(
-        f"{source}, line {number}: expected {expected}, but got {quote(line.decode(errors='replace'))}."
-    )
+def _check_lines(body: bytes, source: Path) -> None:
+    place = 0
+    while place < len(body):
+        match = _LINE.match(body, place)
+        if not match:
+            number, line = 2 + body.count(b"\n", 0, place), body[place : body.find(b"\n", place)]
+            expected = "an image's votes in both stages, as `class:count`"
+            raise SmoothcertError(
+                f"{source}, line {number}: expected {expected}, but got {quote(line.decode(errors='replace'))}."
+            )
+        place = match.end()

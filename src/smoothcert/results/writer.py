@@ -10,57 +10,42 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, ClassVar, Protocol
+from typing import IO, Any, Generic
 
 from smoothcert.errors import UsageError
 from smoothcert.results.lock import ResultsLock, cannot_write, require_in_place
 from smoothcert.results.naming import check_name, counts_path, sidecar_path
 from smoothcert.results.records import R, Record, complete_lines, format_row, parse_record
-from smoothcert.results.sidecar import check_function, open_sidecar, write_sidecar
+from smoothcert.results.sidecar import check_function, open_sidecar, require_beside, write_sidecar
 from smoothcert.runtime.atomic_files import flush_to_disk, write_text
 
 _SECONDS_BETWEEN_SIDECARS = 10.0  # minimum interval between updates of the time spent
 
 
-class WritableRecord(Protocol):
-    """A record that can be formatted as a line of the results file and as a line of the counts file."""
-
-    columns: ClassVar[tuple[str, ...]]
-    count_columns: ClassVar[tuple[str, ...]]
-
-    def row(self) -> str:
-        """Format the record as a line of the results file."""
-
-    def count_row(self) -> str:
-        """Format the votes as a line of the counts file."""
-
-
-class ResultWriter:
+class ResultWriter(Generic[R]):
     """Writer that appends records to a new or an interrupted results file.
 
-    Args:
-        path: Results file.
-        kind: Class of the records.
-        indices: Image index of each row, in order.
-        settings: Everything the rows depend on; a file made with different settings is refused.
-        segment: Device and versions of this process, added to the sidecar.
+    A file is refused if it was made with different `settings`, which must contain everything that the rows depend on.
+    `indices` are the images of the rows in order, and `segment` describes this process in the sidecar.
     """
 
     def __init__(
         self,
         path: Path,
-        kind: type[WritableRecord],
+        kind: type[R],
         indices: Sequence[int],
         settings: Mapping[str, Any],
         segment: Mapping[str, Any],
     ) -> None:
         check_name(path)
-        self.path, self.indices = path, list(indices)
+        self.path, self.kind, self.indices = path, kind, list(indices)
         self._headers = format_row(*kind.columns), format_row(*kind.count_columns)
         self._started = self._noted = time.perf_counter()
         self._lock = ResultsLock(path)
         with self._lock.opening():
-            self._check_companions()
+            if path.exists() and not self._headers[0].encode().startswith(path.read_bytes()):  # there are rows
+                require_beside(path, sidecar_path(path))
+                require_beside(path, counts_path(path))
             self._about = open_sidecar(path, settings)
             self._files = (_open(path), _open(counts_path(path)))
             self.done = self._recover()
@@ -70,7 +55,7 @@ class ResultWriter:
                 self._about["segments"].append({"first_row": self.done, **segment})
                 write_sidecar(path, self._about)
 
-    def __enter__(self) -> ResultWriter:
+    def __enter__(self) -> ResultWriter[R]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -85,19 +70,19 @@ class ResultWriter:
                     file.close()
             self._lock.release(undo=kind is not None and not self.done)
 
-    def stored_records(self, kind: type[R], num_classes: int | None) -> list[R]:
+    def stored_records(self, num_classes: int | None) -> list[R]:
         """Return the records stored so far; without `num_classes`, infer it from the largest class with votes."""
         rows, counts = (stored_lines(file)[1 : 1 + self.done] for file in self._files)
         try:
             labels = (int(pair.split(":")[0]) for line in counts for pair in line.split() if ":" in pair)
             classes = num_classes or 1 + max(labels, default=0)
-            return [parse_record(kind, *lines, classes) for lines in zip(rows, counts, strict=True)]
+            return [parse_record(self.kind, *lines, classes) for lines in zip(rows, counts, strict=True)]
         except (ValueError, LookupError) as error:
             raise UsageError(
                 f"{self.path} has an unreadable row ({error}); move it elsewhere or choose another `out`."
             ) from error
 
-    def append(self, records: Sequence[WritableRecord]) -> None:
+    def append(self, records: Sequence[R]) -> None:
         """Write the records of the next images."""
         rows, counts = self._files
         try:
@@ -118,16 +103,6 @@ class ResultWriter:
     def _require_in_place(self) -> None:
         for file, path in zip(self._files, (self.path, counts_path(self.path)), strict=True):
             require_in_place(file, path)
-
-    def _check_companions(self) -> None:
-        """Raise if there are rows, but the sidecar or the counts file is missing."""
-        if not self.path.exists() or self._headers[0].encode().startswith(self.path.read_bytes()):
-            return
-        for companion in (sidecar_path(self.path), counts_path(self.path)):
-            if not companion.exists():
-                raise UsageError(
-                    f"{self.path} exists without {companion.name} beside it; move it elsewhere or choose another `out`."
-                )
 
     def _recover(self) -> int:
         """Truncate both files to the rows that are complete in both; return the number of these rows."""
@@ -154,9 +129,18 @@ def _open(path: Path) -> IO[str]:
 
 def write_rows(path: Path, records: Sequence[Record]) -> None:
     """Write a complete results file and its counts, each atomically."""
-    count_rows, rows = (record.count_row() for record in records), (record.row() for record in records)
-    write_text(counts_path(path), format_row(*Record.count_columns) + "".join(count_rows))
-    write_text(path, format_row(*Record.columns) + "".join(rows))
+    write_text(counts_path(path), counts_text(records))
+    write_text(path, rows_text(records))
+
+
+def rows_text(records: Sequence[Record]) -> str:
+    """Format records as the text of a results file."""
+    return format_row(*Record.columns) + "".join(record.row() for record in records)
+
+
+def counts_text(records: Sequence[Record]) -> str:
+    """Format the votes of records as the text of a counts file."""
+    return format_row(*Record.count_columns) + "".join(record.count_row() for record in records)
 
 
 def stored_lines(file: IO[str]) -> list[str]:

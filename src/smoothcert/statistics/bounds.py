@@ -17,10 +17,10 @@ from scipy import special
 from smoothcert.errors import UsageError, quote
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 ABSTAIN = -1
 """Prediction that marks an abstention; the radius of an abstention is 0."""
-_NO_INDEX = -(1 << 63)
 _LARGEST_COUNT = 1 << 53  # a double represents all integers up to this one exactly
 _TOLERANCE = 1e-9  # largest relative deviation from alpha at which SciPy's inverse is accepted
 
@@ -46,19 +46,18 @@ def failure_upper_bound(successes: ArrayLike, trials: ArrayLike, alpha: float) -
         6.9075e-05
     """
     check_alpha(alpha)
+    given = as_floats("successes", successes), as_floats("trials", trials)
     try:
-        k, n = np.broadcast_arrays(as_floats("successes", successes), as_floats("trials", trials))
-    except UsageError:
-        raise
+        k, n = np.broadcast_arrays(*given)
     except ValueError as error:
-        shapes = f"{np.shape(successes)} and {np.shape(trials)}"
+        shapes = f"{given[0].shape} and {given[1].shape}"
         raise UsageError(
             f"Expected `successes` and `trials` to have shapes that broadcast, but got {shapes}."
         ) from error
     if (wrong := (k < 0) | (k > n) | (n < 1)).any():
-        given = f"{k[wrong][0]:,.16g} successes in {n[wrong][0]:,.16g} trials"
+        got = f"{k[wrong][0]:,.16g} successes in {n[wrong][0]:,.16g} trials"
         raise UsageError(
-            f"Expected `successes` to be between 0 and `trials`, and `trials` to be at least 1, but got {given}."
+            f"Expected `successes` to be between 0 and `trials`, and `trials` to be at least 1, but got {got}."
         )
     bound = np.ones(k.shape)
     some, all_ = (k > 0) & (k < n), k == n
@@ -155,11 +154,11 @@ def certify_counts(
         >>> prediction.tolist(), radius.round(3).tolist(), p_lower.round(3).tolist()
         ([1], [0.989], [0.976])
     """
-    chosen = np.argmax(_as_counts("selection", selection), axis=-1)
-    counts = _as_counts("estimation", estimation)
-    if len(np.atleast_1d(chosen)) and counts.shape != np.shape(selection):
-        shapes = f"{np.shape(selection)} and {counts.shape}"
+    votes, counts = _as_counts("selection", selection), _as_counts("estimation", estimation)
+    if votes.shape != counts.shape:
+        shapes = f"{votes.shape} and {counts.shape}"
         raise UsageError(f"Expected `selection` and `estimation` to have the same shape, but got {shapes}.")
+    chosen = np.argmax(votes, axis=-1)
     successes = np.take_along_axis(counts, chosen[..., None], axis=-1)[..., 0]
     failure = failure_upper_bound(successes, counts.sum(axis=-1), alpha)
     certain = failure <= 0.5
@@ -189,7 +188,7 @@ def predict_counts(counts: ArrayLike, alpha: float) -> NDArray[np.int64]:
     """
     check_alpha(alpha)
     votes = _as_counts("counts", counts)
-    top: NDArray[np.int64] = np.asarray(np.argmax(votes, axis=-1), dtype=np.int64)
+    top = np.asarray(np.argmax(votes, axis=-1))
     if votes.shape[-1] == 1:
         return top
     first_two = np.sort(votes, axis=-1)[..., -2:]
@@ -273,7 +272,8 @@ def check_alpha(alpha: float, name: str = "alpha") -> None:
 
 def check_seed(seed: int) -> None:
     """Raise UsageError if the seed is not a whole number from 0 to 2**63 - 1."""
-    if not 0 <= _as_index(seed) < 1 << 63:
+    number = _as_index(seed)
+    if number is None or not 0 <= number < 1 << 63:
         raise UsageError(f"Expected `seed` to be a whole number between 0 and 2**63 - 1, but got {quote(seed)}.")
 
 
@@ -298,7 +298,7 @@ def as_floats(name: str, values: Any) -> Floats:
 
 def _as_counts(name: str, counts: ArrayLike) -> NDArray[Any]:
     """Convert class counts [..., classes] to integers, or raise UsageError for the argument `name`."""
-    array = np.asarray(as_floats(name, counts))
+    array = as_floats(name, counts)
     possible = (array >= 0) & (array < _LARGEST_COUNT) & (array == np.floor(array))
     if not array.ndim or not array.shape[-1] or not possible.all():
         text = "whole numbers of votes per class, from 0 to 2**53 - 1"
@@ -317,7 +317,7 @@ def check_number(name: str, value: float) -> float:
 def check_count(name: str, value: int) -> int:
     """Return `value` as a positive int, or raise UsageError for the argument `name`."""
     count = _as_index(value)
-    if count is _NO_INDEX:
+    if count is None:
         raise UsageError(f"Expected `{name}` to be a whole number, but got {quote(value)}.")
     if count < 1:
         raise UsageError(f"Expected `{name}` to be at least 1, but got {quote(count)}.")
@@ -326,28 +326,28 @@ def check_count(name: str, value: int) -> int:
     return count
 
 
-def _as_index(value: int) -> int:
-    """Convert an integer or integer array scalar to an int, and anything else to `_NO_INDEX`, which is negative."""
+def _as_index(value: int) -> int | None:
+    """Convert an integer or integer array scalar to an int, and anything else to None."""
     try:
-        return _NO_INDEX if isinstance(value, bool) else operator.index(value)
+        return None if isinstance(value, bool) else operator.index(value)
     except (TypeError, RuntimeError):
-        return _NO_INDEX
+        return None
 
 
 def check_budget(n0: int, n: int, alpha: float, bound: str = "one-sided") -> None:
     """Raise UsageError if an argument is invalid, or if not even unanimous votes could certify an input."""
     check_count("n0", n0)
-    check_count("n", n)
-    check_alpha(alpha)
-    least = smallest_sample(alpha / 2 if bound == "two-sided" else alpha)
-    if n < least:
-        raise UsageError(f"With n = {n} no input can be certified at alpha = {alpha}; use n >= {least}.")
+    _check_sample(n, alpha, 0.5 if bound == "two-sided" else 1.0, "no input can be certified")
 
 
 def check_prediction(n: int, alpha: float) -> None:
     """Raise UsageError if an argument is invalid, or if not even unanimous votes could settle a prediction."""
+    _check_sample(n, alpha, 0.5, "every prediction abstains")  # PREDICT's test is two-sided
+
+
+def _check_sample(n: int, alpha: float, share: float, problem: str) -> None:
     check_count("n", n)
     check_alpha(alpha)
-    least = smallest_sample(alpha / 2)  # PREDICT's test is two-sided
+    least = smallest_sample(share * alpha)
     if n < least:
-        raise UsageError(f"With n = {n} every prediction abstains at alpha = {alpha}; use n >= {least}.")
+        raise UsageError(f"With n = {n} {problem} at alpha = {alpha}; use n >= {least}.")

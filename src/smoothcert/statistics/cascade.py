@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from smoothcert.errors import UsageError, quote
-from smoothcert.statistics.bounds import ABSTAIN, Floats, check_alpha, check_sigma, failure_upper_bound
+from smoothcert.statistics.bounds import ABSTAIN, Floats, Ints, check_alpha, check_sigma, failure_upper_bound
 
 
 class CascadeCertified(NamedTuple):
     """Certificates of several inputs: predictions (-1 for an abstention), radii, and answering levels (-1 for none)."""
 
-    prediction: NDArray[np.int64]
+    prediction: Ints
     radius: Floats
-    level: NDArray[np.int64]
+    level: Ints
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,9 @@ class CascadeRule:
         alpha: Maximum probability that a certificate is false.
         first_share: Share of alpha for the first level's lower bound; the other 2K - 2 bounds share the rest equally.
 
-    Raises:
-        UsageError: If a value is out of range, or there are fewer than two levels.
-
-    Example:
-        >>> rule = CascadeRule((1.0, 0.5, 0.25))
-        >>> round(rule.lower_alpha(0), 6), round(rule.lower_alpha(1), 6), round(rule.upper_alpha, 6)
-        (0.0008, 5e-05, 5e-05)
+    >>> rule = CascadeRule((1.0, 0.5, 0.25))
+    >>> round(rule.lower_alpha(0), 6), round(rule.lower_alpha(1), 6), round(rule.upper_alpha, 6)
+    (0.0008, 5e-05, 5e-05)
     """
 
     sigmas: tuple[float, ...]
@@ -87,29 +83,15 @@ class CascadeRule:
                 f"prove a class probability above `p0` = {self.p0:g}; use a larger n or a smaller `p0`."
             )
 
-    def settings(self) -> dict[str, Any]:
-        """Return `p0` and `first_share` for the sidecar, which stores the levels and alpha separately."""
-        return {"p0": self.p0, "first_share": self.first_share}
-
     def certify(self, votes: Sequence[tuple[ArrayLike, ArrayLike]]) -> CascadeCertified:
-        """Certify inputs from the votes of every level.
+        """Certify inputs from each level's class counts of selection and estimation, [inputs, classes].
 
         The cascade also abstains on an input if the votes of a level prove neither that the level answers nor that it
         does not.
 
-        Args:
-            votes: For each level, the class counts of selection and estimation, each [inputs, classes].
-
-        Returns:
-            The certificates.
-
-        Raises:
-            UsageError: If the number of levels is wrong, or an input has no votes.
-
-        Example:
-            >>> votes = [([[6, 4]], [[520, 480]]), ([[9, 1]], [[990, 10]])]
-            >>> CascadeRule((1.0, 0.5)).certify(votes)[0].tolist()  # the first level proves neither
-            [-1]
+        >>> votes = [([[6, 4]], [[520, 480]]), ([[9, 1]], [[990, 10]])]
+        >>> CascadeRule((1.0, 0.5)).certify(votes)[0].tolist()  # the first level proves neither
+        [-1]
         """
         if len(votes) != len(self.sigmas):
             raise UsageError(f"Expected the votes of {len(self.sigmas)} levels, but got {len(votes)}.")
@@ -119,12 +101,12 @@ class CascadeRule:
             state.add_level(np.asarray(selection)[open_], np.asarray(estimation)[open_])
         return state.certified()
 
-    def _answer_radius(self, level: int, successes: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
+    def _answer_radius(self, level: int, successes: Ints, trials: Ints) -> Floats:
         """Return the l2 radius within which the selected class provably keeps a probability above p_0; <= 0 if none."""
         failure = failure_upper_bound(successes, trials, self.lower_alpha(level))
         return np.asarray(-self.sigmas[level] * (special.ndtri(failure) + special.ndtri(self.p0)))
 
-    def _silent_radius(self, level: int, largest: NDArray[np.int64], trials: NDArray[np.int64]) -> Floats:
+    def _silent_radius(self, level: int, largest: Ints, trials: Ints) -> Floats:
         """Return the l2 radius within which provably no class exceeds a probability of p_0; <= 0 if none.
 
         `largest` is the largest vote count of any class, so the most likely class has at most `largest` votes. An upper
@@ -143,7 +125,7 @@ class CascadeState:
         self._prediction, self._level = (np.full(inputs, ABSTAIN, dtype=np.int64) for _ in range(2))
         self.undecided = np.arange(inputs)
 
-    def add_level(self, selection: NDArray[np.int64], estimation: NDArray[np.int64]) -> None:
+    def add_level(self, selection: Ints, estimation: Ints) -> None:
         """Process the votes of the next level, [undecided inputs, classes]."""
         rule, level, open_ = self._rule, self._next, self.undecided
         self._next += 1

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from smoothcert.errors import UsageError, unknown_name
-from smoothcert.statistics.bounds import ABSTAIN, Floats, failure_upper_bound
+from smoothcert.statistics.bounds import ABSTAIN, Floats, Ints, failure_upper_bound
 from smoothcert.statistics.look_plan import Plan
 from smoothcert.statistics.noise import Noise
 
@@ -27,7 +27,7 @@ class Certified(NamedTuple):
     `p_lower` is a lower bound on the probability of the selected class, also for abstentions.
     """
 
-    prediction: NDArray[np.int64]
+    prediction: Ints
     radius: Floats
     p_lower: Floats
 
@@ -93,19 +93,13 @@ def certify_looks(
     return _certified(classes, best, least)
 
 
-def _certified(chosen: NDArray[np.int64], radius: Floats, failure: Floats) -> Certified:
+def _certified(chosen: Ints, radius: Floats, failure: Floats) -> Certified:
     certain = radius >= 0
     return Certified(np.where(certain, chosen, ABSTAIN).astype(np.int64), np.where(certain, radius, 0.0), 1.0 - failure)
 
 
 def _radius(
-    chosen: NDArray[np.int64],
-    votes: NDArray[np.int64],
-    alpha: float,
-    noise: Noise,
-    bound: str,
-    top: int,
-    uniforms: Floats | None,
+    chosen: Ints, votes: Ints, alpha: float, noise: Noise, bound: str, top: int, uniforms: Floats | None
 ) -> tuple[Floats, Floats]:
     """Return radii (negative where nothing is certified) and upper bounds on the failure probability."""
     trials = votes.sum(axis=-1)
@@ -121,14 +115,7 @@ def _radius(
     return noise.gap_radius(failure, rival) + 0.0, failure  # + 0.0: no negative zero
 
 
-def _rival_bound(
-    chosen: NDArray[np.int64],
-    votes: NDArray[np.int64],
-    trials: NDArray[np.int64],
-    alpha: float,
-    failure: Floats,
-    top: int,
-) -> Floats:
+def _rival_bound(chosen: Ints, votes: Ints, trials: Ints, alpha: float, failure: Floats, top: int) -> Floats:
     """Return an upper bound on the probability of the `top`-th most likely class other than the chosen class.
 
     Half of alpha is spent on the chosen class, and the other half is shared equally by all other classes. Bounding only
@@ -153,7 +140,7 @@ def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, unif
     """
     k, w = np.asarray(successes, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
     n = np.broadcast_to(np.asarray(trials, dtype=np.float64), k.shape)
-    high = failure_upper_bound(k, n, alpha)
+    clopper_pearson = high = failure_upper_bound(k, n, alpha)
     low = failure_upper_bound(np.minimum(k + 1, n), n, alpha)
     inner = (k > 0) & (k < n)
     a, b = np.where(inner, n - k, 1.0), np.where(inner, k + 1, 1.0)
@@ -163,7 +150,7 @@ def randomized_bound(successes: ArrayLike, trials: ArrayLike, alpha: float, unif
         at_least = special.betaincc(a + 1, b - 1 + (b <= 1), middle)
         rejected = more + w * (at_least - more) <= alpha
         low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
-    return np.where(inner, high, failure_upper_bound(k, n, alpha))
+    return np.where(inner, high, clopper_pearson)
 
 
 def bound_uniforms(seed: int, indices: ArrayLike) -> Floats:

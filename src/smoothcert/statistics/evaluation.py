@@ -6,30 +6,18 @@ Does not import torch.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from smoothcert.errors import UsageError
-from smoothcert.statistics.bounds import Floats, failure_upper_bound
+from smoothcert.statistics.bounds import Floats, Ints, failure_upper_bound
 from smoothcert.statistics.noise import Noise
 
 _TAIL = 10  # standard deviations from the mean beyond which the sum is truncated
 
 
 def label_shares(votes: ArrayLike, labels: ArrayLike) -> Floats:
-    """Return the share of each image's votes that are for its label, whether or not the prediction is correct.
-
-    Args:
-        votes: Class counts, [images, classes].
-        labels: True classes, [images].
-
-    Returns:
-        The shares, between 0 and 1; 0 for images without votes.
-
-    Example:
-        >>> label_shares([[90, 10], [30, 70]], [0, 0]).tolist()
-        [0.9, 0.3]
-    """
+    """Return the share of each image's votes, [images, classes], that are for its label; 0 for images without votes."""
     counts, truth = np.asarray(votes), np.asarray(labels)
     known = truth < counts.shape[1]  # labels beyond the last column have no votes
     own = np.take_along_axis(counts, np.where(known, truth, 0)[:, None], axis=1)[:, 0]
@@ -39,46 +27,20 @@ def label_shares(votes: ArrayLike, labels: ArrayLike) -> Floats:
 def share_up_to(values: ArrayLike, at: ArrayLike) -> Floats:
     """Return, for each number in `at`, the share of values that do not exceed it (the empirical distribution function).
 
-    Args:
-        values: The values, one per image.
-        at: One or more numbers.
-
-    Returns:
-        The shares, between 0 and 1.
-
-    Example:
-        >>> share_up_to([0.2, 0.9, 1.0, 1.0], [0.5, 0.9, 1.0]).tolist()
-        [0.25, 0.5, 1.0]
+    >>> share_up_to([0.2, 0.9, 1.0, 1.0], [0.5, 0.9, 1.0]).tolist()
+    [0.25, 0.5, 1.0]
     """
     ranked = np.sort(np.asarray(values, dtype=np.float64))
     return np.asarray(np.searchsorted(ranked, np.atleast_1d(at), side="right") / len(ranked), dtype=np.float64)
 
 
 def expected_radii(successes: ArrayLike, n: int, fewer: int, noise: Noise, alpha: float) -> Floats:
-    """Return the expected radii if only `fewer` votes had been drawn instead of n.
+    """Return the expected radii, 0 for abstentions, if only `fewer` votes had been drawn instead of n.
 
-    Votes are independent, so a random subset of the n votes stands for a run with `fewer` votes. The number of
-    successes in the subset is hypergeometric; the expected radius is computed from this distribution, not by drawing
-    subsets. The average expected radius of correctly classified images (0 for others) is an unbiased estimate of the
-    ACR with `fewer` votes, with less variance than the ACR of one random subset.
-
-    Args:
-        successes: Votes for the selected class among the n votes, [images].
-        n: Number of votes per image.
-        fewer: The smaller number of votes per image, at most n.
-        noise: The noise distribution, which converts bounds to radii.
-        alpha: Maximum probability that a certificate is false.
-
-    Returns:
-        The expected radii, [images]; abstentions count as 0.
-
-    Raises:
-        UsageError: If `fewer` is not between 1 and n.
-
-    Example:
-        >>> from smoothcert.statistics.noise import GaussianNoise
-        >>> expected_radii([1000, 900], 1000, 100, GaussianNoise(1.0), 0.001).round(3).tolist()
-        [1.5, 0.766]
+    `successes` are the votes for the selected class of each image. Votes are independent, so a random subset of the n
+    votes stands for a run with `fewer` votes, and its number of successes is hypergeometric. The average expected
+    radius of correctly classified images (0 for others) is an unbiased estimate of the ACR with `fewer` votes, with
+    less variance than the ACR of one random subset.
     """
     if not 1 <= fewer <= n:
         raise UsageError(f"Expected `fewer` to be between 1 and n = {n:,}, but got {fewer:,}.")
@@ -90,7 +52,7 @@ def expected_radii(successes: ArrayLike, n: int, fewer: int, noise: Noise, alpha
     last = np.minimum(np.ceil(mean + _TAIL * spread + 1), np.minimum(fewer, counts)).astype(np.int64)
     log_factorial = special.gammaln(np.arange(n + 1) + 1.0)
 
-    def log_choose(total: NDArray[np.int64], chosen: NDArray[np.int64]) -> Floats:
+    def log_choose(total: Ints, chosen: Ints) -> Floats:
         return np.asarray(log_factorial[total] - log_factorial[chosen] - log_factorial[total - chosen])
 
     every, expected = log_choose(np.array(n), np.array(fewer)), np.empty(len(counts))

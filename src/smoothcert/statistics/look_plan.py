@@ -9,7 +9,6 @@ certificate; a rule only decides whether more samples are worth their cost. Does
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,12 +143,6 @@ def undecided(plan: Plan, needs: ArrayLike, successes: ArrayLike, look: int, fai
     possible = failure_lower_bound(k, plan.looks[look], plan.alpha) <= wanted
     possible &= plan.best_failure(k, look) <= wanted
     return (possible & (wanted < np.asarray(failure)[..., None])).any(axis=-1)
-
-
-def grid_needs(noise: Noise, radii: Sequence[float]) -> Floats:
-    """Return the largest failure probability that certifies each of 0 and `radii`, sorted; omit unattainable radii."""
-    needs = noise.failure_at([0.0, *radii])
-    return np.unique(needs[needs > 0])
 
 
 def check_reach(plan: Plan, needs: Floats, noise: Noise) -> None:

@@ -8,16 +8,18 @@ optional, it can be omitted if `radius` is the return value of `read_results` or
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smoothcert.errors import UsageError, quote, takes
-from smoothcert.statistics.bootstrap import resample_blocks
 from smoothcert.statistics.bounds import Floats, as_floats, check_alpha, check_count, check_seed
+
+_BLOCK = 64  # resamples converted to floating point at a time, to limit memory
 
 
 class Certificates(Protocol):
@@ -40,7 +42,6 @@ def _column(results: Any, name: str) -> Any:
 
 
 def _columns(radius: CertifiedRows, correct: ArrayLike | None) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return arrays of radii and correctness; if `correct` is None, `radius` must be results or records with both."""
     if correct is None:
         try:
             radius, correct = (_column(radius, name) for name in ("radius", "correct"))
@@ -62,8 +63,7 @@ def robust_radius(radius: CertifiedRows, correct: ArrayLike | None = None) -> Fl
     """Return each image's contribution to the ACR: its radius, or 0 if the prediction is wrong.
 
     Args:
-        radius: Certified radii, [images]; or, without `correct`, the return value of `read_results` or
-            `certify_dataset`.
+        radius: Certified radii, [images]; or the return value of `read_results` or `certify_dataset`, alone.
         correct: True where the certified class is the label, [images].
 
     Returns:
@@ -81,8 +81,7 @@ def average_certified_radius(radius: CertifiedRows, correct: ArrayLike | None = 
     """Return the average certified radius, ACR (Zhai et al., 2020).
 
     Args:
-        radius: Certified radii, [images]; or, without `correct`, the return value of `read_results` or
-            `certify_dataset`.
+        radius: Certified radii, [images]; or the return value of `read_results` or `certify_dataset`, alone.
         correct: True where the certified class is the label, [images].
 
     Returns:
@@ -99,8 +98,7 @@ def certified_accuracy(radius: CertifiedRows, correct: ArrayLike | None = None, 
     """Return the share of images classified correctly with a radius of at least `at`.
 
     Args:
-        radius: Certified radii, [images]; or, without `correct`, the return value of `read_results` or
-            `certify_dataset`.
+        radius: Certified radii, [images]; or the return value of `read_results` or `certify_dataset`, alone.
         correct: True where the certified class is the label, [images].
         at: One or more radii.
 
@@ -236,10 +234,8 @@ def estimate(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10
     _check_bootstrap(confidence, resamples, seed)
     error = float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else math.nan
     ordered = np.sort(sample)  # so that the interval does not depend on the order of the images
-    means = np.concatenate([block @ ordered for block in resample_blocks(len(sample), resamples, seed)]) / len(sample)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means, (tail, 1 - tail))
-    return Estimate(float(sample.mean()), error, float(low), float(high))
+    means = np.concatenate([block @ ordered for block in _resample_blocks(len(sample), resamples, seed)]) / len(sample)
+    return Estimate(float(sample.mean()), error, *_percentiles(means, confidence))
 
 
 def cluster_estimate(
@@ -273,15 +269,36 @@ def cluster_estimate(
         raise UsageError(f"Expected `totals` and `counts` to have the same shape [groups, images], but got {shapes}.")
     _check_bootstrap(confidence, resamples, seed)
     means = []
-    for drawn in resample_blocks(sums.shape[1], resamples, seed):
+    for drawn in _resample_blocks(sums.shape[1], resamples, seed):
         present = drawn @ numbers.T
         means.append((drawn @ sums.T / np.where(present > 0, present, np.nan)).mean(axis=1))
-    tail = (1 - confidence) / 2
     spread = np.concatenate(means)
     spread = spread[np.isfinite(spread)]
-    low, high = np.quantile(spread, (tail, 1 - tail))
     value = float((sums.sum(axis=1) / numbers.sum(axis=1)).mean())
-    return Estimate(value, float(spread.std(ddof=1)), float(low), float(high))
+    return Estimate(value, float(spread.std(ddof=1)), *_percentiles(spread, confidence))
+
+
+@lru_cache(maxsize=4)
+def _resamples(images: int, number: int, seed: int) -> NDArray[np.uint8]:
+    """Return how many times each bootstrap resample contains each image, [number, images]."""
+    generator = np.random.default_rng(seed)
+    drawn = np.empty((number, images), dtype=np.uint8)  # the chance of drawing one image 256 times is negligible
+    for row in drawn:
+        row[:] = np.bincount(generator.integers(0, images, images), minlength=images)
+    drawn.flags.writeable = False
+    return drawn
+
+
+def _resample_blocks(images: int, number: int, seed: int) -> Iterator[Floats]:
+    drawn = _resamples(images, int(number), int(seed))
+    for start in range(0, number, _BLOCK):
+        yield drawn[start : start + _BLOCK].astype(np.float64)
+
+
+def _percentiles(means: Floats, confidence: float) -> tuple[float, float]:
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, (tail, 1 - tail))
+    return float(low), float(high)
 
 
 def _check_bootstrap(confidence: float, resamples: int, seed: int) -> None:

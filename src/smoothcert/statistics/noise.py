@@ -100,7 +100,8 @@ class UniformNoise(Noise):
 
 
 _MARGIN = 1e-9  # relative; far above the rounding error of a bound in double precision
-_STEP = 1e-6  # radii are rounded down to multiples of this, which is far above their rounding error in double precision
+GRID_STEP = 1e-6
+"""Radii of `GridNoise` are rounded down to multiples of this, far above their rounding error in double precision."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,12 @@ class GridNoise(GaussianNoise):
     def gap_radius(self, failure: ArrayLike, rival: ArrayLike) -> Floats:
         """Return the Gaussian radius for the increased bounds, rounded down."""
         radius = super().gap_radius(self._increased(failure), self._increased(rival))
-        return np.nextafter(np.floor(radius / _STEP) * _STEP, -np.inf)  # the double may exceed the exact multiple
+        below = np.floor(radius / GRID_STEP) * GRID_STEP
+        return np.nextafter(below, -np.inf)  # the double may exceed the exact multiple
 
     def failure_at(self, radius: ArrayLike) -> Floats:
         """Return a failure probability that certifies the radius even after slack, margin and rounding."""
-        above = np.asarray(radius, dtype=np.float64) + 2 * _STEP
+        above = np.asarray(radius, dtype=np.float64) + 2 * GRID_STEP
         return np.asarray((super().failure_at(above) - self.slack) / (1 + 2 * _MARGIN))
 
     def settings(self) -> dict[str, Any]:

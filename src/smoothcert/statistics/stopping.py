@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from smoothcert.errors import UsageError, quote
 from smoothcert.statistics.bounds import Floats, as_floats, check_count, check_number
-from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, grid_needs, table_plan
+from smoothcert.statistics.look_plan import Plan, dense_plan, even_plan, table_plan
 from smoothcert.statistics.noise import Noise
 
 POOLS = 24
@@ -72,16 +74,24 @@ class TableStop(StopRule):
     radii: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the radii."""
-        check_radii(self.radii)
+        """Raise if `radii` is not a sequence of finite, non-negative numbers."""
+        given = self.radii
+        is_sequence = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+        values = as_floats("radii", given) if is_sequence else None
+        if values is None or values.ndim != 1:
+            raise UsageError(f"Expected `radii` to be a sequence of numbers, but got {quote(given)}.")
+        for radius in values:
+            if not (radius >= 0 and math.isfinite(radius)):
+                raise UsageError(f"Expected `radii` to be finite and at least 0, but got {radius}.")
 
     def plan(self, n: int, alpha: float) -> Plan:
         """Return a few looks, the last of which spends most of alpha."""
         return table_plan(n, alpha)
 
     def needs(self, noise: Noise) -> Floats:
-        """Return, for each radius of the grid, the largest failure probability that certifies it."""
-        return grid_needs(noise, self.radii)
+        """Return the largest failure probability that certifies each attainable radius of the grid, sorted."""
+        needs = noise.failure_at([0.0, *self.radii])
+        return np.unique(needs[needs > 0])
 
     def settings(self) -> dict[str, Any]:
         """Return the sidecar entries of the rule and its grid."""
@@ -190,13 +200,3 @@ class BudgetStop(TableStop):
         images = self.images or count
         sizes = [len(range(pool, images, POOLS)) for pool in range(POOLS)]
         return [self.samples * size // images for size in sizes]
-
-
-def check_radii(radii: Sequence[float]) -> None:
-    """Raise if `radii` is not a sequence of finite, non-negative numbers."""
-    values = as_floats("radii", radii) if isinstance(radii, Sequence) and not isinstance(radii, str | bytes) else None
-    if values is None or values.ndim != 1:
-        raise UsageError(f"Expected `radii` to be a sequence of numbers, but got {quote(radii)}.")
-    for radius in values:
-        if not (radius >= 0 and math.isfinite(radius)):
-            raise UsageError(f"Expected `radii` to be finite and at least 0, but got {radius}.")

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from smoothcert.results.naming import counts_path
 from smoothcert.results.reader import read_vote_table
 from smoothcert.results.records import Results
-from smoothcert.results.vote_table import Ints
+from smoothcert.statistics.bounds import Ints
 
 
 @dataclass(frozen=True)
