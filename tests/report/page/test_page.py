@@ -33,7 +33,6 @@ from smoothcert.report.page.heatmap import corruption_maps, heat_map
 from smoothcert.report.page.image_choice import KINDS, candidates, choose, shown_images
 from smoothcert.report.page.image_sheet import shrink_images
 from smoothcert.report.page.message import dataset_messages
-from smoothcert.report.page.paired_differences import compare_pairs
 from smoothcert.report.page.png import encode_png
 from smoothcert.report.page.radius_grid import choose_grid, image_codes, radius_counts
 from smoothcert.report.page.render import to_script
@@ -42,6 +41,7 @@ from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.palette import DARK, HEAT, LIGHT, METHOD_COLORS
 from smoothcert.report.sources import read_findings, read_runs
 from smoothcert.report.tables.formats import dataset_title
+from smoothcert.report.tables.paired import compare_pairs
 from smoothcert.report.tables.paper_numbers import PAPER_METHODS
 from smoothcert.report.tables.table import build_table
 from smoothcert.report.tables.winners import best_by_radius, comparable_rows, leads_by_sigma

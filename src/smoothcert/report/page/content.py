@@ -16,7 +16,6 @@ from smoothcert.report.page.corruption_message import corruption_message, withou
 from smoothcert.report.page.gallery import Load, build_gallery
 from smoothcert.report.page.heatmap import HeatMapValues, heat_map
 from smoothcert.report.page.message import dataset_messages
-from smoothcert.report.page.paired_differences import compare_pairs
 from smoothcert.report.page.radius_grid import RadiusGrid, grid_for, image_codes, radius_counts
 from smoothcert.report.page.run_history import cost, training_curves
 from smoothcert.report.page.votes import Votes, read_estimation, vote_shares
@@ -24,6 +23,7 @@ from smoothcert.report.palette import METHOD_COLORS
 from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import TEXT_COLUMNS, TEXT_FORMATS, dataset_title, row_lines, sheet
+from smoothcert.report.tables.paired import compare_pairs
 from smoothcert.report.tables.paper_numbers import method_title, paper_row
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.runtime.typed_files import Json
