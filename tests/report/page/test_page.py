@@ -372,6 +372,10 @@ def test_modules_are_joined_in_the_order_of_their_imports(tmp_path):
     assert "export" not in text
     assert "return { one, three };" in text
     assert 'const { one } = modules["a.js"];' in text
+    for name in "fedc":
+        (tmp_path / f"{name}.js").write_text("")
+    (tmp_path / "0.js").write_text("".join(f'import "./{name}.js";\n' for name in "fedc"))
+    assert re.findall(r'^modules\["(\w+)', bundle(tmp_path), re.M) == list("fedca0b")
     (tmp_path / "a.js").write_text('import { two } from "./b.js";\n')
     with pytest.raises(graphlib.CycleError):
         bundle(tmp_path)
