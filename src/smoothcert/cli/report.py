@@ -181,14 +181,14 @@ def _as_text(
     annexes: Sequence[Annex],
 ) -> str:
     from smoothcert.report.corrupted.tables import corruptions_json
-    from smoothcert.report.tables.formats import SHEET_FORMATS
+    from smoothcert.report.tables.formats import FORMATS
     from smoothcert.report.tables.table import to_json
 
     if suffix == ".json":
         rows = [*corruptions_json(corrupted, paper=paper), *(to_json(table) if table else [])]
         rows += [line for annex in annexes for line in annex.values]
         return json.dumps(rows, indent=2) + "\n"
-    return "\n".join(SHEET_FORMATS[suffix](part) for part in _tables(table, corrupted, paper, annexes))
+    return "\n".join(FORMATS[suffix](part) for part in _tables(table, corrupted, paper, annexes))
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:
@@ -196,6 +196,7 @@ def check_outputs(outputs: Sequence[Path]) -> None:
     from smoothcert.errors import unknown_name
     from smoothcert.report.tables.formats import FORMATS
 
+    known = [*FORMATS, ".json"]
     for out in outputs:
-        if out.suffix not in FORMATS:
-            raise unknown_name("extension", out.suffix, FORMATS)
+        if out.suffix not in known:
+            raise unknown_name("extension", out.suffix, known)

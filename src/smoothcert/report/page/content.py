@@ -112,7 +112,8 @@ def _cells(row: TableRow, table: Table) -> list[list[str]]:
     """Return the cells that `smoothcert report --out` writes for a run and, if there are any, the paper's numbers."""
     entry = row.entry
     paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
-    return [[cell.text for cell in line] for line in row_lines(row, table, paper)]
+    first = 0 if table.several_sets else 1  # as in `without_single_dataset`
+    return [[cell.text for cell in line[first:]] for line in row_lines(row, table, paper)]
 
 
 def _all_options(config: TrainConfig) -> Mapping[str, Any]:
