@@ -97,7 +97,7 @@ def print_table(
     """Print the table of results, write it to `outputs`, and return the results and the table."""
     from smoothcert.dataset_names import canonical_name
     from smoothcert.report.sources import read_findings
-    from smoothcert.report.tables.seed_means import over_seeds, seed_annex
+    from smoothcert.report.tables.seed_means import seed_annex
     from smoothcert.report.tables.table import build_table
 
     check_outputs(outputs)
@@ -120,7 +120,7 @@ def print_table(
     if options.get("paper") and table and not any(row.paper for row in table.rows):
         say("The CAT-RS paper has no row for this dataset, noise level and method.")
     seeded = [row for row in table.rows if row.entry.seed is not None] if table else []
-    annexes = [seed_annex(over_seeds(seeded), several_sets=table.several_sets)] if table and seeded else []
+    annexes = [seed_annex(seeded, several_sets=table.several_sets)] if table and seeded else []
     if table and beyond_acr:
         from smoothcert.report.tables.beyond_acr import best_annex, fewer_votes_annex
 

@@ -55,14 +55,14 @@ def build_content(
     grid = grid_for(entries)
     votes = [read_estimation(run.path, len(run.entry.results)) for run in runs]
     points = 100 if len(runs) <= 40 else 40
-    rivals = list(dict.fromkeys((entry.rivals, entry.image_set) for entry in entries))
+    rivals = list(dict.fromkeys(entry.rivals for entry in entries))
     described = [
         _run_json(run, row, grid, run_votes)
         | {"cells": _cells(row, table)}
         | {
             "setting": option,
             "training": training_curves(run, points),
-            "rivals": rivals.index((run.entry.rivals, run.entry.image_set)),
+            "rivals": rivals.index(run.entry.rivals),
         }
         for run, row, run_votes, option in zip(runs, table.rows, votes, varied_options(runs), strict=True)
     ]

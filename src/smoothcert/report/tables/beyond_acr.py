@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smoothcert.report.groups import grouped
 from smoothcert.report.tables.formats import Annex, Cell, Sheet, dataset_title, without_single_dataset
-from smoothcert.report.tables.table import Table, TableRow
+from smoothcert.report.tables.table import Table
 from smoothcert.report.tables.winners import best_by_radius
 from smoothcert.results.naming import counts_path
 from smoothcert.results.reader import read_vote_table
@@ -27,12 +28,9 @@ _GRID = np.linspace(0, 1, 101)
 
 def best_annex(table: Table) -> Annex:
     """Return a table of the best method and noise level at each radius, per dataset, protocol and set of images."""
-    groups: dict[Any, list[TableRow]] = {}
-    for row in table.rows:
-        groups.setdefault((row.entry.dataset, row.entry.protocol, row.entry.image_set), []).append(row)
     titles = ["dataset", "radius", "certified", "sigma", "method", "ACR"]
     lines, values = [], list[dict[str, Any]]()
-    for rows in groups.values():
+    for rows in grouped(table.rows, lambda row: (row.entry.dataset, row.entry.protocol, row.entry.image_set)):
         group = []
         for best in best_by_radius(rows, table.radii):
             entry = best.first.entry
