@@ -13,7 +13,6 @@ from typing import Any
 from smoothcert.errors import SmoothcertError, unknown_name
 from smoothcert.runtime.atomic_files import replacing
 
-SUFFIXES = (".pdf", ".svg", ".png")
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "smoothcert",
     "pdf.fonttype": 42,
@@ -34,6 +33,14 @@ def new_figure(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def save_all(figure: Any, stem: Path) -> list[Path]:
+    """Write a figure as PDF, SVG and PNG, named after `stem`; return the paths."""
+    paths = [stem.with_name(stem.name + suffix) for suffix in (".pdf", ".svg", ".png")]
+    for path in paths:
+        save_figure(figure, path)
+    return paths
 
 
 def save_figure(figure: Any, path: Path) -> None:

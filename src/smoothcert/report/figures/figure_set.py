@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from smoothcert.report.figures.plots import Curves, Distributions, Panel, Point, Tradeoff, write_figure
+from smoothcert.report.figures.canvas import save_all
+from smoothcert.report.figures.plots import Curves, Distributions, Panel, Point, Tradeoff, draw_panels
 from smoothcert.report.sources import Run, paper_places, recipe_of
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.beyond_acr import vote_shares_of
@@ -23,7 +24,7 @@ def write_figures(runs: Sequence[Run], folder: Path, *, paper: bool = False) -> 
     `paper` adds the paper's numbers to the trade-off panels.
     """
     figures = own_figures(runs) | paper_figures(runs, paper=paper)
-    return [path for name, panels in figures.items() for path in write_figure(panels, folder / name)]
+    return [path for name, panels in figures.items() for path in save_all(draw_panels(panels), folder / name)]
 
 
 def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
