@@ -31,9 +31,8 @@ from smoothcert.report.page.corruption_message import corruption_message, withou
 from smoothcert.report.page.gallery import build_gallery
 from smoothcert.report.page.heatmap import corruption_maps, heat_map
 from smoothcert.report.page.image_choice import KINDS, candidates, choose, shown_images
-from smoothcert.report.page.image_sheet import shrink_images
+from smoothcert.report.page.image_sheet import encode_png, shrink_images
 from smoothcert.report.page.message import dataset_messages
-from smoothcert.report.page.png import encode_png
 from smoothcert.report.page.radius_grid import choose_grid, image_codes, radius_counts
 from smoothcert.report.page.render import to_script
 from smoothcert.report.page.run_history import provenance, training_curves

@@ -8,9 +8,9 @@ from typing import Any
 from smoothcert.report.corrupted.means import KINDS, Summary, summarize
 from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, on_shared_images, same_images
 from smoothcert.report.corrupted.tables import paper_values
+from smoothcert.report.page.phrases import at_sigma
 from smoothcert.report.tables.paper_numbers import method_rank
 
-SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 HeatMapValues = Mapping[tuple[str, int | str], float]
 """Values by (corruption, severity) or, if there is a single severity, by (corruption, network)."""
 
@@ -47,9 +47,8 @@ def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, HeatMap
             together = _one_severity(entry)
             printed = paper_values(entry, kind).get("mean") if not entry.missing else None
             results = _by_network(entry, summary, name, printed) if together else _by_severity(entry, summary)
-            about = [] if together else [entry.name]
-            about += [f"{SIGMA} {entry.sigma:.2f}"] if entry.sigma else []
-            title = f"{measure}: {', '.join([*about, entry.dataset or entry.suite])}"
+            about = ["" if together else entry.name, at_sigma([entry.sigma]), entry.dataset or entry.suite]
+            title = f"{measure}: {', '.join(filter(None, about))}"
             title += f", n = {entry.n:,}" if entry.n and (together or title in maps) else ""
             title += note
             maps.setdefault(title, {}).update(results)
