@@ -185,7 +185,7 @@ def _as_text(
     from smoothcert.report.tables.table import to_json
 
     if suffix == ".json":
-        rows = [*corruptions_json(corrupted, paper=paper), *(to_json(table) if table else [])]
+        rows = [*(corruptions_json(entry, paper=paper) for entry in corrupted), *(to_json(table) if table else [])]
         rows += [line for annex in annexes for line in annex.values]
         return json.dumps(rows, indent=2) + "\n"
     return "\n".join(FORMATS[suffix](part) for part in _tables(table, corrupted, paper, annexes))

@@ -17,12 +17,7 @@ from smoothcert.report.results_reader import ResultsReader
 
 
 def read_corrupted(paths: Iterable[Path], reader: ResultsReader | None = None) -> list[CorruptedResults]:
-    """Read results files on corrupted images and combine the files of each network.
-
-    Files belong to one network if folder, dataset, weights, noise level, protocol and n agree. Several files of one
-    corruption, such as shards, are merged. Files on clean images are assigned to networks by folder name, dataset,
-    weights, noise level, protocol, n and labels.
-    """
+    """Read results files on corrupted images, and on clean images, and combine the files of each network."""
     reader = reader or ResultsReader({})
     files = [read_file(path, reader) for path in paths]
     clean = [file for file in files if not file.parts]
@@ -31,6 +26,7 @@ def read_corrupted(paths: Iterable[Path], reader: ResultsReader | None = None) -
 
 
 def _join(files: Sequence[CorruptedFile], clean: Sequence[CorruptedFile]) -> CorruptedResults:
+    """Join the files of a network; several files of one corruption, such as shards, are merged."""
     first, entry = files[0], files[0].entry
     keys = dict.fromkeys(key for file in files for key in file.parts)
     parts = {key: _merge([file.parts[key] for file in files if key in file.parts]) for key in keys}
@@ -51,9 +47,9 @@ def _join(files: Sequence[CorruptedFile], clean: Sequence[CorruptedFile]) -> Cor
 def _merge(parts: Sequence[CorruptionPart]) -> CorruptionPart:
     """Merge parts; if several parts contain an image, keep its row from the largest of them."""
     largest = sorted(parts, key=lambda part: -len(part.images))
-    images, first = np.unique(np.concatenate([part.images for part in largest]), return_index=True)
-    radius, correct = (np.concatenate([getattr(part, name) for part in largest]) for name in ("radius", "correct"))
-    return CorruptionPart(images, radius[first], correct[first])
+    columns = zip(*((part.images, part.radius, part.correct) for part in largest), strict=True)
+    joined = CorruptionPart(*map(np.concatenate, columns))
+    return joined.only(np.unique(joined.images, return_index=True)[1])
 
 
 def _find_suite(parts: Mapping[tuple[str, int], CorruptionPart], dataset: str | None) -> str:

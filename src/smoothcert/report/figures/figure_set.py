@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smoothcert.report.figures.canvas import save_all
 from smoothcert.report.figures.plots import Curves, Distributions, Panel, Point, Tradeoff, draw_panels
-from smoothcert.report.sources import Run, paper_places, recipe_of
+from smoothcert.report.sources import Run, paper_places
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.beyond_acr import vote_shares_of
 from smoothcert.report.tables.formats import dataset_title
@@ -58,7 +58,7 @@ def paper_figures(runs: Sequence[Run], *, paper: bool = False) -> dict[str, list
 
 def _ablation(runs: Sequence[Run], table: str, symbol: str) -> list[Panel]:
     """Return a panel with one curve per row of an ablation table, if at least two rows have runs."""
-    results = {recipe_of(run): run.entry.results for run in reversed(runs)}
+    results = {run.recipe: run.entry.results for run in reversed(runs)}
     rows = paper_tables()[table].rows
     curves = {setup.replace("lambda", r"$\lambda$"): results[recipe] for recipe, setup in rows if recipe in results}
     return [Curves(f"effect of {symbol}", curves)] if len(curves) > 1 else []
@@ -76,7 +76,7 @@ def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
             for run in reversed(runs)
             if run.entry.group == (dataset, sigma)
             and run.entry.method in PAPER_METHODS
-            and recipe_of(run) not in paper_places()
+            and run.recipe not in paper_places()
         }
         ordered = {name: members[name] for name in PAPER_METHODS.values() if name in members}
         panels += [Curves(rf"$\sigma={sigma:.2f}$", ordered)] if ordered else []
@@ -88,7 +88,7 @@ def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -
 
     Robustness is ACR where the radius is None. Return no panels unless some method has runs with several settings.
     """
-    entries = {recipe_of(run): run.entry for run in reversed(runs)}
+    entries = {run.recipe: run.entry for run in reversed(runs)}
     table = paper_tables()["tradeoff"]
     lines: dict[str, list[Point]] = {}
     for recipe, setup in table.rows:
