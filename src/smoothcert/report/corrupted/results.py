@@ -79,7 +79,7 @@ class CorruptedResults:
 
 def same_images(members: Sequence[CorruptedResults]) -> bool:
     """Return True if all networks were certified on the same images, so that they can be ranked."""
-    return len({entry.images.tobytes() for entry in members}) == 1
+    return len({entry.images.tobytes() for entry in members}) <= 1
 
 
 def on_shared_images(members: Sequence[CorruptedResults]) -> list[CorruptedResults]:

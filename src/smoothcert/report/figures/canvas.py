@@ -1,7 +1,4 @@
-"""Create and save matplotlib figures; saving the same figure again writes the same bytes.
-
-The extra `plots` installs matplotlib.
-"""
+"""Create and save matplotlib figures; the same commands write the same bytes."""
 
 from __future__ import annotations
 
@@ -13,13 +10,8 @@ from typing import Any
 from smoothcert.errors import SmoothcertError, unknown_name
 from smoothcert.runtime.atomic_files import replacing
 
-STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "smoothcert",
-    "pdf.fonttype": 42,
-    "font.size": 9.0,
-    "axes.titlesize": 9.0,
-    "legend.fontsize": 7.5,
-}
+STYLE: dict[Any, Any] = {"svg.hashsalt": "smoothcert", "pdf.fonttype": 42}
+STYLE |= {"font.size": 9.0, "axes.titlesize": 9.0, "legend.fontsize": 7.5}
 _NO_DATE: Mapping[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {}}
 
 

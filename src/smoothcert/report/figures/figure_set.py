@@ -19,10 +19,7 @@ _SIGMAS = (0.25, 0.5, 1.0)
 
 
 def write_figures(runs: Sequence[Run], folder: Path, *, paper: bool = False) -> list[Path]:
-    """Write all figures for the runs as PDF, SVG and PNG; return the paths.
-
-    `paper` adds the paper's numbers to the trade-off panels.
-    """
+    """Write all figures for the runs; return the paths. `paper` adds the paper's numbers to the trade-off panels."""
     figures = own_figures(runs) | paper_figures(runs, paper=paper)
     return [path for name, panels in figures.items() for path in save_all(draw_panels(panels), folder / name)]
 
@@ -34,12 +31,11 @@ def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
         members = [run for run in runs if run.entry.group == (dataset, sigma)]
         members.sort(key=lambda run: method_rank(run.entry.method))
         name = f"certified-accuracy-{file_name(dataset or 'unknown')}-{sigma:.2f}"
-        curves = {_escape(with_symbols(run.entry.title)): run.entry.results for run in members}
-        title = dataset_title(dataset) if dataset else ""
-        title = rf"{_escape(title)}, $\sigma={sigma:.2f}$"
-        figures[name] = [Curves(title, curves)]
-        shares = {_escape(with_symbols(run.entry.title)): vote_shares_of(run) for run in members}
-        if known := {name: values for name, values in shares.items() if values is not None}:
+        titled = {_escape(with_symbols(run.entry.title)): run for run in members}
+        title = rf"{_escape(dataset_title(dataset)) if dataset else ''}, $\sigma={sigma:.2f}$"
+        figures[name] = [Curves(title, {label: run.entry.results for label, run in titled.items()})]
+        shares = {label: vote_shares_of(run) for label, run in titled.items()}
+        if known := {label: values for label, values in shares.items() if values is not None}:
             figures[f"p-a-{file_name(dataset or 'unknown')}-{sigma:.2f}"] = [Distributions(title, known)]
     return figures
 

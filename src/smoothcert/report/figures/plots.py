@@ -96,12 +96,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """A panel of robustness against clean accuracy, with one line per method.
+    """A panel of robustness against clean accuracy, with one line per method."""
 
-    Robustness is certified accuracy at `radius`, or ACR if `radius` is None.
-    """
-
-    radius: float | None
+    radius: float | None  # of the certified accuracy; None stands for ACR
     lines: Mapping[str, Sequence[Point]]
 
     def draw(self, axes: Any) -> None:
@@ -122,10 +119,7 @@ class Tradeoff:
 
 
 def plot_certified_accuracy(entries: Sequence[Entry], path: Path, title: str = "") -> None:
-    """Plot certified accuracy against radius, one curve per entry, and save the figure.
-
-    The suffix of `path` selects one of the formats that matplotlib supports.
-    """
+    """Plot certified accuracy against radius, one curve per entry, and save it in the format of the path's suffix."""
     save_figure(draw_panels([Curves(title, {entry.name: entry.results for entry in entries})], (5.2, 3.6)), path)
 
 
@@ -145,19 +139,16 @@ def draw_panels(panels: Sequence[Panel], size: tuple[float, float] | None = None
 
 
 def _add_legend(figure: Any) -> None:
-    """Add a legend to each panel, or one shared legend below the figure.
-
-    The legend is shared if one panel contains all lines, and there are several panels or more than four lines.
-    """
+    """Add a legend to each panel or, if one panel has the lines of all panels or many lines, one below the figure."""
     lines = [axes.get_legend_handles_labels() for axes in figure.axes]
     named = {name: handle for handles, names in lines for handle, name in zip(handles, names, strict=True)}
-    most = max((len(names) for _, names in lines), default=0)
+    most = max(len(names) for _, names in lines)
     if most == len(named) and (len(lines) > 1 or most > 4):
         _add_legend_below(figure, named)
-        return
-    for axes in figure.axes:
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(frameon=False)
+    else:
+        for axes in figure.axes:
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(frameon=False)
 
 
 def _add_legend_below(figure: Any, named: Mapping[str, Any]) -> None:

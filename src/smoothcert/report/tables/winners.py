@@ -1,7 +1,4 @@
-"""The best rows of a table: by ACR at each noise level, and by certified accuracy at each radius.
-
-Leads in ACR have paired confidence intervals.
-"""
+"""The best rows of a table: by ACR at each noise level, and by certified accuracy at each radius."""
 
 from __future__ import annotations
 
