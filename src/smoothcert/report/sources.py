@@ -94,7 +94,8 @@ def read_findings(
     folders = {folder_and_severity(path)[0] for path in corrupted}
     own = {path for _, path in clean if sidecar_path(path).is_file()}
     beside = {path for _, path in clean if path.absolute().parent in folders} - own  # without the name of a method
-    networks = read_corrupted([*corrupted, *(path for _, path in clean if path in own | beside)], reader)
+    references = [path for _, path in clean if path in own | beside]
+    networks = read_corrupted([*corrupted, *references], reader) if corrupted else []
     runs = [_read_run(path, name, reader) for name, path in clean if path not in beside]
     return Findings(make_titles_unique(runs), networks)
 

@@ -82,7 +82,6 @@ def to_script(content: Any) -> str:
 
 
 def _about(run: Mapping[str, Any], *, several: bool) -> str:
-    """Describe a run by its noise level and, if there are several datasets, its dataset."""
     return " · ".join(part for part in (at_sigma([run["sigma"]]), run["datasetName"] if several else "") if part)
 
 

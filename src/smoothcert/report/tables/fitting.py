@@ -107,7 +107,6 @@ def _headings(table: Table) -> tuple[str, ...]:
 
 
 def _sizes(rows: Sequence[TableRow]) -> str:
-    """Return the numbers of images and noise samples as text."""
     images = sorted({len(row.entry.results) for row in rows}, reverse=True)
     samples = sorted({row.entry.n for row in rows if row.entry.n}, reverse=True)
     text = f"{' or '.join(f'{number:,}' for number in images)} images"
