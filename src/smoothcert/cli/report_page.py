@@ -60,17 +60,18 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
     from smoothcert.report.figures.heatmap import draw_heat_map
     from smoothcert.report.figures.montage import draw_montage
 
-    paths = write_figures(found.runs, args.figures, paper=args.paper)
+    for path in write_figures(found.runs, args.figures, paper=args.paper):
+        say(f"Wrote {path}")
     for networks in corruption_groups(found.corrupted):
         together = len(networks) > 1 and all(network.severities == [1] for network in networks)
         for entry in networks[:1] if together else networks:
             about = [entry.dataset or entry.suite, *([] if together else [entry.name]), f"{entry.sigma or 0:.2f}"]
             stem = file_name("-".join(["corruption", *about, *([f"n{entry.n}"] if entry.n else [])]))
-            paths += save_all(draw_heat_map(networks if together else [entry]), args.figures / stem)
+            for path in save_all(draw_heat_map(networks if together else [entry]), args.figures / stem):
+                say(f"Wrote {path}")
     for name, pictures in _montages(found, args.data_dir).items():
-        paths += save_all(draw_montage(pictures, columns=8), args.figures / name)
-    for path in paths:
-        say(f"Wrote {path}")
+        for path in save_all(draw_montage(pictures, columns=8), args.figures / name):
+            say(f"Wrote {path}")
 
 
 def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping[str, Picture]]:

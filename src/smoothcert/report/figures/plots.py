@@ -139,7 +139,10 @@ def draw_panels(panels: Sequence[Panel], size: tuple[float, float] | None = None
 
 
 def _add_legend(figure: Any) -> None:
-    """Add a legend to each panel, or below the figure if one panel has all lines, and they are many or in several."""
+    """Add a legend to each panel, or one shared legend below the figure.
+
+    The legend is shared if one panel contains all lines, and there are several panels or more than four lines.
+    """
     lines = [axes.get_legend_handles_labels() for axes in figure.axes]
     named = {name: handle for handles, names in lines for handle, name in zip(handles, names, strict=True)}
     most = max(len(names) for _, names in lines)
