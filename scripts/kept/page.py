@@ -14,7 +14,7 @@ from smoothcert.paper.jobs import find_table
 from smoothcert.paper.reproduce import linf_of, row_of
 from smoothcert.report.tables.formats import to_markdown
 from smoothcert.report.tables.paper_numbers import PAPER_METHODS
-from smoothcert.report.tables.seed_means import over_seeds, seed_annex
+from smoothcert.report.tables.seed_means import seed_annex
 from smoothcert.report.tables.table import build_table
 from smoothcert.results.reader import read_results
 from smoothcert.training.config import read_config
@@ -104,7 +104,7 @@ def table_lines(folder, table):
     if linf_of(table):  # the runs' own table has everything else
         return lines
     if len(find_table(table).seeds) > 1:
-        lines += [to_markdown(seed_annex(over_seeds(built.rows)).sheet), ""]
+        lines += [to_markdown(seed_annex(built.rows).sheet), ""]
     elif find_table(table).paper:
         others = [row for row in built.rows if pair_with_published(row.entry) is None]
         lines += [*published_lines(built.rows), *(distances(others) if others else [])]

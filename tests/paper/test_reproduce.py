@@ -20,7 +20,7 @@ from smoothcert.paper.reproduce import read_corrupted_entries, read_entries, rep
 from smoothcert.report.corrupted.means import summarize
 from smoothcert.report.tables.formats import sheet
 from smoothcert.report.tables.paper_numbers import paper_corruptions, paper_row
-from smoothcert.report.tables.seed_means import over_seeds, seed_annex
+from smoothcert.report.tables.seed_means import seed_annex
 from smoothcert.report.tables.table import build_table
 from smoothcert.results.naming import counts_path
 from smoothcert.runtime.deadline import Deadline, OutOfTimeError
@@ -197,17 +197,16 @@ def test_seeds_are_summed_up(small, tmp_path):
     reproduce(jobs, Workplace(tmp_path, n=200), on_stage=quiet, together=3)
     table = build_table(read_entries("variance", jobs, Workplace(tmp_path, n=200)), paper=True)
     assert [line[1].text for line in sheet(table).groups[0]] == [f"Gaussian, seed {seed}" for seed in range(3)]
-    (row,) = over_seeds(table.rows)
-    values = [line.acr.value for line in table.rows]
-    assert row.seeds == 3
-    assert row.mean == pytest.approx(sum(values) / 3)
-    assert row.deviation == pytest.approx((sum((value - row.mean) ** 2 for value in values) / 2) ** 0.5)
+    annex = seed_annex(table.rows)
+    (row,) = annex.values
+    values, mean = [line.acr.value for line in table.rows], row["acr_mean"]
+    assert row["seeds"] == 3
+    assert mean == pytest.approx(sum(values) / 3)
+    assert row["acr_deviation"] == pytest.approx((sum((value - mean) ** 2 for value in values) / 2) ** 0.5)
+    assert [cell.text for cell in annex.sheet.lines[0][1:4]] == ["Gaussian", "3", f"{mean:.4f}"]
     named = [dataclasses.replace(line.entry, name=name) for line, name in zip(table.rows, "aba", strict=True)]
     alternating = [dataclasses.replace(line, entry=entry) for line, entry in zip(table.rows, named, strict=True)]
-    assert [(found.name, found.seeds) for found in over_seeds(alternating)] == [("a", 2), ("b", 1)]
-    annex = seed_annex([row])
-    assert [cell.text for cell in annex.sheet.lines[0][1:4]] == ["Gaussian", "3", f"{row.mean:.4f}"]
-    assert annex.values[0]["acr_deviation"] == row.deviation
+    assert [(found["name"], found["seeds"]) for found in seed_annex(alternating).values] == [("a", 2), ("b", 1)]
 
 
 def test_a_run_that_fails_does_not_stop_the_others(small, tmp_path):

@@ -13,7 +13,7 @@ from smoothcert.errors import SmoothcertError
 from smoothcert.report.corrupted.grouping import read_corrupted
 from smoothcert.report.corrupted.means import summarize
 from smoothcert.report.corrupted.tables import corruption_sheets
-from smoothcert.report.figures import heatmap
+from smoothcert.report.figures.heatmap import draw_heat_map
 from smoothcert.report.page import corruption_maps
 from smoothcert.report.sources import find_results
 from smoothcert.statistics import metrics
@@ -222,15 +222,13 @@ def test_networks_on_different_images_are_not_marked(tmp_path, capsys):
     assert "mark no best values: their rows cover different images" in capsys.readouterr().err
 
 
-def test_figures_compare_networks_on_shared_images(tmp_path, monkeypatch):
+def test_figures_compare_networks_on_shared_images(tmp_path):
     for run, images in (("first", 20), ("second", 10)):
         for kind in ("fog", "stripe", "snow"):
             write_own(tmp_path / run / f"{kind}.tsv", f"mnist-c/{kind}", range(images), [True] * images, sha256=run)
-    entries, drawn = read_folder(tmp_path), []
-    monkeypatch.setattr(heatmap, "save_figure", lambda figure, path: drawn.append(figure.axes[0]))
-    heatmap.draw_heat_map(entries, tmp_path / "map.png")
+    entries = read_folder(tmp_path)
     same = [entries[0], dataclasses.replace(entries[0], name="again")]
-    heatmap.draw_heat_map(same, tmp_path / "map.png")
+    drawn = [draw_heat_map(networks).axes[0] for networks in (entries, same)]
     uneven, even = ([label.get_text() for label in axes.get_xticklabels()] for axes in drawn)
     assert uneven == ["CAT-RS (first)", "CAT-RS (second)"]
     assert drawn[0].get_title().endswith(", 10 shared images")

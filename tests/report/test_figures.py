@@ -11,10 +11,9 @@ from page_runs import make_run
 
 from smoothcert.cli import main
 from smoothcert.errors import SmoothcertError
-from smoothcert.report.figures import plots
-from smoothcert.report.figures.canvas import new_figure, save_figure
+from smoothcert.report.figures.canvas import new_figure, save_all, save_figure
 from smoothcert.report.figures.figure_set import own_figures, paper_figures
-from smoothcert.report.figures.plots import Curves, Point, Tradeoff, plot_certified_accuracy, write_figure
+from smoothcert.report.figures.plots import Curves, Point, Tradeoff, draw_panels, plot_certified_accuracy
 from smoothcert.report.sources import read_runs
 from smoothcert.report.tables.paper_numbers import PAPER_METHODS
 from smoothcert.statistics import metrics
@@ -76,10 +75,10 @@ def test_tradeoff_points_have_their_settings_and_the_papers_points(tmp_path):
     runs = recipes(tmp_path, "mnist-gaussian-1.00", *(f"mnist-catrs-1.00{end}" for end in ("-lambda4.00", "")))
     (alone,), (beside,) = (paper_figures(runs, paper=paper)["figure-3"] for paper in (False, True))
     assert list(beside.lines) == ["Gaussian", r"CAT-RS, $\lambda$"]
-    drawn = plots._draw([alone], (4, 3)).axes[0]
+    drawn = draw_panels([alone], (4, 3)).axes[0]
     assert {text.get_text() for text in drawn.texts} == {"1.00", "4.00"}
     assert len(drawn.lines) == 2
-    drawn = plots._draw([beside], (4, 3)).axes[0]
+    drawn = draw_panels([beside], (4, 3)).axes[0]
     printed = [point.paper for point in beside.lines[r"CAT-RS, $\lambda$"]]
     rings = [line for line in drawn.lines if line.get_fillstyle() == "none"]
     assert rings[1].get_xydata().tolist() == [[row.accuracy[0.0], row.accuracy[2.0]] for row in printed]
@@ -91,7 +90,7 @@ def test_the_legend_of_many_runs_fits_and_their_styles_differ(tmp_path):
     (run,) = read_runs([str(tmp_path)])
     variants = [f"Consistency, lambda={weight}" for weight in (1, 5, 10, 15, 20)]
     names = [*PAPER_METHODS.values(), *variants, "a run of my own with a very long name", "b"]
-    drawn = plots._draw([Curves("", dict.fromkeys(names, run.entry.results))], (4.2, 3.2))
+    drawn = draw_panels([Curves("", dict.fromkeys(names, run.entry.results))], (4.2, 3.2))
     drawn.canvas.draw()
     (legend,) = drawn.legends
     box = legend.get_window_extent()
@@ -108,7 +107,7 @@ def test_the_legend_of_many_runs_fits_and_their_styles_differ(tmp_path):
 def test_figures_are_reproducible(tmp_path):
     (run,) = recipes(tmp_path / "runs", "mnist-catrs-1.00")
     panels = [Curves("title", {"one": run.entry.results})]
-    for one, two in zip(write_figure(panels, tmp_path / "a"), write_figure(panels, tmp_path / "b"), strict=True):
+    for one, two in zip(*(save_all(draw_panels(panels), tmp_path / name) for name in "ab"), strict=True):
         assert one.read_bytes() == two.read_bytes(), f"{one.suffix} is not reproducible"
 
 
@@ -125,9 +124,9 @@ def test_a_full_disk_gives_one_clear_error(suffix, tmp_path):
 def test_curves_have_the_values_of_metrics(tmp_path):
     runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00")
     results = runs[0].entry.results
-    figure = write_figure([Curves("", {"only": results})], tmp_path / "x")
+    figure = save_all(draw_panels([Curves("", {"only": results})]), tmp_path / "x")
     assert {path.suffix for path in figure} == {".pdf", ".svg", ".png"}
-    drawn = plots._draw([Curves("", {"only": results}), Tradeoff(None, {"only": [Point(results)]})], (6, 3))
+    drawn = draw_panels([Curves("", {"only": results}), Tradeoff(None, {"only": [Point(results)]})], (6, 3))
     radii, accuracy = drawn.axes[0].lines[0].get_data()
     assert np.array_equal(accuracy, 100 * metrics.certified_accuracy(results.radius, results.correct, radii))
     (clean,), (acr,) = drawn.axes[1].lines[0].get_data()
@@ -157,7 +156,7 @@ def test_names_are_escaped_for_matplotlib(tmp_path):
     runs = recipes(tmp_path / "runs", "mnist-gaussian-1.00")
     (run,) = read_runs([f"_$x^^$/={runs[0].path}"])
     for panels in own_figures([run]).values():
-        drawn = plots._draw(panels, (4, 3))
+        drawn = draw_panels(panels, (4, 3))
         drawn.canvas.draw()
         (text,) = drawn.axes[0].get_legend().get_texts()
         assert text.get_text() == r" _\$x^^\$/"

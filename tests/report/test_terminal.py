@@ -1,5 +1,6 @@
 """Results tables on terminals of several widths."""
 
+import dataclasses
 import fcntl
 import io
 import os
@@ -18,7 +19,7 @@ from rich.console import Console
 from smoothcert.cli.rich_table import show_tables
 from smoothcert.report.corrupted.tables import corruption_sheets
 from smoothcert.report.sources import read_findings, read_runs
-from smoothcert.report.tables.sparkline import curve_line
+from smoothcert.report.tables.fitting import curve_line
 from smoothcert.report.tables.table import build_table
 from smoothcert.training.recipes import load_recipe
 
@@ -54,6 +55,13 @@ def test_a_wide_terminal_shows_everything_with_curves_and_rules(table):
     for row in table.rows:
         assert f"{row.acr.value:.3f}" in text
         assert curve_line(row.entry.results, table.radii[-1]).rstrip() in text
+
+
+def test_only_exact_zeros_of_a_curve_are_blank(table):
+    results = dataclasses.replace(
+        table.rows[0].entry.results, radius=np.repeat([0.2, 0.5, 2.0], [30, 29, 1]), correct=np.ones(60, dtype=bool)
+    )
+    assert curve_line(results, 3.0) == "██▄▁▁▁▁▁▁▁▁     "
 
 
 def test_the_papers_numbers_are_a_line_without_a_curve(tmp_path):

@@ -98,12 +98,14 @@ def run_make(args: argparse.Namespace) -> None:
 def run_montage(args: argparse.Namespace) -> None:
     """Draw an image with all its corruptions."""
     from smoothcert.data import find_corrupted
+    from smoothcert.report.figures.canvas import save_figure
     from smoothcert.report.figures.montage import corruption_pictures, draw_montage
 
     corrupted = find_corrupted(args.name, args.data_dir)
     if corrupted is None:
         raise UsageError(f"{args.name} is not a corrupted dataset; see `smoothcert data list`.")
-    draw_montage(corruption_pictures(corrupted, args.image, args.severity, args.data_dir), args.out)
+    pictures = corruption_pictures(corrupted, args.image, args.severity, args.data_dir)
+    save_figure(draw_montage(pictures), args.out)
     say(f"Wrote {args.out}")
 
 

@@ -99,7 +99,7 @@ def print_table(
     """Print the table of results, write it to `outputs`, and return the results and the table."""
     from smoothcert.dataset_names import canonical_name
     from smoothcert.report.sources import read_findings
-    from smoothcert.report.tables.seed_means import over_seeds, seed_annex
+    from smoothcert.report.tables.seed_means import seed_annex
     from smoothcert.report.tables.table import build_table
 
     check_outputs(outputs)
@@ -122,7 +122,7 @@ def print_table(
     if paper and table and not any(row.paper for row in table.rows):
         say("The CAT-RS paper has no row for this dataset, noise level and method.")
     seeded = [row for row in table.rows if row.entry.seed is not None] if table else []
-    annexes = [seed_annex(over_seeds(seeded), several_sets=table.several_sets)] if table and seeded else []
+    annexes = [seed_annex(seeded, several_sets=table.several_sets)] if table and seeded else []
     if table and beyond_acr:
         from smoothcert.report.tables.beyond_acr import best_annex, fewer_votes_annex
 
@@ -144,22 +144,23 @@ def show(
     from smoothcert.cli.rich_table import show_tables
     from smoothcert.report.corrupted.results import corruption_groups, same_images
     from smoothcert.report.corrupted.tables import corruption_sheets, corruptions_json
-    from smoothcert.report.tables.formats import SHEET_FORMATS
+    from smoothcert.report.tables.formats import FORMATS
     from smoothcert.report.tables.table import to_json
     from smoothcert.runtime.atomic_files import write_text
 
-    clean = [table] if table else []
-    tables: list[Table | Sheet] = [
-        *corruption_sheets(corrupted, paper=paper),
-        *clean,
-        *(annex.sheet for annex in annexes),
-    ]
+    tables: list[Table | Sheet] = [*corruption_sheets(corrupted, paper=paper)]
+    values = [corruptions_json(entry, paper=paper) for entry in corrupted]
+    if table:
+        tables.append(table)
+        values += to_json(table)
+    for annex in annexes:
+        tables.append(annex.sheet)
+        values += annex.values
 
     def as_text(suffix: str) -> str:
-        if suffix != ".json":
-            return "\n".join(SHEET_FORMATS[suffix](part) for part in tables)
-        rows = [*corruptions_json(corrupted, paper=paper), *(row for part in clean for row in to_json(part))]
-        return json.dumps([*rows, *(line for annex in annexes for line in annex.values)], indent=2) + "\n"
+        if suffix == ".json":
+            return json.dumps(values, indent=2) + "\n"
+        return "\n".join(FORMATS[suffix](part) for part in tables)
 
     if not all(map(same_images, corruption_groups(corrupted))):
         say("Tables of corruptions mark no best values: their rows cover different images.")
@@ -184,6 +185,7 @@ def check_outputs(outputs: Sequence[Path]) -> None:
     """Raise if an output file has an unknown extension."""
     from smoothcert.report.tables.formats import FORMATS
 
+    known = [*FORMATS, ".json"]
     for out in outputs:
-        if out.suffix not in FORMATS:
-            raise unknown_name("extension", out.suffix, FORMATS)
+        if out.suffix not in known:
+            raise unknown_name("extension", out.suffix, known)

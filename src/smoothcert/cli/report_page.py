@@ -55,7 +55,7 @@ def _write_html(args: argparse.Namespace, found: Findings, table: Table) -> None
 
 def _write_figures(args: argparse.Namespace, found: Findings) -> None:
     from smoothcert.report.corrupted.results import corruption_groups
-    from smoothcert.report.figures.canvas import SUFFIXES
+    from smoothcert.report.figures.canvas import save_all
     from smoothcert.report.figures.figure_set import file_name, write_figures
     from smoothcert.report.figures.heatmap import draw_heat_map
     from smoothcert.report.figures.montage import draw_montage
@@ -67,13 +67,11 @@ def _write_figures(args: argparse.Namespace, found: Findings) -> None:
         for entry in networks[:1] if together else networks:
             about = [entry.dataset or entry.suite, *([] if together else [entry.name]), f"{entry.sigma or 0:.2f}"]
             stem = file_name("-".join(["corruption", *about, *([f"n{entry.n}"] if entry.n else [])]))
-            for suffix in SUFFIXES:
-                draw_heat_map(networks if together else [entry], args.figures / (stem + suffix))
-                say(f"Wrote {args.figures / stem}{suffix}")
+            for path in save_all(draw_heat_map(networks if together else [entry]), args.figures / stem):
+                say(f"Wrote {path}")
     for name, pictures in _montages(found, args.data_dir).items():
-        for suffix in SUFFIXES:
-            draw_montage(pictures, args.figures / f"{name}{suffix}", columns=8)
-            say(f"Wrote {args.figures / name}{suffix}")
+        for path in save_all(draw_montage(pictures, columns=8), args.figures / name):
+            say(f"Wrote {path}")
 
 
 def _montages(found: Findings, data_dir: str | Path | None) -> dict[str, Mapping[str, Picture]]:

@@ -131,7 +131,7 @@ def _print_plan(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job],
 def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]) -> None:
     from smoothcert.paper.jobs import find_table
     from smoothcert.paper.reproduce import linf_of, read_corrupted_entries, read_entries
-    from smoothcert.report.tables.seed_means import over_seeds, seed_annex
+    from smoothcert.report.tables.seed_means import seed_annex
     from smoothcert.report.tables.table import build_table
 
     table = find_table(args.table)
@@ -146,7 +146,7 @@ def _print_table(args: argparse.Namespace, place: Workplace, jobs: Sequence[Job]
         _print_corruptions(args, place, jobs, corrupted)
         return
     results = build_table(entries, paper=True, linf=linf_of(args.table))
-    annexes = [seed_annex(over_seeds(results.rows))] if len(table.seeds) > 1 else []
+    annexes = [seed_annex(results.rows)] if len(table.seeds) > 1 else []
     annexes += [_hours(place, jobs, results)] if args.table == "training-cost" else []
     show(results, as_json=args.json, outputs=args.out, annexes=annexes)
 

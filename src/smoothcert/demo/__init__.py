@@ -1,7 +1,4 @@
-"""The demo page "Attack this digit": certify a digit in the browser and try to fool the vote.
-
-This package does not import torch.
-"""
+"""The demo page "Attack this digit": certify a digit in the browser and try to fool the vote."""
 
 from __future__ import annotations
 

@@ -25,16 +25,7 @@ _ALPHA = 0.001  # a certificate is wrong with at most this probability
 
 
 def render_demo() -> str:
-    """Return the demo page "Attack this digit", a single HTML file that works offline.
-
-    Returns:
-        The page as HTML.
-
-    Example:
-        >>> page = render_demo()
-        >>> page.startswith("<!doctype html>"), len(page) < 2_000_000
-        (True, True)
-    """
+    """Return the demo page "Attack this digit", a single HTML file that works offline."""
     parts = {
         "version": __version__,
         "confidence": f"{1 - _ALPHA:.1%}".replace("%", " %"),

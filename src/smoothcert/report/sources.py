@@ -51,6 +51,11 @@ class Run:
         return self.config.name if self.config else model or self.entry.results.name
 
     @property
+    def recipe(self) -> str:
+        """Name of the recipe: that of the configuration without a seed suffix, empty without a configuration."""
+        return re.sub(r"-seed\d+$", "", self.config.name) if self.config else ""
+
+    @property
     def unfinished(self) -> str:
         """Message stating how many images are finished, empty if the results are complete."""
         settings, done = self.entry.settings, len(self.entry.results)
@@ -76,10 +81,10 @@ def read_findings(
     progress: Callable[[int, int], None] | None = None,
     **given: Any,
 ) -> Findings:
-    """Read the results files found by `find_results`.
+    """Read the results files found by `find_results`; raise if rows are invalid, see `ResultsReader`.
 
-    `given` may contain `dataset` and `sigma`, for files without a sidecar. Unless `unverified`, raise if the rows of a
-    file contradict its votes or settings. `progress` is called with the number of files read and the total.
+    `given` may contain `dataset` and `sigma`, for files without a sidecar. `progress` is called with the number of
+    files read and the total.
     """
     files = find_results(texts)
     on_read = (lambda done: progress(done, len(files))) if progress else None
@@ -87,14 +92,11 @@ def read_findings(
     corrupted = [path for _, path in files if is_corrupted(path)]
     clean = [(name, path) for name, path in files if path not in corrupted]
     folders = {folder_and_severity(path)[0] for path in corrupted}
-    same_folder = {path for _, path in clean if path.absolute().parent in folders}
-    references = [path for _, path in clean if path in same_folder or (corrupted and sidecar_path(path).is_file())]
-    runs = [
-        _read_run(path, name, reader)
-        for name, path in clean
-        if path not in same_folder or sidecar_path(path).is_file()  # a published `clean.tsv` does not state its method
-    ]
+    own = {path for _, path in clean if sidecar_path(path).is_file()}
+    beside = {path for _, path in clean if path.absolute().parent in folders} - own  # without the name of a method
+    references = [path for _, path in clean if path in own | beside]
     networks = read_corrupted([*corrupted, *references], reader) if corrupted else []
+    runs = [_read_run(path, name, reader) for name, path in clean if path not in beside]
     return Findings(make_titles_unique(runs), networks)
 
 
@@ -106,8 +108,7 @@ def read_runs(texts: Sequence[str], *, unverified: bool = False, **given: Any) -
 def find_results(texts: Sequence[str]) -> list[tuple[str | None, Path]]:
     """Return (name, results file) for each `[NAME=]FILE` in `texts`, and for all results files in folders.
 
-    Counts and looks files are skipped unless `texts` names no other files. The output of `compare-precision` is skipped
-    in folders.
+    Counts and looks files are skipped unless `texts` names no other files.
     """
     files: list[tuple[str | None, Path]] = []
     for text in texts:
@@ -156,10 +157,7 @@ def _read_run(path: Path, name: str | None, reader: ResultsReader) -> Run:
 
 
 def _training_cost(run: Run) -> float | None:
-    """Return the cost of training per image, in units of a forward pass.
-
-    The cost of cascades, ensembles and unknown configurations is None.
-    """
+    """Return the cost of training per image in forward passes; None for cascades, ensembles and unknown training."""
     if run.config is None or {"cascade", "ensemble"} & {*run.entry.settings, *run.entry.settings.get("model", {})}:
         return None
     try:
@@ -175,17 +173,11 @@ def _match_paper_row(run: Run, name: str | None) -> Entry:
 
     Without a `name`, a linked entry is renamed after its method and setup.
     """
-    place = paper_places().get(recipe_of(run))
+    place = paper_places().get(run.recipe)
     if place is None or run.entry.protocol or not run.entry.method:  # all rows of the paper use the published protocol
         return run.entry
-    table, setup = place
-    label = name or f"{method_title(run.entry.method, run.entry.name)}, {setup}"
-    return dataclasses.replace(run.entry, name=label, paper=(table, setup))
-
-
-def recipe_of(run: Run) -> str:
-    """Return the recipe's name (the configuration's name without a seed suffix), empty if there is no configuration."""
-    return re.sub(r"-seed\d+$", "", run.config.name) if run.config else ""
+    label = name or f"{method_title(run.entry.method, run.entry.name)}, {place[1]}"
+    return dataclasses.replace(run.entry, name=label, paper=place)
 
 
 @cache

@@ -31,10 +31,8 @@ from smoothcert.report.page.corruption_message import corruption_message, withou
 from smoothcert.report.page.gallery import build_gallery
 from smoothcert.report.page.heatmap import corruption_maps, heat_map
 from smoothcert.report.page.image_choice import KINDS, candidates, choose, shown_images
-from smoothcert.report.page.image_sheet import shrink_images
+from smoothcert.report.page.image_sheet import encode_png, shrink_images
 from smoothcert.report.page.message import dataset_messages
-from smoothcert.report.page.paired_differences import compare_pairs
-from smoothcert.report.page.png import encode_png
 from smoothcert.report.page.radius_grid import choose_grid, image_codes, radius_counts
 from smoothcert.report.page.render import to_script
 from smoothcert.report.page.run_history import provenance, training_curves
@@ -42,6 +40,7 @@ from smoothcert.report.page.votes import read_estimation, vote_shares
 from smoothcert.report.palette import DARK, HEAT, LIGHT, METHOD_COLORS
 from smoothcert.report.sources import read_findings, read_runs
 from smoothcert.report.tables.formats import dataset_title
+from smoothcert.report.tables.paired import compare_pairs
 from smoothcert.report.tables.paper_numbers import PAPER_METHODS
 from smoothcert.report.tables.table import build_table
 from smoothcert.report.tables.winners import best_by_radius, comparable_rows, leads_by_sigma
@@ -372,6 +371,10 @@ def test_modules_are_joined_in_the_order_of_their_imports(tmp_path):
     assert "export" not in text
     assert "return { one, three };" in text
     assert 'const { one } = modules["a.js"];' in text
+    for name in "fedc":
+        (tmp_path / f"{name}.js").write_text("")
+    (tmp_path / "0.js").write_text("".join(f'import "./{name}.js";\n' for name in "fedc"))
+    assert re.findall(r'^modules\["(\w+)', bundle(tmp_path), re.M) == list("fedca0b")
     (tmp_path / "a.js").write_text('import { two } from "./b.js";\n')
     with pytest.raises(graphlib.CycleError):
         bundle(tmp_path)

@@ -36,18 +36,14 @@ _CLEAN = ("identity", "clean")
 
 @dataclass(frozen=True)
 class CorruptedFile:
-    """A results file with its rows split by corruption and severity; `parts` is empty for clean images.
+    """A results file with its rows split by corruption and severity; `parts` is empty for clean images."""
 
-    `folder` is the network's folder; only the folder tells the networks of published files apart. `rows` is the number
-    of images per severity in the dataset.
-    """
-
-    folder: Path
+    folder: Path  # of the network; only the folder tells the networks of published files apart
     entry: Entry
     dataset: str | None
     parts: Mapping[tuple[str, int], CorruptionPart]
     suite: str | None = None
-    rows: int = _PUBLISHED_ROWS
+    rows: int = _PUBLISHED_ROWS  # images per severity in the dataset
 
     @property
     def weights(self) -> str | None:
@@ -56,14 +52,14 @@ class CorruptedFile:
         return model.get("sha256") or model.get("weights")
 
     @property
-    def protocol(self) -> tuple[float | None, str, int | None]:
+    def settings(self) -> tuple[Any, ...]:
         """Noise level, protocol and n."""
         return self.entry.sigma, self.entry.protocol, self.entry.n
 
     @property
     def network(self) -> tuple[Any, ...]:
-        """Key that is equal for all files of one network certified with one protocol."""
-        return self.folder, self.dataset, self.weights, self.protocol
+        """Key that is equal for all files of one network certified with the same settings."""
+        return self.folder, self.dataset, self.weights, self.settings
 
     def is_clean_version_of(self, other: CorruptedFile) -> bool:
         """Return True if these results are for the same network, on the clean versions of the other file's images."""
@@ -72,7 +68,7 @@ class CorruptedFile:
         return (
             np.array_equal(results.label[here], corrupted.label[there])  # subsets may renumber images
             and (None in (self.weights, other.weights) or self.weights == other.weights)
-            and (self.folder.name, self.protocol) == (other.folder.name, other.protocol)
+            and (self.folder.name, self.settings) == (other.folder.name, other.settings)
             and self.dataset in (other.dataset, (other.dataset or "").removesuffix("-c"))
         )
 
@@ -105,10 +101,9 @@ def is_corrupted(path: Path) -> bool:
     return _FILE.fullmatch(path.name.removesuffix(".gz").removesuffix(".tsv")) is not None
 
 
-def make_part(results: Results, images: NDArray[np.int64], chosen: Any = slice(None)) -> CorruptionPart:
-    """Return the chosen rows as a part; `images` contains the image index of every row."""
-    radius = metrics.robust_radius(results.radius, results.correct)
-    return CorruptionPart(images[chosen], radius[chosen], results.correct[chosen])
+def make_part(results: Results, images: NDArray[np.int64]) -> CorruptionPart:
+    """Return all rows as a part; `images` contains the image index of every row."""
+    return CorruptionPart(images, metrics.robust_radius(results.radius, results.correct), results.correct)
 
 
 def _split_name(name: str) -> tuple[str, str]:
@@ -147,5 +142,5 @@ def _published_parts(results: Results) -> dict[tuple[str, int], CorruptionPart]:
 
 
 def _split_severities(results: Results, corruption: str, rows: int) -> dict[tuple[str, int], CorruptionPart]:
-    levels, images = results.idx // rows + 1, results.idx % rows
-    return {(corruption, int(level)): make_part(results, images, levels == level) for level in np.unique(levels)}
+    levels, part = results.idx // rows + 1, make_part(results, results.idx % rows)
+    return {(corruption, int(level)): part.only(levels == level) for level in np.unique(levels)}

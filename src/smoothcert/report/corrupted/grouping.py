@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,32 +12,21 @@ from smoothcert.dataset_names import CORRUPTIONS, canonical_name
 from smoothcert.errors import SmoothcertError
 from smoothcert.report.corrupted.files import CorruptedFile, make_part, read_file
 from smoothcert.report.corrupted.results import CorruptedResults, CorruptionPart
+from smoothcert.report.groups import grouped
 from smoothcert.report.results_reader import ResultsReader
 
 
-def read_corrupted(
-    paths: Iterable[str | Path], reader: ResultsReader | None = None, **given: Any
-) -> list[CorruptedResults]:
-    """Read results files on corrupted images and combine the files of each network.
-
-    Files belong to one network if folder, dataset, weights, noise level, protocol and n agree. Several files of one
-    corruption, such as shards, are merged. Files on clean images are assigned to networks by folder name, dataset,
-    weights, noise level, protocol, n and labels.
-
-    `given` may contain `dataset` and `sigma`, for files without a sidecar. It is ignored if there is a `reader`, which
-    has these values already.
-    """
-    reader = reader or ResultsReader(given)
-    files = [read_file(Path(path), reader) for path in paths]
+def read_corrupted(paths: Iterable[Path], reader: ResultsReader | None = None) -> list[CorruptedResults]:
+    """Read results files on corrupted images, and on clean images, and combine the files of each network."""
+    reader = reader or ResultsReader({})
+    files = [read_file(path, reader) for path in paths]
     clean = [file for file in files if not file.parts]
-    networks: dict[tuple[Any, ...], list[CorruptedFile]] = {}
-    for file in files:
-        if file.parts:
-            networks.setdefault(file.network, []).append(file)
-    return _make_names_unique([(files[0].folder.name, _join(files, clean)) for files in networks.values()])
+    networks = grouped((file for file in files if file.parts), lambda file: file.network)
+    return _make_names_unique([(members[0].folder.name, _join(members, clean)) for members in networks])
 
 
 def _join(files: Sequence[CorruptedFile], clean: Sequence[CorruptedFile]) -> CorruptedResults:
+    """Join the files of a network; several files of one corruption, such as shards, are merged."""
     first, entry = files[0], files[0].entry
     keys = dict.fromkeys(key for file in files for key in file.parts)
     parts = {key: _merge([file.parts[key] for file in files if key in file.parts]) for key in keys}
@@ -59,9 +47,9 @@ def _join(files: Sequence[CorruptedFile], clean: Sequence[CorruptedFile]) -> Cor
 def _merge(parts: Sequence[CorruptionPart]) -> CorruptionPart:
     """Merge parts; if several parts contain an image, keep its row from the largest of them."""
     largest = sorted(parts, key=lambda part: -len(part.images))
-    images, first = np.unique(np.concatenate([part.images for part in largest]), return_index=True)
-    radius, correct = (np.concatenate([getattr(part, name) for part in largest]) for name in ("radius", "correct"))
-    return CorruptionPart(images, radius[first], correct[first])
+    columns = zip(*((part.images, part.radius, part.correct) for part in largest), strict=True)
+    joined = CorruptionPart(*map(np.concatenate, columns))
+    return joined.only(np.unique(joined.images, return_index=True)[1])
 
 
 def _find_suite(parts: Mapping[tuple[str, int], CorruptionPart], dataset: str | None) -> str:

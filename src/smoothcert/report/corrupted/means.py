@@ -16,17 +16,13 @@ KINDS = {"acr": ("ACR", "radius", 1.0, ".3f"), "accuracy": ("acc %", "correct", 
 
 @dataclass(frozen=True)
 class Summary:
-    """One measure of a network: its mean over corruptions, with a confidence interval, and the averaged values.
-
-    In `by_corruption`, corruptions that do not count toward the mean come last. `clean` is the value on the same images
-    before corruption, or None if the results on clean images do not include all of them.
-    """
+    """One measure of a network: its mean over corruptions, with a confidence interval, and the averaged values."""
 
     mean: metrics.Estimate
-    by_corruption: Mapping[str, float]
+    by_corruption: Mapping[str, float]  # corruptions that do not count toward the mean come last
     by_severity: Mapping[int, float]
     cells: Mapping[tuple[str, int], float]
-    clean: float | None
+    clean: float | None  # on the same images before corruption; None unless all of them have results
 
 
 def summarize(results: CorruptedResults, kind: str) -> Summary:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,28 +23,28 @@ class CorruptionPart:
     radius: NDArray[np.float64]
     correct: NDArray[np.bool_]
 
+    def only(self, rows: NDArray[Any]) -> CorruptionPart:
+        """Return the chosen rows."""
+        return CorruptionPart(self.images[rows], self.radius[rows], self.correct[rows])
+
 
 @dataclass(frozen=True)
 class CorruptedResults:
-    """Results of one network by corruption and severity.
-
-    `suite` is the published benchmark ("mnist-c" or "cifar10-c") that defines the corruptions that count toward the
-    mean. Other corruptions count only if no corruption of the suite has results.
-    """
+    """Results of one network by corruption and severity."""
 
     name: str
     dataset: str | None
     sigma: float | None
     method: str | None
     n: int | None
-    suite: str
+    suite: str  # the published benchmark, "mnist-c" or "cifar10-c"
     parts: Mapping[tuple[str, int], CorruptionPart]
     clean: CorruptionPart | None = None
     protocol: str = ""  # differences from the published CERTIFY, empty if there are none
 
     @property
     def corruptions(self) -> list[str]:
-        """Corruptions that count toward the mean, in the suite's order."""
+        """Corruptions that count toward the mean: those of the suite, in its order, or else all of them."""
         present = {corruption for corruption, _ in self.parts}
         return [name for name in CORRUPTIONS[self.suite] if name in present] or sorted(present)
 
@@ -78,14 +79,13 @@ class CorruptedResults:
 
 def same_images(members: Sequence[CorruptedResults]) -> bool:
     """Return True if all networks were certified on the same images, so that they can be ranked."""
-    return len({entry.images.tobytes() for entry in members}) == 1
+    return len({entry.images.tobytes() for entry in members}) <= 1
 
 
 def on_shared_images(members: Sequence[CorruptedResults]) -> list[CorruptedResults]:
-    """Restrict results to the images that all networks share, separately for each corruption and severity.
+    """Restrict each corruption and severity to the images that all networks with results for it share.
 
-    A network without results for a corruption and severity is ignored there. If the other networks share no images for
-    some corruption and severity, all results are returned unchanged.
+    If they share none for some corruption and severity, return all results unchanged.
     """
     shared = {
         key: reduce(np.intersect1d, [entry.parts[key].images for entry in members if key in entry.parts])
@@ -93,13 +93,10 @@ def on_shared_images(members: Sequence[CorruptedResults]) -> list[CorruptedResul
     }
     if not all(map(len, shared.values())):
         return list(members)
-    chosen = [{key: _choose(part, shared[key]) for key, part in entry.parts.items()} for entry in members]
-    return [replace(entry, parts=parts) for entry, parts in zip(members, chosen, strict=True)]
-
-
-def _choose(part: CorruptionPart, images: NDArray[np.int64]) -> CorruptionPart:
-    chosen = np.isin(part.images, images)
-    return CorruptionPart(part.images[chosen], part.radius[chosen], part.correct[chosen])
+    return [
+        replace(entry, parts={key: part.only(np.isin(part.images, shared[key])) for key, part in entry.parts.items()})
+        for entry in members
+    ]
 
 
 def corruption_groups(entries: Sequence[CorruptedResults]) -> list[list[CorruptedResults]]:

@@ -41,8 +41,7 @@ def corruption_sheets(entries: Sequence[CorruptedResults], *, paper: bool = Fals
 def _group_lines(members: Sequence[CorruptedResults], kind: str, columns: Sequence[str], paper: bool) -> Lines:
     title, _, _, form = KINDS[kind]
     summaries = [summarize(entry, kind) for entry in members]
-    values = map(_by_column, members, summaries)
-    texts = [_texts(row, columns, form) for row in values]
+    texts = [_texts(_by_column(*pair), columns, form) for pair in zip(members, summaries, strict=True)]
     ranked = same_images(members)
     marks = [
         rank_marks([float(text) if text and ranked else None for text in column]) for column in zip(*texts, strict=True)
@@ -73,21 +72,13 @@ def _by_column(entry: CorruptedResults, summary: Summary) -> dict[str, float | N
 
 
 def paper_values(entry: CorruptedResults, kind: str) -> dict[str, float]:
-    """Return the paper's numbers for a network, by column title.
-
-    The result is empty unless the network was certified with the published protocol on MNIST-C or CIFAR-10-C, at sigma
-    0.25 or an unknown noise level.
-    """
+    """Return the paper's numbers, by column title, if it has the network's dataset, noise level and protocol."""
     published = canonical_name(entry.dataset or entry.suite) == entry.suite and entry.sigma in (None, 0.25)
     return paper_corruptions(entry.suite, entry.method, kind) if published and not entry.protocol else {}
 
 
-def corruptions_json(entries: Sequence[CorruptedResults], *, paper: bool = False) -> list[dict[str, Any]]:
+def corruptions_json(entry: CorruptedResults, *, paper: bool = False) -> dict[str, Any]:
     """Return JSON-compatible values: mACR, mAcc, their intervals, and ACR and accuracy by corruption and severity."""
-    return [_entry_json(entry, paper) for entry in entries]
-
-
-def _entry_json(entry: CorruptedResults, paper: bool) -> dict[str, Any]:
     about: dict[str, Any] = {key: getattr(entry, key) for key in ("name", "dataset", "sigma", "method", "n")}
     about |= {"images": len(entry.images), "missing": entry.missing}
     for kind, name in (("acr", "mACR"), ("accuracy", "mAcc")):

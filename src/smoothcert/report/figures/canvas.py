@@ -1,7 +1,4 @@
-"""Create and save matplotlib figures; saving the same figure again writes the same bytes.
-
-The extra `plots` installs matplotlib.
-"""
+"""Create and save matplotlib figures; the same commands write the same bytes."""
 
 from __future__ import annotations
 
@@ -13,14 +10,8 @@ from typing import Any
 from smoothcert.errors import SmoothcertError, unknown_name
 from smoothcert.runtime.atomic_files import replacing
 
-SUFFIXES = (".pdf", ".svg", ".png")
-STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "smoothcert",
-    "pdf.fonttype": 42,
-    "font.size": 9.0,
-    "axes.titlesize": 9.0,
-    "legend.fontsize": 7.5,
-}
+STYLE: dict[Any, Any] = {"svg.hashsalt": "smoothcert", "pdf.fonttype": 42}
+STYLE |= {"font.size": 9.0, "axes.titlesize": 9.0, "legend.fontsize": 7.5}
 _NO_DATE: Mapping[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {}}
 
 
@@ -34,6 +25,14 @@ def new_figure(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def save_all(figure: Any, stem: Path) -> list[Path]:
+    """Write a figure as PDF, SVG and PNG, named after `stem`; return the paths."""
+    paths = [stem.with_name(stem.name + suffix) for suffix in (".pdf", ".svg", ".png")]
+    for path in paths:
+        save_figure(figure, path)
+    return paths
 
 
 def save_figure(figure: Any, path: Path) -> None:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from smoothcert.report.figures.plots import Curves, Distributions, Panel, Point, Tradeoff, write_figure
-from smoothcert.report.sources import Run, paper_places, recipe_of
+from smoothcert.report.figures.canvas import save_all
+from smoothcert.report.figures.plots import Curves, Distributions, Panel, Point, Tradeoff, draw_panels
+from smoothcert.report.sources import Run, paper_places
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.beyond_acr import vote_shares_of
 from smoothcert.report.tables.formats import dataset_title
@@ -18,12 +19,9 @@ _SIGMAS = (0.25, 0.5, 1.0)
 
 
 def write_figures(runs: Sequence[Run], folder: Path, *, paper: bool = False) -> list[Path]:
-    """Write all figures for the runs as PDF, SVG and PNG; return the paths.
-
-    `paper` adds the paper's numbers to the trade-off panels.
-    """
+    """Write all figures for the runs; return the paths. `paper` adds the paper's numbers to the trade-off panels."""
     figures = own_figures(runs) | paper_figures(runs, paper=paper)
-    return [path for name, panels in figures.items() for path in write_figure(panels, folder / name)]
+    return [path for name, panels in figures.items() for path in save_all(draw_panels(panels), folder / name)]
 
 
 def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
@@ -33,12 +31,11 @@ def own_figures(runs: Sequence[Run]) -> dict[str, list[Panel]]:
         members = [run for run in runs if run.entry.group == (dataset, sigma)]
         members.sort(key=lambda run: method_rank(run.entry.method))
         name = f"certified-accuracy-{file_name(dataset or 'unknown')}-{sigma:.2f}"
-        curves = {_escape(with_symbols(run.entry.title)): run.entry.results for run in members}
-        title = dataset_title(dataset) if dataset else ""
-        title = rf"{_escape(title)}, $\sigma={sigma:.2f}$"
-        figures[name] = [Curves(title, curves)]
-        shares = {_escape(with_symbols(run.entry.title)): vote_shares_of(run) for run in members}
-        if known := {name: values for name, values in shares.items() if values is not None}:
+        titled = {_escape(with_symbols(run.entry.title)): run for run in members}
+        title = rf"{_escape(dataset_title(dataset)) if dataset else ''}, $\sigma={sigma:.2f}$"
+        figures[name] = [Curves(title, {label: run.entry.results for label, run in titled.items()})]
+        shares = {label: vote_shares_of(run) for label, run in titled.items()}
+        if known := {label: values for label, values in shares.items() if values is not None}:
             figures[f"p-a-{file_name(dataset or 'unknown')}-{sigma:.2f}"] = [Distributions(title, known)]
     return figures
 
@@ -57,7 +54,7 @@ def paper_figures(runs: Sequence[Run], *, paper: bool = False) -> dict[str, list
 
 def _ablation(runs: Sequence[Run], table: str, symbol: str) -> list[Panel]:
     """Return a panel with one curve per row of an ablation table, if at least two rows have runs."""
-    results = {recipe_of(run): run.entry.results for run in reversed(runs)}
+    results = {run.recipe: run.entry.results for run in reversed(runs)}
     rows = paper_tables()[table].rows
     curves = {setup.replace("lambda", r"$\lambda$"): results[recipe] for recipe, setup in rows if recipe in results}
     return [Curves(f"effect of {symbol}", curves)] if len(curves) > 1 else []
@@ -75,7 +72,7 @@ def _methods(runs: Sequence[Run], dataset: str) -> list[Panel]:
             for run in reversed(runs)
             if run.entry.group == (dataset, sigma)
             and run.entry.method in PAPER_METHODS
-            and recipe_of(run) not in paper_places()
+            and run.recipe not in paper_places()
         }
         ordered = {name: members[name] for name in PAPER_METHODS.values() if name in members}
         panels += [Curves(rf"$\sigma={sigma:.2f}$", ordered)] if ordered else []
@@ -87,7 +84,7 @@ def _tradeoff(runs: Sequence[Run], radii: Sequence[float | None], paper: bool) -
 
     Robustness is ACR where the radius is None. Return no panels unless some method has runs with several settings.
     """
-    entries = {recipe_of(run): run.entry for run in reversed(runs)}
+    entries = {run.recipe: run.entry for run in reversed(runs)}
     table = paper_tables()["tradeoff"]
     lines: dict[str, list[Point]] = {}
     for recipe, setup in table.rows:

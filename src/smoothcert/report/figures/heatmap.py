@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from smoothcert.report.corrupted.means import KINDS
 from smoothcert.report.corrupted.results import CorruptedResults
-from smoothcert.report.figures.canvas import new_figure, save_figure
+from smoothcert.report.figures.canvas import new_figure
 from smoothcert.report.page.heatmap import corruption_maps, heat_map
 from smoothcert.report.palette import HEAT
 
 
-def draw_heat_map(networks: Sequence[CorruptedResults], path: Path) -> None:
+def draw_heat_map(networks: Sequence[CorruptedResults]) -> Any:
     """Draw the first heat map that the report page shows for these networks, with the numbers in the cells.
 
-    The heat map shows the ACR of one network at several severities, or of several networks at one severity. The file
-    may have any type that matplotlib supports.
+    The heat map shows the ACR of one network at several severities, or of several networks at one severity.
     """
     title, values = next(iter(corruption_maps(networks).items()))
     shown = heat_map(title, {key: value for key, value in values.items() if key[0] != "mean (paper)"})
@@ -37,7 +35,7 @@ def draw_heat_map(networks: Sequence[CorruptedResults], path: Path) -> None:
     axes.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows], fontsize=8)
     axes.set_title(title)
     figure.colorbar(image, ax=axes, fraction=0.08)
-    save_figure(figure, path)
+    return figure
 
 
 def _color_map() -> Any:

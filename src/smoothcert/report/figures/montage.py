@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothcert.errors import UsageError
-from smoothcert.report.figures.canvas import new_figure, save_figure
+from smoothcert.report.figures.canvas import new_figure
 
 if TYPE_CHECKING:
     from smoothcert.data import ImageData
@@ -43,8 +43,8 @@ def _picture(data: ImageData, row: int) -> Picture:
     return np.moveaxis(np.asarray(data.subset([row]).images)[0], 0, -1)
 
 
-def draw_montage(pictures: Mapping[str, Picture], path: Path, columns: int = 4) -> None:
-    """Draw images in a grid, each below its name, and save them as a file of any type that matplotlib supports."""
+def draw_montage(pictures: Mapping[str, Picture], columns: int = 4) -> Any:
+    """Draw images in a grid, each below its name."""
     rows = -(-len(pictures) // columns)
     figure = new_figure(1.25 * columns, 1.45 * rows)
     grid = figure.subplots(rows, columns, squeeze=False)
@@ -56,4 +56,4 @@ def draw_montage(pictures: Mapping[str, Picture], path: Path, columns: int = 4) 
             edge.set(color="#bbbbbb", linewidth=0.5)
         axes.imshow(picture.squeeze(), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         axes.set_title(name.replace("_", " "), fontsize=8, pad=3)
-    save_figure(figure, path)
+    return figure

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcert.report.figures.canvas import STYLE, SUFFIXES, new_figure, save_figure
+from smoothcert.report.figures.canvas import STYLE, new_figure, save_figure
 from smoothcert.report.palette import LIGHT, METHOD_COLORS
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.paper_numbers import PAPER_METHODS, PaperRow
@@ -26,12 +27,49 @@ _STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1))
 _MARKERS = "osD^vPX"
 
 
+T = TypeVar("T")
+
+
+class Panel(Protocol):
+    """A plot that `draw_panels` places beside others."""
+
+    def draw(self, axes: Any) -> None:
+        """Draw the plot."""
+
+
 @dataclass(frozen=True)
 class Curves:
     """A panel of certified accuracy by radius; `curves` maps the name of a curve to its results."""
 
     title: str
     curves: Mapping[str, Results]
+
+    def draw(self, axes: Any) -> None:
+        """Draw a curve per result, up to the largest radius."""
+        last = max(float(results.radius.max()) for results in self.curves.values())
+        radii = np.linspace(0, max(last, 0.05) * 1.03, 500)
+        for name, results, index, dashes in _styled(self.curves):
+            accuracy = 100 * certified_accuracy(results.radius, results.correct, radii)
+            axes.plot(radii, accuracy, label=name, color=_COLORS[index], linestyle=dashes, linewidth=1.4)
+        axes.set(xlabel=r"$\ell_2$ radius", ylabel="certified accuracy (%)", title=self.title)
+        axes.set(xlim=(0, radii[-1]), ylim=(0, 100))
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """A panel of cumulative distributions of p_A; `curves` maps the name of a curve to the p_A of each image."""
+
+    title: str
+    curves: Mapping[str, NDArray[np.float64]]
+
+    def draw(self, axes: Any) -> None:
+        """Draw a curve per distribution."""
+        p = np.linspace(0, 1, 501)
+        for name, shares, index, dashes in _styled(self.curves):
+            share = 100 * share_up_to(shares, p)
+            axes.plot(p, share, label=name, color=_COLORS[index], linestyle=dashes, linewidth=1.4)
+        axes.set(xlabel="$p_A$", ylabel="images with at most this $p_A$ (%)", title=self.title)
+        axes.set(xlim=(0, 1), ylim=(0, None))
 
 
 @dataclass(frozen=True)
@@ -42,59 +80,58 @@ class Point:
     setting: str = ""
     paper: PaperRow | None = None
 
+    def place(self, radius: float | None) -> tuple[float, float]:
+        """Return clean accuracy, and certified accuracy at `radius` or, if it is None, ACR; accuracies in percent."""
+        results = self.results
+        clean, robust = 100 * certified_accuracy(results.radius, results.correct, [0.0, radius or 0.0])
+        acr = average_certified_radius(results.radius, results.correct)
+        return float(clean), acr if radius is None else float(robust)
+
+    def paper_place(self, radius: float | None) -> tuple[float, float] | None:
+        """Return the same numbers from the paper, or None if it does not state them."""
+        if self.paper is None or not {0.0, radius or 0.0} <= set(self.paper.accuracy):
+            return None
+        return self.paper.accuracy[0.0], self.paper.acr if radius is None else self.paper.accuracy[radius]
+
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """A panel of robustness against clean accuracy, with one line per method.
+    """A panel of robustness against clean accuracy, with one line per method."""
 
-    Robustness is certified accuracy at `radius`, or ACR if `radius` is None.
-    """
-
-    radius: float | None
+    radius: float | None  # of the certified accuracy; None stands for ACR
     lines: Mapping[str, Sequence[Point]]
 
-
-@dataclass(frozen=True)
-class Distributions:
-    """A panel of cumulative distributions of p_A; `curves` maps the name of a curve to the p_A of each image."""
-
-    title: str
-    curves: Mapping[str, NDArray[np.float64]]
-
-
-Panel = Curves | Tradeoff | Distributions
+    def draw(self, axes: Any) -> None:
+        """Draw a line per method, and rings for the paper's numbers."""
+        rings: list[tuple[Any, dict[str, Any]]] = []
+        for name, line, index, dashes in _styled(self.lines):
+            style: dict[str, Any] = {"color": _COLORS[index], "marker": _MARKERS[index]}
+            places = [point.place(self.radius) for point in line]
+            axes.plot(*zip(*places, strict=True), label=name, linestyle=dashes, linewidth=1.2, markersize=4, **style)
+            printed = [place for point in line if (place := point.paper_place(self.radius))]
+            rings += [(printed, style)] if printed else []
+        for printed, style in rings:
+            axes.plot(*zip(*printed, strict=True), markersize=6.5, fillstyle="none", linestyle="", **style)
+        if rings:
+            axes.plot([], [], "o", color="gray", markersize=6.5, fillstyle="none", label="paper")
+        robust = "ACR" if self.radius is None else f"certified acc. at r = {self.radius:.1f} (%)"
+        axes.set(xlabel="clean accuracy (%)", ylabel=robust)
 
 
 def plot_certified_accuracy(entries: Sequence[Entry], path: Path, title: str = "") -> None:
-    """Plot certified accuracy against radius, one curve per entry, and save the figure.
-
-    The suffix of `path` selects one of the formats that matplotlib supports.
-    """
-    save_figure(_draw([Curves(title, {entry.name: entry.results for entry in entries})], (5.2, 3.6)), path)
+    """Plot certified accuracy against radius, one curve per entry, and save it in the format of the path's suffix."""
+    save_figure(draw_panels([Curves(title, {entry.name: entry.results for entry in entries})], (5.2, 3.6)), path)
 
 
-def write_figure(panels: Sequence[Panel], stem: Path) -> list[Path]:
-    """Draw panels side by side and write them as PDF, SVG and PNG; return the paths."""
-    figure = _draw(panels, (2.9 * len(panels), 2.7) if len(panels) > 1 else (4.2, 3.2))
-    paths = [stem.with_name(stem.name + suffix) for suffix in SUFFIXES]
-    for path in paths:
-        save_figure(figure, path)
-    return paths
-
-
-def _draw(panels: Sequence[Panel], size: tuple[float, float]) -> Any:
-    figure = new_figure(*size)
+def draw_panels(panels: Sequence[Panel], size: tuple[float, float] | None = None) -> Any:
+    """Return a figure with the panels side by side; the size is in inches."""
+    figure = new_figure(*(size or ((2.9 * len(panels), 2.7) if len(panels) > 1 else (4.2, 3.2))))
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
         for number, panel in enumerate(panels):
             axes = figure.add_subplot(1, len(panels), number + 1)
-            if isinstance(panel, Curves):
-                _draw_curves(axes, panel)
-            elif isinstance(panel, Distributions):
-                _draw_distributions(axes, panel)
-            else:
-                _draw_tradeoff(axes, panel)
+            panel.draw(axes)
             axes.grid(alpha=0.3, linewidth=0.6)
         _add_legend(figure)
         _label_settings(figure, panels)
@@ -108,13 +145,13 @@ def _add_legend(figure: Any) -> None:
     """
     lines = [axes.get_legend_handles_labels() for axes in figure.axes]
     named = {name: handle for handles, names in lines for handle, name in zip(handles, names, strict=True)}
-    most = max((len(names) for _, names in lines), default=0)
+    most = max(len(names) for _, names in lines)
     if most == len(named) and (len(lines) > 1 or most > 4):
         _add_legend_below(figure, named)
-        return
-    for axes in figure.axes:
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(frameon=False)
+    else:
+        for axes in figure.axes:
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(frameon=False)
 
 
 def _add_legend_below(figure: Any, named: Mapping[str, Any]) -> None:
@@ -131,22 +168,20 @@ def _add_legend_below(figure: Any, named: Mapping[str, Any]) -> None:
     figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + 0.16 * max(0, rows - 3))
 
 
-def _line_styles(names: Iterable[str]) -> list[tuple[int, Any]]:
-    """Return a color index and a dash pattern for each curve.
+def _styled(lines: Mapping[str, T]) -> Iterator[tuple[str, T, int, Any]]:
+    """Yield name and value of each line, with the index of its color and marker, and its dash pattern.
 
     A method has the same color in every figure. Its variants share this color and differ in dashes. Other runs get
     colors that no method in the plot uses or, if none are left, any colors.
     """
-    methods = [_method_index(name) for name in names]
-    free = [index for index in range(len(_COLORS)) if index not in methods] or list(range(len(_COLORS)))
-    others, styles, seen = 0, list[tuple[int, Any]](), Counter[int]()
-    for method in methods:
-        index = free[others % len(free)] if method is None else method
-        others += method is None
+    methods = [_method_index(name) for name in lines]
+    free = cycle([index for index in range(len(_COLORS)) if index not in methods] or range(len(_COLORS)))
+    seen = Counter[int]()
+    for (name, line), method in zip(lines.items(), methods, strict=True):
+        index = next(free) if method is None else method
         dashes = [_STYLES[index], *(style for style in _STYLES[:-1] if style != _STYLES[index])]
-        styles.append((index, dashes[seen[index] % len(dashes)]))
+        yield name, line, index, dashes[seen[index] % len(dashes)]
         seen[index] += 1
-    return styles
 
 
 def _method_index(name: str) -> int | None:
@@ -159,41 +194,6 @@ def _method_index(name: str) -> int | None:
         if re.match(rf"{re.escape(known)}(,| \(| \[|$)", name, re.IGNORECASE):
             return index % len(PAPER_METHODS)
     return None
-
-
-def _draw_curves(axes: Any, panel: Curves) -> None:
-    last = max(float(results.radius.max()) for results in panel.curves.values())
-    radii = np.linspace(0, max(last, 0.05) * 1.03, 500)
-    for (name, results), (index, dashes) in zip(panel.curves.items(), _line_styles(panel.curves), strict=True):
-        accuracy = 100 * certified_accuracy(results.radius, results.correct, radii)
-        axes.plot(radii, accuracy, label=name, color=_COLORS[index], linestyle=dashes, linewidth=1.4)
-    axes.set(xlabel=r"$\ell_2$ radius", ylabel="certified accuracy (%)", title=panel.title)
-    axes.set(xlim=(0, radii[-1]), ylim=(0, 100))
-
-
-def _draw_distributions(axes: Any, panel: Distributions) -> None:
-    p = np.linspace(0, 1, 501)
-    for (name, shares), (index, dashes) in zip(panel.curves.items(), _line_styles(panel.curves), strict=True):
-        axes.plot(p, 100 * share_up_to(shares, p), label=name, color=_COLORS[index], linestyle=dashes, linewidth=1.4)
-    axes.set(
-        xlabel="$p_A$", ylabel="images with at most this $p_A$ (%)", title=panel.title, xlim=(0, 1), ylim=(0, None)
-    )
-
-
-def _draw_tradeoff(axes: Any, panel: Tradeoff) -> None:
-    rings: list[tuple[Any, dict[str, Any]]] = []
-    for (name, line), (index, dashes) in zip(panel.lines.items(), _line_styles(panel.lines), strict=True):
-        style: dict[str, Any] = {"color": _COLORS[index], "marker": _MARKERS[index]}
-        places = [_coordinates(point.results, panel.radius) for point in line]
-        axes.plot(*zip(*places, strict=True), label=name, linestyle=dashes, linewidth=1.2, markersize=4, **style)
-        printed = [place for point in line if (place := _paper_coordinates(point.paper, panel.radius))]
-        rings += [(printed, style)] if printed else []
-    for printed, style in rings:
-        axes.plot(*zip(*printed, strict=True), markersize=6.5, fillstyle="none", linestyle="", **style)
-    if rings:
-        axes.plot([], [], "o", color="gray", markersize=6.5, fillstyle="none", label="paper")
-    robust = "ACR" if panel.radius is None else f"certified acc. at r = {panel.radius:.1f} (%)"
-    axes.set(xlabel="clean accuracy (%)", ylabel=robust)
 
 
 def _label_settings(figure: Any, panels: Sequence[Panel]) -> None:
@@ -209,7 +209,7 @@ def _label_settings(figure: Any, panels: Sequence[Panel]) -> None:
         taken: list[Any] = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in marks]
         taken += [legend.get_window_extent()] if (legend := axes.get_legend()) else []
         for point in points:
-            _label_point(axes, point.setting, _coordinates(point.results, panel.radius), taken)
+            _label_point(axes, point.setting, point.place(panel.radius), taken)
 
 
 def _label_point(axes: Any, text: str, place: Any, taken: list[Any]) -> None:
@@ -222,19 +222,3 @@ def _label_point(axes: Any, text: str, place: Any, taken: list[Any]) -> None:
             taken.append(box)
             return
         label.remove()
-
-
-def _coordinates(results: Results, radius: float | None) -> tuple[float, float]:
-    """Return clean accuracy, and certified accuracy at `radius` or, if `radius` is None, ACR.
-
-    Accuracies are in percent.
-    """
-    clean, robust = 100 * certified_accuracy(results.radius, results.correct, [0.0, radius or 0.0])
-    acr = average_certified_radius(results.radius, results.correct)
-    return float(clean), acr if radius is None else float(robust)
-
-
-def _paper_coordinates(paper: PaperRow | None, radius: float | None) -> tuple[float, float] | None:
-    if paper is None or 0.0 not in paper.accuracy or (radius is not None and radius not in paper.accuracy):
-        return None
-    return paper.accuracy[0.0], paper.acr if radius is None else paper.accuracy[radius]

@@ -18,7 +18,7 @@ def bundle(folder: Path) -> str:
     constants and functions.
     """
     sources = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.js"))}
-    needs = {name: {found["file"] for found in _IMPORT.finditer(source)} for name, source in sources.items()}
+    needs = {name: [found["file"] for found in _IMPORT.finditer(source)] for name, source in sources.items()}
     order = TopologicalSorter(needs).static_order()
     return "const modules = {};\n" + "".join(_as_function(name, sources) for name in order)
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from smoothcert.report.corrupted.results import CorruptedResults
+from smoothcert.report.groups import grouped
 from smoothcert.report.page.corruption_message import corruption_message, without_clean_run
 from smoothcert.report.page.gallery import Load, build_gallery
 from smoothcert.report.page.heatmap import HeatMapValues, heat_map
 from smoothcert.report.page.message import dataset_messages
-from smoothcert.report.page.paired_differences import compare_pairs
 from smoothcert.report.page.radius_grid import RadiusGrid, grid_for, image_codes, radius_counts
 from smoothcert.report.page.run_history import cost, training_curves
 from smoothcert.report.page.votes import Votes, read_estimation, vote_shares
@@ -24,6 +24,7 @@ from smoothcert.report.palette import METHOD_COLORS
 from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import TEXT_COLUMNS, TEXT_FORMATS, dataset_title, row_lines, sheet
+from smoothcert.report.tables.paired import compare_pairs
 from smoothcert.report.tables.paper_numbers import method_title, paper_row
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.runtime.typed_files import Json
@@ -31,11 +32,9 @@ from smoothcert.training.config import TrainConfig
 from smoothcert.training.method_options import known_methods
 
 _PATH = re.compile(r"""(?:(?<![^\s"'(=])(?:~|\.\.)?|\b[A-Za-z]:)[/\\](?:[^\s/\\"']+[/\\])+([^\s/\\"']*)""")
-SHARE_EDGES = (
-    *(tenth / 10 for tenth in range(10)),
-    *(0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 1.0),
-)
-"""Bin edges of the histograms of vote shares; bins are narrower near 1, where the radius grows without bound."""
+# Bin edges of the histograms of vote shares; bins are narrower near 1, where the radius grows without bound.
+_SHARE_EDGES = [tenth / 10 for tenth in range(10)]
+_SHARE_EDGES += [0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 1.0]
 
 _LONGEST_TEXT = 5000  # longer texts are encoded images
 
@@ -55,18 +54,12 @@ def build_content(
     grid = grid_for(entries)
     votes = [read_estimation(run.path, len(run.entry.results)) for run in runs]
     points = 100 if len(runs) <= 40 else 40
-    rivals = list(dict.fromkeys((entry.rivals, entry.image_set) for entry in entries))
+    rivals = list(dict.fromkeys(entry.rivals for entry in entries))
     described = [
-        _run_json(run, row, grid, run_votes)
-        | {"cells": _cells(row, table)}
-        | {
-            "setting": option,
-            "training": training_curves(run, points),
-            "rivals": rivals.index((run.entry.rivals, run.entry.image_set)),
-        }
+        _run_json(run, row, table, grid, run_votes)
+        | {"setting": option, "training": training_curves(run, points), "rivals": rivals.index(run.entry.rivals)}
         for run, row, run_votes, option in zip(runs, table.rows, votes, varied_options(runs), strict=True)
     ]
-    printed = sheet(table)
     content: Json = without_folders(
         {
             "radii": list(table.radii),
@@ -76,11 +69,14 @@ def build_content(
             "colors": METHOD_COLORS,
             "formats": {suffix: vars(form) for suffix, form in TEXT_FORMATS.items()},
             "textColumns": list(TEXT_COLUMNS),
-            "titles": printed.titles,
-            "shareEdges": list(SHARE_EDGES),
+            "titles": sheet(table).titles,
+            "shareEdges": _SHARE_EDGES,
             "grid": {"step": grid.step, "count": grid.count},
             "runs": described,
-            "pairs": [[a, b, _round(gap.value), _round(gap.standard_error)] for a, b, gap in compare_pairs(entries)],
+            "pairs": [
+                [a, b, float(f"{gap.value:.5g}"), float(f"{gap.standard_error:.5g}")]
+                for a, b, gap in compare_pairs(entries)
+            ],
             "images": _images_json(runs, grid),
             "gallery": build_gallery(runs, votes, load),
             "heatmaps": [heat_map(title, values) for title, values in corruptions.items()],
@@ -94,25 +90,15 @@ def varied_options(runs: Sequence[Run]) -> list[Json | None]:
 
     Each item contains the option's name and value; it is None unless exactly one numerical option varies.
     """
-    groups: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
-    for position, run in enumerate(runs):
-        if run.config and run.entry.method:
-            groups.setdefault((run.entry.method, run.entry.group), []).append((position, _all_options(run.config)))
+    options = {at: _all_options(run.config) for at, run in enumerate(runs) if run.config and run.entry.method}
     varied: list[Json | None] = [None] * len(runs)
-    for members in groups.values():
-        numbers = {key for _, options in members for key, value in options.items() if isinstance(value, int | float)}
-        differing = [key for key in sorted(numbers) if len({options.get(key) for _, options in members}) > 1]
-        for position, options in members:
-            if len(differing) == 1 and differing[0] in options:
-                varied[position] = {"name": differing[0], "value": options[differing[0]]}
+    for members in grouped(options, lambda at: (runs[at].entry.method, runs[at].entry.group)):
+        numbers = {key for at in members for key, value in options[at].items() if isinstance(value, int | float)}
+        differing = [key for key in numbers if len({options[at].get(key) for at in members}) > 1]
+        for at in members:
+            if len(differing) == 1 and differing[0] in options[at]:
+                varied[at] = {"name": differing[0], "value": options[at][differing[0]]}
     return varied
-
-
-def _cells(row: TableRow, table: Table) -> list[list[str]]:
-    """Return the cells that `smoothcert report --out` writes for a run and, if there are any, the paper's numbers."""
-    entry = row.entry
-    paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
-    return [[cell.text for cell in line] for line in row_lines(row, table, paper)]
 
 
 def _all_options(config: TrainConfig) -> Mapping[str, Any]:
@@ -121,12 +107,13 @@ def _all_options(config: TrainConfig) -> Mapping[str, Any]:
     return {**{name: option["default"] for name, option in options.items()}, **config.options}
 
 
-def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) -> Json:
+def _run_json(run: Run, row: TableRow, table: Table, grid: RadiusGrid, votes: Votes | None) -> Json:
     entry, results = run.entry, run.entry.results
     certified = results.predict >= 0
     outcomes = {"correct": results.correct, "wrong": certified & ~results.correct, "abstained": ~certified}
     paper = paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper)
     shares = vote_shares(results, votes, entry.sigma)
+    first = 0 if table.several_sets else 1  # as in `without_single_dataset`
     return {
         "label": with_symbols(entry.title),
         "name": with_symbols(entry.name),
@@ -148,11 +135,12 @@ def _run_json(run: Run, row: TableRow, grid: RadiusGrid, votes: Votes | None) ->
         "votes": None
         if shares is None
         else {"exact": votes is not None}
-        | {kind: np.histogram(shares[chosen], SHARE_EDGES)[0].tolist() for kind, chosen in outcomes.items()},
+        | {kind: np.histogram(shares[chosen], _SHARE_EDGES)[0].tolist() for kind, chosen in outcomes.items()},
         "paper": None
         if paper is None
         else {"acr": paper.acr, "accuracy": [[r, a] for r, a in sorted(paper.accuracy.items())]},
         "cost": cost(run, paper.hours if paper else None),
+        "cells": [[cell.text for cell in line[first:]] for line in row_lines(row, table, paper)],
     }
 
 
@@ -191,7 +179,3 @@ def without_folders(content: Any) -> Any:
     if isinstance(content, str) and len(content) < _LONGEST_TEXT:
         return _PATH.sub(r"\1", content)
     return content
-
-
-def _round(value: float) -> float:
-    return float(f"{value:.5g}")

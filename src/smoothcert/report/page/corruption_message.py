@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import reduce
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from smoothcert.dataset_names import canonical_name
 from smoothcert.report.corrupted.means import KINDS, Summary, summarize
 from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, on_shared_images, same_images
-from smoothcert.report.page.phrases import ahead_text, at_sigma
-from smoothcert.report.page.training_cost import Trained, cost_sentence
+from smoothcert.report.page.phrases import Trained, ahead_text, at_sigma, cost_sentence, listed
 from smoothcert.report.sources import Run
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.formats import dataset_title
@@ -37,6 +39,12 @@ def _clean_name(dataset: str | None) -> str:
     return canonical_name(dataset or "").removesuffix("-c")
 
 
+class _Network(NamedTuple):
+    results: CorruptedResults
+    acr: Summary
+    accuracy: Summary
+
+
 def corruption_message(networks: Sequence[CorruptedResults], runs: Sequence[Run] = ()) -> Json | None:
     """Return the message on corrupted images for the largest group of networks, or None if there are no networks.
 
@@ -46,91 +54,74 @@ def corruption_message(networks: Sequence[CorruptedResults], runs: Sequence[Run]
     if not networks:
         return None
     group = on_shared_images(max(corruption_groups(networks), key=len))
-    acr = [summarize(entry, "acr") for entry in group]
-    accuracy = [summarize(entry, "accuracy") for entry in group]
-    order = sorted(range(len(group)), key=lambda i: -acr[i].mean.value)
-    first, kinds = order[0], group[order[0]].corruptions
-    name = group[0].dataset or group[0].suite
-    where = dataset_title(name.removesuffix("-c")) + ("-C" if name.endswith("-c") else "")
-    where += f" ({at})" if (at := at_sigma([group[0].sigma])) else ""
-    sure = max(range(len(group)), key=lambda i: accuracy[i].mean.value)
-    lead = _corruption_lead(group[first], group[order[1]]) if len(group) > 1 else None
-    over = f", {ahead_text(lead, group[order[1]].name)}" if lead else ""
-    if len(group) > 1:
-        shared = f"the {len(group[0].images):,} images that all networks share"
-        over += f", on {shared}" if same_images(group) else ", on different images"
-    clean = _clean_accuracies({group[i].name: accuracy[i].clean for i in dict.fromkeys((first, sure))})
+    summarized = [_Network(entry, summarize(entry, "acr"), summarize(entry, "accuracy")) for entry in group]
+    first = max(summarized, key=lambda one: one.acr.mean.value)
+    sure = max(summarized, key=lambda one: one.accuracy.mean.value)
+    others = [one for one in summarized if one is not first]
+    name, dataset = first.results.name, first.results.dataset or first.results.suite
+    where = dataset_title(dataset.removesuffix("-c")) + ("-C" if dataset.endswith("-c") else "")
+    where += f" ({at})" if (at := at_sigma([first.results.sigma])) else ""
+    acr = f"{first.acr.mean.value:.3f} over {len(first.results.corruptions)} corruptions"
+    accuracy = f"{name} classifies {first.accuracy.mean.value:.1f} % of corrupted images correctly"
+    accuracy += "." if sure is first else f", {sure.results.name} {sure.accuracy.mean.value:.1f} %."
+    clean = {one.results.name: one.accuracy.clean for one in (first, sure)}
+    if None not in clean.values():
+        before = listed([f"{key} {value:.1f} %" for key, value in clean.items()])
+        accuracy += f" Before corruption, {before} of these images."
+    if not others:
+        details = [{"title": "Mean ACR", "text": f"{acr}."}, {"title": "Accuracy", "text": accuracy}]
+        return {"headline": f"Results of {name} on the corrupted images of {where}.", "details": details}
+    second = max(others, key=lambda one: one.acr.mean.value)
+    lead = _corruption_lead(first.results, second.results)
+    acr += f", {ahead_text(lead, second.results.name)}" if lead else ""
+    shared = f"the {len(group[0].images):,} images that all networks share"
+    acr += f", on {shared}" if same_images(group) else ", on different images"
     details = [
-        {"title": "Mean ACR", "text": f"{acr[first].mean.value:.3f} over {len(kinds)} corruptions{over}."},
-        {
-            "title": "Accuracy",
-            "text": f"{group[first].name} classifies {accuracy[first].mean.value:.1f} % of corrupted images correctly"
-            + ("." if sure == first else f", {group[sure].name} {accuracy[sure].mean.value:.1f} %.")
-            + clean,
-        },
+        {"title": "Mean ACR", "text": f"{acr}."},
+        {"title": "Accuracy", "text": accuracy},
+        {"title": "By corruption", "text": _by_corruption(first, others)},
+        {"title": "Training cost", "text": cost_sentence([_trained(one.results, runs) for one in (first, second)])},
     ]
-    if len(group) > 1:
-        others = {entry.name: summary for entry, summary in zip(group, acr, strict=True) if entry is not group[first]}
-        details.append({"title": "By corruption", "text": _by_corruption(group[first], acr[first], others)})
-        trained = [_trained(group[i], runs) for i in order[:2]]
-        details.append({"title": "Training cost", "text": cost_sentence(trained)})
-    several = f"{group[first].name} has the largest average certified radius on the corrupted images of {where}."
-    single = f"Results of {group[first].name} on the corrupted images of {where}."
-    return {"headline": several if len(group) > 1 else single, "details": details}
-
-
-def _clean_accuracies(percentages: Mapping[str, float | None]) -> str:
-    """Return a sentence about accuracy on the same images before corruption, empty if any accuracy is unknown."""
-    if None in percentages.values():
-        return ""
-    values = [f"{name} {percentage:.1f} %" for name, percentage in percentages.items()]
-    return f" Before corruption, {' and '.join(values)} of these images."
+    headline = f"{name} has the largest average certified radius on the corrupted images of {where}."
+    return {"headline": headline, "details": details}
 
 
 def _trained(network: CorruptedResults, runs: Sequence[Run]) -> Trained:
-    dataset = _clean_name(network.dataset)
-    key = dataset, network.method, network.sigma
+    key = _clean_name(network.dataset), network.method, network.sigma
     configs = [run.config for run in runs if (run.entry.dataset, run.entry.method, run.entry.sigma) == key]
     return Trained(network.name, *key, next(iter(configs), None))
 
 
-def _by_corruption(first: CorruptedResults, own: Summary, others: Mapping[str, Summary]) -> str:
-    """State on how many corruptions a network is best, and on which corruption it is furthest behind.
+def _by_corruption(first: _Network, others: Sequence[_Network]) -> str:
+    """State on how many corruptions a network is best, and where it is furthest behind, by values as printed."""
 
-    Values are compared as printed; equal values are ties.
-    """
-    digits = KINDS["acr"][-1]
-    gaps: dict[str, tuple[float, str]] = {}
-    for kind in first.corruptions:
-        rivals = {
-            name: summary.by_corruption[kind] for name, summary in others.items() if kind in summary.by_corruption
-        }
+    def printed(network: _Network, kind: str) -> str:
+        return f"{network.acr.by_corruption[kind]:{KINDS['acr'][-1]}}"
+
+    kinds, gaps = first.results.corruptions, {}
+    for kind in kinds:
+        rivals = [one for one in others if kind in one.acr.by_corruption]
         if rivals:
-            best = max(rivals, key=lambda name: rivals[name])
-            gap = float(f"{rivals[best]:{digits}}") - float(f"{own.by_corruption[kind]:{digits}}")
-            gaps[kind] = gap, f"{rivals[best]:{digits}} for {best}"
+            best = max(rivals, key=lambda one: one.acr.by_corruption[kind])
+            gaps[kind] = float(printed(best, kind)) - float(printed(first, kind)), best
     level = sum(gap == 0 for gap, _ in gaps.values())
-    wins = len(first.corruptions) - sum(gap >= 0 for gap, _ in gaps.values())
-    text = f"{first.name} has the largest ACR on {wins} of {len(first.corruptions)} corruptions"
+    wins = len(kinds) - sum(gap >= 0 for gap, _ in gaps.values())
+    text = f"{first.results.name} has the largest ACR on {wins} of {len(kinds)} corruptions"
     text += f" and ties for the best on {level}" if level else ""
     worst = max(gaps, key=lambda kind: gaps[kind][0], default=None)
     if worst is None or gaps[worst][0] <= 0:
         return f"{text}."
-    value = f"{own.by_corruption[worst]:{digits}} against {gaps[worst][1]}"
-    return f"{text}; it is furthest behind on {worst.replace('_', ' ')}, {value}."
+    best = gaps[worst][1]
+    against = f"{printed(first, worst)} against {printed(best, worst)} for {best.results.name}"
+    return f"{text}; it is furthest behind on {worst.replace('_', ' ')}, {against}."
 
 
 def _corruption_lead(first: CorruptedResults, second: CorruptedResults) -> Estimate | None:
     """Return the paired difference in mean ACR, over corruptions and images for which both networks have results."""
     keys = [key for key in first.parts if key in second.parts and key[0] in first.corruptions]
-    images = [np.intersect1d(first.parts[key].images, second.parts[key].images) for key in keys]
-    shared = images[0] if images else np.array([], dtype=np.int64)
-    for other in images[1:]:
-        shared = np.intersect1d(shared, other)
+    parts = [[network.parts[key] for key in keys] for network in (first, second)]
+    shared = reduce(np.intersect1d, [part.images for part in chain(*parts)]) if keys else ()
     if len(shared) < 2:
         return None
-    means = []
-    for network in (first, second):
-        radii = [part.radius[np.searchsorted(part.images, shared)] for key in keys if (part := network.parts[key])]
-        means.append(np.mean(radii, axis=0))
+    means = [np.mean([part.radius[np.isin(part.images, shared)] for part in own], axis=0) for own in parts]
     return normal_estimate(means[0] - means[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -88,12 +87,8 @@ def _verdicts(run: Run, indices: Sequence[int]) -> Json:
     results = run.entry.results
     row_of = {int(index): row for row, index in enumerate(results.idx)}
     rows = [row_of.get(index) for index in indices]
+    down = (np.floor(results.radius * 1000 + 1e-6) / 1000).tolist()  # tolerates rounding errors of up to 1e-9
     return {
-        "radius": [None if row is None else _round_down(float(results.radius[row])) for row in rows],
+        "radius": [None if row is None else down[row] for row in rows],
         "predict": [None if row is None else int(results.predict[row]) for row in rows],
     }
-
-
-def _round_down(radius: float) -> float:
-    """Round a radius down to three decimals, tolerating binary rounding errors of up to 1e-9."""
-    return math.floor(radius * 1000 + 1e-6) / 1000

@@ -8,9 +8,9 @@ from typing import Any
 from smoothcert.report.corrupted.means import KINDS, Summary, summarize
 from smoothcert.report.corrupted.results import CorruptedResults, corruption_groups, on_shared_images, same_images
 from smoothcert.report.corrupted.tables import paper_values
+from smoothcert.report.page.phrases import at_sigma
 from smoothcert.report.tables.paper_numbers import method_rank
 
-SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 HeatMapValues = Mapping[tuple[str, int | str], float]
 """Values by (corruption, severity) or, if there is a single severity, by (corruption, network)."""
 
@@ -36,8 +36,8 @@ def heat_map(title: str, results: HeatMapValues) -> dict[str, Any]:
 def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, HeatMapValues]:
     """Return heat maps of each measure by title: one per network, or a joint one for networks with a single severity.
 
-    Corruptions are in the suite's order, followed by corruptions that do not count toward the mean. A joint map shows
-    results on the images that its networks share; if they share none, the column titles state the numbers of images.
+    A joint map shows results on the images that its networks share; if there are none, its columns name the numbers of
+    images.
     """
     maps: dict[str, dict[tuple[str, int | str], float]] = {}
     columns = sorted(_columns(entries), key=lambda column: method_rank(column[0].method))
@@ -46,10 +46,9 @@ def corruption_maps(entries: Sequence[CorruptedResults]) -> Mapping[str, HeatMap
             summary = summarize(entry, kind)
             together = _one_severity(entry)
             printed = paper_values(entry, kind).get("mean") if not entry.missing else None
-            results = _by_network(entry, summary, name, printed) if together else _by_severity(entry, summary)
-            about = [] if together else [entry.name]
-            about += [f"{SIGMA} {entry.sigma:.2f}"] if entry.sigma else []
-            title = f"{measure}: {', '.join([*about, entry.dataset or entry.suite])}"
+            results = _by_network(entry, summary, name, printed) if together else _by_severity(summary)
+            about = ["" if together else entry.name, at_sigma([entry.sigma]), entry.dataset or entry.suite]
+            title = f"{measure}: {', '.join(filter(None, about))}"
             title += f", n = {entry.n:,}" if entry.n and (together or title in maps) else ""
             title += note
             maps.setdefault(title, {}).update(results)
@@ -61,14 +60,11 @@ def _one_severity(entry: CorruptedResults) -> bool:
 
 
 def _columns(entries: Sequence[CorruptedResults]) -> Iterator[tuple[CorruptedResults, str, str]]:
-    """Yield each network with its column title and a suffix for its map's title.
-
-    The results of networks in a joint map are restricted to the images that they share, if there are any.
-    """
+    """Yield each network, on the images of its joint map, with its column title and a suffix for its map's title."""
     for group in corruption_groups(entries):
         together = [entry for entry in group if _one_severity(entry)]
         shared = on_shared_images(together)
-        cut = not same_images(together) if together else False
+        cut = not same_images(together)
         even = cut and same_images(shared)
         note = f", {len(shared[0].images):,} shared images" if even else ""
         for entry in shared:
@@ -76,14 +72,13 @@ def _columns(entries: Sequence[CorruptedResults]) -> Iterator[tuple[CorruptedRes
         yield from ((entry, entry.name, "") for entry in group if not _one_severity(entry))
 
 
-def _by_severity(entry: CorruptedResults, summary: Summary) -> HeatMapValues:
-    names = [*entry.corruptions, *entry.held_out]
+def _by_severity(summary: Summary) -> HeatMapValues:
+    names = list(summary.by_corruption)
     return {cell: summary.cells[cell] for cell in sorted(summary.cells, key=lambda cell: names.index(cell[0]))}
 
 
 def _by_network(entry: CorruptedResults, summary: Summary, column: str, printed: float | None) -> HeatMapValues:
     """Return a network's column: corruptions that count toward the mean, then the mean, then other corruptions."""
+    rows, count = list(summary.by_corruption.items()), len(entry.corruptions)
     means = [("mean", summary.mean.value)] + ([] if printed is None else [("mean (paper)", printed)])
-    rows = [(name, summary.by_corruption[name]) for name in (*entry.corruptions, *entry.held_out)]
-    rows[len(entry.corruptions) : len(entry.corruptions)] = means
-    return {(name, column): value for name, value in rows}
+    return {(name, column): value for name, value in [*rows[:count], *means, *rows[count:]]}

@@ -1,8 +1,4 @@
-"""Choose the test images in the report page's gallery.
-
-All runs of a dataset share one set of images. Images that are candidates of several runs are preferred, which keeps a
-page of many runs small.
-"""
+"""Choose the test images in the report page's gallery; a page of many runs stays small, as they share images."""
 
 from __future__ import annotations
 
@@ -22,26 +18,20 @@ Picks = dict[str, list[int]]
 
 
 def candidates(results: Results) -> Picks:
-    """Return the candidate rows of each kind in `KINDS`, most interesting first.
-
-    The candidates are the correct images with the largest and with the smallest radii, the wrong images with the
-    largest radii (2 % of all images for each of these kinds, at least 8), and all abstentions. The most robust images
-    include all ties for the largest radius.
-    """
-    correct = np.flatnonzero(results.correct & (results.predict >= 0))
+    """Return the rows of each kind in `KINDS` that may be shown, most interesting first."""
+    ascending = np.argsort(results.radius, kind="stable")
+    correct = ascending[(results.correct & (results.predict >= 0))[ascending]]
     wrong = np.flatnonzero(~results.correct & (results.predict >= 0))
-    ascending = correct[np.argsort(results.radius[correct], kind="stable")]
     few = max(_MAX_IMAGES, round(_EXTREME * len(results)))
     # Many images share the largest radius that n noise samples allow: all of them are equally interesting.
-    largest = results.radius[ascending[-1]] if len(ascending) else 0.0
-    ties = int((results.radius[ascending] == largest).sum())
+    ties = int((results.radius[correct] == results.radius[correct].max(initial=0.0)).sum())
     picks = {
-        "most robust": ascending[::-1][: max(few, ties)],
-        "least robust": ascending[:few],
+        "most robust": correct[::-1][: max(few, ties)],
+        "least robust": correct[:few],
         "wrong": wrong[np.argsort(-results.radius[wrong], kind="stable")][:few],
         "abstained": np.flatnonzero(results.predict < 0),
     }
-    return {kind: [int(row) for row in rows] for kind, rows in picks.items()}
+    return {kind: rows.tolist() for kind, rows in picks.items()}
 
 
 def choose(runs: Sequence[Results], room: int) -> list[Picks]:

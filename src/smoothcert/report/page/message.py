@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from smoothcert.report.page.phrases import SIGMA, ahead_text, at_sigma, listed
-from smoothcert.report.page.training_cost import Trained, cost_sentence
+from smoothcert.report.page.phrases import SIGMA, Trained, ahead_text, at_sigma, cost_sentence, listed
 from smoothcert.report.sources import Run
 from smoothcert.report.symbols import with_symbols
 from smoothcert.report.tables.formats import dataset_title
@@ -35,16 +34,21 @@ def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Seq
     messages = []
     for dataset in dict.fromkeys(row.entry.dataset for row in table.rows):
         rows = comparable_rows(table, dataset)
-        leads, best = leads_by_sigma(rows), best_by_radius(rows, table.radii)
+        leads, best, names = leads_by_sigma(rows), best_by_radius(rows, table.radii), absent.get(dataset or "", ())
+        lacking = f" {listed(names)} {'has' if len(names) == 1 else 'have'} no run on clean images here."
         messages.append(
             {
                 "dataset": dataset,
-                "headline": _headline(leads, dataset) + _without_clean_run(absent.get(dataset or "", ())),
+                "headline": _headline(leads, dataset) + (lacking if names else ""),
                 "details": [
-                    *_acr_lines(leads),
-                    *_clean_sentence(leads),
-                    *_cost_sentence(leads, configs),
-                    *_radius_sentence(best),
+                    {"title": title, "text": text}
+                    for title, text in (
+                        ("ACR", _acr_lines(leads)),
+                        ("Clean accuracy", _clean_sentence(leads)),
+                        ("Training cost", _cost_sentence(leads, configs)),
+                        ("Most images certified", _radius_sentence(best)),
+                    )
+                    if text
                 ],
                 "compared": [positions[id(row)] for row in rows],
                 "images": len(rows[0].entry.results),
@@ -62,10 +66,6 @@ def dataset_messages(table: Table, runs: Sequence[Run], absent: Mapping[str, Seq
             }
         )
     return messages
-
-
-def _without_clean_run(names: Sequence[str]) -> str:
-    return f" {listed(names)} {'has' if len(names) == 1 else 'have'} no run on clean images here." if names else ""
 
 
 def _missing_runs(rows: Sequence[TableRow]) -> list[str]:
@@ -101,7 +101,7 @@ def _headline(leads: Sequence[Lead], dataset: str | None) -> str:
     return f"Largest average certified radius{where}: {listed(parts)}."
 
 
-def _acr_lines(leads: Sequence[Lead]) -> list[Json]:
+def _acr_lines(leads: Sequence[Lead]) -> str:
     """Return a line per noise level: the run with the largest ACR, and its lead over the best run of another method."""
     lines = []
     for lead in leads:
@@ -110,10 +110,10 @@ def _acr_lines(leads: Sequence[Lead]) -> list[Json]:
             text += f", {ahead_text(lead.ahead, _name(lead.second))}"
             text += "" if lead.significant else ", not significant"
         lines.append(f"{at}: {text}" if (at := at_sigma([lead.first.entry.sigma])) else text)
-    return [{"title": "ACR", "text": "\n".join(lines)}]
+    return "\n".join(lines)
 
 
-def _clean_sentence(leads: Sequence[Lead]) -> list[Json]:
+def _clean_sentence(leads: Sequence[Lead]) -> str:
     lead = max(leads, key=lambda lead: (lead.cleaner.value if lead.cleaner else 0.0, lead.first.acr.value))
     first, clean = lead.first, lead.clean
     own, most = (f"{clean_accuracy(row):.1f}" for row in (first, clean))
@@ -124,12 +124,12 @@ def _clean_sentence(leads: Sequence[Lead]) -> list[Json]:
     else:
         costs = ": a larger radius costs clean accuracy" if lead.costs_accuracy else ", not significantly more"
         text += f", {_name(clean)} {most} %{costs}"
-    return [{"title": "Clean accuracy", "text": f"{text}."}]
+    return f"{text}."
 
 
-def _radius_sentence(best: Sequence[BestAt]) -> list[Json]:
-    if not best or all(at.second is None for at in best):
-        return []
+def _radius_sentence(best: Sequence[BestAt]) -> str:
+    if all(at.second is None for at in best):
+        return ""
     parts = []
     for name, group in groupby(best, key=_winners):
         members = list(group)
@@ -137,7 +137,7 @@ def _radius_sentence(best: Sequence[BestAt]) -> list[Json]:
         where = f"r = {first:.2f}" if first == last else f"r = {first:.2f} to {last:.2f}"
         parts.append(f"{name} at {where}")
     each = f", each with its best {SIGMA}" if len({at.first.entry.sigma for at in best}) > 1 else ""
-    return [{"title": "Most images certified", "text": f"{'; '.join(parts)}{each}."}]
+    return f"{'; '.join(parts)}{each}."
 
 
 def _winners(at: BestAt) -> str:
@@ -146,13 +146,13 @@ def _winners(at: BestAt) -> str:
     return listed([_name(row) for row in (at.first, at.second if level else None) if row])
 
 
-def _cost_sentence(leads: Sequence[Lead], configs: Mapping[int, TrainConfig | None]) -> list[Json]:
+def _cost_sentence(leads: Sequence[Lead], configs: Mapping[int, TrainConfig | None]) -> str:
     """Compare the training costs of the best and the second-best method, at the noise level with the largest ACR."""
     lead = max(leads, key=lambda lead: (lead.second is not None, lead.first.acr.value))
     if lead.second is None:
-        return []
+        return ""
     trained = [
         Trained(_name(row), row.entry.dataset, row.entry.method, row.entry.sigma, configs[id(row)])
         for row in (lead.first, lead.second)
     ]
-    return [{"title": "Training cost", "text": cost_sentence(trained)}]
+    return cost_sentence(trained)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from smoothcert.report.tables.entries import Entry
 from smoothcert.results.records import Results
 
-_DIVISIONS = (64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4, 2, 1)
+_STEPS = [0.25 / parts for parts in (64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4, 2, 1)]
 _MAX_STEPS = 250  # so that the code of an image fits into a byte
 
 
@@ -44,10 +44,8 @@ def choose_grid(largest: float) -> RadiusGrid:
     (RadiusGrid(step=0.00390625, count=245), 0.015625)
     """
     largest = max(largest, 0.25)
-    for division in _DIVISIONS:
-        if largest * 4 * division < _MAX_STEPS - 1:
-            return RadiusGrid(0.25 / division, math.floor(largest * 4 * division) + 2)
-    step = 0.25 * math.ceil(largest * 4 / (_MAX_STEPS - 2))
+    coarse = 0.25 * math.ceil(largest * 4 / (_MAX_STEPS - 2))
+    step = next((step for step in _STEPS if largest / step < _MAX_STEPS - 1), coarse)
     return RadiusGrid(step, math.floor(largest / step) + 2)
 
 
@@ -58,7 +56,8 @@ def grid_for(entries: Sequence[Entry]) -> RadiusGrid:
 
 def radius_counts(results: Results, grid: RadiusGrid, chosen: NDArray[np.bool_]) -> list[int]:
     """Return, for each step of the grid, the number of chosen images with a radius in this step."""
-    return [int(count) for count in np.bincount(grid.steps_of(results.radius[chosen]), minlength=grid.count)]
+    counts: list[int] = np.bincount(grid.steps_of(results.radius[chosen]), minlength=grid.count).tolist()
+    return counts
 
 
 def image_codes(results: Results, grid: RadiusGrid) -> NDArray[np.uint8]:

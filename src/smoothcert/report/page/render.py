@@ -16,6 +16,7 @@ from smoothcert.report.page.content import build_content, without_folders
 from smoothcert.report.page.corruption_message import without_clean_run
 from smoothcert.report.page.gallery import Load
 from smoothcert.report.page.heatmap import HeatMapValues
+from smoothcert.report.page.phrases import SIGMA, at_sigma, listed
 from smoothcert.report.page.run_history import provenance
 from smoothcert.report.palette import css_variables
 from smoothcert.report.sources import Run
@@ -81,9 +82,7 @@ def to_script(content: Any) -> str:
 
 
 def _about(run: Mapping[str, Any], *, several: bool) -> str:
-    """Describe a run by its noise level and, if there are several datasets, its dataset."""
-    sigma = [f"\N{GREEK SMALL LETTER SIGMA} {run['sigma']:.2f}"] if run["sigma"] else []
-    return " · ".join([*sigma, *([run["datasetName"]] if several else [])])
+    return " · ".join(part for part in (at_sigma([run["sigma"]]), run["datasetName"] if several else "") if part)
 
 
 def _summary(runs: Sequence[Mapping[str, Any]], absent: Mapping[str, Sequence[str]]) -> str:
@@ -91,11 +90,10 @@ def _summary(runs: Sequence[Mapping[str, Any]], absent: Mapping[str, Sequence[st
     parts = [f"{len(runs)} run{'s' if len(runs) != 1 else ''}"]
     parts += [", ".join(dict.fromkeys(run["datasetName"] for run in runs))]
     sigmas = sorted({run["sigma"] for run in runs if run["sigma"]})
-    parts += ["\N{GREEK SMALL LETTER SIGMA} " + ", ".join(f"{sigma:.2f}" for sigma in sigmas)] if sigmas else []
+    parts += [f"{SIGMA} " + ", ".join(f"{sigma:.2f}" for sigma in sigmas)] if sigmas else []
     counts = sorted({run["images"] for run in runs})
-    *most, last = (f"{count:,}" for count in counts)
-    images = " or ".join([", ".join(most), last] if most else [last])
-    images = images if len(counts) < 4 else f"{counts[0]:,} to {counts[-1]:,}"
+    few = listed([f"{count:,}" for count in counts], "or")
+    images = few if len(counts) < 4 else f"{counts[0]:,} to {counts[-1]:,}"
     names = [name for group in absent.values() for name in group]
     networks = f"{len(names)} network{'s' if len(names) != 1 else ''}"
     plus = [f"plus {networks} with results on corrupted images only: {', '.join(names)}"] if names else []

@@ -18,12 +18,11 @@ _NOT_CURVES = ("epoch", "seconds")
 
 def training_curves(run: Run, points: int = 100) -> Json | None:
     """Return training curves by name at up to `points` epochs (including the last); None if no epoch is recorded."""
-    epochs = list(run.epochs)
-    if not epochs:
+    if not run.epochs:
         return None
-    stride = -(-len(epochs) // points)
-    kept = epochs[::-1][::stride][::-1]
-    names = [key for key, value in epochs[-1].items() if key not in _NOT_CURVES and isinstance(value, int | float)]
+    stride = -(-len(run.epochs) // points)
+    kept = run.epochs[::-1][::stride][::-1]
+    names = [key for key, value in kept[-1].items() if key not in _NOT_CURVES and isinstance(value, int | float)]
     curves = {name: [_round(row.get(name)) for row in kept] for name in names}
     return {"epochs": [row.get("epoch") for row in kept], "curves": curves}
 
@@ -48,6 +47,8 @@ def provenance(run: Run, about: str) -> Json:
     results, settings = run.entry.results, run.entry.settings
     segments = results.about.get("segments") or [{}]
     last: Mapping[str, Any] = segments[-1]
+    options = dataclasses.asdict(run.config) if run.config else {}
+    options |= options.pop("options", {})
     files = [path for path in (run.path, counts_path(run.path), sidecar_path(run.path)) if path.is_file()]
     facts = {
         "dataset": " ".join(str(settings.get("data", {}).get(key, "")) for key in ("name", "split")).strip(),
@@ -65,17 +66,9 @@ def provenance(run: Run, about: str) -> Json:
         "label": with_symbols(run.entry.title),
         "about": about,
         "facts": {key: str(value) for key, value in facts.items() if value not in (None, "")},
-        "config": _configuration(run),
+        "config": {key: str(value) for key, value in options.items() if value != ""},
         "files": [{"name": path.name, "sha256": file_hash(path)} for path in files],
     }
-
-
-def _configuration(run: Run) -> dict[str, str]:
-    if run.config is None:
-        return {}
-    values = dataclasses.asdict(run.config)
-    options = values.pop("options")
-    return {key: str(value) for key, value in {**values, **options}.items() if value != ""}
 
 
 def _devices(segments: Any) -> str | None:

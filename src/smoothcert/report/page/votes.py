@@ -44,8 +44,7 @@ def read_estimation(path: Path, images: int) -> Votes | None:
 def vote_shares(results: Results, votes: Votes | None, sigma: float | None) -> NDArray[np.float64] | None:
     """Return p_A for each image: the share of votes for the certified class or, for abstentions, for the leading class.
 
-    Without votes, return the lower bound Phi(R / sigma) that follows from the radius (NaN for abstentions), or None if
-    the noise level is unknown too.
+    Without votes, return the bound Phi(R / sigma), NaN for abstentions; None if the noise level is unknown, too.
     """
     if votes is None:
         return np.where(results.predict >= 0, ndtr(results.radius / sigma), np.nan) if sigma else None

@@ -48,13 +48,13 @@ class Entry:
         return (self.dataset or "", self.sigma or 0.0)
 
     @property
-    def rivals(self) -> tuple[str, float, str]:
-        """Dataset, noise level and protocol: rows with equal values, on equal images, are ranked against each other."""
-        return (*self.group, self.protocol)
+    def rivals(self) -> tuple[Any, ...]:
+        """Dataset, noise level, protocol and images: rows with equal values are ranked against each other."""
+        return (*self.group, self.protocol, self.image_set)
 
     @cached_property
     def image_set(self) -> bytes:
-        """Key of the set of images: rows with equal keys can be ranked against each other."""
+        """Key that is equal for results on the same images."""
         return np.sort(self.results.idx).tobytes()
 
     @property
@@ -87,23 +87,23 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
     contain `dataset` and `sigma`, for files that do not state them.
     """
     settings = results.about.get("settings", {})
+    model = settings.get("model", {})
     file_name = _FILE_NAME.fullmatch(results.name)
     sigma = settings.get("sigma") or stated_sigma(results.name, given)
     if not settings and sigma and results.radius.max() > largest_radius(sigma, 10**7, 0.001) * 1.01:
         sigma = given.get("sigma")  # radii this large cannot come from the noise level in the file name
-    stated = settings.get("model", {}).get("method")
-    method = (stated or (file_name["method"] if file_name else results.name)).lower()
+    method = (model.get("method") or (file_name["method"] if file_name else results.name)).lower()
     method = ALIASES.get(method, method)
-    own = stated or _own_name(results)  # name of a method or model that is not in the paper
-    protocol = protocol_of(settings)
-    ensemble = settings.get("model", {}).get("ensemble")
+    own = model.get("method") or _own_name(results)  # name of a method or model that is not in the paper
+    protocol, ensemble, architecture = protocol_of(settings), model.get("ensemble"), model.get("architecture")
     label = name or method_title(method, own or results.name)
-    architecture = settings.get("model", {}).get("architecture")
     if architecture and not is_bundled(architecture) and not ensemble:  # a user's network, which is not in the paper
         own, method = f"{method} ({architecture})", ""
         label = name or f"{label}, {architecture}"
     if ensemble and not name:
-        label = f"{label}, {_describe_ensemble(ensemble)}"
+        members, consensus = ensemble["members"], ensemble.get("consensus")
+        label += f", ensemble of {members if isinstance(members, int) else len(members)}"
+        label += f", consensus {consensus}" if consensus else ""
     return Entry(
         results=results,
         name=f"{label} [{protocol}]" if protocol else label,
@@ -114,14 +114,3 @@ def describe(results: Results, name: str | None = None, **given: Any) -> Entry:
         alpha=settings.get("alpha"),
         protocol=protocol,
     )
-
-
-def _describe_ensemble(ensemble: Mapping[str, Any]) -> str:
-    """Describe an ensemble by its size and consensus; the paper has no row for ensembles.
-
-    >>> _describe_ensemble({"members": [{}, {}, {}], "consensus": 2})
-    'ensemble of 3, consensus 2'
-    """
-    members, consensus = ensemble["members"], ensemble.get("consensus")
-    count = members if isinstance(members, int) else len(members)
-    return f"ensemble of {count}" + (f", consensus {consensus}" if consensus else "")

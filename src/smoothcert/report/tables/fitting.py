@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from smoothcert.report.tables.formats import Cell, Lines, Sheet, dataset_title, sheet
-from smoothcert.report.tables.sparkline import curve_line
 from smoothcert.report.tables.table import Table, TableRow
+from smoothcert.results.records import Results
+from smoothcert.statistics.metrics import certified_accuracy
 
 _READABLE_NAME, _SHORTEST_NAME = 20, 12
+_BARS = " ▁▂▃▄▅▆▇█"
 
 
 def fit_table(table: Table, fits: Callable[[Sheet], bool], *, curves: bool = True) -> Sheet:
@@ -27,30 +31,20 @@ def fit_table(table: Table, fits: Callable[[Sheet], bool], *, curves: bool = Tru
 
 def _narrower(table: Table, curves: bool) -> Iterator[Sheet]:
     complete, radii = sheet(table), [f"{radius:.2f}" for radius in table.radii]
-    plain = complete
-    for change in (
-        lambda shown: shown,
-        lambda shown: _without(shown, _zero_columns(shown, radii)),
-        lambda shown: replace(_without(shown, ("images", "n")), note=sizes(table.rows)),
-        lambda shown: replace(_without(shown, ("dataset", "sigma")), headings=_headings(table)),
-    ):
-        plain = change(plain)
-        yield _with_curves(plain, table) if curves else plain
+    certified = complete.without(_zero_columns(complete, radii))
+    sized = replace(certified.without(["images", "n"]), note=_sizes(table.rows))
+    plain = replace(sized.without(["dataset", "sigma"]), headings=_headings(table))
+    for shown in (complete, certified, sized, plain):
+        yield _with_curves(shown, table) if curves else shown
     yield plain
     longest = max(len(row.entry.title) for row in table.rows)
     yield from (_with_short_names(plain, width) for width in range(longest - 1, _READABLE_NAME - 1, -1))
-    plain = _without(plain, ("+-",))
+    plain = plain.without(["+-"])
     yield from (_with_short_names(plain, width) for width in range(longest, _SHORTEST_NAME - 1, -1))
     plain = _with_short_names(plain, _SHORTEST_NAME)
     while len(left := [title for title in plain.titles if title in radii]) > 1:
-        plain = replace(_without(plain, left[1::2]), note=f"{plain.note} Not all radii fit this terminal.")
+        plain = replace(plain.without(left[1::2]), note=f"{plain.note} Not all radii fit this terminal.")
         yield plain
-
-
-def _without(shown: Sheet, titles: Sequence[str]) -> Sheet:
-    kept = [number for number, title in enumerate(shown.titles) if title not in titles]
-    groups = [[[line[number] for number in kept] for line in group] for group in shown.groups]
-    return replace(shown, titles=[shown.titles[number] for number in kept], groups=groups)
 
 
 def _zero_columns(shown: Sheet, radii: Sequence[str]) -> list[str]:
@@ -83,6 +77,12 @@ def short_name(name: str, width: int) -> str:
     return f"{method[:room]}..{comma}{rest}"
 
 
+def curve_line(results: Results, last: float) -> str:
+    """Draw certified accuracy from radius 0 to `last` as bars of eight heights; only exact zeros are blank."""
+    shares = certified_accuracy(results.radius, results.correct, np.linspace(0, last, 16))
+    return "".join(_BARS[max(round(8 * share), int(share > 0))] for share in shares.tolist())
+
+
 def _with_curves(shown: Sheet, table: Table) -> Sheet:
     """Add a column of sparklines, empty in the lines with the paper's numbers."""
     after, groups = shown.titles.index("method") + 1, []
@@ -106,8 +106,7 @@ def _headings(table: Table) -> tuple[str, ...]:
     return tuple(headings)
 
 
-def sizes(rows: Sequence[TableRow]) -> str:
-    """Return the numbers of images and noise samples as text."""
+def _sizes(rows: Sequence[TableRow]) -> str:
     images = sorted({len(row.entry.results) for row in rows}, reverse=True)
     samples = sorted({row.entry.n for row in rows if row.entry.n}, reverse=True)
     text = f"{' or '.join(f'{number:,}' for number in images)} images"

@@ -1,19 +1,18 @@
-"""Tables as plain text, Markdown, LaTeX, CSV or JSON."""
+"""Tables as plain text, Markdown, LaTeX or CSV."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from smoothcert.dataset_names import TITLES
 from smoothcert.errors import printable
 from smoothcert.report.tables.paper_numbers import PaperRow
-from smoothcert.report.tables.table import Table, TableRow, to_json
+from smoothcert.report.tables.table import Table, TableRow
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,12 @@ class Sheet:
         """Lines of all groups."""
         return [line for group in self.groups for line in group]
 
+    def without(self, titles: Collection[str]) -> Sheet:
+        """Return the table without the columns that have one of these titles."""
+        kept = [number for number, title in enumerate(self.titles) if title not in titles]
+        groups = [[[line[number] for number in kept] for line in group] for group in self.groups]
+        return replace(self, titles=[self.titles[number] for number in kept], groups=groups)
+
 
 @dataclass(frozen=True)
 class Annex:
@@ -68,17 +73,21 @@ def sheet(table: Table | Sheet) -> Sheet:
     radii = [f"{radius:.2f}" for radius in table.radii]
     linf = [f"l_inf {_fraction(epsilon)}" for epsilon in table.linf]
     difference = [f"ACR - {table.baseline}"] if table.baseline else []
-    dataset = ["dataset"] if table.several_sets else []
-    titles = [*dataset, "sigma", "method", "ACR", "+-", *radii, *linf, *difference, "images", "n"]
-    return Sheet(titles, [[line for row in group for line in row_lines(row, table)] for group in table.groups()])
+    titles = ["dataset", "sigma", "method", "ACR", "+-", *radii, *linf, *difference, "images", "n"]
+    groups = [[line for row in group for line in row_lines(row, table)] for group in table.groups()]
+    return without_single_dataset(Sheet(titles, groups), table)
+
+
+def without_single_dataset(printed: Sheet, table: Table) -> Sheet:
+    """Omit the column `dataset` unless the rows of `table` belong to several datasets."""
+    return printed if table.several_sets else printed.without(["dataset"])
 
 
 def row_lines(row: TableRow, table: Table, paper: PaperRow | None = None) -> Lines:
     """Return a line with a run's numbers and, if `paper` or `row.paper` is given, a line with the paper's numbers."""
     entry = row.entry
-    dataset = [Cell(dataset_title(entry.dataset))] if table.several_sets else []
     cells = [
-        *dataset,
+        Cell(dataset_title(entry.dataset)),
         Cell(f"{entry.sigma:.2f}" if entry.sigma else "?"),
         Cell(entry.title),
         Cell(f"{row.acr.value:.3f}", row.marks.get("acr", "")),
@@ -95,14 +104,14 @@ def row_lines(row: TableRow, table: Table, paper: PaperRow | None = None) -> Lin
         return [cells]
     accuracy = [paper.accuracy.get(round(radius, 6)) for radius in table.radii]
     accuracy += [paper.linf.get(epsilon) for epsilon in table.linf]
-    texts = ["", *([""] if dataset else []), "  paper", f"{paper.acr:.3f}", ""]
+    texts = ["", "", "  paper", f"{paper.acr:.3f}", ""]
     texts += ["" if value is None else f"{value:.1f}" for value in accuracy]
     texts += [""] * (len(cells) - len(texts))
     return [cells, [Cell(text, "paper") for text in texts]]
 
 
 def dataset_title(name: str | None) -> str:
-    """Return the display name of a dataset."""
+    """Return the display name of a dataset, `?` if it is unknown."""
     return TITLES.get(name or "", name or "?")
 
 
@@ -112,9 +121,9 @@ _MARKS = {"best": "*", "second": "_", "worse": "-", "": " "}
 def to_text(table: Table | Sheet) -> str:
     """Return an aligned table; `*` marks the best value of a column, `_` the second best, and `-` grayed values."""
     printed = sheet(table)
-    lines = aligned_lines(printed, _MARKS, "-")
-    texts = ["".join(text for text, _ in line).rstrip() for line in lines]
-    return "".join(f"{text}\n" for text in ([_one_line(printed.note)] if printed.note else []) + texts)
+    texts = [_one_line(printed.note)] if printed.note else []
+    texts += ["".join(text for text, _ in line).rstrip() for line in aligned_lines(printed, _MARKS, "-")]
+    return "".join(f"{text}\n" for text in texts)
 
 
 def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterator[list[tuple[str, str]]]:
@@ -147,48 +156,34 @@ def aligned_lines(printed: Sheet, marks: Mapping[str, str], dash: str) -> Iterat
 
 @dataclass(frozen=True)
 class TextFormat:
-    """Text format of tables, used for files and by the report page's buttons that copy the table.
+    """Text format of tables, used for files and by the report page's buttons that copy the table."""
 
-    Attributes:
-        head: Text before the titles; `{columns}` stands for one letter per column, l (left-aligned) or r.
-        row: Text before, between and after the cells of a line.
-        align: Cells for left- and for right-aligned columns in an additional line below the titles; empty for no line.
-        rule: Line above each group.
-        foot: Text at the end.
-        marks: Texts before and after a value with the mark "best", "second" or "worse".
-        escapes: Replacements of characters in cells.
-        titles: Replacements of words in titles.
-        quotes: If True, quote cells that contain a comma, quote or line break, and remove commas from numbers.
-    """
-
-    head: str = ""
-    row: tuple[str, str, str] = ("", "", "\n")
-    align: tuple[str, ...] = ()
-    rule: str = ""
+    head: str = ""  # before the titles; `{columns}` stands for one letter per column, l (left-aligned) or r
+    row: tuple[str, str, str] = ("", "", "\n")  # before, between and after the cells of a line
+    align: tuple[str, ...] = ()  # cells for left- and for right-aligned columns in a line below the titles
+    rule: str = ""  # above each group
     foot: str = ""
-    marks: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    escapes: Mapping[str, str] = field(default_factory=dict)
-    titles: Mapping[str, str] = field(default_factory=dict)
-    quotes: bool = False
+    marks: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # texts before and after a marked value
+    escapes: Mapping[str, str] = field(default_factory=dict)  # replacements of characters in cells
+    titles: Mapping[str, str] = field(default_factory=dict)  # replacements of words in titles
+    quotes: bool = False  # quote cells that contain a comma, quote or line break; remove commas from numbers
 
     def write(self, table: Table | Sheet) -> str:
         """Return a table in this format."""
         printed = sheet(table)
         left = [title in TEXT_COLUMNS for title in printed.titles]
-        columns = "".join("l" if text else "r" for text in left)
-        parts = [self.head.replace("{columns}", columns)]
-        parts.append(self._line([self._title(title) for title in printed.titles]))
+        parts = [self.head.replace("{columns}", "".join("l" if text else "r" for text in left))]
+        parts.append(self._line(map(self._title, printed.titles)))
         if self.align:
-            parts.append(self._line([self.align[0 if text else 1] for text in left]))
+            parts.append(self._line(self.align[0 if text else 1] for text in left))
         for group in printed.groups:
-            parts.append(self.rule)
-            parts += [self._line([self._cell(c, text) for c, text in zip(line, left, strict=True)]) for line in group]
+            parts += [self.rule, *(self._line(map(self._cell, line, left)) for line in group)]
         return "".join([*parts, self.foot])
 
     def _title(self, title: str) -> str:
         return " ".join(self.titles.get(word, self._escape(word)) for word in title.split(" "))
 
-    def _line(self, cells: Sequence[str]) -> str:
+    def _line(self, cells: Iterable[str]) -> str:
         before, between, after = self.row
         return before + between.join(cells) + after
 
@@ -219,13 +214,8 @@ TEXT_FORMATS = {
         marks={"best": ("\\textbf{", "}"), "second": ("\\underline{", "}"), "worse": ("\\textcolor{gray}{", "}")},
         escapes={"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
         | {letter: f"\\{letter}" for letter in "&%$#_{}"},
-        titles={
-            "l_inf": r"$\ell_\infty$",
-            "sigma": r"$\sigma$",
-            "+-": r"$\pm$",
-            "method": "Method",
-            "dataset": "Dataset",
-        },
+        titles={"l_inf": r"$\ell_\infty$", "sigma": r"$\sigma$", "+-": r"$\pm$"}
+        | {"method": "Method", "dataset": "Dataset"},
     ),
     ".csv": TextFormat(row=("", ",", "\n"), quotes=True),
 }
@@ -237,13 +227,9 @@ Markdown and LaTeX (with booktabs) print the best value in bold and underline th
 
 to_markdown = TEXT_FORMATS[".md"].write
 
-SHEET_FORMATS: dict[str, Callable[[Table | Sheet], str]] = {
+FORMATS: dict[str, Callable[[Table | Sheet], str]] = {
     ".txt": to_text,
     **{suffix: form.write for suffix, form in TEXT_FORMATS.items()},
-}
-FORMATS: dict[str, Callable[[Table], str]] = {
-    **SHEET_FORMATS,
-    ".json": lambda table: json.dumps(to_json(table), indent=2) + "\n",
 }
 """Writers by file extension."""
 

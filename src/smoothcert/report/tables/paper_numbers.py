@@ -7,6 +7,7 @@ Kim and Shin, AAAI 2023), one number per line.
 from __future__ import annotations
 
 import csv
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -31,22 +32,17 @@ ALIASES = {"cat-rs": "catrs", "cat_rs": "catrs", "cohen": "gaussian", "salman": 
 """Methods by the alternative names that published results files use."""
 
 _LINF_TABLE = "tab:l_infty_robustness"  # additional l_inf columns for rows of the main table
-_METRICS = ("acr", "certified_accuracy", "acr_std", "titanx_pascal_hours", "linf_certified_accuracy")
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A printed table row: ACR, and certified accuracy in percent by l2 radius.
-
-    Some tables add the standard deviation of ACR over seeds, the hours of training on a Titan X, and certified accuracy
-    by l_inf radius.
-    """
+    """A printed table row: ACR, certified accuracy in percent by l2 radius, and what only some tables have."""
 
     acr: float
     accuracy: Mapping[float, float]
-    acr_std: float | None = None
-    hours: float | None = None
-    linf: Mapping[float, float] = field(default_factory=dict)
+    acr_std: float | None = None  # over seeds
+    hours: float | None = None  # of training on a Titan X
+    linf: Mapping[float, float] = field(default_factory=dict)  # certified accuracy by l_inf radius
 
 
 def method_title(method: str | None, default: str = "") -> str:
@@ -88,7 +84,9 @@ def paper_row(
     if any(row["method"] == method for row in rows) or not setup:  # in ablation tables, every row has the method CAT-RS
         rows = [row for row in rows if row["method"] == method]
     rows = [row for row in rows if sigma and float(row["sigma"]) == sigma]
-    values = {name: {row["key"]: float(row["value"]) for row in rows if row["metric"] == name} for name in _METRICS}
+    values: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        values[row["metric"]][row["key"]] = float(row["value"])
     if not values["acr"]:
         return None
     return PaperRow(
@@ -115,7 +113,5 @@ def paper_corruptions(suite: str, method: str | None, kind: str) -> dict[str, fl
         if (row["dataset"], row["method"]) == (suite.replace("-", ""), method) and row["metric"] == f"corruption_{kind}"
     ]
     by_type = {row["key"]: float(row["value"]) for row in rows if row["setup"] in ("", "mean")}
-    by_severity = {
-        f"sev {row['setup']}": float(row["value"]) for row in rows if row["setup"].isdigit() and row["key"] == "mean"
-    }
-    return by_type | by_severity
+    severities = [row for row in rows if row["setup"].isdigit() and row["key"] == "mean"]
+    return by_type | {f"sev {row['setup']}": float(row["value"]) for row in severities}

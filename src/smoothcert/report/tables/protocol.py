@@ -14,18 +14,7 @@ if TYPE_CHECKING:
     from smoothcert.report.tables.entries import Entry
 
 _PUBLISHED_ALPHA = 0.001
-_STOP_FIELDS = {
-    "rule",
-    "radius",
-    "samples",
-    "seconds",
-    "confidence",
-    "radii",
-    "skip_wrong",
-    "images",
-    "looks",
-    "alphas",
-}
+_HANDLED = {"rule", "radius", "samples", "seconds", "confidence", "radii", "skip_wrong", "images", "looks", "alphas"}
 
 
 def protocol_of(settings: Mapping[str, Any]) -> str:
@@ -59,7 +48,7 @@ def _stopping_rule(stop: Mapping[str, Any], dataset: str | None) -> str:
         f"{stop['seconds']:g} s" if "seconds" in stop else "",
         "betting" if stop.get("confidence") == "betting" else "",
         "at " + " ".join(f"{radius:g}" for radius in radii) if radii and radii != list(radius_grid(dataset)) else "",
-        *(f"{key} {stop[key]}" for key in sorted(stop.keys() - _STOP_FIELDS)),  # options of newer versions
+        *(f"{key} {stop[key]}" for key in sorted(stop.keys() - _HANDLED)),  # options of newer versions
     ]
     return " ".join(part for part in parts if part)
 
@@ -70,10 +59,7 @@ def _cascade(cascade: Mapping[str, Any]) -> str:
 
 
 def check_comparable(entries: Sequence[Entry], *, linf: bool, paper: bool) -> None:
-    """Raise if the entries cannot share a table.
-
-    Protocols may differ, since the rows' names state them; with `paper`, all entries must use the published protocol.
-    """
+    """Raise if the entries cannot share a table, or not one with the paper's numbers; rows state their protocol."""
     norms = {entry.settings.get("norm", "l2") for entry in entries}
     if len(norms) > 1:
         raise UsageError(f"Radii in {' and '.join(sorted(norms))} cannot be in one table; report each norm separately.")

@@ -4,60 +4,33 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from smoothcert.report.tables.formats import Annex, Cell, Sheet, dataset_title
-from smoothcert.report.tables.paper_numbers import PaperRow
+from smoothcert.report.groups import grouped
+from smoothcert.report.tables.formats import Annex, Cell, Lines, Sheet, dataset_title
 from smoothcert.report.tables.table import TableRow
 
 
-@dataclass(frozen=True)
-class SeedRow:
-    """ACR of one method at one noise level over several seeds; `deviation` is the sample standard deviation."""
+def seed_annex(rows: Sequence[TableRow], *, several_sets: bool = False) -> Annex:
+    """Return a table of means over rows with the same dataset, noise level and name, beside the paper's numbers.
 
-    name: str
-    dataset: str | None
-    sigma: float | None
-    seeds: int
-    mean: float
-    deviation: float | None
-    paper: PaperRow | None
-
-
-def over_seeds(rows: Sequence[TableRow]) -> list[SeedRow]:
-    """Average the rows that share a dataset, noise level and name."""
-    seeds: dict[tuple[Any, str], list[TableRow]] = {}  # not groupby: rows of two settings may alternate
-    for row in rows:
-        seeds.setdefault((row.entry.group, row.entry.name), []).append(row)
-    averaged = []
-    for (_, name), members in seeds.items():
-        values = [row.acr.value for row in members]
-        deviation = statistics.stdev(values) if len(values) > 1 else None
-        entry, mean = members[0].entry, statistics.fmean(values)
-        averaged.append(SeedRow(name, entry.dataset, entry.sigma, len(values), mean, deviation, members[0].paper))
-    return averaged
-
-
-def seed_annex(rows: Sequence[SeedRow], *, several_sets: bool = False) -> Annex:
-    """Return the averages as a table, with the paper's numbers in its last columns."""
-    titles = [*(["dataset"] if several_sets else []), "sigma", "method", "seeds", "ACR", "+-", "paper", "+-"]
-    lines = [_cells(row)[not several_sets :] for row in rows]
-    return Annex(Sheet(titles, [lines]), [_to_json(row) for row in rows])
-
-
-def _cells(row: SeedRow) -> list[Cell]:
-    deviation = "" if row.deviation is None else f"{row.deviation:.4f}"
-    texts = [dataset_title(row.dataset), f"{row.sigma or 0:.2f}", row.name, str(row.seeds)]
-    texts += [f"{row.mean:.4f}", deviation]
-    if row.paper and row.paper.acr_std is not None:
-        texts += [f"{row.paper.acr:.4f}", f"{row.paper.acr_std:.4f}"]
-    else:  # the paper reports one seed, with three decimals
-        texts += [f"{row.paper.acr:.3f}" if row.paper else "", ""]
-    return [Cell(text) for text in texts]
-
-
-def _to_json(row: SeedRow) -> dict[str, Any]:
-    paper = {"acr_mean": row.paper.acr, "acr_deviation": row.paper.acr_std} if row.paper else None
-    about = {"name": row.name, "dataset": row.dataset, "sigma": row.sigma, "seeds": row.seeds}
-    return {**about, "acr_mean": row.mean, "acr_deviation": row.deviation, "paper": paper}
+    `+-` is the sample standard deviation.
+    """
+    titles = ["dataset", "sigma", "method", "seeds", "ACR", "+-", "paper", "+-"]
+    lines: Lines = []
+    values: list[dict[str, Any]] = []
+    for members in grouped(rows, lambda row: (row.entry.group, row.entry.name)):
+        entry, paper, acr = members[0].entry, members[0].paper, [row.acr.value for row in members]
+        mean, deviation = statistics.fmean(acr), statistics.stdev(acr) if len(acr) > 1 else None
+        texts = [dataset_title(entry.dataset), f"{entry.sigma or 0:.2f}", entry.name, str(len(acr))]
+        texts += [f"{mean:.4f}", "" if deviation is None else f"{deviation:.4f}"]
+        if paper and paper.acr_std is not None:
+            texts += [f"{paper.acr:.4f}", f"{paper.acr_std:.4f}"]
+        else:  # the paper reports one seed, with three decimals
+            texts += [f"{paper.acr:.3f}" if paper else "", ""]
+        lines.append([Cell(text) for text in texts])
+        about = {"name": entry.name, "dataset": entry.dataset, "sigma": entry.sigma, "seeds": len(acr)}
+        printed = {"acr_mean": paper.acr, "acr_deviation": paper.acr_std} if paper else None
+        values.append({**about, "acr_mean": mean, "acr_deviation": deviation, "paper": printed})
+    table = Sheet(titles, [lines])
+    return Annex(table if several_sets else table.without(["dataset"]), values)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from smoothcert.dataset_names import dimensions_of
 from smoothcert.errors import UsageError
+from smoothcert.report.groups import grouped
 from smoothcert.report.tables.entries import Entry
 from smoothcert.report.tables.paper_numbers import PaperRow, method_rank, paper_row
 from smoothcert.report.tables.protocol import check_comparable, check_same_protocol
@@ -43,19 +44,9 @@ class Table:
         """True if the rows belong to more than one dataset."""
         return len({row.entry.dataset for row in self.rows}) > 1
 
-    def rivals(self) -> list[list[TableRow]]:
-        """Return the groups of rows to rank against each other: equal dataset, noise level, protocol and images."""
-        return self._grouped(lambda entry: (entry.rivals, entry.image_set))
-
     def groups(self) -> list[list[TableRow]]:
         """Return the rows grouped by dataset, noise level and images."""
-        return self._grouped(lambda entry: (entry.group, entry.image_set))
-
-    def _grouped(self, key: Callable[[Entry], Any]) -> list[list[TableRow]]:
-        groups: dict[Any, list[TableRow]] = {}
-        for row in self.rows:
-            groups.setdefault(key(row.entry), []).append(row)
-        return list(groups.values())
+        return grouped(self.rows, lambda row: (row.entry.group, row.entry.image_set))
 
 
 def build_table(
@@ -67,7 +58,7 @@ def build_table(
     paper: bool = False,
     gray: bool = False,
 ) -> Table:
-    """Return the table of several runs, with methods in the paper's order.
+    """Return the table of several runs, sorted by dataset, noise level, number of images and the paper's methods.
 
     Args:
         entries: The runs, as returned by `describe`.
@@ -76,8 +67,7 @@ def build_table(
         linf: l_inf radii of further accuracy columns.
         baseline: Name or method of the entry with which other entries are compared in ACR, on shared images.
         paper: Attach the paper's numbers to the rows.
-        gray: Mark accuracies that are lower than those of a Gaussian run with at most the same training cost or, if all
-            Gaussian runs cost more, those of the cheapest one.
+        gray: Mark accuracies that a Gaussian run with a similar training cost exceeds, see `_mark_worse`.
 
     Raises:
         UsageError: If the radii are invalid, or the entries cannot be compared.
@@ -86,20 +76,14 @@ def build_table(
     if radii is not None and not all(0 <= radius < math.inf for radius in radii):
         raise UsageError(f"Expected `radii` to be finite numbers >= 0, but got {' '.join(map(str, radii))}.")
     grid = tuple(radii) if radii is not None else max(grids, key=len)
-    ranked = sorted(entries, key=_row_order)
+    ranked = sorted(entries, key=lambda one: (one.group, -len(one.results), one.image_set, method_rank(one.method)))
     check_comparable(ranked, linf=bool(linf), paper=paper)
     rows = tuple(_build_row(entry, grid, linf, _find_baseline(ranked, baseline, entry), paper) for entry in ranked)
-    table = Table(rows, grid, tuple(linf), baseline)
-    for members in table.rivals():
-        _mark_rows(members)
+    for rivals in grouped(rows, lambda row: row.entry.rivals):
+        _mark_rows(rivals)
         if gray:
-            _mark_worse(members)
-    return table
-
-
-def _row_order(entry: Entry) -> tuple[Any, ...]:
-    """Return a key that sorts by dataset, noise level, number of images (descending) and method."""
-    return (entry.group, -len(entry.results), entry.image_set, method_rank(entry.method))
+            _mark_worse(rivals)
+    return Table(rows, grid, tuple(linf), baseline)
 
 
 def _build_row(
@@ -112,17 +96,14 @@ def _build_row(
         if dimensions is None:
             raise UsageError(f"`linf` needs the image size of {entry.name}; name its dataset with `dataset`.")
         linf_accuracy = tuple(100 * metrics.linf_accuracy(results.radius, results.correct, linf, dimensions))
-    difference = None
-    if baseline:
-        pair = (results, baseline.results)
-        difference = metrics.paired_difference(*((one.idx, one.radius, one.correct) for one in pair))
+    pair = [(one.idx, one.radius, one.correct) for one in (results, baseline.results)] if baseline else []
     return TableRow(
         entry=entry,
         acr=metrics.estimate(metrics.robust_radius(results.radius, results.correct)),
         accuracy=tuple(100 * metrics.certified_accuracy(results.radius, results.correct, radii)),
         linf=linf_accuracy,
         paper=paper_row(entry.dataset, entry.sigma, entry.method, *entry.paper) if paper else None,
-        difference=difference,
+        difference=metrics.paired_difference(*pair) if pair else None,
     )
 
 
@@ -159,7 +140,7 @@ def _mark_worse(rows: Sequence[TableRow]) -> None:
     gaussians = sorted((row for row in rows if row.entry.method == "gaussian"), key=lambda row: row.entry.cost or 0.0)
     for row in rows:
         affordable = [other for other in gaussians if (other.entry.cost or 0.0) <= (row.entry.cost or math.inf)]
-        reference = (affordable or [*reversed(gaussians)])[-1:]
+        reference = (affordable or gaussians[:1])[-1:]
         for i, value in enumerate(row.accuracy):
             if reference and round(value, 1) < round(reference[0].accuracy[i], 1):
                 row.marks[f"r{i}"] = "worse"

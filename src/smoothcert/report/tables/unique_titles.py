@@ -8,17 +8,16 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from smoothcert.report.groups import grouped
+
 if TYPE_CHECKING:
     from smoothcert.report.sources import Run
 
 
 def make_titles_unique(runs: Sequence[Run]) -> list[Run]:
     """Return the runs with a seed or qualifier added to entries that would have the same title."""
-    same_title: dict[Any, list[Run]] = {}
-    for run in runs:
-        same_title.setdefault((run.entry.name, run.entry.group), []).append(run)
     changes: dict[int, dict[str, Any]] = {}
-    for members in same_title.values():
+    for members in grouped(runs, lambda run: (run.entry.name, run.entry.group)):
         if len(members) > 1:
             changes |= zip(map(id, members), _distinctions(members), strict=True)
     return [replace(run, entry=replace(run.entry, **changes.get(id(run), {}))) for run in runs]

@@ -1,13 +1,11 @@
-"""The best rows of a table: by ACR at each noise level, and by certified accuracy at each radius.
-
-Leads in ACR have paired confidence intervals.
-"""
+"""The best rows of a table: by ACR at each noise level, and by certified accuracy at each radius."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from smoothcert.report.groups import grouped
 from smoothcert.report.tables.paired import paired_accuracy_gap, paired_gap
 from smoothcert.report.tables.table import Table, TableRow
 from smoothcert.statistics.metrics import Estimate
@@ -48,9 +46,8 @@ class BestAt:
 def comparable_rows(table: Table, dataset: str | None) -> list[TableRow]:
     """Return the largest set of a dataset's rows that have the same images and protocol."""
     rows = [row for row in table.rows if row.entry.dataset == dataset]
-    keys = [(row.entry.protocol, row.entry.image_set) for row in rows]
-    most = max(keys, key=lambda key: (keys.count(key), len(key[1])))
-    return [row for row, key in zip(rows, keys, strict=True) if key == most]
+    groups = grouped(rows, lambda row: (row.entry.protocol, row.entry.image_set))
+    return max(groups, key=lambda members: (len(members), len(members[0].entry.image_set)))
 
 
 def leads_by_sigma(rows: Sequence[TableRow]) -> list[Lead]:
