@@ -11,7 +11,7 @@ from smoothcert.errors import UsageError
 from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.passes import passes_per_input, votes_per_image
-from smoothcert.training.settings import Fingerprints
+from smoothcert.training.settings import FINGERPRINTS
 
 _PASSES_THAT_PAY = 150e6  # forward passes above which compilation saves time; measured, see benchmarks/README.md
 _ON_KERNELS = ("cifar_resnet110", "bf16")  # runs on our kernels: compilation takes a minute and saves 2 %
@@ -53,8 +53,7 @@ def different_fields(before: TrainConfig, config: TrainConfig) -> list[str]:
         for whole in (before, with_defaults(config))
     )
     names = sorted((values.keys() | others.keys()) - {"options"})
-    fingerprints = {field.name for field in dataclasses.fields(Fingerprints)}
-    unknown = {name for name in fingerprints if not (values[name] and others[name])}
+    unknown = {name for name in FINGERPRINTS if not (values[name] and others[name])}
     return [name for name in names if name not in unknown and values.get(name) != others.get(name)]
 
 

@@ -1,4 +1,4 @@
-"""The fields of a training configuration, with help and checks. Each group of fields is a frozen dataclass."""
+"""The fields of a training configuration, with help and checks."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def _choice(names: tuple[str, ...], help: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """The network, its training data and the method."""
+class Settings:
+    """The fields of `TrainConfig`. Names of teachers depend on their order and defaults."""
 
+    # Run
     name: str = _field("run", "name of the run and of its folder", _FILE_NAME, _SHORT)
     dataset: str = _field("mnist", "dataset, .npz file or image folder")
     architecture: str = _field("lenet", "network architecture (see `smoothcert list models`)")
@@ -48,11 +49,7 @@ class RunSettings:
     sigma: float = _field(0.25, "standard deviation of the noise, on images in [0, 1]", _POSITIVE, _FINITE)
     seed: int = _field(0, "seed of all random numbers of the run", _NOT_NEGATIVE, _BELOW_2_63)
 
-
-@dataclass(frozen=True, kw_only=True)
-class BatchSettings:
-    """Epochs, mini-batch size and steps per mini-batch."""
-
+    # Mini-batches
     epochs: int = _field(150, "passes over the training images", _AT_LEAST_ONE, _BELOW_2_31)
     batch: int = _field(256, "images per mini-batch", _AT_LEAST_ONE, _BELOW_2_31)
     steps: str = _choice(
@@ -61,11 +58,7 @@ class BatchSettings:
         "whole: one step per mini-batch",
     )
 
-
-@dataclass(frozen=True, kw_only=True)
-class LearningRateSettings:
-    """The learning rate and its schedule."""
-
+    # Learning rate
     learning_rate: float = _field(
         0.01, "initial learning rate; with one-cycle or warm-up, the highest", _POSITIVE, _FINITE
     )
@@ -86,31 +79,7 @@ class LearningRateSettings:
     )
     final_drop_epoch: int = _field(85, "epoch of the final drop", _NOT_NEGATIVE, _BELOW_2_31)
 
-    def scheduled_rate(self, epoch: int, progress: float, warm_up: float) -> float:
-        """Return the learning rate in an epoch, when a fraction `progress` of all steps is done.
-
-        During warm-up, the learning rate rises linearly from a tenth of `learning_rate` to `learning_rate`. Warm-up
-        takes a fraction `warm_up` of all steps, or 0.3 of all steps if the schedule is one-cycle.
-        """
-        rising = 0.3 if self.schedule == "one-cycle" else warm_up
-        if progress < rising:
-            return self.learning_rate * (0.1 + 0.9 * progress / rising)
-        if self.schedule == "one-cycle":
-            return self.learning_rate * max(1e-3, (1 - progress) / (1 - rising))
-        if self.schedule == "cosine":
-            return self.learning_rate * (1 + math.cos(math.pi * (progress - rising) / (1 - rising))) / 2
-        drops = max(0, epoch - 1) // self.lr_step if self.lr_drops == "late" else epoch // self.lr_step
-        if self.final_drop == "to-the-end":
-            drops += epoch >= self.final_drop_epoch
-        elif self.final_drop == "one-epoch":
-            drops += epoch == self.final_drop_epoch
-        return self.learning_rate * self.lr_factor**drops
-
-
-@dataclass(frozen=True, kw_only=True)
-class OptimizerSettings:
-    """Momentum, weight decay and BatchNorm."""
-
+    # Optimizer
     momentum: float = _field(0.9, "momentum of SGD", _NOT_NEGATIVE, _BELOW_ONE)
     weight_decay: float = _field(1e-4, "weight decay, applied to all parameters", _NOT_NEGATIVE, _FINITE)
     batch_norm: str = _choice(
@@ -119,11 +88,7 @@ class OptimizerSettings:
         "the whole mini-batch",
     )
 
-
-@dataclass(frozen=True, kw_only=True)
-class ImageSettings:
-    """Image augmentation, size and decoding."""
-
+    # Images
     augmentation: str = _choice(
         ("none", "crop-flip", "resized-crop-flip"),
         "none; crop-flip: shift by up to 4 pixels and mirror; resized-crop-flip: enlarge a random part and mirror",
@@ -144,18 +109,10 @@ class ImageSettings:
         False, "image folders: replace each training image that cannot be decoded with the next one of its class"
     )
 
-
-@dataclass(frozen=True, kw_only=True)
-class ComputeSettings:
-    """Numeric precision."""
-
+    # Compute
     precision: str = _choice(PRECISIONS, "fp32; tf32: TF32 matrix products on a GPU; bf16: bfloat16 autocast")
 
-
-@dataclass(frozen=True, kw_only=True)
-class SoftLabelSettings:
-    """The soft labels of methods that use them."""
-
+    # Soft labels
     teacher: str = _field(
         "", "checkpoint or run folder of the network that makes the soft labels (empty: train a teacher first)"
     )
@@ -169,11 +126,7 @@ class SoftLabelSettings:
         "code",
     )
 
-
-@dataclass(frozen=True, kw_only=True)
-class SamplingSettings:
-    """Choice of training images by accuracy under noise. See `smoothcert.training.sampling`."""
-
+    # Sampling
     sampling: str = _choice(
         ("shuffle", "replacement"),
         "shuffle: every epoch passes over all training images once; replacement: from sampling_epoch on, every epoch "
@@ -201,18 +154,7 @@ class SamplingSettings:
     )
     reweight_samples: int = _field(16, "noise samples per image for reweighting", _AT_LEAST_16)
 
-    def chooses_images_at(self, epoch: int) -> bool:
-        """Return True if the weights for drawing images are set or updated at the start of the given epoch."""
-        since = epoch - self.sampling_epoch
-        if self.sampling == "shuffle" or since < 0:
-            return False
-        return since == 0 or (self.reweight_every > 0 and since % self.reweight_every == 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FineTuningSettings:
-    """Initial weights, AdamW, warm-up and validation."""
-
+    # Fine-tuning
     init: str = _field(
         "",
         "initial weights: run folder, checkpoint, bundled model, or file with a state dict (.safetensors, .pt); "
@@ -232,23 +174,22 @@ class FineTuningSettings:
         _BELOW_ONE,
     )
 
-
-@dataclass(frozen=True, kw_only=True)
-class Fingerprints:
-    """Fingerprints of the network and its initial weights, recorded by training. See `smoothcert.training.identity`."""
-
+    # Fingerprints, recorded by training; see `smoothcert.training.prepare.identify`
     network: str = _field("", "layer types, settings and shapes of a user's network")
     initial_weights: str = _field("", "hash of the given initial weights, or `random`")
 
 
-GROUPS = {
-    "Run": RunSettings,
-    "Mini-batches": BatchSettings,
-    "Learning rate": LearningRateSettings,
-    "Optimizer": OptimizerSettings,
-    "Images": ImageSettings,
-    "Compute": ComputeSettings,
-    "Soft labels": SoftLabelSettings,
-    "Sampling": SamplingSettings,
-    "Fine-tuning": FineTuningSettings,
+_GROUPS = {
+    "Run": "name dataset architecture method sigma seed",
+    "Mini-batches": "epochs batch steps",
+    "Learning rate": "learning_rate schedule lr_step lr_factor lr_drops final_drop final_drop_epoch",
+    "Optimizer": "momentum weight_decay batch_norm",
+    "Images": "augmentation resize crop skip_broken",
+    "Compute": "precision",
+    "Soft labels": "teacher label_sigma label_samples label_view",
+    "Sampling": "sampling sampling_epoch discard_below discard_samples discard_file reweight_every reweight_samples",
+    "Fine-tuning": "init optimizer warmup_epochs validation",
 }
+GROUPS = {title: names.split() for title, names in _GROUPS.items()}
+"""Fields that have a command-line flag, by group: all but `options` and fingerprints."""
+FINGERPRINTS = ("network", "initial_weights")
