@@ -17,7 +17,7 @@ from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.philox import Purpose, long_words, normal, permutation
 from smoothcert.runtime.deadline import OutOfTimeError
 from smoothcert.training.batches import AUGMENTATIONS, ResidentData
-from smoothcert.training.compute import mean_passes, run_passes
+from smoothcert.training.compute import epoch_passes, mean_passes
 from smoothcert.training.config import TrainConfig, read_config, to_toml
 from smoothcert.training.discard_file import read_shares
 from smoothcert.training.fit import fit
@@ -256,8 +256,8 @@ def test_cost_of_a_run():
         config = smoothcert.load_recipe(f"cifar10-first-failure-{sigma}")
         assert mean_passes(config) == pytest.approx(passes)
         votes = 100 + 16 * len(range(config.sampling_epoch, 150, 10))
-        assert run_passes(config, 50_000) == pytest.approx(50_000 * (150 * 4 * passes + votes))
-        assert relative_cost(config) == pytest.approx(run_passes(config, 10) / run_passes(GAUSSIAN, 10))
+        assert epoch_passes(config) == pytest.approx(4 * passes + votes / 150)
+        assert relative_cost(config) == pytest.approx(epoch_passes(config) / epoch_passes(GAUSSIAN))
     assert votes == 100 + 9 * 16
 
 

@@ -15,7 +15,7 @@ from smoothcert.data import ImageData
 from smoothcert.models import build_model
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.deploy import choose_deployment
-from smoothcert.training.compute import first_phase_passes, pays_to_compile, run_passes, split_of
+from smoothcert.training.compute import epoch_passes, pays_to_compile, split_of
 from smoothcert.training.config import TrainConfig, without_sampling
 from smoothcert.training.epochs import plan_epoch
 from smoothcert.training.fit import fit
@@ -126,5 +126,5 @@ def estimate_steps(
         except KeyboardInterrupt:  # drop its message that the state is saved: the trial's folder is deleted
             raise KeyboardInterrupt from None
     (first, began), (last, ended) = times[0], times[-1]
-    whole_run = run_passes(config, images) / first_phase_passes(config, images)
+    whole_run = epoch_passes(config) / epoch_passes(without_sampling(config, epochs=1, warmup_epochs=0.0))
     return steps, whole_run * (ended - began) / max(1, last - first)

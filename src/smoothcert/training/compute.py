@@ -79,19 +79,10 @@ def step_passes(config: TrainConfig) -> float:
     return images * getattr(method_of(config), "num_noises", 1) * mean_passes(config)
 
 
-def run_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run on `images` training images, in forward passes, including votes to choose images."""
-    copies = images * getattr(method_of(config), "num_noises", 1)
-    return config.epochs * copies * mean_passes(config) + images * votes_per_image(config)
-
-
-def first_phase_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run, in forward passes, assuming that every epoch costs as much as the first.
-
-    The cost does not include votes to choose images.
-    """
-    method = method_of(config)
-    return config.epochs * images * getattr(method, "num_noises", 1) * passes(method.at_epoch(0))
+def epoch_passes(config: TrainConfig) -> float:
+    """Return the mean cost of an epoch per training image, in forward passes, including votes to choose images."""
+    steps = getattr(method_of(config), "num_noises", 1) * mean_passes(config)
+    return steps + votes_per_image(config) / config.epochs
 
 
 def pays_to_compile(config: TrainConfig, steps: int, device: torch.device) -> bool:
