@@ -73,14 +73,14 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
                     metrics = log.write_epoch(line)
                     stepper.sums.zero_()
                 if epoch_ends or stop_reason or log.save_is_due:
-                    log.save(stepper, done)
+                    log.save(done)
                 if on_progress:
                     on_progress(TrainProgress(config.name, done, total, run.start, epoch, means["loss"], metrics))
                 if stop_reason and done < total:
                     deadline.interrupted |= stop_reason == INTERRUPTED  # another rank may have been interrupted
                     raise _stopped(run, stop_reason, done)
             yield done
-        log.write_network(run.model)
+        log.write_network()
         ranks.wait_for_rank0()  # so that every rank finds the network
 
 
