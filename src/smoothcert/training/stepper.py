@@ -75,11 +75,10 @@ class Stepper:
         self._of_user = not isinstance(model, Classifier)
         self._synced: list[SyncedBatchNorm] = sync_batchnorm(model, self.ranks) if sync and self.ranks.size > 1 else []
         norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
-        self._statistics = [] if self._synced else [t for norm in norms for t in _running(norm)]
-        of_norms = {id(t) for norm in norms for t in _running(norm)}
-        floats = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-        floats = floats if self._of_user else []
-        self._other_buffers = [buffer for buffer in floats if id(buffer) not in of_norms]
+        running = [value for norm in norms for value in (norm.running_mean, norm.running_var) if value is not None]
+        self._statistics = [] if self._synced else running
+        floats = [buffer for buffer in model.buffers() if buffer.is_floating_point()] if self._of_user else []
+        self._other_buffers = [buffer for buffer in floats if buffer not in set(running)]
         self.names: list[str] = []  # names of the watched values, sorted as in a restored state
         self.sums = torch.zeros(0, dtype=torch.float64, device=self.device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
@@ -174,8 +173,3 @@ class Stepper:
         for place, count in zip(unused, users[unused].tolist() if unused else (), strict=True):
             if not count:
                 trained[place].grad = None
-
-
-def _running(norm: BatchNorm) -> list[Tensor]:
-    """Return the running statistics of a BatchNorm layer, if it has any."""
-    return [value for value in (norm.running_mean, norm.running_var) if value is not None]
