@@ -217,15 +217,15 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     if not isinstance(method_entry, str | Mapping):
         raise UsageError(f"Expected method in {where} to be a name or a table, but got {method_entry!r}.")
     options = {"name": method_entry} if isinstance(method_entry, str) else dict(method_entry)
-    fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
-    if unknown := sorted(set(plain) - (set(fields) - {"options"})):
+    fields = _DEFAULTS.keys() - {"options"}
+    if unknown := sorted(plain.keys() - fields):
         hint = " Put options of the method into the table [method], next to its name." if "options" in unknown else ""
-        near = suggest(unknown[0], set(fields) - {"options"})
+        near = suggest(unknown[0], fields)
         raise UsageError(f"{where} has unknown fields: {', '.join(unknown)}{near if not hint else '.'}{hint}")
     if "name" in options:
         plain["method"] = options.pop("name")
-    if unknown := sorted(set(overrides) - set(fields)):
-        message = unknown_name("field", unknown[0], set(fields) - {"options"})
+    if unknown := sorted(overrides.keys() - _DEFAULTS.keys()):
+        message = unknown_name("field", unknown[0], fields)
         raise UsageError(f"{message} Put the method's options in the dict `options`.")
     own = overrides.pop("options", {})
     if not isinstance(own, Mapping):
@@ -235,7 +235,7 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     plain = {name: _plain(value) for name, value in {**plain, **overrides}.items()}
     plain["options"] = {name: _plain(value) for name, value in {**options, **own}.items()}
     for name, value in plain.items():
-        expected = type(fields[name].default)
+        expected = type(_DEFAULTS[name])
         if expected is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
             plain[name] = float(value)
         elif name != "options" and type(value) is not expected:

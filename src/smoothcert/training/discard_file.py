@@ -44,15 +44,12 @@ def read_shares(path: str | Path, labels: Tensor) -> Tensor:
             f"Expected {path} to contain one number for each of the {len(labels):,} training images, but its values "
             f"have shape {list(shares.shape)}."
         )
-    if not bool(((shares >= 0) & (shares <= 1)).all()):
-        bad = _first_invalid(shares)
+    valid = (shares >= 0) & (shares <= 1)
+    if not valid.all():
+        bad = int(valid.argmin())
         text = f"but the share of image {bad} is {shares[bad]:g}"
         raise SmoothcertError(f"Expected the shares of correct votes in {path} to be between 0 and 1, {text}.")
     return torch.from_numpy(shares)
-
-
-def _first_invalid(shares: NDArray[np.float64]) -> int:
-    return int(np.flatnonzero(~((shares >= 0) & (shares <= 1)))[0])
 
 
 def _from_counts(path: Path, labels: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -60,7 +60,7 @@ def fit_together(
         for run in runs:
             loop = open_loops.enter_context(closing(train_loop(run, deadline, on_progress)))
             lanes.append((run, loop, new_stream(run.stepper.device)))
-        if any(run.stepper.device.type == "cuda" for run in runs):
+        if devices:
             torch.cuda.synchronize()
         while lanes:
             for lane in list(lanes):
