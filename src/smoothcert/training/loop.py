@@ -16,8 +16,7 @@ from smoothcert.distributed.ranks import BatchShare
 from smoothcert.errors import SmoothcertError, is_out_of_memory
 from smoothcert.runtime.deadline import INTERRUPTED, Deadline, OutOfTimeError
 from smoothcert.training.batches import Inputs
-from smoothcert.training.epochs import noisy_accuracy
-from smoothcert.training.image_votes import count_correct
+from smoothcert.training.image_votes import count_correct, noisy_accuracy
 from smoothcert.training.pacing import Clock
 from smoothcert.training.run_log import RunLog
 from smoothcert.training.setup import TrainingRun
@@ -69,8 +68,11 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
             if report_is_due:
                 means, metrics = _read_means(run, number + 1), None
                 if epoch_ends:
-                    line = {"epoch": epoch, "learning_rate": rate, **means, **_accuracies(run)}
-                    metrics = log.write_epoch(line)
+                    accuracies = {
+                        name: noisy_accuracy(stepper.model, data, config, ranks, indices)
+                        for name, (data, indices) in run.measured.items()
+                    }
+                    metrics = log.write_epoch({"epoch": epoch, "learning_rate": rate, **means, **accuracies})
                     stepper.sums.zero_()
                 if epoch_ends or stop_reason or log.save_is_due:
                     log.save(done)
@@ -82,14 +84,6 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
             yield done
         log.write_network()
         ranks.wait_for_rank0()  # so that every rank finds the network
-
-
-def _accuracies(run: TrainingRun) -> dict[str, float]:
-    """Return the accuracy under noise on each image set in `run.measured`."""
-    return {
-        name: noisy_accuracy(run.stepper.model, data, run.config, run.ranks, indices)
-        for name, (data, indices) in run.measured.items()
-    }
 
 
 def _scheduled_inputs(

@@ -19,10 +19,9 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import Notice, UsageError
 from smoothcert.models import Factory, NamedModel, build_model
-from smoothcert.training.compute import method_of, pays_to_compile, split_of
+from smoothcert.training.compute import method_of, pays_to_compile, plan_epoch, split_of
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.discard_file import read_shares
-from smoothcert.training.epochs import plan_epoch
 from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.initial_weights import load_initial_weights
 from smoothcert.training.packed_labels import PackedLabels
