@@ -13,17 +13,9 @@ from smoothcert.errors import SmoothcertError
 
 
 def read_shares(path: str | Path, labels: Tensor) -> Tensor:
-    """Read the share of correct votes, in [0, 1], on each training image.
+    """Read each image's share of correct votes, float64, from a `.npy` file or a counts file of `smoothcert predict`.
 
-    Args:
-        path: A `.npy` file with one number per image, or the counts file that `smoothcert predict` writes.
-        labels: The labels of the training images, needed to find the correct votes in a counts file.
-
-    Returns:
-        The shares, float64 [images].
-
-    Raises:
-        SmoothcertError: If the file cannot be read, lacks an image, or contains a number outside of [0, 1].
+    `labels`, one per training image, tell which votes in a counts file are correct.
     """
     path = Path(path)
     try:

@@ -25,10 +25,7 @@ def noisy_accuracy(
     ranks: Ranks | None = None,
     indices: Tensor | None = None,
 ) -> float:
-    """Return the base classifier's accuracy, in percent, with one noise sample per image.
-
-    `indices` selects the images to classify (default: all).
-    """
+    """Return the base classifier's accuracy, in percent, with one noise sample for each image in `indices` (or all)."""
     ranks = ranks or Ranks()
     indices = torch.arange(len(data)) if indices is None else indices
     device = next(model.parameters()).device
@@ -62,14 +59,12 @@ def count_correct(
     ranks: Ranks | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tensor:
-    """Count, for each kept image, the noise samples under which the network, in eval mode, classifies it correctly.
+    """Count, for each training image in the mask `kept`, the noise samples under which it is classified correctly.
 
-    `kept` is a mask of the training images, and `samples` is a range of indices of noise samples. All noise samples of
-    an image are added to the same augmented view. The noise depends only on (seed, epoch, image, sample). The view
-    depends only on (seed, epoch, image) and on whether `samples` starts at 0. Each rank votes on some of the images,
-    and all ranks return all counts. Images that are not kept have count 0. `on_progress` is called regularly with the
-    number of images that this rank has finished and the number of all its images. It may raise an exception to stop
-    voting.
+    All noise samples (with indices in the range `samples`) are added to the same augmented view of an image. The noise
+    depends only on (seed, epoch, image, sample), the view only on (seed, epoch, image) and on whether `samples` starts
+    at 0. Each rank votes on some of the images, and all ranks return all counts; other images have count 0.
+    `on_progress` is called with the numbers of finished and of all images of this rank, and may raise to stop voting.
     """
     ranks, device, training = ranks or Ranks(), source.device, model.training
     correct = torch.zeros(len(kept), dtype=torch.int64, device=device)

@@ -101,17 +101,16 @@ def _scheduled_inputs(
             _choose_images(run, epoch, deadline, on_progress)
         later = (e for e in range(epoch + 1, config.epochs) if config.chooses_images_at(e))
         end = epoch_steps * next(later, config.epochs)
-        yield from zip(range(first, end), source.stream(batch_schedule(run, first, end)), strict=True)
+        yield from zip(range(first, end), source.stream(_batch_schedule(run, first, end)), strict=True)
         first = end
 
 
 def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline, on_progress: OnProgress | None) -> None:
     """Update the image weights from the network's votes on the training images. All ranks use the weights of rank 0.
 
-    In a single process, an interrupt aborts voting immediately: all completed steps are already saved, and a resumed
-    run repeats the votes. The time limit also aborts voting, unless the process has not taken any step yet; such a
-    process completes the votes, so that every process makes progress. With several ranks, all ranks finish voting
-    before they stop, because the other ranks would wait for one that stops early.
+    In a single process, an interrupt stops voting at once: all steps are saved, and a resumed run repeats the votes.
+    So does the time limit, but only after a first step, so that every process makes progress. With several ranks, all
+    finish voting before they stop, because the others would wait for one that stops early.
     """
     steps = epoch * len(run.plan)
 
@@ -134,11 +133,8 @@ def _stopped(run: TrainingRun, reason: str, done: int) -> OutOfTimeError:
     return OutOfTimeError(f"{run.config.name}: {reason} after {done:,} of {run.total:,} steps; {state}.")
 
 
-def batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int, BatchShare, Tensor]]:
-    """Yield (step, share, indices) for the steps from `first` to `end` - 1.
-
-    `share` describes this rank's share of the mini-batch, and `indices` are the indices of the images in this share.
-    """
+def _batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int, BatchShare, Tensor]]:
+    """Yield (step, share of this rank, indices of the images in this share) for the steps from `first` to `end` - 1."""
     order = torch.empty(0)
     for step in range(first, end):
         epoch, number = divmod(step, len(run.plan))

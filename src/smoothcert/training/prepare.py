@@ -85,8 +85,8 @@ class Preparation:
         """Train a teacher, unless it is finished, and return its folder."""
         folder = self.runs / config.name
         progress = None if RunFolder(folder).finished else self.on_stage("train", config.name)
-        options = {"on_progress": progress, "time_limit": self.deadline.left, **self.options}
-        fit(config, folder, *self.images.of(config), **options)
+        train, test = self.images.of(config)
+        fit(config, folder, train, test, on_progress=progress, time_limit=self.deadline.left, **self.options)
         return folder
 
     def soft_labels(self, config: TrainConfig, teacher: Path, train: ImageData) -> SoftLabels:

@@ -86,8 +86,7 @@ class ImageSampler:
     def choose(self, epoch: int, vote: Vote) -> None:
         """Set the weights at the start of an epoch for which `config.chooses_images_at` is true.
 
-        Discarding and reweighting use different noise samples. Discarded images, and those outside the pool, have
-        weight 0.
+        Discarded images have weight 0. Discarding and reweighting use different noise samples.
         """
         config, shares = self.config, self.shares
         if self.weights is None:
@@ -125,11 +124,7 @@ class ImageSampler:
         return {} if self.weights is None else {_STATE: self.weights}
 
     def restore(self, tensors: Mapping[str, Tensor], epochs: int = 0) -> None:
-        """Restore the weights from a state saved after `epochs` epochs had begun.
-
-        Raises:
-            SmoothcertError: If weights were set by then but are missing, or if their number differs from `images`.
-        """
+        """Restore the weights from a state saved after `epochs` epochs had begun. Raise if they do not match."""
         self.weights = tensors.get(_STATE)
         expected = any(self.config.chooses_images_at(epoch) for epoch in range(epochs))
         if (self.weights is None and expected) or (self.weights is not None and len(self.weights) != self.images):

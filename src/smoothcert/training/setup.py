@@ -170,9 +170,7 @@ def new_optimizer(model: NamedModel, config: TrainConfig) -> torch.optim.Optimiz
     device = next(model.parameters()).device
     on_gpu = device.type == "cuda"  # if so, the learning rate is a tensor, so that CUDA graphs read its current value
     rate: Any = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
+    options: dict[str, Any] = {"lr": rate, "weight_decay": config.weight_decay, "fused": on_gpu}
     if config.optimizer == "adamw":
-        decay = config.weight_decay
-        return torch.optim.AdamW(model.parameters(), rate, weight_decay=decay, fused=on_gpu, capturable=on_gpu)
-    return torch.optim.SGD(
-        model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=on_gpu
-    )
+        return torch.optim.AdamW(model.parameters(), **options, capturable=on_gpu)
+    return torch.optim.SGD(model.parameters(), **options, momentum=config.momentum)

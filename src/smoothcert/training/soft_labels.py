@@ -53,9 +53,8 @@ def make_soft_labels(
     """Compute soft labels [images, classes]: each class's share of the teacher's votes under `samples` noise samples.
 
     `teacher` is a run folder or checkpoint. `factory` creates the teacher's network if it is not bundled. With an
-    augmentation, the teacher votes on one random view of each image, as in the published code. It runs in the fastest
-    form and precision for the device. Soft labels that would take too much memory are returned as a `PackedLabels`
-    object, which reads them from the file on demand.
+    augmentation, the teacher votes on one random view of each image, as in the published code. Soft labels that would
+    take too much memory are returned as `PackedLabels`, which reads them from the file on demand.
     """
     checkpoint, device = load_checkpoint(teacher, model=factory), torch.device(device)
     shown = data if augmentation == "none" else _one_view(data, augmentation)
