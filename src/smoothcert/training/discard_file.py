@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from smoothcert.errors import SmoothcertError
+from smoothcert.training.packed_labels import read_votes
 
 
 def read_shares(path: str | Path, labels: Tensor) -> Tensor:
@@ -45,14 +46,9 @@ def read_shares(path: str | Path, labels: Tensor) -> Tensor:
 
 
 def _from_counts(path: Path, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return each image's share of correct votes. After a header, lines are `idx<TAB>class:votes class:votes ...`."""
-    shares: dict[int, float] = {}
-    with path.open(encoding="utf-8") as lines:
-        next(lines, None)
-        for line in lines:
-            index, votes = line.rstrip("\n").split("\t")
-            counts = np.array(votes.replace(":", " ").split(), dtype=np.int64).reshape(-1, 2)
-            shares[int(index)] = counts[counts[:, 0] == labels[int(index)], 1].sum() / counts[:, 1].sum()
+    shares = {
+        index: pairs[pairs[:, 0] == labels[index], 1].sum() / pairs[:, 1].sum() for index, pairs in read_votes(path)
+    }
     if sorted(shares) != list(range(len(shares))):
         raise ValueError("some images are missing")
     return np.array([shares[index] for index in range(len(shares))])
