@@ -119,8 +119,8 @@ def prepare_runs(
     """
     preparation = Preparation(runs, RunImages(data_dir), on_stage, Deadline(time_limit), {"device": device})
     labeled = [identify(config, preparation.images) for config in configs if uses_soft_labels(config)]
-    by_name = {teacher.name: teacher for teacher in (teacher_config(c) for c in labeled if not c.teacher)}
-    teachers = list(by_name.values())
+    own = [teacher_config(config) for config in labeled if not config.teacher]
+    teachers = list({teacher.name: teacher for teacher in own}.values())
     for teacher in teachers:
         preparation.images.of(teacher)  # all ranks check together that they have the same images
 
