@@ -14,15 +14,15 @@ import tomli_w
 
 from smoothcert.errors import SmoothcertError, UsageError, first_line, quote, suggest, takes, unknown_name
 from smoothcert.runtime.typed_files import read_toml
-from smoothcert.training.settings import FINGERPRINTS, GROUPS, Settings
+from smoothcert.training.settings import FINGERPRINTS, GROUPS, RunSettings
 
-_DEFAULTS = {field.name: field.default for field in dataclasses.fields(Settings)}
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunSettings)}
 _SAMPLING = {name: _DEFAULTS[name] for name in GROUPS["Sampling"]}
 _MOST_SAMPLED_EPOCHS = 1 << 16  # random numbers are addressed by counters with 16 bits for the epoch
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(Settings):
+class TrainConfig(RunSettings):
     """The configuration of a training run: the settings in recipes and in the flags of `smoothcert train`.
 
     All arguments have defaults; `smoothcert train --help` describes their values.

@@ -38,7 +38,7 @@ def _choice(names: tuple[str, ...], help: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class RunSettings:
     """The fields of `TrainConfig`. Names of teachers depend on their order and defaults."""
 
     # Run
