@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 
 from smoothcert.methods import METHODS
-from smoothcert.training.config import TrainConfig, field_groups
+from smoothcert.training.config import TrainConfig
+from smoothcert.training.settings import GROUPS
 
 PAGE = Path(__file__).parent.parent / "docs/methods.md"
 PART = re.compile(r"(<!-- options: ([\w-]+) -->\n).*?(<!-- end of options -->)", re.DOTALL)
@@ -50,7 +51,7 @@ def render(text):
 def run_table():
     """Return the table of the options that all methods share."""
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
-    fields = [fields[name] for names in field_groups().values() for name in names if name != "method"]
+    fields = [fields[name] for names in GROUPS.values() for name in names if name != "method"]
     lines = ["| field | default | meaning |", "| --- | --- | --- |"]
     lines += [f"| `{field.name}` | {_default(field.default)} | {field.metadata['help']} |" for field in fields]
     return "\n".join(lines) + "\n"

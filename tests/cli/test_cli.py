@@ -22,8 +22,9 @@ from smoothcert.cli.parser import Parser
 from smoothcert.errors import Notice, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.runtime.atomic_files import write_text
-from smoothcert.training.config import TrainConfig, field_groups
+from smoothcert.training.config import TrainConfig
 from smoothcert.training.method_options import TABLE, known_methods
+from smoothcert.training.settings import GROUPS
 
 
 def run(*arguments, **options):
@@ -455,7 +456,7 @@ def test_train_help_has_a_flag_for_every_field_and_option(capsys):
         for field in dataclasses.fields(owner):
             if field.name not in ("options", "network", "initial_weights"):
                 assert f"\n  --{field.name.replace('_', '-')}" in text
-    for title in (*field_groups(), "options of several methods", "method catrs"):
+    for title in (*GROUPS, "options of several methods", "method catrs"):
         assert f"\n{title}:\n" in text
 
 

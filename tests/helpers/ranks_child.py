@@ -18,7 +18,7 @@ import smoothcert
 from smoothcert.distributed.ranks import join, leave
 from smoothcert.methods import METHODS, create_method
 from smoothcert.training.batches import ResidentData
-from smoothcert.training.epochs import plan_epoch
+from smoothcert.training.compute import plan_epoch
 from smoothcert.training.stepper import Stepper
 
 STEPS = 20

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import smoothcert
-from smoothcert.methods import create_method
-from smoothcert.training.compute import passes, pays_to_compile, step_passes
+from smoothcert.training.compute import pays_to_compile, step_passes, with_defaults
+from smoothcert.training.passes import mean_passes
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,8 @@ from smoothcert.training.compute import passes, pays_to_compile, step_passes
     ],
 )
 def test_passes_of_each_method(name, options, expected):
-    assert passes(create_method(name, 0.5, options)) == expected
+    config = smoothcert.TrainConfig(method=name, options=options)
+    assert mean_passes(with_defaults(config)) == expected
 
 
 def test_passes_of_a_whole_step():

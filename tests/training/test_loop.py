@@ -15,10 +15,10 @@ from smoothcert.distributed.ranks import Ranks
 from smoothcert.errors import Notice, SmoothcertError, UsageError
 from smoothcert.methods import METHODS
 from smoothcert.runtime.deadline import OutOfTimeError
-from smoothcert.training.compute import with_defaults
+from smoothcert.training.compute import plan_epoch, with_defaults
 from smoothcert.training.config import read_config
-from smoothcert.training.epochs import noisy_accuracy, plan_epoch
 from smoothcert.training.fit import fit, fit_together
+from smoothcert.training.image_votes import noisy_accuracy
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.setup import setup_run
 

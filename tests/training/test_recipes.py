@@ -10,8 +10,9 @@ import pytest
 from smoothcert.errors import SmoothcertError, UsageError
 from smoothcert.methods import create_method
 from smoothcert.report.tables.paper_numbers import PAPER_METHODS, paper_numbers
-from smoothcert.training.config import TrainConfig, field_groups, make_config, read_config, to_toml, without_sampling
+from smoothcert.training.config import TrainConfig, make_config, read_config, to_toml, without_sampling
 from smoothcert.training.recipes import list_recipes, load_recipe, paper_tables
+from smoothcert.training.settings import GROUPS
 from smoothcert.training.teachers import teacher_config
 
 SIGMAS = (0.25, 0.5, 1.0)
@@ -134,7 +135,7 @@ def test_names_of_teachers_do_not_depend_on_the_writer_of_toml():
 
 
 def test_every_field_with_a_flag_is_in_one_group():
-    names = [name for group in field_groups().values() for name in group]
+    names = [name for group in GROUPS.values() for name in group]
     without = {"options", "network", "initial_weights"}
     assert names == [field.name for field in dataclasses.fields(TrainConfig) if field.name not in without]
 

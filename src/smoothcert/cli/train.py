@@ -12,8 +12,9 @@ from smoothcert.cli.common_options import add_run_options
 from smoothcert.cli.progress import duration, say
 from smoothcert.cli.stages import Stages
 from smoothcert.errors import UsageError, counted
-from smoothcert.training.config import TrainConfig, field_groups, make_config, to_toml
+from smoothcert.training.config import TrainConfig, make_config, to_toml
 from smoothcert.training.method_options import known_methods, option_type
+from smoothcert.training.settings import GROUPS
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +51,7 @@ def add_command(commands: Any) -> None:
     text = "processes that decode the images of folders (default: the available CPU cores, at most 16)"
     group.add_argument("--workers", type=int, metavar="N", help=text)
     fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
-    for title, names in field_groups().items():
+    for title, names in GROUPS.items():
         group = parser.add_argument_group(title)
         for name in names:
             default = fields[name].default
@@ -107,7 +108,7 @@ def resolve(args: argparse.Namespace) -> list[TrainConfig]:
     from smoothcert.training.recipes import load_recipe
 
     given = {name: value for name, value in vars(args).items() if value is not None}
-    fields = {name for names in field_groups().values() for name in names}
+    fields = {name for names in GROUPS.values() for name in names}
     options = {name for method in known_methods().values() for name in method}
     overrides: dict[str, Any] = {name: value for name, value in given.items() if name in fields}
     overrides["options"] = {name: value for name, value in given.items() if name in options}

@@ -18,20 +18,8 @@ from smoothcert.methods.smoothadv import SmoothAdv
 from smoothcert.methods.smoothmix import SmoothMix
 from smoothcert.methods.stability import Stability
 
-METHODS: dict[str, type[Method]] = {
-    method.name: method
-    for method in (
-        Gaussian,
-        Stability,
-        SmoothAdv,
-        Macer,
-        Consistency,
-        SmoothAdvConsistency,
-        SmoothMix,
-        CatRs,
-        FirstFailure,
-    )
-}
+_OWN = (Gaussian, Stability, SmoothAdv, Macer, Consistency, SmoothAdvConsistency, SmoothMix, CatRs, FirstFailure)
+METHODS: dict[str, type[Method]] = {method.name: method for method in _OWN}
 
 __all__ = ["METHODS", "Draws", "Method", "StepOutput", "create_method", "list_methods", "register_method"]
 

@@ -1,20 +1,7 @@
 """The contract of a training method: a frozen dataclass of hyperparameters that implements `step`.
 
-To add a method to the package, write a file like the example below, add its class to `METHODS` in `smoothcert.methods`
-and run `scripts/write_method_options.py`. In your own project, decorate the class with `smoothcert.register_method`
-instead. Each hyperparameter, such as `weight` below, becomes a flag of `smoothcert train` and an entry of recipes.
-
-    @dataclass(frozen=True, kw_only=True)
-    class Mine(Method):
-        name = "mine"
-
-        weight: float = positive(1.0, "weight of the noisy loss")
-
-        def step(self, model, x, y, *, draws, epoch, soft=None):
-            noisy = x + self.sigma * draws.noise(x, 1)[0]
-            return StepOutput(self.weight * F.cross_entropy(model(noisy), y))
-
-A step must keep to these rules:
+Each hyperparameter becomes a flag of `smoothcert train` and an entry of recipes. `smoothcert.register_method` has an
+example; CONTRIBUTING.md lists what else a method of the package needs. A step must keep to these rules:
 
 - The loss is a mean over the images of `x`, so that the losses of processes that share a mini-batch can be averaged.
 - All random numbers come from `draws`, so that runs are reproducible and can resume.
@@ -50,8 +37,7 @@ def option(default: Any, help: str, check: Callable[[Any], bool] | None = None, 
     Values that fail `check` are rejected with "Expected `name` to {must}, but got ...". `must` is a phrase such as
     "be > 0".
     """
-    checked = {"check": check, "must": must} if check else {}
-    return dataclasses.field(default=default, metadata={"help": help, **checked})
+    return dataclasses.field(default=default, metadata={"help": help, "check": check, "must": must})
 
 
 def positive(default: float, help: str) -> Any:
@@ -133,7 +119,7 @@ class StepOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """Base class of training methods; see the module's docstring for a complete example and the rules.
+    """Base class of training methods; see `register_method` for an example, the module's docstring for the rules.
 
     A subclass is a frozen, keyword-only dataclass with a class attribute `name`, its hyperparameters as fields with
     defaults, and `step`. It may also set `uses_soft_labels = True`, to have a teacher label the training images
@@ -160,8 +146,8 @@ class Method(ABC):
     def __post_init__(self) -> None:
         check_sigma(self.sigma)
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if "check" in field.metadata and not field.metadata["check"](value):
+            value, check = getattr(self, field.name), field.metadata.get("check")
+            if check and not check(value):
                 raise UsageError(f"Expected `{field.name}` to {field.metadata['must']}, but got {value!r}.")
 
     @property

@@ -99,22 +99,22 @@ class CatRs(NoiseSplitMethod):
         noise = self.sigma * draws.noise(x, self.num_noises)
         scores = scores_under(model, x, noise)
         kept = self._kept(scores, y, soft, draws)
-        low = self._low(cross_entropies(scores, y), kept)
+        low = self._low(cross_entropies(scores, y), kept).mean()
         sure = (kept == self.num_noises) if self.mask else torch.ones_like(kept, dtype=torch.bool)
-        parts = {"low": low.detach().mean(), "sure": sure.float().mean(), "kept": kept}
+        parts = {"low": low.detach(), "sure": sure.float().mean(), "kept": kept}
         if self.high == "none":
-            return StepOutput(low.mean(), parts)
+            return StepOutput(low, parts)
         target = self._target(scores, y, soft)
         if self.attack == "masked":
             if not sure.any():
-                return StepOutput(low.mean(), {**parts, "high": torch.zeros_like(low.mean())})
+                return StepOutput(low, {**parts, "high": torch.zeros_like(low)})
             x, noise, target = x[sure], noise[:, sure], target[sure]
             sure = sure[sure]
         worst = self.worst_noise(model, x, noise, target, self._radius(epoch))
         divergences = divergence(target, scores_under(model, x, worst))
         high = divergences.max(dim=0).values if self.high == "max" else divergences.mean(dim=0)
         high = (sure * high).sum() / len(y)
-        return StepOutput(low.mean() + self.weight * high, {**parts, "high": high.detach(), "worst_noise": worst})
+        return StepOutput(low + self.weight * high, {**parts, "high": high.detach(), "worst_noise": worst})
 
     def _kept(self, scores: Tensor, y: Tensor, soft: Tensor | None, draws: Draws) -> Tensor:
         """Draw K ~ Bin(M, p) for each image, and return K+ = max(K, 1)."""

@@ -66,18 +66,11 @@ def warmed_up(epoch: Tensor | int, epochs: int) -> Tensor:
 
 def gradient(objective: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
     """Return the gradient of a scalar objective at a point, without changing the weights' own gradients."""
-
-    def with_itself(point: Tensor) -> tuple[Tensor, Tensor]:
-        value = objective(point)
-        return value, value
-
-    return gradient_and_value(with_itself, at)[0]
+    return gradient_and_value(lambda point: (value := objective(point), value), at)[0]
 
 
 def gradient_and_value(objective: Callable[[Tensor], tuple[Tensor, Tensor]], at: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradient of the objective's first value at a point, and the objective's second value.
-
-    Both come from the same forward pass.
 
     `torch.compile` can trace only `torch.func.grad`; a network that is compiled separately needs `autograd.grad`.
     """

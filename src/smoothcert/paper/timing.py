@@ -14,11 +14,11 @@ from smoothcert.data import ImageData
 from smoothcert.models import build_model
 from smoothcert.smoothing.classifier import SmoothedClassifier
 from smoothcert.smoothing.deploy import choose_deployment
-from smoothcert.training.compute import first_phase_passes, pays_to_compile, run_passes, split_of
+from smoothcert.training.compute import pays_to_compile, plan_epoch, split_of, with_defaults
 from smoothcert.training.config import TrainConfig, without_sampling
-from smoothcert.training.epochs import plan_epoch
 from smoothcert.training.fit import fit
 from smoothcert.training.loop import TrainProgress
+from smoothcert.training.passes import relative_cost
 from smoothcert.training.run_data import load_images
 from smoothcert.training.run_folder import RunFolder
 from smoothcert.training.sampling import split_validation
@@ -98,5 +98,6 @@ def estimate_steps(
         except KeyboardInterrupt:  # drop its message that the state is saved: the trial's folder is deleted
             raise KeyboardInterrupt from None
     (first, began), (last, ended) = times[0], times[-1]
-    whole_run = run_passes(config, images) / first_phase_passes(config, images)
+    config = with_defaults(config)
+    whole_run = relative_cost(config) / relative_cost(without_sampling(config, epochs=1, warmup_epochs=0.0))
     return steps, whole_run * (ended - began) / max(1, last - first)

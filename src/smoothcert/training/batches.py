@@ -1,11 +1,9 @@
 """Mini-batches from a dataset in device memory, augmented on the device by batched tensor operations.
 
-`ResidentData` is one of two batch sources; the other, in `smoothcert.training.streaming`, reads datasets that do not
-fit into memory. The `stream` method of a batch source takes a schedule and yields the inputs of each step. A schedule
-has an entry `(step, share, indices)` per step: `share` describes this rank's part of the mini-batch, and `indices` are
-the indices of the images in that part. The training step passes the inputs to the method `batch`, which returns images
+`ResidentData` is one of two batch sources; the other, `StreamedData`, reads data that does not fit into memory. Method
+`stream` takes a schedule with an entry `(step, share, indices)` per step, where `indices` are the images in this rank's
+share of the mini-batch, on the device `home`. It yields the inputs of each step. Method `batch` turns them into images
 in [0, 1], labels and soft labels. Augmentation depends only on the seed, the step and the position in the mini-batch.
-`home` is the device on which a source expects image indices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values derived from configurations: a run's method, its cost in forward passes, and how two runs differ."""
+"""Values derived from configurations: a run's method, steps and cost, and how two runs differ."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from smoothcert.errors import UsageError
 from smoothcert.methods import Method, create_method
 from smoothcert.training.config import TrainConfig
-from smoothcert.training.passes import passes_per_input, votes_per_image
-from smoothcert.training.settings import Fingerprints
+from smoothcert.training.passes import mean_passes
+from smoothcert.training.settings import FINGERPRINTS
 
 _PASSES_THAT_PAY = 150e6  # forward passes above which compilation saves time; measured, see benchmarks/README.md
 _ON_KERNELS = ("cifar_resnet110", "bf16")  # runs on our kernels: compilation takes a minute and saves 2 %
@@ -28,12 +28,12 @@ def with_defaults(config: TrainConfig) -> TrainConfig:
     >>> with_defaults(TrainConfig(method="consistency", options={"weight": 5})).options
     {'num_noises': 2, 'weight': 5.0, 'entropy_weight': 0.5}
     """
-    method = method_of(config)
-    fields = [field for field in dataclasses.fields(method) if field.name != "sigma"]
-    values = {field.name: getattr(method, field.name) for field in fields}
-    numbers = {field.name: float(values[field.name]) for field in fields if isinstance(field.default, float)}
-    known = {name: value for name, value in (values | numbers).items() if value is not None}  # TOML has no null
-    return dataclasses.replace(config, options=known)
+    method, options = method_of(config), {}
+    for field in dataclasses.fields(method):
+        value = getattr(method, field.name)
+        if field.name != "sigma" and value is not None:  # TOML has no null
+            options[field.name] = float(value) if isinstance(field.default, float) else value
+    return dataclasses.replace(config, options=options)
 
 
 def different_fields(before: TrainConfig, config: TrainConfig) -> list[str]:
@@ -53,8 +53,7 @@ def different_fields(before: TrainConfig, config: TrainConfig) -> list[str]:
         for whole in (before, with_defaults(config))
     )
     names = sorted((values.keys() | others.keys()) - {"options"})
-    fingerprints = {field.name for field in dataclasses.fields(Fingerprints)}
-    unknown = {name for name in fingerprints if not (values[name] and others[name])}
+    unknown = {name for name in FINGERPRINTS if not (values[name] and others[name])}
     return [name for name in names if name not in unknown and values.get(name) != others.get(name)]
 
 
@@ -63,36 +62,32 @@ def split_of(config: TrainConfig) -> int:
     return method_of(config).split if config.steps == "split" else 1
 
 
-def passes(method: Method) -> int:
-    """Return the cost of a training step per noisy input, in forward passes."""
-    return passes_per_input(method.name, int(getattr(method, "attack_steps", 0)))
+def plan_epoch(images: int, batch: int, split: int) -> list[tuple[int, int]]:
+    """Return, for every step of an epoch, the position of its first image and its number of images.
 
+    Each mini-batch of consecutive images is cut into `split` steps of equal size. The last mini-batch may be smaller,
+    but is cut into `split` steps, too. Remainders of this division are dropped, as in the published code.
 
-def mean_passes(config: TrainConfig) -> float:
-    """Return the cost of a training step per noisy input, in forward passes, averaged over the epochs of a run."""
-    method = method_of(config)
-    return sum(passes(method.at_epoch(epoch)) for epoch in range(config.epochs)) / config.epochs
+    >>> plan_epoch(10, 4, 2)
+    [(0, 2), (2, 2), (4, 2), (6, 2), (8, 1), (9, 1)]
+    >>> plan_epoch(9, 4, 2)
+    [(0, 2), (2, 2), (4, 2), (6, 2)]
+    """
+    steps = []
+    for first in range(0, images, batch):
+        size = min(batch, images - first) // split
+        steps += [(first + number * size, size) for number in range(split) if size]
+    if not steps:
+        size = min(batch, images)
+        raise UsageError(f"Mini-batches of {size} images are too small for {split} steps each; try `steps='whole'`.")
+    return steps
 
 
 def step_passes(config: TrainConfig) -> float:
     """Return the cost of a training step on all its inputs, in forward passes, averaged over the epochs of a run."""
+    config = with_defaults(config)
     images = max(1, config.batch // split_of(config))
-    return images * getattr(method_of(config), "num_noises", 1) * mean_passes(config)
-
-
-def run_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run on `images` training images, in forward passes, including votes to choose images."""
-    copies = images * getattr(method_of(config), "num_noises", 1)
-    return config.epochs * copies * mean_passes(config) + images * votes_per_image(config)
-
-
-def first_phase_passes(config: TrainConfig, images: int) -> float:
-    """Return the cost of a run, in forward passes, assuming that every epoch costs as much as the first.
-
-    The cost does not include votes to choose images.
-    """
-    method = method_of(config)
-    return config.epochs * images * getattr(method, "num_noises", 1) * passes(method.at_epoch(0))
+    return images * int(config.options.get("num_noises", 1)) * mean_passes(config)
 
 
 def pays_to_compile(config: TrainConfig, steps: int, device: torch.device) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -13,40 +14,15 @@ import tomli_w
 
 from smoothcert.errors import SmoothcertError, UsageError, first_line, quote, suggest, takes, unknown_name
 from smoothcert.runtime.typed_files import read_toml
-from smoothcert.training.settings import (
-    GROUPS,
-    BatchSettings,
-    ComputeSettings,
-    FineTuningSettings,
-    Fingerprints,
-    ImageSettings,
-    LearningRateSettings,
-    OptimizerSettings,
-    RunSettings,
-    SamplingSettings,
-    SoftLabelSettings,
-)
+from smoothcert.training.settings import FINGERPRINTS, GROUPS, RunSettings
 
-_SAMPLING = {field.name: field.default for field in dataclasses.fields(SamplingSettings)}
-_OMITTED_DEFAULTS = {
-    field.name: field.default for group in (FineTuningSettings, Fingerprints) for field in dataclasses.fields(group)
-}
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunSettings)}
+_SAMPLING = {name: _DEFAULTS[name] for name in GROUPS["Sampling"]}
 _MOST_SAMPLED_EPOCHS = 1 << 16  # random numbers are addressed by counters with 16 bits for the epoch
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(  # fields are ordered from the last base class to the first; names of teachers depend on this order
-    Fingerprints,
-    FineTuningSettings,
-    SamplingSettings,
-    SoftLabelSettings,
-    ComputeSettings,
-    ImageSettings,
-    OptimizerSettings,
-    LearningRateSettings,
-    BatchSettings,
-    RunSettings,
-):
+class TrainConfig(RunSettings):
     """The configuration of a training run: the settings in recipes and in the flags of `smoothcert train`.
 
     All arguments have defaults; `smoothcert train --help` describes their values.
@@ -138,7 +114,27 @@ class TrainConfig(  # fields are ordered from the last base class to the first; 
         if not (0 <= epoch < 1 << 31 and 0 <= progress <= 1):
             got = f"{quote(epoch)} and {quote(progress)}"
             raise UsageError(f"Expected `epoch` to be from 0 to 2**31 - 1 and `progress` from 0 to 1, but got {got}.")
-        return self.scheduled_rate(epoch, progress, self.warmup_epochs / self.epochs)
+        one_cycle = self.schedule == "one-cycle"
+        rising = 0.3 if one_cycle else self.warmup_epochs / self.epochs  # as a fraction of all steps
+        if progress < rising:
+            return self.learning_rate * (0.1 + 0.9 * progress / rising)
+        if one_cycle:
+            return self.learning_rate * max(1e-3, (1 - progress) / (1 - rising))
+        if self.schedule == "cosine":
+            return self.learning_rate * (1 + math.cos(math.pi * (progress - rising) / (1 - rising))) / 2
+        drops = max(0, epoch - 1) // self.lr_step if self.lr_drops == "late" else epoch // self.lr_step
+        if self.final_drop == "to-the-end":
+            drops += epoch >= self.final_drop_epoch
+        elif self.final_drop == "one-epoch":
+            drops += epoch == self.final_drop_epoch
+        return self.learning_rate * self.lr_factor**drops
+
+    def chooses_images_at(self, epoch: int) -> bool:
+        """Return True if the weights for drawing images are set or updated at the start of the given epoch."""
+        since = epoch - self.sampling_epoch
+        if self.sampling == "shuffle" or since < 0:
+            return False
+        return since == 0 or (self.reweight_every > 0 and since % self.reweight_every == 0)
 
     def _check_optimization(self) -> None:
         """Check that optimizer, schedule and warm-up are consistent."""
@@ -149,7 +145,7 @@ class TrainConfig(  # fields are ordered from the last base class to the first; 
             raise UsageError(
                 f"Expected `warmup_epochs` to be below `epochs` ({self.epochs}), but got {self.warmup_epochs:g}."
             )
-        default = OptimizerSettings.momentum
+        default = _DEFAULTS["momentum"]
         if self.optimizer == "adamw" and self.momentum != default:
             text = f"{default} with `optimizer='adamw'`, which does not use it"
             raise UsageError(f"Expected `momentum` to be {text}, but got {self.momentum:g}.")
@@ -168,18 +164,6 @@ class TrainConfig(  # fields are ordered from the last base class to the first; 
             raise UsageError(f"Expected `epochs` to be {most}, but got {self.epochs}.")
 
 
-def field_groups() -> dict[str, list[str]]:
-    """Return the fields that have a command-line flag (all but `options` and fingerprints), keyed by group title.
-
-    >>> field_groups()["Images"]
-    ['augmentation', 'resize', 'crop', 'skip_broken']
-    """
-    return {
-        title: [field.name for field in dataclasses.fields(group) if field.name != "options"]
-        for title, group in GROUPS.items()
-    }
-
-
 def without_sampling(config: TrainConfig, **changes: Any) -> TrainConfig:
     """Copy a configuration with default sampling settings (all images, shuffled) and the given changes."""
     return dataclasses.replace(config, **{**_SAMPLING, **changes})
@@ -191,10 +175,10 @@ def to_toml(config: TrainConfig) -> str:
     Teachers' names contain a hash of this text. So that teachers keep the names from earlier versions, the text omits
     the sampling fields if images are shuffled, and the fine-tuning fields and fingerprints that have default values.
     """
-    unused = {name for name, default in _OMITTED_DEFAULTS.items() if getattr(config, name) == default}
+    added = (*GROUPS["Fine-tuning"], *FINGERPRINTS)
+    unused = {name for name in added if getattr(config, name) == _DEFAULTS[name]}
     omitted = {"options", "method", *unused, *(_SAMPLING if config.sampling == "shuffle" else ())}
-    names = [field.name for field in dataclasses.fields(config) if field.name not in omitted]
-    values = {name: getattr(config, name) for name in names}
+    values = {name: getattr(config, name) for name in _DEFAULTS if name not in omitted}
     try:
         return tomli_w.dumps({**values, "method": {"name": config.method, **config.options}})
     except TypeError as error:
@@ -233,15 +217,15 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     if not isinstance(method_entry, str | Mapping):
         raise UsageError(f"Expected method in {where} to be a name or a table, but got {method_entry!r}.")
     options = {"name": method_entry} if isinstance(method_entry, str) else dict(method_entry)
-    fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
-    if unknown := sorted(set(plain) - (set(fields) - {"options"})):
+    fields = _DEFAULTS.keys() - {"options"}
+    if unknown := sorted(plain.keys() - fields):
         hint = " Put options of the method into the table [method], next to its name." if "options" in unknown else ""
-        near = suggest(unknown[0], set(fields) - {"options"})
+        near = suggest(unknown[0], fields)
         raise UsageError(f"{where} has unknown fields: {', '.join(unknown)}{near if not hint else '.'}{hint}")
     if "name" in options:
         plain["method"] = options.pop("name")
-    if unknown := sorted(set(overrides) - set(fields)):
-        message = unknown_name("field", unknown[0], set(fields) - {"options"})
+    if unknown := sorted(overrides.keys() - _DEFAULTS.keys()):
+        message = unknown_name("field", unknown[0], fields)
         raise UsageError(f"{message} Put the method's options in the dict `options`.")
     own = overrides.pop("options", {})
     if not isinstance(own, Mapping):
@@ -251,7 +235,7 @@ def make_config(values: Mapping[str, Any], where: str, **overrides: Any) -> Trai
     plain = {name: _plain(value) for name, value in {**plain, **overrides}.items()}
     plain["options"] = {name: _plain(value) for name, value in {**options, **own}.items()}
     for name, value in plain.items():
-        expected = type(fields[name].default)
+        expected = type(_DEFAULTS[name])
         if expected is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
             plain[name] = float(value)
         elif name != "options" and type(value) is not expected:

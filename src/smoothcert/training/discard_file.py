@@ -10,20 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from smoothcert.errors import SmoothcertError
+from smoothcert.training.packed_labels import read_votes
 
 
 def read_shares(path: str | Path, labels: Tensor) -> Tensor:
-    """Read the share of correct votes, in [0, 1], on each training image.
+    """Read each image's share of correct votes, float64, from a `.npy` file or a counts file of `smoothcert predict`.
 
-    Args:
-        path: A `.npy` file with one number per image, or the counts file that `smoothcert predict` writes.
-        labels: The labels of the training images, needed to find the correct votes in a counts file.
-
-    Returns:
-        The shares, float64 [images].
-
-    Raises:
-        SmoothcertError: If the file cannot be read, lacks an image, or contains a number outside of [0, 1].
+    `labels`, one per training image, tell which votes in a counts file are correct.
     """
     path = Path(path)
     try:
@@ -44,26 +37,18 @@ def read_shares(path: str | Path, labels: Tensor) -> Tensor:
             f"Expected {path} to contain one number for each of the {len(labels):,} training images, but its values "
             f"have shape {list(shares.shape)}."
         )
-    if not bool(((shares >= 0) & (shares <= 1)).all()):
-        bad = _first_invalid(shares)
+    valid = (shares >= 0) & (shares <= 1)
+    if not valid.all():
+        bad = int(valid.argmin())
         text = f"but the share of image {bad} is {shares[bad]:g}"
         raise SmoothcertError(f"Expected the shares of correct votes in {path} to be between 0 and 1, {text}.")
     return torch.from_numpy(shares)
 
 
-def _first_invalid(shares: NDArray[np.float64]) -> int:
-    return int(np.flatnonzero(~((shares >= 0) & (shares <= 1)))[0])
-
-
 def _from_counts(path: Path, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return each image's share of correct votes. After a header, lines are `idx<TAB>class:votes class:votes ...`."""
-    shares: dict[int, float] = {}
-    with path.open(encoding="utf-8") as lines:
-        next(lines, None)
-        for line in lines:
-            index, votes = line.rstrip("\n").split("\t")
-            counts = np.array(votes.replace(":", " ").split(), dtype=np.int64).reshape(-1, 2)
-            shares[int(index)] = counts[counts[:, 0] == labels[int(index)], 1].sum() / counts[:, 1].sum()
+    shares = {
+        index: pairs[pairs[:, 0] == labels[index], 1].sum() / pairs[:, 1].sum() for index, pairs in read_votes(path)
+    }
     if sorted(shares) != list(range(len(shares))):
         raise ValueError("some images are missing")
     return np.array([shares[index] for index in range(len(shares))])

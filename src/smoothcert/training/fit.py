@@ -32,10 +32,7 @@ def fit(
 ) -> Path:
     """Train one run and return the path of its trained network.
 
-    An interrupted run is resumed; on a CPU with the same number of threads, it ends with bit-identical weights. A
-    finished run is left as it is. UsageError is raised if the folder contains a run with another configuration.
-    `options` are keyword arguments of `setup_run`.
-
+    A finished run is left as it is, an interrupted run is resumed. `options` are keyword arguments of `setup_run`.
     After `time_limit` seconds, the state is saved and OutOfTimeError is raised. The first interrupt (Ctrl-C) also saves
     the state, then raises KeyboardInterrupt; a second interrupt raises it at once.
     """
@@ -60,7 +57,7 @@ def fit_together(
         for run in runs:
             loop = open_loops.enter_context(closing(train_loop(run, deadline, on_progress)))
             lanes.append((run, loop, new_stream(run.stepper.device)))
-        if any(run.stepper.device.type == "cuda" for run in runs):
+        if devices:
             torch.cuda.synchronize()
         while lanes:
             for lane in list(lanes):

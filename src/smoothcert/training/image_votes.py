@@ -1,4 +1,4 @@
-"""Count the network's correct votes on training images under noise, during training."""
+"""Count a network's correct votes on images under noise, during training."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from smoothcert.data.image_data import ImageData
 from smoothcert.distributed.ranks import BatchShare, Ranks
 from smoothcert.philox import Purpose, normal
 from smoothcert.smoothing.precision import numerics
@@ -15,6 +16,37 @@ from smoothcert.training.streaming import BatchSource
 
 _IMAGES = 512  # images read at once
 _FIRST_VIEW = 0xFFFFFFFE  # step number of the first augmented view; views count down, training steps count up
+
+
+def noisy_accuracy(
+    model: nn.Module,
+    data: ImageData,
+    config: TrainConfig,
+    ranks: Ranks | None = None,
+    indices: Tensor | None = None,
+) -> float:
+    """Return the base classifier's accuracy, in percent, with one noise sample for each image in `indices` (or all)."""
+    ranks = ranks or Ranks()
+    indices = torch.arange(len(data)) if indices is None else indices
+    device = next(model.parameters()).device
+    training = model.training
+    model.eval()
+    correct = torch.zeros((), dtype=torch.int64, device=device)
+    with torch.no_grad(), numerics(config.precision, device):
+        of_this_rank = indices[ranks.rank :: ranks.size].to(data.labels.device)
+        most = _inputs_per_pass(device, data.shape.numel())
+        for first in range(0, len(of_this_rank), most):  # a rank may have no image
+            chosen = of_this_rank[first : first + most]
+            images = data.floats(chosen, device)
+            noise = normal(config.seed, (chosen.to(device), 0, Purpose.EVALUATION), images[0].numel(), device=device)
+            scores = model(images + config.sigma * noise.view_as(images))
+            correct += (scores.argmax(dim=1) == data.labels[chosen].to(device)).sum()
+    model.train(training)
+    return round(100 * int(ranks.total(correct)) / len(indices), 4)
+
+
+def _inputs_per_pass(device: torch.device, size: int) -> int:
+    return max(1, min(1000 if device.type == "cpu" else 10_000, 2**24 // size))
 
 
 def count_correct(
@@ -27,14 +59,12 @@ def count_correct(
     ranks: Ranks | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tensor:
-    """Count, for each kept image, the noise samples under which the network, in eval mode, classifies it correctly.
+    """Count, for each training image in the mask `kept`, the noise samples under which it is classified correctly.
 
-    `kept` is a mask of the training images, and `samples` is a range of indices of noise samples. All noise samples of
-    an image are added to the same augmented view. The noise depends only on (seed, epoch, image, sample). The view
-    depends only on (seed, epoch, image) and on whether `samples` starts at 0. Each rank votes on some of the images,
-    and all ranks return all counts. Images that are not kept have count 0. `on_progress` is called regularly with the
-    number of images that this rank has finished and the number of all its images. It may raise an exception to stop
-    voting.
+    All noise samples (with indices in the range `samples`) are added to the same augmented view of an image. The noise
+    depends only on (seed, epoch, image, sample), the view only on (seed, epoch, image) and on whether `samples` starts
+    at 0. Each rank votes on some of the images, and all ranks return all counts; other images have count 0.
+    `on_progress` is called with the numbers of finished and of all images of this rank, and may raise to stop voting.
     """
     ranks, device, training = ranks or Ranks(), source.device, model.training
     correct = torch.zeros(len(kept), dtype=torch.int64, device=device)
@@ -62,7 +92,7 @@ def _correct_votes(
 ) -> Tensor:
     """Count the correct votes on each image, in forward passes of limited size."""
     size, device = images[0].numel(), images.device
-    most = max(1, min(1000 if device.type == "cpu" else 10_000, 2**24 // size))  # inputs per forward pass
+    most = _inputs_per_pass(device, size)
     numbers = torch.arange(samples.start, samples.stop, device=device)
     counts = []
     for x, y, index in zip(*(torch.split(t, most) for t in (images, labels, indices)), strict=True):

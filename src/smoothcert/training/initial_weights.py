@@ -25,11 +25,7 @@ def hash_initial_weights(source: str) -> str:
 
 
 def load_initial_weights(model: NamedModel, source: str) -> None:
-    """Load initial weights into a network. `source` is a run folder, a file or the name of a bundled model.
-
-    Raises:
-        SmoothcertError: If there is no such file, it is damaged, or its weights do not match the network.
-    """
+    """Load initial weights into a network. `source` is a run folder, a file or the name of a bundled model."""
     path = _path_of(source)
     if not path.is_file():
         near = suggest(source, list_pretrained())

@@ -16,8 +16,7 @@ from smoothcert.distributed.ranks import BatchShare
 from smoothcert.errors import SmoothcertError, is_out_of_memory
 from smoothcert.runtime.deadline import INTERRUPTED, Deadline, OutOfTimeError
 from smoothcert.training.batches import Inputs
-from smoothcert.training.epochs import noisy_accuracy
-from smoothcert.training.image_votes import count_correct
+from smoothcert.training.image_votes import count_correct, noisy_accuracy
 from smoothcert.training.pacing import Clock
 from smoothcert.training.run_log import RunLog
 from smoothcert.training.setup import TrainingRun
@@ -69,27 +68,22 @@ def train_loop(run: TrainingRun, deadline: Deadline, on_progress: OnProgress | N
             if report_is_due:
                 means, metrics = _read_means(run, number + 1), None
                 if epoch_ends:
-                    line = {"epoch": epoch, "learning_rate": rate, **means, **_accuracies(run)}
-                    metrics = log.write_epoch(line)
+                    accuracies = {
+                        name: noisy_accuracy(stepper.model, data, config, ranks, indices)
+                        for name, (data, indices) in run.measured.items()
+                    }
+                    metrics = log.write_epoch({"epoch": epoch, "learning_rate": rate, **means, **accuracies})
                     stepper.sums.zero_()
                 if epoch_ends or stop_reason or log.save_is_due:
-                    log.save(stepper, done)
+                    log.save(done)
                 if on_progress:
                     on_progress(TrainProgress(config.name, done, total, run.start, epoch, means["loss"], metrics))
                 if stop_reason and done < total:
                     deadline.interrupted |= stop_reason == INTERRUPTED  # another rank may have been interrupted
                     raise _stopped(run, stop_reason, done)
             yield done
-        log.write_network(run.model)
+        log.write_network()
         ranks.wait_for_rank0()  # so that every rank finds the network
-
-
-def _accuracies(run: TrainingRun) -> dict[str, float]:
-    """Return the accuracy under noise on each image set in `run.measured`."""
-    return {
-        name: noisy_accuracy(run.stepper.model, data, run.config, run.ranks, indices)
-        for name, (data, indices) in run.measured.items()
-    }
 
 
 def _scheduled_inputs(
@@ -107,17 +101,16 @@ def _scheduled_inputs(
             _choose_images(run, epoch, deadline, on_progress)
         later = (e for e in range(epoch + 1, config.epochs) if config.chooses_images_at(e))
         end = epoch_steps * next(later, config.epochs)
-        yield from zip(range(first, end), source.stream(batch_schedule(run, first, end)), strict=True)
+        yield from zip(range(first, end), source.stream(_batch_schedule(run, first, end)), strict=True)
         first = end
 
 
 def _choose_images(run: TrainingRun, epoch: int, deadline: Deadline, on_progress: OnProgress | None) -> None:
     """Update the image weights from the network's votes on the training images. All ranks use the weights of rank 0.
 
-    In a single process, an interrupt aborts voting immediately: all completed steps are already saved, and a resumed
-    run repeats the votes. The time limit also aborts voting, unless the process has not taken any step yet; such a
-    process completes the votes, so that every process makes progress. With several ranks, all ranks finish voting
-    before they stop, because the other ranks would wait for one that stops early.
+    In a single process, an interrupt stops voting at once: all steps are saved, and a resumed run repeats the votes.
+    So does the time limit, but only after a first step, so that every process makes progress. With several ranks, all
+    finish voting before they stop, because the others would wait for one that stops early.
     """
     steps = epoch * len(run.plan)
 
@@ -140,11 +133,8 @@ def _stopped(run: TrainingRun, reason: str, done: int) -> OutOfTimeError:
     return OutOfTimeError(f"{run.config.name}: {reason} after {done:,} of {run.total:,} steps; {state}.")
 
 
-def batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int, BatchShare, Tensor]]:
-    """Yield (step, share, indices) for the steps from `first` to `end` - 1.
-
-    `share` describes this rank's share of the mini-batch, and `indices` are the indices of the images in this share.
-    """
+def _batch_schedule(run: TrainingRun, first: int, end: int) -> Iterator[tuple[int, BatchShare, Tensor]]:
+    """Yield (step, share of this rank, indices of the images in this share) for the steps from `first` to `end` - 1."""
     order = torch.empty(0)
     for step in range(first, end):
         epoch, number = divmod(step, len(run.plan))

@@ -38,10 +38,7 @@ class Clock:
         return True, reason
 
     def _reason_of_any_rank(self, reason: str) -> str:
-        """On rank 0, return INTERRUPTED if another rank was interrupted, else `reason`.
-
-        On other ranks, report an interrupt to rank 0, and return `reason`.
-        """
+        """Return `reason` or, on rank 0, INTERRUPTED if another rank was interrupted. Other ranks tell rank 0."""
         if self.ranks.first:
             return INTERRUPTED if self.ranks.flag_is_set(self._key) else reason
         if reason == INTERRUPTED:

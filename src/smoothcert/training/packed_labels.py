@@ -8,11 +8,13 @@ classes), the file takes at most 1.41 GB.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import Tensor
@@ -63,18 +65,24 @@ class PackedLabels:
         return self[torch.arange(len(self))]
 
 
+def read_votes(counts: Path) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each image's index and votes, as an array of pairs (class, votes), from the counts file of predictions."""
+    with counts.open(encoding="utf-8") as lines:
+        next(lines, None)
+        for line in lines:
+            index, votes = line.rstrip("\n").split("\t")
+            yield int(index), np.array(votes.replace(":", " ").split(), dtype=np.int64).reshape(-1, 2)
+
+
 def pack_labels(counts: Path, images: int, out: Path) -> None:
     """Write the vote counts in the file `counts` to the packed file `out`, atomically."""
     offsets = np.zeros(images + 1, dtype=np.int64)
     classes, votes = [], []
-    with counts.open(encoding="utf-8") as lines:
-        next(lines)
-        for number, line in enumerate(lines):
-            numbers = np.array(line.rstrip("\n").split("\t")[1].replace(":", " ").split(), dtype=np.int64)
-            kept = numbers.reshape(-1, 2)[:MOST_CLASSES]  # the file lists classes by descending votes
-            classes.append(kept[:, 0].astype(np.uint16))
-            votes.append(kept[:, 1].astype(np.uint32))
-            offsets[number + 1] = offsets[number] + len(kept)
+    for number, (_, pairs) in enumerate(read_votes(counts)):
+        kept = pairs[:MOST_CLASSES]  # the file lists classes by descending votes
+        classes.append(kept[:, 0].astype(np.uint16))
+        votes.append(kept[:, 1].astype(np.uint32))
+        offsets[number + 1] = offsets[number] + len(kept)
     flat = np.concatenate(votes)
     narrow = flat.astype(np.uint16) if int(flat.max()) < 1 << 16 else flat
     with replacing(out) as part:

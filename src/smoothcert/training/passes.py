@@ -10,13 +10,25 @@ from smoothcert.training.config import TrainConfig
 _TWO_LOSSES = ("stability", "smoothmix", "catrs")  # methods that pass each input through the network twice
 
 
-def passes_per_input(method: str, attack_steps: int = 0) -> int:
-    """Return the cost of a method's training step per noisy input, in forward passes.
+def passes_per_input(method: str) -> int:
+    """Return the cost of a method's training step per noisy input, in forward passes, without attacks.
 
-    >>> passes_per_input("gaussian"), passes_per_input("catrs", attack_steps=4)
-    (3, 14)
+    >>> passes_per_input("gaussian"), passes_per_input("catrs")
+    (3, 6)
     """
-    return (6 if method in _TWO_LOSSES else 3) + 2 * attack_steps
+    return 6 if method in _TWO_LOSSES else 3
+
+
+def mean_passes(config: TrainConfig) -> float:
+    """Return the cost of a training step per noisy input, in forward passes, averaged over the epochs of a run.
+
+    This and `relative_cost` consider only options that the configuration sets explicitly, not the method's defaults.
+
+    >>> mean_passes(TrainConfig(method="first-failure", epochs=10, options={"attack_steps": 4, "attack_epoch": 5}))
+    7.0
+    """
+    attacked = max(0, config.epochs - int(config.options.get("attack_epoch", 0))) / config.epochs
+    return passes_per_input(config.method) + attacked * 2 * int(config.options.get("attack_steps", 0))
 
 
 def votes_per_image(config: TrainConfig) -> int:
@@ -30,13 +42,8 @@ def votes_per_image(config: TrainConfig) -> int:
 def relative_cost(config: TrainConfig) -> float:
     """Return the mean cost of an epoch relative to Gaussian training with one noise sample per image.
 
-    The estimate considers only options that the configuration sets explicitly, not the method's defaults.
-
     >>> relative_cost(TrainConfig(method="consistency", options={"num_noises": 2}))
     2.0
     """
-    options, without_attack = config.options, passes_per_input(config.method)
-    attack = passes_per_input(config.method, int(options.get("attack_steps", 0))) - without_attack
-    attacked = max(0, config.epochs - int(options.get("attack_epoch", 0))) / config.epochs
-    steps = int(options.get("num_noises", 1)) * (without_attack + attacked * attack)
+    steps = int(config.options.get("num_noises", 1)) * mean_passes(config)
     return (steps + votes_per_image(config) / config.epochs) / passes_per_input("gaussian")

@@ -1,7 +1,8 @@
-"""Prepare runs for training: load images and, for methods that need them, train a teacher and make soft labels."""
+"""Prepare runs for training: identify networks, load images, train teachers and make soft labels if needed."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,18 +10,22 @@ from typing import Any
 
 import torch
 
+from smoothcert.certification.model_hash import fingerprint_model
 from smoothcert.checkpoints.checkpoint import find_own_factory
 from smoothcert.data import ImageData
 from smoothcert.distributed.ranks import as_single_process, current_ranks
+from smoothcert.models import Factory, ModuleCopies, find_factory
 from smoothcert.runtime.deadline import Deadline
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.fit import fit
-from smoothcert.training.identity import identify
+from smoothcert.training.initial_weights import hash_initial_weights
 from smoothcert.training.run_data import RunData, RunImages
 from smoothcert.training.run_folder import RunFolder
-from smoothcert.training.setup import SoftLabels, TrainingRun, setup_run
+from smoothcert.training.setup import SoftLabels, TrainingRun, new_model, setup_run
 from smoothcert.training.soft_labels import make_soft_labels
 from smoothcert.training.teachers import teacher_config, uses_soft_labels
+
+_DIGITS = 16  # of a fingerprint
 
 OnStage = Callable[[str, str], Callable[[Any], None]]
 """Called with the kind (train, label, certify or compile) and name of a stage; returns its progress callback."""
@@ -29,6 +34,24 @@ OnStage = Callable[[str, str], Callable[[Any], None]]
 def silent(kind: str, name: str) -> Callable[[Any], None]:
     """Return a progress callback that does nothing, for any stage."""
     return lambda progress: None
+
+
+def identify(config: TrainConfig, images: RunData, factory: Factory | None = None) -> TrainConfig:
+    """Return the configuration with fingerprints of a user's network and of given initial weights.
+
+    A run is resumed, and a teacher shared, only if the fingerprints match. A user's modules may differ between ranks;
+    rank 0's fingerprints are used, because training starts from rank 0's weights.
+    """
+    network, weights = "", ""
+    own = factory or find_factory(config.architecture)
+    if own is not None:
+        model = new_model(config, images.of(config)[0], own).network
+        network = fingerprint_model(model, values=False)
+        weights = fingerprint_model(model) if isinstance(own, ModuleCopies) else "random"
+    if config.init:
+        weights = hash_initial_weights(config.init)
+    network, weights = current_ranks().broadcast_from_rank0([network[:_DIGITS], weights[:_DIGITS]])
+    return dataclasses.replace(config, network=network, initial_weights=weights)
 
 
 @dataclass(frozen=True)
@@ -62,8 +85,8 @@ class Preparation:
         """Train a teacher, unless it is finished, and return its folder."""
         folder = self.runs / config.name
         progress = None if RunFolder(folder).finished else self.on_stage("train", config.name)
-        options = {"on_progress": progress, "time_limit": self.deadline.left, **self.options}
-        fit(config, folder, *self.images.of(config), **options)
+        train, test = self.images.of(config)
+        fit(config, folder, train, test, on_progress=progress, time_limit=self.deadline.left, **self.options)
         return folder
 
     def soft_labels(self, config: TrainConfig, teacher: Path, train: ImageData) -> SoftLabels:
@@ -96,8 +119,8 @@ def prepare_runs(
     """
     preparation = Preparation(runs, RunImages(data_dir), on_stage, Deadline(time_limit), {"device": device})
     labeled = [identify(config, preparation.images) for config in configs if uses_soft_labels(config)]
-    by_name = {teacher.name: teacher for teacher in (teacher_config(c) for c in labeled if not c.teacher)}
-    teachers = list(by_name.values())
+    own = [teacher_config(config) for config in labeled if not config.teacher]
+    teachers = list({teacher.name: teacher for teacher in own}.values())
     for teacher in teachers:
         preparation.images.of(teacher)  # all ranks check together that they have the same images
 

@@ -60,10 +60,9 @@ class RunFolder:
     def open(self, config: TrainConfig) -> None:
         """Begin or resume a run. Raise if the folder contains a run with a different configuration."""
         self.check(config)
-        whole = with_defaults(config)
-        if not self.begun and self.read_config() != whole:
+        if not self.begun and self.read_config() != with_defaults(config):
             with self.locked():  # fails if another process is already training, but has not saved anything yet
-                write_text(self.config, to_toml(whole))
+                self.claim(config)
 
     def claim(self, config: TrainConfig) -> None:
         """Repeat `open` in the locked folder, which another process may have changed since the first call."""
@@ -118,21 +117,20 @@ class RunFolder:
 
         If the last state is damaged, return the previous one, with a notice. Raise if no saved state is readable.
         """
-        damaged, errors = list[str](), list[SmoothcertError]()
-        for file in (self.state, self.previous):
-            if file.is_file():
-                try:
-                    found = _read_state(file)
-                except SmoothcertError as error:
-                    damaged.append(file.name)
-                    errors.append(error)
-                    continue
-                if errors:
-                    text = f"{errors[0]} The run is resumed from the previous state, at step {found[1]:,}."
-                    warnings.warn(text, Notice, stacklevel=2)
-                return found
+        files, errors = [file for file in (self.state, self.previous) if file.is_file()], list[SmoothcertError]()
+        for file in files:
+            try:
+                found = _read_state(file)
+            except SmoothcertError as error:
+                errors.append(error)
+                continue
+            if errors:
+                text = f"{errors[0]} The run is resumed from the previous state, at step {found[1]:,}."
+                warnings.warn(text, Notice, stacklevel=2)
+            return found
         if errors:
-            text = f"{str(errors[0]).rstrip('.')}; delete {' and '.join(damaged)} to start over."
+            damaged = " and ".join(file.name for file in files)
+            text = f"{str(errors[0]).rstrip('.')}; delete {damaged} to start over."
             raise SmoothcertError(text) from errors[0]
         return None
 

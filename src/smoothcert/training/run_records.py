@@ -11,8 +11,6 @@ from smoothcert.runtime.typed_files import Index, Seconds, read_json, read_json_
 
 
 class _FirstStep(TypedDict):
-    """The required field of an entry in `segments.json`."""
-
     first_step: Index
 
 
@@ -26,8 +24,6 @@ class _Segment(_FirstStep, total=False):
 
 
 class _EpochNumber(TypedDict):
-    """The required field of a line in `metrics.jsonl`."""
-
     epoch: Index
 
 

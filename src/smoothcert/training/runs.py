@@ -125,7 +125,7 @@ def train_runs(
     """
     if isinstance(configs, TrainConfig):
         raise UsageError("Expected `configs` to be a list, but got a single configuration; use `train_run` for it.")
-    configs = list(configs) if isinstance(configs, Iterable) else [configs]
+    configs = list(configs)
     for config in configs:
         if not isinstance(config, TrainConfig):
             text = "`TrainConfig` objects, such as `load_recipe` returns"
@@ -133,8 +133,7 @@ def train_runs(
     if workers is not None and not (isinstance(workers, Integral) and workers >= 0):
         raise UsageError(f"Expected `workers` to be a whole number >= 0, but got {quote(workers)}.")
     deadline, runs = Deadline(time_limit), Path(runs)
-    place = choose_device(device)
-    options: dict[str, Any] = {"device": place, "compile": compile, "workers": workers, "factory": factory}
+    options = {"device": choose_device(device), "compile": compile, "workers": workers, "factory": factory}
     preparation = Preparation(runs, data or RunImages(data_dir), on_stage, deadline, options)
     ready, errors = list[TrainingRun](), list[SmoothcertError]()
     for config in configs:

@@ -5,8 +5,6 @@ any method. At the start of epoch `sampling_epoch`, the network votes on the tra
 with too few correct votes are discarded for good. At the same time, and then every `reweight_every` epochs, each
 remaining image gets a weight that grows with the radius certified by its votes. From `sampling_epoch` on, each epoch
 draws as many images as before, with replacement, in proportion to their weights.
-
-The only state is the weight of each training image, which `ImageSampler` owns; the functions are pure.
 """
 
 from __future__ import annotations
@@ -57,32 +55,6 @@ def draw_images(weights: Tensor, seed: int, epoch: int) -> Tensor:
     return kept[places.clamp(max=len(kept) - 1)]
 
 
-def choose_weights(
-    config: TrainConfig, epoch: int, weights: Tensor | None, images: int, vote: Vote, shares: Tensor | None = None
-) -> Tensor:
-    """Return the weight of every image from `epoch` on; discarded images have weight 0.
-
-    `weights` are the current weights, or None at first. `shares` may contain another network's shares of correct votes;
-    images are then discarded by these shares. Discarding and reweighting use different noise samples.
-    """
-    kept = torch.ones(images, dtype=torch.bool) if weights is None else weights > 0
-    if epoch == config.sampling_epoch and config.discard_below:
-        if shares is None:
-            shares = vote(kept, range(config.discard_samples)).double() / config.discard_samples
-        kept = kept & (shares >= config.discard_below)
-        if not kept.any():
-            raise SmoothcertError(
-                f"{config.name}: at epoch {epoch}, no training image has a share of correct votes "
-                f"of at least {config.discard_below:g}; set a lower `discard_below` or a later "
-                "`sampling_epoch`."
-            )
-    if not config.reweight_every:
-        return kept.double()
-    first = config.discard_samples
-    correct = vote(kept, range(first, first + config.reweight_samples))
-    return torch.from_numpy(radius_weights(correct.numpy(), config.reweight_samples)) * kept
-
-
 def split_validation(images: int, fraction: float) -> tuple[Tensor, Tensor]:
     """Return the sorted indices of the images to train on, and of the images set aside for validation.
 
@@ -112,11 +84,30 @@ class ImageSampler:
         self.weights: Tensor | None = None
 
     def choose(self, epoch: int, vote: Vote) -> None:
-        """Set the weights at the start of an epoch for which `config.chooses_images_at` is true."""
-        weights = self.weights
-        if weights is None and len(self.pool) < self.images:
-            weights = torch.zeros(self.images, dtype=torch.float64).index_fill(0, self.pool, 1.0)
-        self.weights = choose_weights(self.config, epoch, weights, self.images, vote, self.shares)
+        """Set the weights at the start of an epoch for which `config.chooses_images_at` is true.
+
+        Discarded images have weight 0. Discarding and reweighting use different noise samples.
+        """
+        config, shares = self.config, self.shares
+        if self.weights is None:
+            kept = torch.zeros(self.images, dtype=torch.bool).index_fill(0, self.pool, True)
+        else:
+            kept = self.weights > 0
+        if epoch == config.sampling_epoch and config.discard_below:
+            if shares is None:
+                shares = vote(kept, range(config.discard_samples)).double() / config.discard_samples
+            kept = kept & (shares >= config.discard_below)
+            if not kept.any():
+                raise SmoothcertError(
+                    f"{config.name}: at epoch {epoch}, no training image has a share of correct votes of at least "
+                    f"{config.discard_below:g}; set a lower `discard_below` or a later `sampling_epoch`."
+                )
+        weights = kept.double()
+        if config.reweight_every:
+            first, count = config.discard_samples, config.reweight_samples
+            correct = vote(kept, range(first, first + count))
+            weights *= torch.from_numpy(radius_weights(correct.numpy(), count))
+        self.weights = weights
 
     def order(self, epoch: int) -> Tensor:
         """Return the indices of an epoch's images, in the order of training."""
@@ -133,11 +124,7 @@ class ImageSampler:
         return {} if self.weights is None else {_STATE: self.weights}
 
     def restore(self, tensors: Mapping[str, Tensor], epochs: int = 0) -> None:
-        """Restore the weights from a state saved after `epochs` epochs had begun.
-
-        Raises:
-            SmoothcertError: If weights were set by then but are missing, or if their number differs from `images`.
-        """
+        """Restore the weights from a state saved after `epochs` epochs had begun. Raise if they do not match."""
         self.weights = tensors.get(_STATE)
         expected = any(self.config.chooses_images_at(epoch) for epoch in range(epochs))
         if (self.weights is None and expected) or (self.weights is not None and len(self.weights) != self.images):

@@ -19,10 +19,9 @@ from smoothcert.data.image_data import ImageData
 from smoothcert.distributed.ranks import Ranks, current_ranks
 from smoothcert.errors import Notice, UsageError
 from smoothcert.models import Factory, NamedModel, build_model
-from smoothcert.training.compute import method_of, pays_to_compile, split_of
+from smoothcert.training.compute import method_of, pays_to_compile, plan_epoch, split_of
 from smoothcert.training.config import TrainConfig
 from smoothcert.training.discard_file import read_shares
-from smoothcert.training.epochs import plan_epoch
 from smoothcert.training.graph_stepper import GraphStepper
 from smoothcert.training.initial_weights import load_initial_weights
 from smoothcert.training.packed_labels import PackedLabels
@@ -171,9 +170,7 @@ def new_optimizer(model: NamedModel, config: TrainConfig) -> torch.optim.Optimiz
     device = next(model.parameters()).device
     on_gpu = device.type == "cuda"  # if so, the learning rate is a tensor, so that CUDA graphs read its current value
     rate: Any = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
+    options: dict[str, Any] = {"lr": rate, "weight_decay": config.weight_decay, "fused": on_gpu}
     if config.optimizer == "adamw":
-        decay = config.weight_decay
-        return torch.optim.AdamW(model.parameters(), rate, weight_decay=decay, fused=on_gpu, capturable=on_gpu)
-    return torch.optim.SGD(
-        model.parameters(), rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=on_gpu
-    )
+        return torch.optim.AdamW(model.parameters(), **options, capturable=on_gpu)
+    return torch.optim.SGD(model.parameters(), **options, momentum=config.momentum)

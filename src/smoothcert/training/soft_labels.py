@@ -35,6 +35,7 @@ from smoothcert.training.batches import AUGMENTATIONS
 from smoothcert.training.packed_labels import PackedLabels, pack_labels
 
 _MOST_IN_MEMORY = 1 << 28  # values to keep in memory; CIFAR-100 has 5 million
+_SEED = 0  # the same for all runs, so that they share soft labels
 _ONE_VIEW = 0xFFFFFFFF  # step number for drawing the augmented view; no training step has this number
 
 
@@ -46,27 +47,24 @@ def make_soft_labels(
     sigma: float = 0.25,
     samples: int = 10_000,
     augmentation: str = "none",
-    seed: int = 0,
     device: torch.device | str = "cpu",
     on_progress: Callable[[Progress[Prediction]], None] | None = None,
 ) -> Tensor | PackedLabels:
     """Compute soft labels [images, classes]: each class's share of the teacher's votes under `samples` noise samples.
 
     `teacher` is a run folder or checkpoint. `factory` creates the teacher's network if it is not bundled. With an
-    augmentation, the teacher votes on one random view of each image, as in the published code. It runs in the fastest
-    form and precision for the device. Soft labels that would take too much memory are returned as a `PackedLabels`
-    object, which reads them from the file on demand.
+    augmentation, the teacher votes on one random view of each image, as in the published code. Soft labels that would
+    take too much memory are returned as `PackedLabels`, which reads them from the file on demand.
     """
-    checkpoint = load_checkpoint(teacher, model=factory)
-    shown = data if augmentation == "none" else one_view(data, augmentation, seed)
+    checkpoint, device = load_checkpoint(teacher, model=factory), torch.device(device)
+    shown = data if augmentation == "none" else _one_view(data, augmentation)
     model = checkpoint.model.to(device)
     form, precision = choose_deployment(model, data.shape, samples * len(data))
-    default_size = default_micro_batch(data.shape.numel(), torch.device(device))
+    default_size = default_micro_batch(data.shape.numel(), device)
     micro_batch = -(-samples // -(-samples // default_size))  # divides the samples evenly, with little padding
     options: dict[str, Any] = {"form": form, "precision": precision, "micro_batch": micro_batch}
     classifier = SmoothedClassifier(model, sigma, model.num_classes, **options)
-    kind = torch.device(device).type
-    parts = (checkpoint.sha256, shown.fingerprint, sigma, samples, seed, form, precision, micro_batch, kind)
+    parts = (checkpoint.sha256, shown.fingerprint, sigma, samples, _SEED, form, precision, micro_batch, device.type)
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
     out = (teacher if teacher.is_dir() else teacher.parent) / f"soft-labels-{digest}.tsv"
     packed = out.with_suffix(".safetensors")
@@ -77,7 +75,7 @@ def make_soft_labels(
             out,
             n=samples,
             alpha=0.5,
-            seed=seed,
+            seed=_SEED,
             batch=16 * default_size,  # images with few samples share a forward pass
             purpose=Purpose.SOFT_LABELS,
             model={"sha256": checkpoint.sha256},
@@ -90,13 +88,13 @@ def make_soft_labels(
     return labels.dense() if len(data) * model.num_classes <= _MOST_IN_MEMORY else labels
 
 
-def one_view(data: ImageData, augmentation: str, seed: int) -> ImageData:
+def _one_view(data: ImageData, augmentation: str) -> ImageData:
     """Return a dataset in which every image is replaced with one augmented view of it."""
     if isinstance(data.images, FolderImages):
         if augmentation != "resized-crop-flip":
             text = "'resized-crop-flip' for an image folder with `label_view='augmented'`"
             raise UsageError(f"Expected `augmentation` to be {text}, but got {augmentation!r}.")
-        return replace(data, images=FolderViews(data.images, seed, _ONE_VIEW))
+        return replace(data, images=FolderViews(data.images, _SEED, _ONE_VIEW))
     everything = data.images[torch.arange(len(data))]
-    view = AUGMENTATIONS[augmentation](everything, seed, _ONE_VIEW)
+    view = AUGMENTATIONS[augmentation](everything, _SEED, _ONE_VIEW)
     return replace(data, images=(view.round().byte() if everything.dtype == torch.uint8 else view).contiguous())

@@ -39,15 +39,10 @@ class Stepper:
     back to the host, so that they can be captured as CUDA graphs (see `GraphStepper`). Consecutive epochs for which
     `Method.at_epoch` returns the same method form a phase. Each phase is compiled and captured separately.
 
-    If ranks share a mini-batch, the loss and the watched values of each share are weighted by the size of the share.
-    Gradients and watched values are summed over the ranks before the update, so that all ranks have the same state
-    after every step. With `sync`, BatchNorm normalizes over the whole mini-batch. Otherwise, it normalizes over each
-    share, and its running statistics are averaged over the shares. Other floating-point buffers of users' networks are
-    copied from rank 0.
-
-    If a network skips layers at random, ranks may use different parameters in a step. A parameter that some ranks did
-    not use has a zero gradient on these ranks. A parameter that no rank used has no gradient, so that the optimizer
-    skips it, as in a single process. Only to find such parameters does a step read values back to the host.
+    If ranks share a mini-batch, gradients and watched values are summed over the ranks, weighted by the size of each
+    share, so that all ranks have the same state after every step. With `sync`, BatchNorm normalizes over the whole
+    mini-batch. Otherwise, it normalizes over each share, and its running statistics are averaged. Other floating-point
+    buffers of users' networks are copied from rank 0.
 
     Before each step, PyTorch's generator is seeded by (seed, step, rank), so that there is no generator state to save.
     Dropout and other random layers of users' networks draw from this generator.
@@ -75,11 +70,10 @@ class Stepper:
         self._of_user = not isinstance(model, Classifier)
         self._synced: list[SyncedBatchNorm] = sync_batchnorm(model, self.ranks) if sync and self.ranks.size > 1 else []
         norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
-        self._statistics = [] if self._synced else [t for norm in norms for t in _running(norm)]
-        of_norms = {id(t) for norm in norms for t in _running(norm)}
-        floats = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-        floats = floats if self._of_user else []
-        self._other_buffers = [buffer for buffer in floats if id(buffer) not in of_norms]
+        running = [value for norm in norms for value in (norm.running_mean, norm.running_var) if value is not None]
+        self._statistics = [] if self._synced else running
+        floats = [buffer for buffer in model.buffers() if buffer.is_floating_point()] if self._of_user else []
+        self._other_buffers = [buffer for buffer in floats if buffer not in set(running)]
         self.names: list[str] = []  # names of the watched values, sorted as in a restored state
         self.sums = torch.zeros(0, dtype=torch.float64, device=self.device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
@@ -153,7 +147,12 @@ class Stepper:
         return output.loss, output.watched()
 
     def _sum_over_ranks(self, values: Tensor, share: BatchShare) -> None:
-        """Sum gradients, watched values and buffers over the ranks, in one exchange per dtype."""
+        """Sum gradients, watched values and buffers over the ranks, in one exchange per dtype.
+
+        If a network skips layers at random, ranks may use different parameters. A parameter has a zero gradient on
+        ranks that did not use it. If no rank did, it has none, so that the optimizer skips it, as in a single process.
+        Only to find such parameters does a step read values back to the host.
+        """
         if self.ranks.size == 1:
             return
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
@@ -174,8 +173,3 @@ class Stepper:
         for place, count in zip(unused, users[unused].tolist() if unused else (), strict=True):
             if not count:
                 trained[place].grad = None
-
-
-def _running(norm: BatchNorm) -> list[Tensor]:
-    """Return the running statistics of a BatchNorm layer, if it has any."""
-    return [value for value in (norm.running_mean, norm.running_var) if value is not None]

@@ -26,8 +26,7 @@ _MOST_WORKERS = 16
 class StreamedData(Dataset[Inputs]):
     """A dataset of images or other inputs that is read on demand, one mini-batch at a time.
 
-    Worker processes read images, labels and soft labels; images are scaled on the device. Augmentation depends only on
-    the seed, the step and the position in the mini-batch.
+    Worker processes read images, labels and soft labels; images are scaled on the device.
     """
 
     data: ImageData

@@ -20,12 +20,13 @@ from smoothcert.distributed.ranks import current_ranks, join, leave
 from smoothcert.errors import UsageError, takes, unknown_name
 from smoothcert.models import Factory, UserModel, as_factory, find_factory, unwrap
 from smoothcert.runtime.environment import choose_device
-from smoothcert.training.config import TrainConfig, field_groups, make_config
+from smoothcert.training.config import TrainConfig, make_config
 from smoothcert.training.loop import TrainProgress
 from smoothcert.training.method_options import known_methods
 from smoothcert.training.prepare import OnStage, silent
 from smoothcert.training.run_data import GivenData, RunData, RunImages, check_range
 from smoothcert.training.runs import join_ranks, train_runs
+from smoothcert.training.settings import GROUPS
 
 _FROM_ARGUMENT = {"dataset": "train_data", "architecture": "model"}
 _LEARNING_RATES = {"sgd": 0.01, "adamw": 0.001}
@@ -178,7 +179,7 @@ def train(
 def _check_settings(settings: Mapping[str, Any], method: str) -> None:
     """Raise if a setting is not a field of `TrainConfig`, belongs in `options`, or is determined by an argument."""
     arguments = inspect.signature(train).parameters.keys() - {"settings"}
-    fields = {name for names in field_groups().values() for name in names} - _FROM_ARGUMENT.keys()
+    fields = {name for names in GROUPS.values() for name in names} - _FROM_ARGUMENT.keys()
     options = known_methods().get(method, {})
     for name in settings:
         if name in _FROM_ARGUMENT:
