@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from smoothcert.errors import SmoothcertError, is_out_of_memory
-from smoothcert.smoothing.gathering import gather_votes
+from smoothcert.models import Ensemble
+from smoothcert.smoothing.gathering import Gathering
 from smoothcert.smoothing.noising import add_noise
 from smoothcert.smoothing.workers import share_out
 from smoothcert.statistics.noise import Noise
@@ -81,11 +82,12 @@ def count_votes(
         votes = torch.zeros(count * (stages + 2) * columns, dtype=torch.int64, device=device)
 
         def tally(scores: Tensor, places: Tensor) -> None:
-            winners = _winners(scores, num_classes)
+            winners = winning_classes(scores, nan=num_classes)
             votes.index_add_(0, (places + winners).flatten(), torch.ones_like(winners).flatten())
 
         with voter.settings(device):
-            gathering = gather_votes(voter.network, micro_batch, tally)
+            consensus = isinstance(voter.network, Ensemble) and voter.network.consensus is not None
+            gathering = Gathering(voter.network, micro_batch, tally, device) if consensus else None
             for image, block in passes:
                 samples = block.unsqueeze(1) * micro_batch + slots
                 noisy = add_noise(noise, inputs, image, indices, samples, seed=seed, purpose=purpose, dtype=dtype)
@@ -130,8 +132,9 @@ def all_work(count: int, edges: Sequence[int], micro_batch: int) -> Work:
     return work // blocks, first + work % blocks
 
 
-def _winners(scores: Tensor, num_classes: int) -> Tensor:
-    return scores.argmax(dim=-1).masked_fill(scores.isnan().any(dim=-1), num_classes)
+def winning_classes(scores: Tensor, nan: int) -> Tensor:
+    """Return the class of each row of scores, or `nan` if the row contains NaN."""
+    return scores.argmax(dim=-1).masked_fill(scores.isnan().any(dim=-1), nan)
 
 
 def default_micro_batch(numel: int, device: torch.device) -> int:
@@ -153,11 +156,6 @@ def default_micro_batch(numel: int, device: torch.device) -> int:
 def default_batch(micro_batch: int, device: torch.device, voters: int) -> int:
     """Return the default number of noisy samples in memory at once."""
     return voters * micro_batch if device.type == "cpu" else 8 * micro_batch
-
-
-def inputs_at_once(samples: int, device: torch.device) -> int:
-    """Return the number of inputs, with `samples` samples each, to process before the host reads the votes."""
-    return max(1, samples_at_once(device) // samples)
 
 
 def samples_at_once(device: torch.device) -> int:
