@@ -312,33 +312,32 @@ class SmoothedClassifier(nn.Module):
         device = self.device_for(inputs)
         micro_batch = self.micro_batch_for(inputs.shape[1:], device)
         placed = inputs.detach().to(device)
-        threads = (self.threads or torch.get_num_threads()) if device.type == "cpu" else 1
         total = len(work[0]) * micro_batch if work else len(inputs) * (edges[-1] - edges[0])
-        images, blocks = work or all_work(len(inputs), edges, micro_batch)
-        threads = min(threads, len(images))
+        images, blocks = (part.to(device) for part in work or all_work(len(inputs), edges, micro_batch))
+        threads = min(self.threads or torch.get_num_threads(), len(images)) if device.type == "cpu" else 1
+        indices, drawn_seed = as_indices(index, inputs).to(device), as_seed(seed)
+
+        def draw(image: Tensor, samples: Tensor) -> Tensor:
+            options: dict[str, Any] = {"seed": drawn_seed, "purpose": purpose, "dtype": self._base.dtype}
+            return add_noise(self.noise, placed, image, indices, samples, **options)
+
         with self._base.voting(self.model, device):
             classes = self._classes(placed, micro_batch)
             with self._independent_votes(placed[0], micro_batch, total, threads):
                 voters = self._voters(threads)
                 votes = count_within_memory(
                     voters,
-                    placed,
-                    as_indices(index, inputs).to(device),
-                    edges,
+                    draw,
+                    (images, blocks),
+                    inputs=len(inputs),
+                    edges=edges,
                     num_classes=classes,
-                    noise=self.noise,
-                    seed=as_seed(seed),
-                    purpose=purpose,
                     micro_batch=micro_batch,
                     batch=batch or default_batch(micro_batch, device, len(voters)),
-                    dtype=self._base.dtype,
-                    work=(images.to(device), blocks.to(device)),
                 ).cpu()
                 if invalid := int(votes[..., -1].sum()):
-                    raise SmoothcertError(
-                        f"The model returned NaN for {invalid:,} of {int(votes.sum()):,} noisy inputs; check its "
-                        "weights."
-                    )
+                    text = f"The model returned NaN for {invalid:,} of {int(votes.sum()):,} noisy inputs"
+                    raise SmoothcertError(f"{text}; check its weights.")
         return votes[..., :-1]
 
     def scores(self, noisy: Tensor) -> Tensor:

@@ -21,18 +21,12 @@ _MOST_PENDING = 16  # number of pending inputs, in micro-batches, that triggers 
 
 
 class Gathering:
-    """Inputs of one thread that wait to be scored by the remaining members.
-
-    Args:
-        ensemble: The deployed ensemble.
-        micro_batch: Number of rows that the members see at once.
-        tally: Function that counts votes.
-        device: Device of the inputs.
-    """
+    """Inputs of one thread that wait to be scored by the remaining members of a deployed ensemble."""
 
     def __init__(self, ensemble: Ensemble, micro_batch: int, tally: Tally, device: torch.device) -> None:
         self._ensemble, self._micro_batch, self._tally = ensemble, micro_batch, tally
-        self._waiting: list[tuple[Tensor, ...]] = []  # tuples of inputs, sums of scores, rows, places and layers
+        # Tuples of inputs, sums of scores, rows, places and layers; a layer is a gathered micro-batch.
+        self._waiting: list[tuple[Tensor, ...]] = []
         self._depth = torch.zeros(micro_batch, dtype=torch.int64, device=device)  # number of pending inputs per row
         self._count = 0
 
@@ -46,8 +40,9 @@ class Gathering:
             assert self._ensemble.consensus is not None
             self._tally((total / self._ensemble.consensus)[agree], place[agree])
             rows = (~agree).nonzero()[:, 0]
-            self._waiting.append((part[rows], total[rows], rows, place[rows], self._depth[rows]))
-            self._depth[rows] += 1
+            layers = self._depth[rows]
+            self._waiting.append((part[rows], total[rows], rows, place[rows], layers))
+            self._depth[rows] = layers + 1
             self._count += len(rows)
         if self._count >= _MOST_PENDING * self._micro_batch:
             self._score(_FULL * self._micro_batch)

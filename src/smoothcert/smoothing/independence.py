@@ -55,14 +55,9 @@ class CheckSchedule:
 class IndependenceCheck:
     """Comparison of a model's scores for the same inputs, before and after votes are counted.
 
-    Args:
-        classify: Function that scores a batch with the model.
-        clean: The input whose votes are counted.
-        draw: Function that returns a given number of noisy copies of `clean`.
-        micro_batch: Number of inputs that the model sees at once when it votes.
-        precision: Precision in which the model votes.
-        fixed_shape: True if batches of another size are impossible or expensive.
-        thorough: True to also compare scores of inputs alone with scores of the same inputs in a mixed batch.
+    `draw` returns a given number of noisy copies of `clean`, an input whose votes are counted. With `fixed_shape`, all
+    batches have the size `micro_batch`. A `thorough` check also compares the scores of inputs alone with their scores
+    in a mixed batch.
     """
 
     def __init__(
