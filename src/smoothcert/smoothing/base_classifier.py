@@ -62,16 +62,15 @@ class BaseClassifier:
     def voting(self, model: Model, device: torch.device) -> Iterator[None]:
         """Deploy `model` in eval mode and the chosen precision; restore every module's mode on exit."""
         self.model = model
-        modules = list(model.modules()) if isinstance(model, nn.Module) else []
-        modes = [module.training for module in modules]
-        for module in modules:
+        modes = {module: module.training for module in model.modules()} if isinstance(model, nn.Module) else {}
+        for module in modes:
             module.training = False
         try:
             with single_threaded(device), self._arithmetic(device):
                 self._deploy()
                 yield
         finally:
-            for module, mode in zip(modules, modes, strict=True):
+            for module, mode in modes.items():
                 module.training = mode
 
     def _deploy(self) -> None:
@@ -152,7 +151,6 @@ class BaseClassifier:
 
 
 def _advise(shape: torch.Size) -> str:
-    """Return advice for a model that failed on inputs of this shape."""
     if len(shape) == 3 and shape[0] > 4 >= shape[2]:
         return "pass images as [channels, height, width], such as `x.permute(2, 0, 1)` if the channels are last"
     return f"set `input_shape` if one input is not of shape {list(shape)}"
