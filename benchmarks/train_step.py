@@ -50,9 +50,10 @@ def measure(name, network, device, precision, seconds, together=1):
     return 1000 * median / (block * together), size, rounds * block * together
 
 
-def random_data(network, device, augmentation, images=4096):
+def random_data(network, device, augmentation):
     """Return random images in memory, with labels and soft labels."""
     torch.manual_seed(0)
+    images = 4096
     pixels = torch.randint(256, (images, *NETWORKS[network][1]), dtype=torch.uint8, device=device)
     labels = torch.randint(10, (images,), device=device)
     return ResidentData(pixels, labels, torch.softmax(torch.randn(images, 10, device=device), dim=1), augmentation)
